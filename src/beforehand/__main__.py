@@ -1,0 +1,19 @@
+"""The `beforehand` command. `--version` is answered before anything else loads."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from beforehand import __version__
+
+        print(__version__)
+        return
+    from beforehand.cli.app import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

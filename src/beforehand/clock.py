@@ -1,0 +1,74 @@
+"""The only module that reads the wall clock; everything else takes time as an argument."""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+DAY_US = 86_400_000_000
+
+
+class Clock(Protocol):
+    """Answers the current instant, in UTC."""
+
+    def now(self) -> datetime: ...
+
+
+class SystemClock:
+    """The machine's clock. Only surfaces (command line, servers) and run logs hold one."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class FrozenClock:
+    """A clock that stands still at `instant`."""
+
+    instant: datetime
+
+    def now(self) -> datetime:
+        return self.instant
+
+
+def stopwatch() -> float:
+    """Seconds on a monotonic clock, for durations in logs."""
+    return time.monotonic()
+
+
+def to_us(instant: datetime) -> int:
+    """Microseconds since 1970-01-01T00:00Z, exactly (no float in between)."""
+    return (instant - EPOCH) // MICROSECOND
+
+
+def from_us(microseconds: int) -> datetime:
+    """The UTC instant at so many microseconds since 1970."""
+    return EPOCH + timedelta(microseconds=int(microseconds))
+
+
+def iso(instant: datetime) -> str:
+    """ISO 8601 in UTC with a trailing Z, as every document on the wire has it."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def end_of_day(instant: datetime) -> datetime:
+    """The last microsecond of the instant's UTC day: when a day-precision date is known."""
+    day = instant.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day + timedelta(days=1) - MICROSECOND
+
+
+def parse_instant(text: str) -> datetime:
+    """Read an ISO 8601 instant that carries an offset, or a bare date as 00:00 UTC.
+
+    Raises ValueError on anything else; a time without an offset is refused, because
+    guessing its zone is how a backtest gains a few hours of future.
+    """
+    text = text.strip()
+    if len(text) == 10:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone: add Z or an offset such as +00:00")
+    return instant.astimezone(UTC)

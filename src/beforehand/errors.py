@@ -1,0 +1,90 @@
+"""Every error of the package, named by what the reader should do next.
+
+    BeforehandError
+      InputError        correct the argument
+      NotFound          name something that exists (at that time)
+      NotConfigured     set the key, or install the extra, that the message names
+      Unavailable       try again later (carries `retry_after`, in seconds)
+      Refused           the request is not allowed
+      CutoffViolation   ask for an earlier time: this one lies after the cutoff
+      RateLimited       wait
+      Unauthorized      present a valid token
+      ExecutionFailed   untrusted code failed: correct the code
+      BadAnswer         an outside answer broke its schema
+      ReplayMiss        the recording does not hold it, and a replay never goes live
+      Corrupt           an invariant broke: stop, and verify
+
+`EXIT_CODES` maps each class to the exit code of the command line.
+"""
+
+
+class BeforehandError(Exception):
+    """Base of all errors that this package raises on purpose."""
+
+
+class InputError(BeforehandError):
+    """A bad argument, file, line or option."""
+
+
+class NotFound(BeforehandError):
+    """Nothing by that name is visible; the text never depends on what lies after the cutoff."""
+
+
+class NotConfigured(BeforehandError):
+    """A key, an extra or an archive is missing; the message says what works without it."""
+
+
+class Unavailable(BeforehandError):
+    """An outside service failed in a way that may pass."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Refused(BeforehandError):
+    """Understood, and not allowed."""
+
+
+class CutoffViolation(BeforehandError):
+    """Something after the View's instant was asked for, or got through a source."""
+
+
+class RateLimited(Unavailable):
+    """A limit was reached."""
+
+
+class Unauthorized(BeforehandError):
+    """No token, or one that does not cover this."""
+
+
+class ExecutionFailed(BeforehandError):
+    """Untrusted code ended in a timeout, an exception or a policy refusal."""
+
+
+class BadAnswer(BeforehandError):
+    """A vendor's or a model's answer does not have the documented shape."""
+
+
+class ReplayMiss(BeforehandError):
+    """The recorded world does not hold what was asked for."""
+
+
+class Corrupt(BeforehandError):
+    """Stored bytes no longer match their digest, or an invariant broke."""
+
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+
+EXIT_CODES: dict[type[BeforehandError], int] = {
+    InputError: EXIT_USAGE,
+    NotFound: EXIT_USAGE,
+    CutoffViolation: EXIT_USAGE,
+}
+
+
+def exit_code(error: BaseException) -> int:
+    """The process exit code for an error; 1 where no narrower one is listed."""
+    if isinstance(error, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), EXIT_FAILED)

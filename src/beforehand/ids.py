@@ -1,0 +1,70 @@
+"""Identities: content digests, run and session ids, market ids."""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from beforehand.errors import InputError
+
+SESSION_ID_HASH_LENGTH = 3
+_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_VENUE = re.compile(r"[A-Z][A-Z0-9_-]*\Z")
+
+
+def canonical(value: Any) -> bytes:
+    """The one JSON form of a value: sorted keys, no spaces, UTF-8."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical JSON (or of the bytes as they are), in hex."""
+    data = value if isinstance(value, bytes) else canonical(value)
+    return hashlib.sha256(data).hexdigest()
+
+
+def new_run_id(now: datetime, taken: Callable[[str], bool]) -> str:
+    """`YYYYMMDD_HHMMSS`, then `_2`, `_3`… while `taken` says the name is in use."""
+    base = now.strftime("%Y%m%d_%H%M%S")
+    candidate, n = base, 1
+    while taken(candidate):
+        n += 1
+        candidate = f"{base}_{n}"
+    return candidate
+
+
+def new_session_id(now: datetime) -> str:
+    """`{timestamp}_{6 hex}`, e.g. `20251112143022_a3f2e9`."""
+    return f"{now.strftime('%Y%m%d%H%M%S')}_{secrets.token_hex(SESSION_ID_HASH_LENGTH)}"
+
+
+def check_segment(name: str, what: str = "run id") -> str:
+    """A name that is safe as one path segment; raises InputError otherwise."""
+    if not _SEGMENT.match(name) or ".." in name:
+        raise InputError(
+            f"{what} {name!r} must be one plain path segment: letters, digits, '.', '_' and '-', "
+            "starting with a letter or digit"
+        )
+    return name
+
+
+def market_id(venue: str, native: str) -> str:
+    """`VENUE:native`, the one spelling used inside; bare ids repeat across venues."""
+    venue = venue.strip().upper()
+    if not _VENUE.match(venue):
+        raise InputError(f"venue {venue!r} must be letters, digits, '_' or '-'")
+    if not native or native != native.strip():
+        raise InputError("a market id must not be empty, nor begin or end with a space")
+    return f"{venue}:{native}"
+
+
+def split_market_id(identifier: str) -> tuple[str | None, str]:
+    """(venue, native); the venue is None for a bare id."""
+    head, colon, tail = identifier.partition(":")
+    if colon and tail and _VENUE.match(head.upper()):
+        return head.upper(), tail
+    return None, identifier

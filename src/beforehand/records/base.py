@@ -1,0 +1,34 @@
+"""What all records share: frozen, unknown fields kept, UTC only, probabilities that are ones."""
+
+from datetime import UTC
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+
+class Record(BaseModel):
+    """A frozen value. Unknown fields are kept on read, so that a newer file survives a round trip."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON-ready form with the documented key names and no empty optional fields."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _not_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a boolean is not a number here")
+    return value
+
+
+Utc = Annotated[AwareDatetime, AfterValidator(lambda t: t.astimezone(UTC))]
+"""An instant with a zone, turned into UTC; a naive datetime is refused."""
+
+Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
+Probability = Annotated[
+    float, BeforeValidator(_not_bool), Field(ge=0.0, le=1.0, allow_inf_nan=False)
+]
+"""A float in [0, 1]; NaN, infinities and booleans are refused."""
+
+

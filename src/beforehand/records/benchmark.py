@@ -1,0 +1,93 @@
+"""The benchmark's three files: events in, predictions from any forecaster, resolutions."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from beforehand.records.base import Number, Probability, Record, Utc, _not_bool
+
+Outcome = Annotated[int, BeforeValidator(_not_bool), Field(ge=0, le=1)]
+
+
+class EventSource(Record):
+    """Where an event comes from."""
+
+    type: str
+    market_id: str | None = None
+    url: str | None = None
+    resolution_date: Utc | None = None
+
+
+class EventSpec(Record):
+    """One question to forecast. `baseline_probability` is the source market's, for ELS and Kelly."""
+
+    id: str
+    question: str
+    domain: str | None = None
+    resolution_date: Utc | None = None
+    source: EventSource | None = None
+    ground_truth_source: str | None = None
+    forecast_horizon_days: int | None = None
+    tags: list[str] = Field(default_factory=list)
+    baseline_probability: Probability | None = None
+
+
+class EvidenceItem(Record):
+    """One piece of cited evidence; without a timestamp it fails the audit."""
+
+    type: str
+    source: str
+    snippet: str | None = None
+    timestamp: Utc | None = None
+
+
+class PredictionPayload(Record):
+    """A probability of outcome 1 and what supports it."""
+
+    probability: Probability
+    rationale: list[EvidenceItem] | None = None
+    analysis: str | None = None
+
+
+class PredictionMetadata(Record):
+    """Who predicted, and when. In a run pinned at t the timestamp is t."""
+
+    model: str
+    timestamp: Utc
+    version: str | None = None
+    predictor_id: str | None = None
+
+
+class PredictionRecord(Record):
+    """A forecaster's answer to the event of the same id."""
+
+    id: str
+    prediction: PredictionPayload
+    metadata: PredictionMetadata | None = None
+
+
+class ResolutionRecord(Record):
+    """The verified outcome. Partial and scalar settlements carry an additive `payout` in [0, 1];
+    void and disputed markets get no ResolutionRecord at all."""
+
+    id: str
+    outcome: Outcome
+    verified_value: Number | None = None
+    verified_source: str | None = None
+    resolved_at: Utc | None = None
+    payout: Probability | None = None
+
+    @property
+    def settled(self) -> float:
+        """The value forecasts are scored against: the payout where there is one."""
+        return float(self.outcome) if self.payout is None else self.payout
+
+
+class MarketSnapshot(Record):
+    """A line of `events_snapshots.jsonl`: what dates an event's `baseline_probability`."""
+
+    id: str
+    probability: Probability
+    observed_at: Utc
+    known_at: Utc
+    price_age: float

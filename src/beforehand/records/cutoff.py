@@ -1,0 +1,27 @@
+"""The one rule: a record is visible at t if and only if `known_at <= t`.
+
+Both forms of the predicate live here and nowhere else: on one record, and on an array of
+microseconds in bulk walks. The gateway applies them to what comes *back*; the audit applies
+them again to what was written.
+"""
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def visible(known_at: datetime | None, t: datetime) -> bool:
+    """True if what was known at `known_at` may be shown at `t` (inclusive).
+
+    A record without `known_at` is visible to nobody who looks back.
+    """
+    return known_at is not None and known_at <= t
+
+
+def visible_us(
+    known_at: npt.NDArray[np.int64] | int, t: npt.NDArray[np.int64] | int
+) -> Any:
+    """The same rule on microseconds since 1970: elementwise, a bool or a boolean array."""
+    return known_at <= t
