@@ -6,7 +6,7 @@ them again to what was written.
 """
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,3 +25,16 @@ def visible_us(
 ) -> Any:
     """The same rule on microseconds since 1970: elementwise, a bool or a boolean array."""
     return known_at <= t
+
+
+def document_known_at(
+    known_at: datetime, text_known_at: datetime | None, grade: Literal["captured", "published"]
+) -> datetime | None:
+    """When a document counts as known under a run's grade.
+
+    `captured` (strict) asks for a stored version of the very wording; `published` trusts the
+    date alone, although the text may have been edited since.
+    """
+    if grade == "published":
+        return known_at
+    return None if text_known_at is None else max(known_at, text_known_at)

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from beforehand.errors import InputError
 from beforehand.ids import check_segment
 from beforehand.records.base import Record
 
@@ -48,7 +49,10 @@ class Dag(Record):
 
     @model_validator(mode="after")
     def _acyclic(self) -> "Dag":
-        check_segment(self.run_id)
+        try:
+            check_segment(self.run_id)
+        except InputError as error:
+            raise ValueError(str(error)) from error
         deps = {node.id: set(node.deps) for node in self.nodes}
         if len(deps) != len(self.nodes):
             raise ValueError("two nodes share an id")

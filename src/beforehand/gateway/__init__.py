@@ -1,0 +1,7 @@
+"""The only door to outside data: `Gateway(world).at(t)` gives a View pinned to t."""
+
+from beforehand.gateway.audit import Audit
+from beforehand.gateway.recorded import RecordedWorld
+from beforehand.gateway.view import Gateway, View, World
+
+__all__ = ["Audit", "Gateway", "RecordedWorld", "View", "World"]

@@ -1,0 +1,95 @@
+"""What the wall let through and what it refused: counts in bulk, refusals in full."""
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from beforehand.clock import from_us, iso
+from beforehand.records.cutoff import visible_us
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A record that came back and was not shown."""
+
+    method: str
+    record: str
+    known_at: str | None
+    t: str
+
+
+@dataclass
+class Tally:
+    """One method's trail. `digest` chains every admitted (known_at, t), so that a replay can be
+    compared with the run it repeats."""
+
+    checked: int = 0
+    admitted: int = 0
+    first_known_at: int | None = None
+    last_known_at: int | None = None
+    digest: str = ""
+
+
+@dataclass
+class Audit:
+    """The trail of one gateway."""
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def admit(self, method: str, known_at: int, t: int) -> None:
+        """Count one admitted record (microseconds)."""
+        self._add(method, 1, known_at, known_at, b"%d,%d;" % (known_at, t))
+
+    def refuse(self, method: str, record: str, known_at: datetime | None, t: datetime) -> None:
+        """Keep one refused record in full."""
+        self.tallies.setdefault(method, Tally()).checked += 1
+        stamp = None if known_at is None else iso(known_at)
+        self.refusals.append(Refusal(method, record, stamp, iso(t)))
+
+    def chunk(
+        self, method: str, names: list[str] | str, known_at: Ints, t: Ints
+    ) -> npt.NDArray[np.bool_]:
+        """Apply the predicate to a chunk; returns the admitted mask. Counts, the range of
+        known_at and a digest are kept for what passed, every refusal in full."""
+        mask = np.asarray(visible_us(known_at, t))
+        passed = known_at if mask.all() else known_at[mask]
+        if len(passed):
+            raw = np.ascontiguousarray(passed).tobytes() + np.ascontiguousarray(t).tobytes()
+            self._add(method, len(passed), int(passed.min()), int(passed.max()), raw)
+        for i in np.flatnonzero(~mask):
+            name = names if isinstance(names, str) else names[int(i)]
+            self.refuse(method, name, from_us(known_at[i]), from_us(t[i]))
+        return mask
+
+    def _add(self, method: str, n: int, first: int, last: int, raw: bytes) -> None:
+        tally = self.tallies.setdefault(method, Tally())
+        tally.checked += n
+        tally.admitted += n
+        tally.first_known_at = (
+            first if tally.first_known_at is None else min(first, tally.first_known_at)
+        )
+        tally.last_known_at = (
+            last if tally.last_known_at is None else max(last, tally.last_known_at)
+        )
+        tally.digest = hashlib.blake2b(tally.digest.encode() + raw, digest_size=16).hexdigest()
+
+    @property
+    def checked(self) -> int:
+        """Records that came back and were put to the predicate."""
+        return sum(tally.checked for tally in self.tallies.values())
+
+    def wire(self) -> dict[str, Any]:
+        """JSON-ready: per method, and every refusal."""
+        return {
+            "checked": self.checked,
+            "refused": len(self.refusals),
+            "methods": {name: vars(tally) for name, tally in sorted(self.tallies.items())},
+            "refusals": [vars(refusal) for refusal in self.refusals],
+        }

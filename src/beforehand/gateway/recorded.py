@@ -1,0 +1,179 @@
+"""The recorded world as the gateway reads it: an archive held in memory, never written."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+
+from beforehand.clock import from_us, to_us
+from beforehand.gateway.search import Grade, SearchIndex
+from beforehand.ids import split_market_id
+from beforehand.records.world import (
+    Document,
+    Event,
+    Market,
+    MarketState,
+    OrderBook,
+    PricePoint,
+    RecordedForecast,
+    Resolution,
+)
+from beforehand.store.archive import Archive
+from beforehand.store.series import Series
+
+PLAY_MONEY = frozenset({"MANIFOLD", "METACULUS", "INFER"})
+
+
+class RecordedWorld:
+    """Answers the gateway from an archive. `until` is a saving, not the wall: the View checks
+    whatever comes back. Every lazily loaded part is read once."""
+
+    def __init__(self, archive: Archive, grade: Grade = "captured") -> None:
+        self.archive = archive
+        self.grade: Grade = grade
+
+    @cached_property
+    def all_series(self) -> dict[str, Series]:
+        """Every price series by market id."""
+        return self.archive.series()
+
+    @cached_property
+    def index(self) -> SearchIndex:
+        """The search index over all documents."""
+        return SearchIndex(self.archive.documents(), self.grade)
+
+    @cached_property
+    def _versions(self) -> dict[str, list[Market]]:
+        versions: dict[str, list[Market]] = defaultdict(list)
+        for market in self.archive.records(Market):
+            versions[market.id].append(market)
+        for name, series in self.all_series.items():
+            if len(series):
+                versions[name].append(_stub(name, from_us(series.known_at[0])))
+        return dict(versions)
+
+    @cached_property
+    def _states(self) -> dict[str, list[MarketState]]:
+        return _grouped(self.archive.records(MarketState))
+
+    @cached_property
+    def _books(self) -> dict[str, list[OrderBook]]:
+        return _grouped(self.archive.records(OrderBook))
+
+    @cached_property
+    def _resolutions(self) -> dict[str, list[Resolution]]:
+        return _grouped(self.archive.records(Resolution))
+
+    @cached_property
+    def _forecasts(self) -> dict[str, list[RecordedForecast]]:
+        return _grouped(self.archive.records(RecordedForecast))
+
+    @cached_property
+    def _events(self) -> list[Event]:
+        return self.archive.records(Event)
+
+    def market_versions(self, market_id: str | None, until: datetime) -> Sequence[Market]:
+        """Stored versions of one market, or of all; a market seen only by its prices is a stub."""
+        if market_id is not None:
+            return self._versions.get(market_id, [])
+        return [version for versions in self._versions.values() for version in versions]
+
+    def states(self, market_id: str, until: datetime) -> Sequence[MarketState]:
+        """Observed states."""
+        return self._states.get(market_id, [])
+
+    def books(self, market_id: str, until: datetime) -> Sequence[OrderBook]:
+        """Recorded order books."""
+        return self._books.get(market_id, [])
+
+    def resolutions(self, market_id: str | None, until: datetime) -> Sequence[Resolution]:
+        """Resolutions of one market, or of all."""
+        if market_id is not None:
+            return self._resolutions.get(market_id, [])
+        return [record for records in self._resolutions.values() for record in records]
+
+    def forecasts(self, market_id: str, until: datetime) -> Sequence[RecordedForecast]:
+        """Forecasts that others made."""
+        return self._forecasts.get(market_id, [])
+
+    def events(self, until: datetime) -> Sequence[Event]:
+        """Stored versions of events."""
+        return self._events
+
+    def prices(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
+        """Price points known until `until`, oldest knowledge first."""
+        series = self.all_series.get(market_id)
+        if series is None:
+            return []
+        prefix = series.until(to_us(until))
+        return [point(prefix, i) for i in range(len(prefix))]
+
+    def last_price(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
+        """The price at `until`, as a sequence of at most one."""
+        series = self.all_series.get(market_id)
+        position = -1 if series is None else series.position(to_us(until))
+        return [] if series is None or position < 0 else [point(series, position)]
+
+    def series(self, market_id: str) -> Series | None:
+        """The whole series, for bulk walks (the gateway checks what it takes from it)."""
+        return self.all_series.get(market_id)
+
+    def documents(
+        self, until: datetime, since: datetime | None, limit: int
+    ) -> Sequence[Document]:
+        """The newest documents in [since, until]."""
+        n = self.index.count_until(to_us(until))
+        first = 0 if since is None else self.index.count_until(to_us(since) - 1)
+        return [row.record() for row in reversed(self.index.rows[max(first, n - limit) : n])]
+
+    def document(self, document_id: str, until: datetime) -> Sequence[Document]:
+        """Every version of one document."""
+        return [row.record() for row in self._by_id.get(document_id, [])]
+
+    @cached_property
+    def _by_id(self) -> dict[str, list]:  # type: ignore[type-arg]
+        rows = defaultdict(list)
+        for row in self.index.rows:
+            rows[row.id].append(row)
+        return dict(rows)
+
+    def search(
+        self, query: str, until: datetime, limit: int, since: datetime | None
+    ) -> Sequence[Document]:
+        """The best documents for a query, ranked with what was known at `until`."""
+        return [row.record() for row in self.index.search(query, until, limit, since)]
+
+
+def point(series: Series, i: int) -> PricePoint:
+    """One row of a series as a record."""
+    def value(column: object) -> float | None:
+        number = float(column[i])  # type: ignore[index]
+        return None if number != number else number
+
+    return PricePoint(
+        market_id=series.market_id,
+        price=float(series.price[i]),
+        observed_at=from_us(series.observed_at[i]),
+        known_at=from_us(series.known_at[i]),
+        bid=value(series.bid),
+        ask=value(series.ask),
+        volume=value(series.volume),
+    )
+
+
+def _stub(name: str, known_at: datetime) -> Market:
+    venue, native = split_market_id(name)
+    return Market(
+        id=name,
+        venue=venue or "",
+        native_id=native,
+        currency="play" if venue in PLAY_MONEY else "usd",
+        known_at=known_at,
+    )
+
+
+def _grouped(records: list) -> dict:  # type: ignore[type-arg]
+    groups = defaultdict(list)
+    for record in records:
+        groups[record.market_id].append(record)
+    return dict(groups)

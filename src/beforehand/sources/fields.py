@@ -1,0 +1,83 @@
+"""Small readers that every vendor's JSON needs: numbers in strings, JSON in strings, dates."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from beforehand.errors import BadAnswer
+
+
+def number(value: Any) -> float | None:
+    """A float from a number or a numeric string; None for null and ""."""
+    if value is None or value == "" or isinstance(value, bool):
+        return None
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise BadAnswer(f"{value!r} is not a number") from None
+    if result != result or result in (float("inf"), float("-inf")):
+        raise BadAnswer(f"{value!r} is not a finite number")
+    return result
+
+
+def probability(value: Any) -> float | None:
+    """A number in [0, 1]; None for null and ""."""
+    result = number(value)
+    if result is not None and not 0.0 <= result <= 1.0:
+        raise BadAnswer(f"{value!r} is not a price in [0, 1]")
+    return result
+
+
+def instant(value: Any) -> datetime | None:
+    """ISO 8601 as vendors write it: `Z`, `+00`, a space for the T; without a zone it is UTC."""
+    if value is None or value == "":
+        return None
+    text = str(value).strip().replace(" ", "T", 1)
+    if len(text) > 3 and text[-3] in "+-" and text[-2:].isdigit():
+        text += ":00"
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadAnswer(f"{value!r} is not an ISO 8601 time") from None
+    return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+
+
+def embedded(value: Any) -> list[Any]:
+    """A list that may itself be JSON inside a string; [] for null and ""."""
+    if value is None or value == "":
+        return []
+    if isinstance(value, list):
+        return value
+    try:
+        parsed = orjson.loads(value)
+    except (orjson.JSONDecodeError, TypeError):
+        raise BadAnswer(f"{value!r} is not a JSON list") from None
+    if not isinstance(parsed, list):
+        raise BadAnswer(f"{value!r} is not a JSON list")
+    return parsed
+
+
+def required(raw: Mapping[str, Any], key: str) -> Any:
+    """A key that must be there and not empty."""
+    value = raw.get(key)
+    if value is None or value == "":
+        raise BadAnswer(f"the field {key!r} is missing")
+    return value
+
+
+def mapping(value: Any, what: str) -> dict[str, Any]:
+    """A JSON object, or BadAnswer."""
+    if not isinstance(value, dict):
+        raise BadAnswer(f"{what} should be a JSON object, not {type(value).__name__}")
+    return value
+
+
+def rows(value: Any, what: str) -> list[Any]:
+    """A JSON list; null counts as empty."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise BadAnswer(f"{what} should be a list, not {type(value).__name__}")
+    return value

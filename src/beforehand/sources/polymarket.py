@@ -1,0 +1,241 @@
+"""Polymarket's responses as records: Gamma markets and events, CLOB book and price history.
+
+A Gamma market shows the state at fetch time, so its text version, its state and its price are
+all known at `fetched_at`. A price pinned near 0 or 1 is no resolution: only a closed market
+whose `umaResolutionStatus` (or `resolutionStatus`) is `resolved` gets one, and a pair of halves
+is void. Shapes: docs.polymarket.com, checked against recorded responses.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from beforehand.errors import BadAnswer
+from beforehand.ids import market_id
+from beforehand.records.base import Record
+from beforehand.records.world import (
+    BookLevel,
+    Event,
+    Market,
+    MarketState,
+    OrderBook,
+    PricePoint,
+    Resolution,
+)
+from beforehand.sources.fields import (
+    embedded,
+    instant,
+    mapping,
+    number,
+    probability,
+    required,
+    rows,
+)
+
+VENUE = "POLYMARKET"
+SITE = "https://polymarket.com"
+
+
+def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Record]:
+    """Any recorded response, by its shape: a market or a list of them, an event or a list,
+    keyset and search pages, a book or a list, a price history (which needs `market`)."""
+    if isinstance(raw, list):
+        return [record for item in raw for record in parse(item, fetched_at, market)]
+    body = mapping(raw, "a Polymarket response")
+    for key in ("events", "markets", "data"):
+        if isinstance(body.get(key), list) and "question" not in body and "title" not in body:
+            return parse(body[key], fetched_at, market)
+    if "history" in body:
+        if market is None:
+            raise BadAnswer(
+                "a price history does not say which market it belongs to: name it with --market"
+            )
+        return list(parse_history(body, market))
+    if "bids" in body and "asks" in body:
+        return [parse_book(body, market)]
+    if "markets" in body:
+        return parse_event(body, fetched_at)
+    if "conditionId" in body or "condition_id" in body:
+        return parse_market(body, fetched_at)
+    raise BadAnswer(
+        "not a Polymarket market, event, book or price history (keys: "
+        f"{', '.join(sorted(body)[:6])})"
+    )
+
+
+def parse_market(raw: dict[str, Any], fetched_at: datetime, event: str | None = None) -> list[Record]:
+    """A Gamma market: its text version, its state, its price, and its resolution if it has one."""
+    if "condition_id" in raw:
+        return _parse_clob_market(raw, fetched_at)
+    version = raw.get("version") or "v1"
+    if version not in ("v1", "v2"):
+        raise BadAnswer(f"unknown market version {version!r}")
+    name = market_id(VENUE, str(required(raw, "conditionId")))
+    outcomes = [str(o) for o in embedded(raw.get("outcomes"))]
+    prices = [probability(p) for p in embedded(raw.get("outcomePrices"))]
+    if len(outcomes) != 2:
+        raise BadAnswer(f"{name} has {len(outcomes)} outcomes: only binary markets are read")
+    tokens = embedded(raw.get("clobTokenIds" if version == "v1" else "positionIds"))
+    parents = raw.get("events") or [{}]
+    slug = raw.get("slug")
+    market = Market(
+        id=name,
+        venue=VENUE,
+        native_id=str(raw["conditionId"]),
+        question=str(required(raw, "question")),
+        rules=raw.get("description") or None,
+        url=f"{SITE}/market/{slug}" if slug else None,
+        event_id=event or (market_id(VENUE, str(parents[0]["id"])) if parents[0].get("id") else None),
+        opened_at=instant(raw.get("startDate")),
+        scheduled_close=instant(raw.get("endDate")),
+        tokens=tuple(str(t) for t in tokens),
+        known_at=fetched_at,
+        gamma_id=raw.get("id"),
+        slug=slug,
+        outcomes=outcomes,
+    )
+    closed = bool(raw.get("closed"))
+    state = MarketState(
+        market_id=name,
+        status="closed" if closed else ("active" if raw.get("active") else "inactive"),
+        volume=number(raw.get("volumeNum", raw.get("volume"))),
+        liquidity=number(raw.get("liquidityNum", raw.get("liquidity"))),
+        last_price=probability(raw.get("lastTradePrice")),
+        closed_at=instant(raw.get("closedTime")),
+        known_at=fetched_at,
+    )
+    records: list[Record] = [market, state]
+    resolution = _resolution(raw, name, prices, fetched_at)
+    if resolution is not None:
+        records.append(resolution)
+    elif not closed and len(prices) == 2 and prices[0] is not None:
+        records.append(
+            PricePoint(
+                market_id=name,
+                price=prices[0],
+                bid=probability(raw.get("bestBid")),
+                ask=probability(raw.get("bestAsk")),
+                observed_at=fetched_at,
+                known_at=fetched_at,
+            )
+        )
+    return records
+
+
+def _resolution(
+    raw: dict[str, Any], name: str, prices: Sequence[float | None], fetched_at: datetime
+) -> Resolution | None:
+    status = raw.get("umaResolutionStatus") or raw.get("resolutionStatus")
+    if status == "disputed":
+        return Resolution(
+            market_id=name, status="disputed", resolved_at=fetched_at, known_at=fetched_at
+        )
+    if not raw.get("closed") or status not in ("resolved", "settled") or len(prices) != 2:
+        return None
+    yes, no = prices
+    if yes is None or no is None or not 0.99 <= yes + no <= 1.01:
+        return None
+    resolved_at = min(instant(raw.get("closedTime")) or fetched_at, fetched_at)
+    void = abs(yes - 0.5) < 0.01
+    return Resolution(
+        market_id=name,
+        status="void" if void else "resolved",
+        payout=None if void else float(round(yes, 4)),
+        resolved_at=resolved_at,
+        known_at=fetched_at,
+    )
+
+
+def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
+    """The CLOB's own market shape (snake case, tokens with a `winner` flag)."""
+    name = market_id(VENUE, str(required(raw, "condition_id")))
+    tokens = rows(raw.get("tokens"), "tokens")
+    if len(tokens) != 2:
+        raise BadAnswer(f"{name} has {len(tokens)} outcomes: only binary markets are read")
+    records: list[Record] = []
+    if raw.get("question"):
+        records.append(
+            Market(
+                id=name,
+                venue=VENUE,
+                native_id=str(raw["condition_id"]),
+                question=raw["question"],
+                rules=raw.get("description") or None,
+                scheduled_close=instant(raw.get("end_date_iso")),
+                tokens=tuple(str(t.get("token_id")) for t in tokens),
+                known_at=fetched_at,
+                outcomes=[t.get("outcome") for t in tokens],
+            )
+        )
+    closed = bool(raw.get("closed"))
+    records.append(
+        MarketState(
+            market_id=name,
+            status="closed" if closed else "active",
+            last_price=probability(tokens[0].get("price")),
+            known_at=fetched_at,
+        )
+    )
+    winners = [bool(t.get("winner")) for t in tokens]
+    if closed and sum(winners) == 1:
+        records.append(
+            Resolution(
+                market_id=name,
+                status="resolved",
+                payout=float(winners[0]),
+                resolved_at=fetched_at,
+                known_at=fetched_at,
+            )
+        )
+    return records
+
+
+def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
+    """A Gamma event and its nested binary markets."""
+    name = market_id(VENUE, str(required(raw, "id")))
+    children = [m for m in rows(raw.get("markets"), "markets") if len(embedded(m.get("outcomes"))) == 2]
+    records = [r for m in children for r in parse_market(m, fetched_at, event=name)]
+    event = Event(
+        id=name,
+        venue=VENUE,
+        title=str(required(raw, "title")),
+        market_ids=tuple(market_id(VENUE, str(m["conditionId"])) for m in children),
+        mutually_exclusive=raw.get("negRisk"),
+        known_at=fetched_at,
+        slug=raw.get("slug"),
+    )
+    return [event, *records]
+
+
+def parse_book(raw: dict[str, Any], market: str | None = None) -> OrderBook:
+    """A CLOB book; its own millisecond timestamp says when it stood so. Levels arrive worst
+    first and leave best first; either side may be empty."""
+    stamp = number(required(raw, "timestamp"))
+    assert stamp is not None
+
+    def side(key: str, best_first: int) -> tuple[BookLevel, ...]:
+        levels = [
+            BookLevel(price=probability(level["price"]), size=number(level["size"]))
+            for level in rows(raw.get(key), key)
+        ]
+        return tuple(sorted(levels, key=lambda level: best_first * level.price))
+
+    return OrderBook(
+        market_id=market or market_id(VENUE, str(required(raw, "market"))),
+        token_id=raw.get("asset_id"),
+        bids=side("bids", -1),
+        asks=side("asks", 1),
+        known_at=datetime.fromtimestamp(stamp / 1000, UTC),
+    )
+
+
+def parse_history(raw: dict[str, Any], market: str) -> list[PricePoint]:
+    """`prices-history`: each point is an observation at its own second."""
+    points = []
+    for item in rows(raw.get("history"), "history"):
+        stamp, price = number(required(item, "t")), probability(required(item, "p"))
+        assert stamp is not None
+        assert price is not None
+        at = datetime.fromtimestamp(stamp, UTC)
+        points.append(PricePoint(market_id=market, price=price, observed_at=at, known_at=at))
+    return points

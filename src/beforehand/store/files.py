@@ -1,0 +1,116 @@
+"""Atomic files and line readers. Every file of the product is written through here."""
+
+import fcntl
+import gzip
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from beforehand.errors import InputError, Unavailable
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A line that was not taken: where it stands, why, and what it said."""
+
+    file: str
+    line: int
+    reason: str
+    raw: str = ""
+
+    def sentence(self) -> str:
+        """`file:line: reason`."""
+        return f"{self.file}:{self.line}: {self.reason}"
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write to a temporary name, fsync, rename: a reader sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Indented JSON with sorted keys and a final newline, atomically."""
+    options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
+    write_atomic(path, orjson.dumps(value, option=options))
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> int:
+    """One compact JSON document a line, atomically; returns how many."""
+    lines = [orjson.dumps(row) for row in rows]
+    write_atomic(path, b"\n".join(lines) + (b"\n" if lines else b""))
+    return len(lines)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's bytes, unpacked where they are gzip (by their first two bytes, not the name)."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder: name a file") from None
+    except PermissionError:
+        raise InputError(f"{path} cannot be read: permission denied") from None
+    if data[:2] == b"\x1f\x8b":
+        try:
+            return gzip.decompress(data)
+        except (OSError, EOFError) as error:
+            raise InputError(f"{path} is a damaged gzip file: {error}") from None
+    return data
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(line number from 1, line) of every line that is not blank."""
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        if line.strip():
+            yield number, line
+
+
+def read_text(path: Path) -> str:
+    """The whole file as UTF-8 (a byte-order mark is taken off)."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text (byte {error.start})") from None
+
+
+def read_json(path: Path) -> Any:
+    """The file as one JSON document."""
+    try:
+        return orjson.loads(read_bytes(path))
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON: {error}") from None
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of the file as it lies on disk."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path` for the block; raises Unavailable if another process does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Unavailable(
+                f"another process is writing to {path.parent}: wait for it to finish"
+            ) from None
+        yield

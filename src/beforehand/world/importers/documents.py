@@ -1,0 +1,56 @@
+"""Dated documents in JSONL: id, title, text, url, source, published_at, captured_at.
+
+A row is known at `captured_at`, never earlier: that is when this very wording was stored (grade
+`captured`). A row without it is known at `published_at` — a bare date means the end of that day
+— and only a run of the grade `published` will show it. A row with neither is refused.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from beforehand.clock import end_of_day, parse_instant
+from beforehand.records.base import Record
+from beforehand.records.world import Document
+from beforehand.world.importers.lines import Rejects, each_object
+
+
+def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record]:
+    """One Document a line."""
+
+    def parse(raw: dict[str, Any]) -> list[Record]:
+        document = parse_row(raw)
+        if document.published_at is None:
+            notes["without_published_at"] = notes.get("without_published_at", 0) + 1
+        return [document]
+
+    return each_object(path, rejects, parse)
+
+
+def parse_row(raw: dict[str, Any]) -> Document:
+    """One evidence row."""
+    captured = raw.get("captured_at")
+    captured_at = parse_instant(captured) if captured else None
+    published = raw.get("published_at")
+    published_at = _published(published) if published else None
+    known_at = captured_at or published_at
+    if known_at is None:
+        raise ValueError("neither captured_at nor published_at: a document needs a time")
+    return Document(
+        id=str(raw["id"]),
+        title=raw.get("title") or "",
+        text=raw.get("text") or "",
+        url=raw.get("url"),
+        source=raw.get("source"),
+        published_at=published_at,
+        known_at=known_at,
+        text_known_at=captured_at,
+        captured_how=raw.get("captured_how"),
+        licence=raw.get("licence"),
+    )
+
+
+def _published(text: str) -> datetime:
+    instant = parse_instant(text)
+    return end_of_day(instant) if len(text.strip()) == 10 else instant

@@ -1,0 +1,85 @@
+"""ForecastBench question sets and resolution sets, as published.
+
+A question set's texts are known from the end of its due date. Its market questions become
+Market versions; its dataset questions (ACLED, FRED, Wikipedia, Yahoo Finance, DBnomics) become
+one market a horizon, `SOURCE:id@date`. A resolution set gives settled values: a resolved market
+question a Resolution, an unresolved one that day's price, a dataset row the Resolution of its
+horizon. Combination questions are counted and left out: they are scored by `bench
+forecastbench --combinations`, not walked through time.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from beforehand.clock import end_of_day, parse_instant
+from beforehand.ids import market_id
+from beforehand.records.base import Record
+from beforehand.records.world import PricePoint, Resolution
+from beforehand.store.files import read_json
+from beforehand.world.importers.lines import Rejects, guarded
+from beforehand.world.importers.markets import text_version
+
+MARKET_SOURCES = frozenset({"infer", "manifold", "metaculus", "polymarket"})
+DATASET_SOURCES = frozenset({"acled", "dbnomics", "fred", "wikipedia", "yfinance"})
+
+
+def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record]:
+    """Records of a question set or of a resolution set, told apart by their keys."""
+    body = read_json(path)
+    if isinstance(body, dict) and isinstance(body.get("questions"), list):
+        items, parse = body["questions"], _question
+    elif isinstance(body, dict) and isinstance(body.get("resolutions"), list):
+        items, parse = body["resolutions"], _resolution
+    else:
+        rejects.bad(path, 1, "neither a question set (`questions`) nor a resolution set "
+                             "(`resolutions`)")
+        return
+    due = end_of_day(parse_instant(str(body["forecast_due_date"])))
+    for number, raw in enumerate(items, start=1):
+        if isinstance(raw, dict) and not isinstance(raw.get("id"), str):
+            notes["combination_questions_left_out"] = (
+                notes.get("combination_questions_left_out", 0) + 1
+            )
+            continue
+
+        def one(item: dict[str, Any], parse: Any = parse) -> list[Record]:
+            return list(parse(item, due))
+
+        yield from guarded(path, number, raw, rejects, one)
+
+
+def horizon_id(source: str, native: str, date: str) -> str:
+    """The id of one horizon of a dataset question."""
+    return market_id(source, f"{native}@{date}")
+
+
+def _question(raw: dict[str, Any], due: datetime) -> Iterator[Record]:
+    source, native = raw["source"], raw["id"]
+    opened, close = raw.get("market_info_open_datetime"), raw.get("market_info_close_datetime")
+    if source in MARKET_SOURCES:
+        yield text_version(raw, source, native, due, opened=opened, close=close)
+        return
+    dates = raw.get("resolution_dates")
+    for date in dates if isinstance(dates, list) else []:
+        market = text_version(raw, source, f"{native}@{date}", due, opened=None, close=f"{date}")
+        question = (market.question or "").replace("{resolution_date}", date)
+        question = question.replace("{forecast_due_date}", due.date().isoformat())
+        yield market.model_copy(
+            update={"question": question, "currency": "none", "event_id": market_id(source, native)}
+        )
+
+
+def _resolution(raw: dict[str, Any], due: datetime) -> Iterator[Record]:
+    source, native, date = raw["source"], raw["id"], raw["resolution_date"]
+    at = end_of_day(parse_instant(date))
+    value, resolved = raw["resolved_to"], raw["resolved"]
+    if source in DATASET_SOURCES:
+        name = horizon_id(source, native, date)
+    else:
+        name = market_id(source, native)
+    if resolved:
+        yield Resolution(market_id=name, status="resolved", payout=value, resolved_at=at, known_at=at)
+    elif source in MARKET_SOURCES:
+        yield PricePoint(market_id=name, price=value, observed_at=at, known_at=at)

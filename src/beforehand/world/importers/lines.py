@@ -1,0 +1,73 @@
+"""What the readers share: a line that cannot be taken either stops the import or is written down."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import orjson
+from pydantic import ValidationError
+
+from beforehand.errors import BadAnswer, InputError
+from beforehand.records.base import Record
+from beforehand.store.files import Reject, read_lines
+
+T = TypeVar("T")
+_BAD = (ValidationError, ValueError, KeyError, TypeError, AttributeError, BadAnswer, InputError,
+        msgspec.ValidationError, IndexError, OverflowError)
+
+
+class Rejects(list[Reject]):
+    """Lines not taken. Without `skip_bad` the first one ends the import with its sentence."""
+
+    def __init__(self, skip_bad: bool = False) -> None:
+        super().__init__()
+        self.skip_bad = skip_bad
+
+    def bad(self, path: Path, line: int, reason: str, raw: bytes | str = "") -> None:
+        """Take note of one line, or raise InputError naming file, line and reason."""
+        text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+        reject = Reject(str(path), line, reason, text[:2000])
+        if not self.skip_bad:
+            raise InputError(
+                f"{reject.sentence()}. Nothing was stored; --skip-bad leaves such lines out"
+            )
+        self.append(reject)
+
+
+def reason(error: BaseException) -> str:
+    """One sentence for a validation error: the field and what is wrong with it."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"{where}: {first['msg']}" if where else str(first["msg"])
+    if isinstance(error, KeyError):
+        return f"the field {error.args[0]!r} is missing"
+    return str(error) or type(error).__name__
+
+
+def each_object(
+    path: Path, rejects: Rejects, parse: Callable[[dict[str, Any]], Iterable[Record]]
+) -> Iterator[Record]:
+    """Apply `parse` to every JSON object of a JSONL file; a line is taken whole or not at all."""
+    for number, line in read_lines(path):
+        try:
+            raw = orjson.loads(line)
+            if not isinstance(raw, dict):
+                raise ValueError("the line is not a JSON object")
+            records = list(parse(raw))
+        except _BAD as error:
+            rejects.bad(path, number, reason(error), line)
+            continue
+        yield from records
+
+
+def guarded(
+    path: Path, number: int, raw: Any, rejects: Rejects, parse: Callable[[Any], list[Record]]
+) -> list[Record]:
+    """`parse(raw)`, with a failure taken note of as a reject of that line (or item) number."""
+    try:
+        return parse(raw)
+    except _BAD as error:
+        rejects.bad(path, number, reason(error), repr(raw))
+        return []

@@ -1,0 +1,104 @@
+"""Market histories in JSONL: one market a line with its text, price history and resolution.
+
+A price is observed at the end of its date and known at its publication. A text is known from
+the end of the last round the question stood in: its wording is as of that round, so it is never
+served earlier (importing a stored question set adds an older version of the same text). A
+resolution is known when it was first published, and not before the end of its own date.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from beforehand.clock import end_of_day, parse_instant
+from beforehand.ids import market_id
+from beforehand.records.base import Record
+from beforehand.records.world import Currency, Market, PricePoint, Resolution
+from beforehand.world.importers.lines import Rejects, each_object
+
+_CURRENCY: dict[str, Currency] = {
+    "manifold": "play", "metaculus": "play", "infer": "play",
+}
+
+
+def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record]:
+    """Records of every line of `path`; `notes` counts what is deliberately left out."""
+
+    def parse(raw: dict[str, Any]) -> list[Record]:
+        records = parse_row(raw)
+        notes["freeze_values_not_taken_as_prices"] = notes.get(
+            "freeze_values_not_taken_as_prices", 0
+        ) + len(raw.get("freeze") or [])
+        return records
+
+    return each_object(path, rejects, parse)
+
+
+def parse_row(raw: dict[str, Any]) -> list[Record]:
+    """One line: a text version, price points, and a resolution where there is one."""
+    source, native = str(raw["source"]), str(raw["id"])
+    name = market_id(source, native)
+    rounds = raw.get("rounds") or []
+    records: list[Record] = []
+    if rounds:
+        records.append(
+            text_version(
+                raw, source, native, end_of_day(parse_instant(max(rounds))),
+                opened=raw.get("open_datetime"), close=raw.get("close_datetime"),
+            )
+        )
+    for day, price, published in raw["history"]:
+        known_at = datetime.fromtimestamp(published, UTC)
+        records.append(
+            PricePoint(
+                market_id=name,
+                price=price,
+                observed_at=min(end_of_day(parse_instant(day)), known_at),
+                known_at=known_at,
+            )
+        )
+    ending = raw.get("resolution")
+    if ending:
+        resolved_at = end_of_day(parse_instant(ending["date"]))
+        published_at = datetime.fromtimestamp(ending["first_published"], UTC)
+        records.append(
+            Resolution(
+                market_id=name,
+                status="resolved",
+                payout=ending["outcome"],
+                resolved_at=resolved_at,
+                known_at=max(published_at, resolved_at),
+                first_published=published_at,
+            )
+        )
+    return records
+
+
+def text_version(
+    raw: dict[str, Any], source: str, native: str, known_at: datetime, opened: Any, close: Any
+) -> Market:
+    """A Market record from the fields ForecastBench rows and question sets share."""
+    extra = raw.get("market_info_resolution_criteria")
+    rules = [raw.get("resolution_criteria"), None if extra in (None, "", "N/A") else extra]
+    return Market(
+        id=market_id(source, native),
+        venue=source.upper(),
+        native_id=native,
+        question=raw["question"],
+        background=_stated(raw.get("background")),
+        rules="\n\n".join(part for part in rules if part and part != "N/A") or None,
+        url=_stated(raw.get("url")),
+        opened_at=_instant(opened),
+        scheduled_close=_instant(close),
+        currency=_CURRENCY.get(source.lower(), "usd"),
+        known_at=known_at,
+    )
+
+
+def _stated(value: Any) -> str | None:
+    return None if value in (None, "", "N/A") else str(value)
+
+
+def _instant(value: Any) -> datetime | None:
+    return None if value in (None, "", "N/A") else parse_instant(str(value))
