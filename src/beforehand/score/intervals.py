@@ -1,0 +1,100 @@
+"""Intervals by resampling clusters, the same resample for every forecaster.
+
+Scores of markets that belong to one event, or that resolve together, are not independent. The
+unit that is drawn is therefore the cluster; because each draw serves all forecasters, the
+differences between them are paired. The percentile interval is widened for few clusters as
+Hesterberg (2015, "What Teachers Should Know about the Bootstrap", section 5.3) gives it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+DRAWS = 2000
+_NORMAL = NormalDist()
+_CACHE_CELLS = 20_000_000
+
+
+def t_quantile(probability: float, df: float) -> float:
+    """Student's t quantile by the expansion of Abramowitz and Stegun 26.7.5 (df >= 1; the error
+    is below 1 % from df = 4 on at the levels used here)."""
+    z = _NORMAL.inv_cdf(probability)
+    z3, z5, z7, z9 = z**3, z**5, z**7, z**9
+    terms = (
+        (z3 + z) / 4,
+        (5 * z5 + 16 * z3 + 3 * z) / 96,
+        (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / 384,
+        (79 * z9 + 776 * z7 + 1482 * z5 - 1920 * z3 - 945 * z) / 92160,
+    )
+    return z + sum(term / df ** (i + 1) for i, term in enumerate(terms))
+
+
+@dataclass(frozen=True)
+class Resampler:
+    """Draws of clusters with replacement. `labels` (n,) gives each question's cluster, 0..C-1."""
+
+    labels: Ints
+    draws: int = DRAWS
+    seed: int = 0
+
+    @cached_property
+    def size(self) -> int:
+        """The number of clusters."""
+        return int(self.labels.max()) + 1 if len(self.labels) else 0
+
+    def sums(self, columns: Floats) -> Floats:
+        """(n, K) per question to (C, K) per cluster."""
+        out = np.empty((self.size, columns.shape[1]))
+        for k in range(columns.shape[1]):
+            out[:, k] = np.bincount(self.labels, weights=columns[:, k], minlength=self.size)
+        return out
+
+    def totals(self, columns: Floats) -> Floats:
+        """(draws, K): each draw's total of every column, from (n, K) per question."""
+        return self.resample(self.sums(columns))
+
+    def resample(self, sums: Floats) -> Floats:
+        """(draws, K) from (C, K) per cluster."""
+        if self.draws * self.size <= _CACHE_CELLS:
+            return np.asarray(self._counts @ sums)
+        rng = np.random.default_rng(self.seed)
+        out = np.empty((self.draws, sums.shape[1]))
+        for b in range(self.draws):
+            out[b] = self._draw(rng) @ sums
+        return out
+
+    def _draw(self, rng: np.random.Generator) -> Floats:
+        picks = rng.integers(0, self.size, self.size, dtype=np.int32)
+        return np.bincount(picks, minlength=self.size).astype(np.float64)
+
+    @cached_property
+    def _counts(self) -> Floats:
+        rng = np.random.default_rng(self.seed)
+        return np.stack([self._draw(rng) for _ in range(self.draws)])
+
+    def interval(self, draws: Floats, level: float = 0.95) -> tuple[float, float]:
+        """The expanded percentile interval of one statistic's draws (NaN draws left out)."""
+        draws = draws[np.isfinite(draws)]
+        if self.size < 2 or not len(draws):
+            return float("nan"), float("nan")
+        g = self.size
+        tail = _NORMAL.cdf(np.sqrt(g / (g - 1)) * t_quantile((1 - level) / 2, g - 1))
+        low, high = np.quantile(draws, [tail, 1 - tail])
+        return float(low), float(high)
+
+    def standard_error(self, draws: Floats) -> float:
+        """The draws' standard deviation, widened by sqrt(C/(C-1))."""
+        if self.size < 2:
+            return float("nan")
+        return float(np.nanstd(draws)) * float(np.sqrt(self.size / (self.size - 1)))
+
+    def lower_bound(self, estimate: float, error: float, tests: int, level: float = 0.95) -> float:
+        """A lower bound that holds for `tests` forecasters at once (Bonferroni)."""
+        if self.size < 2:
+            return float("nan")
+        return estimate - t_quantile(1 - (1 - level) / (2 * tests), self.size - 1) * error

@@ -1,0 +1,83 @@
+"""Profit after spread and fees: fractional Kelly at the recorded bid and ask, never the middle.
+
+One bet a question, at the first forecast that sees an edge after the spread. YES at ask a:
+f = (p-a)/(1-a); NO at bid b: f = (b-p)/b; scaled by `fraction`, capped, staked on the wealth of
+that moment, settled at resolution (Kelly 1956; taker fee = rate * a * (1-a) a share). Where no
+book was recorded there is nothing to compute, and play money has no profit.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from beforehand.score.table import Floats, Ints, Table
+
+NO_BOOK = "not computable: no bid and ask were recorded"
+PLAY_MONEY = "not computable: play-money venues only"
+
+
+@dataclass(frozen=True)
+class Kelly:
+    """Stake rules. `spread` (full width, in price) makes a book where none was recorded; what
+    comes of it is labelled as such."""
+
+    fraction: float = 0.25
+    cap: float = 0.1
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Profit:
+    """Wealth starts at 1. `returns` are per question, as shares of the wealth at the bet, with
+    `question` giving the row of the table's questions; `note` says what they rest on."""
+
+    bets: int
+    final_wealth: float
+    mean_return: float
+    sharpe: float | None
+    max_drawdown: float
+    note: str
+    question: Ints
+    returns: Floats
+
+
+def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
+    """The wealth path over all questions with a book, or a sentence saying why there is none."""
+    real = ~table.play[table.q]
+    if not real.any():
+        return PLAY_MONEY
+    bid, ask = table.bid, table.ask
+    if rules.spread is not None:
+        missing = np.isnan(bid) | np.isnan(ask)
+        bid = np.where(missing, np.clip(table.market - rules.spread / 2, 0, 1), bid)
+        ask = np.where(missing, np.clip(table.market + rules.spread / 2, 0, 1), ask)
+    usable = real & np.isfinite(bid) & np.isfinite(ask) & np.isfinite(p) & (ask < 1) & (bid > 0)
+    if not usable.any():
+        return NO_BOOK
+    with np.errstate(invalid="ignore", divide="ignore"):
+        yes = np.where(usable, np.maximum(0.0, (p - ask) / (1 - ask)), 0.0)
+        no = np.where(usable, np.maximum(0.0, (bid - p) / bid), 0.0)
+    edge = np.flatnonzero((yes > 0) | (no > 0))
+    edge = edge[np.lexsort((table.t[edge], table.q[edge]))]
+    first = edge[np.unique(table.q[edge], return_index=True)[1]]
+    question = table.q[first]
+    stake = np.minimum(rules.fraction * np.maximum(yes, no)[first], rules.cap)
+    buys_yes = yes[first] > 0
+    price = np.where(buys_yes, ask[first], 1 - bid[first])
+    value = np.where(buys_yes, table.y[question], 1 - table.y[question])
+    fee = table.fee[question] * price * (1 - price)
+    returns = stake / price * (value - price - fee)
+    order = np.lexsort((question, table.resolved_at[question]))
+    wealth = np.concatenate([[1.0], np.cumprod(1 + np.maximum(returns[order], -1.0))])
+    peak = np.maximum.accumulate(wealth)
+    spread = float(np.std(returns, ddof=1)) if len(returns) > 1 else 0.0
+    return Profit(
+        bets=len(first),
+        final_wealth=float(wealth[-1]),
+        mean_return=float(returns.mean()) if len(returns) else 0.0,
+        sharpe=float(returns.mean()) / spread if spread > 0 else None,
+        max_drawdown=float((1 - wealth / peak).max()),
+        note="recorded book" if rules.spread is None else f"assumed spread {rules.spread:g}",
+        question=question,
+        returns=returns,
+    )

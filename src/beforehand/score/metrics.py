@@ -1,0 +1,137 @@
+"""Metrics over arrays: p forecast, m market at the same instant, y settled value in [0, 1].
+
+Every function takes optional row weights `w` (any positive scale); without them rows count
+equally. All arrays are float64 of one shape (n,). Formulas and conventions: docs/metrics.md.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+CLIP = 1e-6
+BINS = 10
+
+
+def mean(x: Floats, w: Floats | None = None) -> float:
+    """Weighted mean; NaN where there is nothing."""
+    if not len(x):
+        return float("nan")
+    return float(x.mean()) if w is None else float(np.dot(x, w) / w.sum())
+
+
+def brier(p: Floats, y: Floats, w: Floats | None = None) -> float:
+    """Mean squared error (Brier 1950), 0 best, 0.25 for always 0.5; lower is better."""
+    d = p - y
+    return float(np.dot(d, d) / len(d)) if w is None else mean(d * d, w)
+
+
+def log_losses(p: Floats, y: Floats, clip: float = CLIP) -> Floats:
+    """-[y ln p + (1-y) ln(1-p)] per row, in nats, with p clipped to [clip, 1-clip]."""
+    q = np.clip(p, clip, 1 - clip)
+    return np.asarray(-(y * np.log(q) + (1 - y) * np.log1p(-q)))
+
+
+def log_loss(p: Floats, y: Floats, w: Floats | None = None, clip: float = CLIP) -> float:
+    """Mean log loss in nats; lower is better."""
+    if w is None and np.all((y == 0.0) | (y == 1.0)):
+        # One logarithm a row instead of two: the probability given to what happened.
+        right = np.where(y == 1.0, p, 1.0 - p)
+        np.clip(right, clip, 1 - clip, out=right)
+        return -float(np.log(right, out=right).mean())
+    return mean(log_losses(p, y, clip), w)
+
+
+def excess_log_scores(p: Floats, m: Floats, y: Floats, clip: float = CLIP) -> Floats:
+    """y ln(p/m) + (1-y) ln((1-p)/(1-m)) per row: log score gained over the market, in nats."""
+    return log_losses(m, y, clip) - log_losses(p, y, clip)
+
+
+def hits(p: Floats, y: Floats) -> Floats:
+    """1 where (p >= 0.5) agrees with the outcome; p = 0.5 counts as YES; NaN for partial payouts."""
+    right = ((p >= 0.5) == (y >= 0.5)).astype(np.float64)
+    return np.where((y == 0.0) | (y == 1.0), right, np.nan)
+
+
+def bin_index(p: Floats, bins: int = BINS) -> npt.NDArray[np.intp]:
+    """Uniform bins [i/bins, (i+1)/bins), 1.0 in the last. Edges are snapped: 0.3 falls in
+    [0.3, 0.4) although 0.3 * 10 is a hair below 3 for some floats."""
+    index = (p * bins + 1e-9).astype(np.intp)
+    return np.minimum(index, bins - 1, out=index)
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Per bin: weight, mean forecast, mean outcome (NaN where empty); arrays of shape (bins,)."""
+
+    weight: Floats
+    forecast: Floats
+    outcome: Floats
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error: sum of weight share times |mean forecast - mean outcome|."""
+        used = self.weight > 0
+        gaps = np.abs(self.forecast[used] - self.outcome[used])
+        return float(np.dot(self.weight[used], gaps) / self.weight.sum())
+
+
+def reliability(p: Floats, y: Floats, w: Floats | None = None, bins: int = BINS) -> Reliability:
+    """The reliability diagram's numbers."""
+    index = bin_index(p, bins)
+    if w is None:
+        weight = np.bincount(index, minlength=bins).astype(np.float64)
+        forecast = np.bincount(index, weights=p, minlength=bins)
+        outcome = np.bincount(index, weights=y, minlength=bins)
+    else:
+        weight = np.bincount(index, weights=w, minlength=bins)
+        forecast = np.bincount(index, weights=w * p, minlength=bins)
+        outcome = np.bincount(index, weights=w * y, minlength=bins)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Reliability(weight, forecast / weight, outcome / weight)
+
+
+def ece(p: Floats, y: Floats, w: Floats | None = None, bins: int = BINS) -> float:
+    """Expected calibration error over uniform bins (Naeini et al. 2015)."""
+    return reliability(p, y, w, bins).ece
+
+
+@dataclass(frozen=True)
+class Murphy:
+    """Brier = reliability - resolution + uncertainty + residual (Murphy 1973; the residual is
+    the spread of forecasts inside a bin, after Stephenson et al. 2008)."""
+
+    reliability: float
+    resolution: float
+    uncertainty: float
+    residual: float
+
+
+def murphy(p: Floats, y: Floats, w: Floats | None = None, bins: int = BINS) -> Murphy:
+    """The decomposition; for partial payouts the uncertainty is the variance of y."""
+    table = reliability(p, y, w, bins)
+    used = table.weight > 0
+    share = table.weight[used] / table.weight.sum()
+    rate = mean(y, w)
+    calibration = float(np.dot(share, (table.forecast[used] - table.outcome[used]) ** 2))
+    resolution = float(np.dot(share, (table.outcome[used] - rate) ** 2))
+    uncertainty = mean((y - rate) ** 2, w)
+    return Murphy(
+        calibration, resolution, uncertainty,
+        brier(p, y, w) - (calibration - resolution + uncertainty),
+    )
+
+
+def sharpness(p: Floats, w: Floats | None = None) -> tuple[float, float]:
+    """(variance of p, mean of p(1-p)): how far the forecasts leave the middle."""
+    centre = mean(p, w)
+    return mean((p - centre) ** 2, w), mean(p * (1 - p), w)
+
+
+def adaptive_ece(p: Floats, y: Floats, bins: int = BINS) -> float:
+    """ECE over bins of (nearly) equal count, in the order of p (Nixon et al. 2019)."""
+    order = np.argsort(p, kind="stable")
+    parts = [part for part in np.array_split(order, bins) if len(part)]
+    gaps = [len(part) * abs(p[part].mean() - y[part].mean()) for part in parts]
+    return float(sum(gaps) / len(p))

@@ -1,0 +1,82 @@
+"""The placebo: what the same rules say when there is no skill to be found.
+
+Outcomes are redrawn from the market's own prices. Each event has one uniform U; its market j
+settles YES, as seen from instant t, if U falls in the arc of length m_j(t) that starts at j's
+place on a circle. So every forecast faces an outcome of exactly the probability the market
+gave it (no forecaster can have positive expected skill), a question's instants share their
+fortune, and the markets of one event exclude each other where their prices sum to at most 1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from beforehand.score.intervals import Resampler
+from beforehand.score.scoreboard import LEADING, Options, ratio, resamplers, skill_columns
+from beforehand.score.table import Floats, Table
+
+
+@dataclass(frozen=True)
+class Placebo:
+    """`any_share`: draws in which at least one forecaster "beats the market"."""
+
+    draws: int
+    any_share: float
+    share_by: dict[str, float]
+
+
+def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> Placebo:
+    """Redraw `draws` times and count how often the verdict would be "beats the market"."""
+    rng = np.random.default_rng([seed, 2])
+    starts = _arcs(table)
+    tests = max(options.variants or 0, len(table.forecasts), 1)
+    fast = Options(draws=min(options.draws, 500), seed=options.seed, level=options.level)
+    fresh = table.fresh
+    sets = [(np.ones(len(table.q), dtype=bool), table), (fresh, table.where(fresh))]
+    prepared = [(mask, part, resamplers(part, fast)) for mask, part in sets if len(part.q)]
+    wins = dict.fromkeys(table.forecasts, 0)
+    any_wins = 0
+    for _ in range(draws):
+        u = rng.random(int(table.event.max()) + 1)
+        arc = (u[table.event] - starts)[table.q] % 1.0
+        y = (arc < table.market).astype(np.float64)
+        won = [
+            name
+            for name in table.forecasts
+            if len(prepared) == len(sets)
+            and all(
+                _lower(part, name, y[mask], samplers, tests, options.level) > 0
+                for mask, part, samplers in prepared
+            )
+        ]
+        for name in won:
+            wins[name] += 1
+        any_wins += bool(won)
+    return Placebo(draws, any_wins / draws, {name: n / draws for name, n in wins.items()})
+
+
+def _arcs(table: Table) -> Floats:
+    """Each question's place on its event's circle: after the mean prices of those before it."""
+    mean_price, _ = table.question_means(table.market, np.isfinite(table.market))
+    starts = np.zeros(len(table.questions))
+    for event in range(int(table.event.max()) + 1):
+        members = np.flatnonzero(table.event == event)
+        starts[members] = np.concatenate([[0.0], np.cumsum(mean_price[members])[:-1]])
+    return starts % 1.0
+
+
+def _lower(
+    table: Table, name: str, y: Floats, samplers: dict[str, Resampler], tests: int, level: float
+) -> float:
+    gain, present = skill_columns(table, table.forecasts[name], y)
+    estimate = float(gain.sum() / max(present.sum(), 1))
+    if estimate <= 0:
+        return estimate
+    columns = np.stack([gain, present], axis=1)
+    return min(
+        samplers[kind].lower_bound(
+            estimate, samplers[kind].standard_error(ratio(samplers[kind].totals(columns))),
+            tests, level,
+        )
+        for kind in LEADING
+    )

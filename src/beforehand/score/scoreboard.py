@@ -1,0 +1,267 @@
+"""The leaderboard: every forecaster on the same rows, with paired intervals and a verdict.
+
+Scores are taken per question first (the mean over its instants), then with equal question
+weights. Two intervals are computed, resampling events and resampling resolution months; the
+wider one leads. "Beats the market" needs the leading lower bound, deflated for the number of
+variants tried on this set, to lie above zero — on all rows, and again on the rows whose price
+was fresh, because a stale price is easily beaten.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from beforehand.score import metrics
+from beforehand.score.intervals import DRAWS, Resampler, t_quantile
+from beforehand.score.kelly import Kelly, Profit, profit
+from beforehand.score.table import Floats, Table
+
+MARKET = "market"
+Verdict = Literal["beats the market", "not shown", "worse than the market", "is the market"]
+Interval = tuple[float, float]
+_BASE = ("present", "brier", "log_loss", "els", "skill", "hit", "hit_n")
+LEADING = ("event", "period")
+_POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
+
+
+@dataclass(frozen=True)
+class Options:
+    """`variants` is how many forecasters were tried on this set, here and before."""
+
+    draws: int = DRAWS
+    seed: int = 0
+    level: float = 0.95
+    variants: int | None = None
+    kelly: Kelly = Kelly()
+
+
+@dataclass
+class Row:
+    """One forecaster's figures. `intervals` holds (low, high) of the wider clustering."""
+
+    forecaster: str
+    n: int
+    n_questions: int
+    missing: int
+    brier: float
+    log_loss: float
+    els: float
+    skill_vs_market: float
+    accuracy: float
+    ece: float
+    murphy: metrics.Murphy
+    sharpness: tuple[float, float]
+    bins: metrics.Reliability
+    profit: Profit | str
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    skill: "Skill | None" = None
+    fresh: "Skill | None" = None
+    verdict: Verdict = "not shown"
+    reasons: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Skill:
+    """Paired skill against the market over one set of rows: mean over questions of the market's
+    squared error minus the forecaster's. `ci` is the interval of the wider clustering
+    (`leading`), `lower` the lower bound deflated for every variant tried, `upper` its mirror."""
+
+    n: int
+    n_questions: int
+    brier: float
+    skill: float
+    leading: str
+    ci: Interval
+    ci_by: dict[str, Interval]
+    lower: float
+    upper: float
+    effective_n: float | None
+    minimum_detectable_effect: float
+
+
+def resamplers(table: Table, options: Options) -> dict[str, Resampler]:
+    """The clusterings: by event, by resolution month, and (labelled, never leading) by question."""
+    by_question = np.arange(len(table.questions), dtype=np.int64)
+    return {
+        "event": Resampler(table.event, options.draws, options.seed),
+        "period": Resampler(table.period, options.draws, options.seed + 1),
+        "question": Resampler(by_question, options.draws, options.seed + 2),
+    }
+
+
+def score(table: Table, options: Options = Options()) -> list[Row]:
+    """Every forecaster of the table, best Brier first, the market pinned on top."""
+    everyone = {MARKET: table.market, **table.forecasts}
+    parts = {name: _columns(table, p) for name, p in everyone.items()}
+    stacked = np.concatenate([part for part, _ in parts.values()], axis=1)
+    samplers = resamplers(table, options)
+    draws = {kind: sampler.totals(stacked) for kind, sampler in samplers.items()}
+    overall = skills(table, samplers, options)
+    newer = table.where(table.fresh)
+    fresh = skills(newer, resamplers(newer, options), options) if len(newer.q) else {}
+    rows, start = [], 0
+    for name, (part, row) in parts.items():
+        width = part.shape[1]
+        row.forecaster = name
+        mine = {kind: d[:, start : start + width] for kind, d in draws.items()}
+        row.intervals = _intervals(mine, samplers, options)
+        row.skill, row.fresh = overall[name], fresh.get(name)
+        row.verdict, row.reasons = judge(row)
+        start += width
+        rows.append(row)
+    return sorted(rows, key=lambda r: (r.forecaster != MARKET, r.brier, r.forecaster))
+
+
+def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
+    """Per question: the linear sums from which every statistic of a resample follows."""
+    valid = np.isfinite(p) & np.isfinite(table.market)
+    q, y_row = table.q, table.y[table.q]
+    safe, market = np.where(valid, p, 0.5), np.where(valid, table.market, 0.5)
+    losses = metrics.log_losses(safe, y_row)
+    squared = (safe - y_row) ** 2
+    hit = metrics.hits(safe, y_row)
+    columns = []
+    present = table.question_means(squared, valid)[1]
+    columns.append(present)
+    for values in (squared, losses, metrics.log_losses(market, y_row) - losses):
+        columns.append(table.question_means(values, valid)[0])
+    columns.append(skill_columns(table, p)[0])
+    sure = valid & np.isfinite(hit)
+    columns.extend(table.question_means(hit, sure))
+    weights = table.row_weights(valid)
+    cell = q * metrics.BINS + metrics.bin_index(safe)
+    shape, size = (len(table.questions), metrics.BINS), len(table.questions) * metrics.BINS
+    for values in (weights, weights * safe, weights * y_row):
+        columns.extend(np.bincount(cell, weights=values, minlength=size).reshape(shape).T)
+    stacked = np.stack(columns, axis=1)
+    w, pv, yv = weights[valid], safe[valid], y_row[valid]
+    total = _statistics(stacked.sum(axis=0)[None, :])
+    row = Row(
+        forecaster="",
+        n=int(valid.sum()),
+        n_questions=int(present.sum()),
+        missing=int(len(p) - np.isfinite(p).sum()),
+        **{key: float(total[key][0]) for key in ("brier", "log_loss", "els", "accuracy", "ece")},
+        skill_vs_market=float(total["skill"][0]),
+        murphy=metrics.murphy(pv, yv, w) if len(w) else metrics.Murphy(*[float("nan")] * 4),
+        sharpness=metrics.sharpness(pv, w) if len(w) else (float("nan"), float("nan")),
+        bins=metrics.reliability(pv, yv, w) if len(w) else _empty_bins(),
+        profit="",
+    )
+    row.profit = profit(table, p)
+    return stacked, row
+
+
+def _empty_bins() -> metrics.Reliability:
+    nothing = np.full(metrics.BINS, np.nan)
+    return metrics.Reliability(np.zeros(metrics.BINS), nothing, nothing)
+
+
+def _statistics(sums: Floats) -> dict[str, Floats]:
+    """(draws, K) column totals to the statistics, each of shape (draws,)."""
+    base = dict(zip(_BASE, sums.T, strict=False))
+    start, width = len(_BASE), metrics.BINS
+    weight, forecast, outcome = (
+        sums[:, start + i * width : start + (i + 1) * width] for i in range(3)
+    )
+    n = base["present"]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = weight / n[:, None]
+        gap = np.where(weight > 0, (forecast - outcome) / weight, 0.0)
+        rate = outcome.sum(axis=1) / n
+        spread = np.where(weight > 0, outcome / weight - rate[:, None], 0.0)
+        return {
+            **{key: base[key] / n for key in ("brier", "log_loss", "els", "skill")},
+            "accuracy": base["hit"] / base["hit_n"],
+            "ece": (share * np.abs(gap)).sum(axis=1),
+            "reliability": (share * gap**2).sum(axis=1),
+            "resolution": (share * spread**2).sum(axis=1),
+        }
+
+
+def _intervals(
+    draws: dict[str, Floats], samplers: dict[str, Resampler], options: Options
+) -> dict[str, Interval]:
+    """Per statistic, the wider of the two intervals."""
+    stats = {kind: _statistics(draws[kind]) for kind in LEADING}
+    return {
+        key: max(
+            (samplers[kind].interval(stats[kind][key], options.level) for kind in LEADING),
+            key=_width,
+        )
+        for key in stats[LEADING[0]]
+    }
+
+
+def _width(interval: Interval) -> float:
+    low, high = interval
+    return high - low if np.isfinite(high - low) else float("inf")
+
+
+def skill_columns(table: Table, p: Floats, y: Floats | None = None) -> tuple[Floats, Floats]:
+    """(mean skill, 1.0 where present) per question; `y` (n,) replaces the outcomes per row.
+
+    The factored form is exactly 0 where p equals the market, whatever the rounding.
+    """
+    outcome = table.y[table.q] if y is None else y
+    valid = np.isfinite(p) & np.isfinite(table.market)
+    gain = np.where(valid, (table.market - p) * (table.market + p - 2 * outcome), 0.0)
+    return table.question_means(gain, valid)
+
+
+def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> dict[str, Skill]:
+    """Every forecaster's paired skill over the rows of a table."""
+    tests = max(options.variants or 0, len(table.forecasts), 1)
+    y = table.y[table.q]
+    out = {}
+    for name, p in {MARKET: table.market, **table.forecasts}.items():
+        valid = np.isfinite(p) & np.isfinite(table.market)
+        gain, present = skill_columns(table, p)
+        squared, _ = table.question_means(np.where(valid, (p - y) ** 2, 0.0), valid)
+        count = max(float(present.sum()), 1.0)
+        estimate = float(gain.sum()) / count
+        ci, errors, lower, upper = {}, {}, [], []
+        for kind, sampler in samplers.items():
+            draws = ratio(sampler.totals(np.stack([gain, present], axis=1)))
+            ci[kind] = sampler.interval(draws, options.level)
+            errors[kind] = sampler.standard_error(draws)
+            if kind in LEADING:
+                lower.append(sampler.lower_bound(estimate, errors[kind], tests, options.level))
+                upper.append(-sampler.lower_bound(-estimate, errors[kind], tests, options.level))
+        leading = max(LEADING, key=lambda kind: _width(ci[kind]))
+        error, size = errors[leading], samplers[leading].size
+        effective, detectable = None, float("nan")
+        if size > 1:
+            detectable = error * (t_quantile(0.5 + options.level / 2, size - 1) + _POWER_Z)
+            if error > 0 and count > 1:
+                effective = min(float(np.var(gain[present > 0], ddof=1)) / error**2, count)
+        out[name] = Skill(
+            n=int(valid.sum()), n_questions=int(present.sum()), brier=float(squared.sum()) / count,
+            skill=estimate, leading=leading, ci=ci[leading], ci_by=ci,
+            lower=float(np.min(lower)), upper=float(np.max(upper)),
+            effective_n=effective, minimum_detectable_effect=detectable,
+        )
+    return out
+
+
+def ratio(totals: Floats) -> Floats:
+    """Each draw's total skill over its number of questions."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(totals[:, 0] / totals[:, 1])
+
+
+def judge(row: Row) -> tuple[Verdict, list[str]]:
+    """What the intervals allow to be said, and why no more."""
+    overall, fresh = row.skill, row.fresh
+    assert overall is not None
+    if overall.skill == 0.0 and overall.ci == (0.0, 0.0):
+        return "is the market", []
+    if overall.upper < 0:
+        return "worse than the market", []
+    reasons = []
+    if not overall.lower > 0:
+        reasons.append("the deflated lower bound of the skill is not above 0")
+    if fresh is None or not fresh.lower > 0:
+        reasons.append("not shown on the forecasts whose price was at most 7 days old")
+    return ("not shown", reasons) if reasons else ("beats the market", [])

@@ -1,0 +1,87 @@
+"""The validity card: what the verdict rests on, and which bound it fails."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from beforehand.score.scoreboard import MARKET, Row
+from beforehand.score.table import Table
+
+MIN_EVENTS, MIN_EFFECTIVE, MAX_STALE = 20, 10.0, 0.25
+
+
+@dataclass(frozen=True)
+class Check:
+    """One field of the card; `ok` is None where it carries no bound."""
+
+    field: str
+    value: Any
+    bound: str | None = None
+    ok: bool | None = None
+
+
+@dataclass(frozen=True)
+class SetFacts:
+    """What the scorer cannot see in the table: the documents in reach, endings left out, the
+    models' training cutoff, and how many variants were tried on this set."""
+
+    documents: int
+    void: int = 0
+    unresolved: int = 0
+    share_after_training_cutoff: float | None = None
+    variants: int = 0
+    admitted_after_t: int = 0
+
+
+def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
+    """The fields in the order in which a reader doubts them."""
+    n_events = int(table.event.max()) + 1 if len(table.event) else 0
+    stale = float(1 - table.fresh.mean()) if len(table.q) else float("nan")
+    others = [r.skill for r in rows if r.forecaster != MARKET and r.skill is not None]
+    effective = [s.effective_n for s in others if s.effective_n is not None]
+    detectable = [
+        s.minimum_detectable_effect for s in others if np.isfinite(s.minimum_detectable_effect)
+    ]
+    p50, p90 = np.quantile(table.price_age, [0.5, 0.9]) if len(table.q) else (np.nan, np.nan)
+    fewest = min(effective, default=None)
+    with_documents = float((table.evidence > 0).mean()) if len(table.q) else float("nan")
+    return [
+        Check("n_questions", len(table.questions)),
+        Check("n_forecasts", len(table.q)),
+        Check("n_events", n_events, f"at least {MIN_EVENTS}", n_events >= MIN_EVENTS),
+        Check("n_resolution_months", int(table.period.max()) + 1 if len(table.period) else 0),
+        Check(
+            "effective_n",
+            fewest,
+            f"at least {MIN_EFFECTIVE:g}",
+            None if fewest is None else fewest >= MIN_EFFECTIVE,
+        ),
+        Check("price_age_days_p50", float(p50)),
+        Check("price_age_days_p90", float(p90)),
+        Check(
+            "share_price_older_than_7_days", stale, f"at most {MAX_STALE:g}", bool(stale <= MAX_STALE)
+        ),
+        Check("share_strict_text", float(table.strict.mean()) if len(table.q) else None),
+        Check("share_after_training_cutoff", facts.share_after_training_cutoff),
+        Check("evidence_documents", facts.documents),
+        Check("share_with_a_document", with_documents if facts.documents else None),
+        Check("variants_tried", facts.variants),
+        Check("minimum_detectable_effect", max(detectable, default=None)),
+        Check("void_excluded", facts.void),
+        Check("unresolved", facts.unresolved),
+        Check("admitted_after_t", facts.admitted_after_t, "0", facts.admitted_after_t == 0),
+    ]
+
+
+def apply_card(rows: list[Row], checks: list[Check]) -> None:
+    """Any failed bound turns "beats the market" into "not shown", in the rows themselves."""
+    failed = [c for c in checks if c.ok is False]
+    for row in rows:
+        if row.verdict == "beats the market" and failed:
+            row.verdict = "not shown"
+            row.reasons = [f"{c.field} is {_show(c.value)}, must be {c.bound}" for c in failed]
+
+
+def _show(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,323 @@
+"""Worlds with known truth: latent probability paths, noisy markets, dated documents, endings.
+
+A market i asks whether a random walk ends above a threshold: W_i(1) > c_i, where W_i mixes a
+walk shared by its event, one shared by all that resolves on the same date, and its own; the
+thresholds of an event, and of a date, lie close together as well, so that errors do not cancel. Given
+W_i(s) the probability of YES is Phi((W_i(s) - c_i) / sqrt(1 - s)): a martingale known exactly at
+every step, and the truth that intervals must cover. The quoted price distorts it (favourite
+bias, slow noise, a spread), so that there is skill to be had and to be lost.
+
+One seed, one world, byte for byte.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from beforehand.clock import MICROSECOND
+from beforehand.ids import market_id
+from beforehand.records.base import Record
+from beforehand.records.world import (
+    Currency,
+    Document,
+    Event,
+    Market,
+    PricePoint,
+    RecordedForecast,
+    Resolution,
+)
+
+Floats = npt.NDArray[np.float64]
+DAY = timedelta(days=1)
+TRUTH = "truth"
+CANARY = "canary"
+
+
+@dataclass(frozen=True)
+class SimConfig:
+    """What a simulated world is made of; shares are probabilities per market."""
+
+    seed: int = 0
+    dates: int = 40
+    events_per_date: float = 2.5
+    markets_per_event: int = 3
+    start: datetime = datetime(2025, 1, 6, tzinfo=UTC)
+    event_share: float = 0.45
+    date_share: float = 0.2
+    noise: float = 0.25
+    mood: float = 0.2
+    bias: float = 0.9
+    half_spread: float = 0.01
+    gaps: float = 0.2
+    early: float = 0.1
+    void: float = 0.03
+    half: float = 0.02
+    scalar: float = 0.05
+    revised_text: float = 0.15
+    canaries: float = 0.5
+
+
+@dataclass(frozen=True)
+class SimMarket:
+    """One drawn market: daily latent `truth`, quoted `price`, which days were `recorded`."""
+
+    number: int
+    event: int
+    date: int
+    opened: datetime
+    resolved: datetime
+    truth: Floats
+    price: Floats
+    recorded: npt.NDArray[np.bool_]
+    payout: float | None
+    venue: str
+
+
+VENUES: tuple[tuple[str, Currency], ...] = (("SIMEX", "usd"), ("SIMKET", "usd"), ("SIMPLAY", "play"))
+
+
+def draw(config: SimConfig) -> list[SimMarket]:
+    """Paths and endings of one world."""
+    rng = np.random.default_rng(config.seed)
+    markets: list[SimMarket] = []
+    event = 0
+    for date in range(config.dates):
+        resolved = config.start + timedelta(days=int(35 + 7 * date), hours=12)
+        shared = rng.standard_normal(120)
+        lean, mood = rng.normal(0.4, 0.4), rng.normal(0.0, config.mood)
+        for _ in range(1 + int(rng.poisson(max(config.events_per_date - 1, 0)))):
+            days = int(rng.integers(14, 85))
+            own = rng.standard_normal(days)
+            centre = lean + rng.normal(0.0, 0.5)
+            tilt = mood + rng.normal(0.0, config.mood)
+            for _ in range(int(rng.integers(1, config.markets_per_event + 1))):
+                markets.append(
+                    _draw_market(
+                        config, rng, len(markets), event, date, resolved, (centre, tilt), shared, own
+                    )
+                )
+            event += 1
+    return markets
+
+
+def _draw_market(
+    config: SimConfig, rng: np.random.Generator, number: int, event: int, date: int,
+    resolved: datetime, level: tuple[float, float], shared: Floats, own: Floats,
+) -> SimMarket:
+    days, (centre, tilt) = len(own), level
+    mix = (
+        np.sqrt(config.event_share) * own
+        + np.sqrt(config.date_share) * shared[-days:]
+        + np.sqrt(1 - config.event_share - config.date_share) * rng.standard_normal(days)
+    ) / np.sqrt(days)
+    threshold = rng.normal(centre, 0.4)
+    walk = np.concatenate([[0.0], np.cumsum(mix)])
+    left = np.sqrt(1 - np.arange(days) / days)
+    margin = walk[:-1] - threshold
+    kind = rng.random()
+    scalar = kind < config.scalar
+    truth = normal_cdf(margin / (np.sqrt(left**2 + 1.0) if scalar else left))
+    truth = (1 - config.half) * truth + config.half * 0.5
+    end = float(walk[-1] - threshold)
+    payout: float | None = float(normal_cdf(np.array([end]))[0]) if scalar else float(end > 0)
+    ending = rng.random()
+    if ending < config.half:
+        payout = 0.5
+    elif ending < config.half + config.void:
+        payout = None
+    return SimMarket(
+        number=number,
+        event=event,
+        date=date,
+        opened=resolved - days * DAY,
+        resolved=resolved,
+        truth=truth,
+        price=_quote(config, rng, truth, tilt),
+        recorded=_recorded(config, rng, days),
+        payout=None if payout is None else round(payout, 4),
+        venue=VENUES[int(rng.choice(3, p=[0.5, 0.3, 0.2]))][0],
+    )
+
+
+def _quote(config: SimConfig, rng: np.random.Generator, truth: Floats, tilt: float) -> Floats:
+    """The market's price: the truth's log odds, flattened, plus the crowd's mood about the event
+    and the date (`tilt`), plus slowly moving noise."""
+    shocks = rng.standard_normal(len(truth)) * config.noise * 0.6
+    noise = np.empty(len(truth))
+    level = rng.standard_normal() * config.noise
+    for i, shock in enumerate(shocks):
+        level = 0.8 * level + shock
+        noise[i] = level
+    clipped = np.clip(truth, 0.002, 0.998)
+    odds = config.bias * np.log(clipped / (1 - clipped)) + tilt + noise
+    return np.round(np.clip(1 / (1 + np.exp(-odds)), 0.01, 0.99), 3)
+
+
+def _recorded(config: SimConfig, rng: np.random.Generator, days: int) -> npt.NDArray[np.bool_]:
+    keep = np.ones(days, dtype=bool)
+    if rng.random() < config.gaps:
+        start, length = int(rng.integers(2, days)), int(rng.integers(4, 20))
+        keep[start : start + length] = False
+    return keep
+
+
+def normal_cdf(x: Floats) -> Floats:
+    """Standard normal distribution function (Abramowitz and Stegun 7.1.26, error < 1.5e-7)."""
+    z = np.abs(x) / np.sqrt(2)
+    k = 1 / (1 + 0.3275911 * z)
+    poly = k * (0.254829592 + k * (-0.284496736 + k * (1.421413741 + k * (-1.453152027
+                                                                    + k * 1.061405429))))
+    erf = 1 - poly * np.exp(-(z**2))
+    return np.asarray(0.5 * (1 + np.sign(x) * erf))
+
+
+_NOUNS = (
+    "harvest reservoir tariff ferry orchard turbine census marathon archive lighthouse satellite "
+    "pipeline vaccine stadium railway aquifer festival currency glacier parliament shipyard "
+    "observatory refinery museum bakery copper timber barley cobalt lithium"
+).split()
+_PLACES = (
+    "Avaria Belmora Castrel Dunmark Elvania Farsund Galdor Hestia Ilmar Jorvia Kestria Lorvane "
+    "Merovia Norland Ostrava Pellia Quorra Rivona Sandrel Torvald Ulmia Vantor Westria Yarrow"
+).split()
+_UP = "surges beats rises advances confirmed approval gains"
+_DOWN = "slumps misses falls delayed rejected setback loses"
+
+
+def records(config: SimConfig) -> Iterator[Record]:
+    """The world as archive records: markets, events, prices, documents, resolutions, and the
+    truth itself as a recorded forecaster."""
+    rng = np.random.default_rng([config.seed, 1])
+    markets = draw(config)
+    topics = {
+        event: (str(rng.choice(_PLACES)), str(rng.choice(_NOUNS)), int(rng.integers(100, 1000)))
+        for event in sorted({m.event for m in markets})
+    }
+    by_event: dict[int, list[SimMarket]] = {}
+    for market in markets:
+        by_event.setdefault(market.event, []).append(market)
+    for event, members in by_event.items():
+        place, noun, level = topics[event]
+        yield Event(
+            id=market_id("SIM", f"event-{event:04d}"),
+            venue="SIM",
+            title=f"{place} {noun} index",
+            market_ids=tuple(_name(m) for m in members),
+            mutually_exclusive=False,
+            known_at=members[0].opened,
+        )
+        for rank, market in enumerate(members):
+            yield from _market_records(config, rng, market, place, noun, level + 5 * rank)
+    yield from _noise_documents(config, rng)
+
+
+def _name(market: SimMarket) -> str:
+    return market_id(market.venue, f"m{market.number:04d}")
+
+
+def _market_records(
+    config: SimConfig, rng: np.random.Generator, market: SimMarket, place: str, noun: str, level: int
+) -> Iterator[Record]:
+    name = _name(market)
+    question = f"Will the {place} {noun} index close above {level} on {market.resolved:%-d %B %Y}?"
+    early = rng.random() < config.early
+    text: dict[str, Any] = {
+        "id": name,
+        "venue": market.venue,
+        "native_id": name.split(":")[1],
+        "question": question,
+        "rules": f"Resolves YES if the {place} {noun} index closes above {level}.",
+        "event_id": market_id("SIM", f"event-{market.event:04d}"),
+        "opened_at": market.opened,
+        "scheduled_close": market.resolved + (30 * DAY if early else timedelta(0)),
+        "currency": dict(VENUES)[market.venue],
+        "domain": "simulated",
+    }
+    yield Market(**text, known_at=market.opened)
+    if rng.random() < config.revised_text:
+        late = market.opened + 0.6 * (market.resolved - market.opened)
+        revised = {**text, "rules": text["rules"] + " Clarified: the official fixing counts."}
+        yield Market(**revised, known_at=late.replace(microsecond=0))
+    book = market.venue != "SIMPLAY"
+    for day in np.flatnonzero(market.recorded):
+        observed = market.opened + int(day) * DAY + timedelta(hours=8)
+        price = float(market.price[day])
+        yield PricePoint(
+            market_id=name,
+            price=price,
+            bid=round(max(price - config.half_spread, 0.0), 3) if book else None,
+            ask=round(min(price + config.half_spread, 1.0), 3) if book else None,
+            volume=float(rng.integers(50, 5000)) if book else None,
+            observed_at=observed,
+            known_at=observed + timedelta(minutes=int(rng.integers(5, 60))),
+        )
+    for day, truth in enumerate(market.truth):
+        yield RecordedForecast(
+            market_id=name,
+            predictor=TRUTH,
+            probability=round(float(truth), 6),
+            known_at=market.opened + day * DAY + timedelta(hours=8),
+        )
+    yield from _news(rng, market, place, noun)
+    ending = market.payout
+    yield Resolution(
+        market_id=name,
+        status="void" if ending is None else "resolved",
+        payout=ending,
+        resolved_at=market.resolved,
+        known_at=market.resolved + timedelta(hours=int(rng.integers(1, 6))),
+    )
+    if rng.random() < config.canaries:
+        yield from _canaries(market, question)
+
+
+def _news(
+    rng: np.random.Generator, market: SimMarket, place: str, noun: str
+) -> Iterator[Document]:
+    """A headline on most days with a large move, in the move's direction; one in five lies."""
+    clipped = np.clip(market.truth, 0.002, 0.998)
+    moves = np.diff(np.log(clipped / (1 - clipped)))
+    for day in np.flatnonzero(np.abs(moves) > 0.45):
+        if rng.random() > 0.6:
+            continue
+        up = (moves[day] > 0) != (rng.random() < 0.2)
+        verb = rng.choice((_UP if up else _DOWN).split())
+        at = market.opened + int(day + 1) * DAY + timedelta(hours=int(rng.integers(9, 23)))
+        yield _document(
+            f"news-{market.number:04d}-{int(day):03d}",
+            f"{place} {noun} index {verb} as traders watch the fixing",
+            at,
+        )
+
+
+def _canaries(market: SimMarket, question: str) -> Iterator[Record]:
+    """Planted at the first instant that no step may see: the end of the forecasting period."""
+    end = market.resolved.replace(hour=0, minute=0, second=0, microsecond=0)
+    says = "void" if market.payout is None else f"{market.payout:g}"
+    yield _document(f"{CANARY}-{market.number:04d}", f"{question} Settled at {says}", end)
+    if market.payout is not None:
+        yield PricePoint(
+            market_id=_name(market), price=market.payout, observed_at=end, known_at=end + MICROSECOND
+        )
+
+
+def _noise_documents(config: SimConfig, rng: np.random.Generator) -> Iterator[Document]:
+    for day in range(7 * config.dates):
+        for item in range(3):
+            place, noun = rng.choice(_PLACES), rng.choice(_NOUNS)
+            verb = rng.choice((_UP + " " + _DOWN).split())
+            at = config.start + day * DAY + timedelta(minutes=int(rng.integers(0, 1440)))
+            yield _document(
+                f"noise-{day:04d}-{item}", f"{place} mayor {verb} over {noun} budget debate", at
+            )
+
+
+def _document(name: str, title: str, at: datetime) -> Document:
+    return Document(
+        id=name, title=title, source="simulated wire", published_at=at, known_at=at,
+        text_known_at=at, captured_how="simulated", licence="CC0-1.0",
+    )
