@@ -96,6 +96,10 @@ class RecordedWorld:
         """Forecasts that others made."""
         return self._forecasts.get(market_id, [])
 
+    def all_forecasts(self) -> list[RecordedForecast]:
+        """Every recorded forecast, to list who made them."""
+        return [record for records in self._forecasts.values() for record in records]
+
     def events(self, until: datetime) -> Sequence[Event]:
         """Stored versions of events."""
         return self._events

@@ -6,7 +6,7 @@ records known at t alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -76,6 +76,14 @@ class Gateway:
     def live(self) -> "View":
         """The world now."""
         return self.at(self.clock.now())
+
+    def hindsight(self) -> "View":
+        """Everything the world holds: for naming markets and scoring them, never for forecasting.
+
+        Not the same as `live`: an ending may be recorded with a date that still lies ahead, and
+        a score must not depend on the day it is computed.
+        """
+        return self.at(datetime.max.replace(tzinfo=UTC))
 
     def lookup(self, market_id: str, t: int) -> tuple[float, int, int] | None:
         """(price, observed_at, known_at) at `t` in microseconds, guarded; None before the first."""

@@ -112,12 +112,15 @@ class Document(Record):
 
 
 class Resolution(Record):
-    """How a market ended. `payout` in [0, 1] per YES share is None for void and disputed ones."""
+    """How a market ended. `payout` in [0, 1] per YES share is None for void and disputed ones.
+    `first_published` is when a source first said so, where that is on record (once in a while
+    before the official `resolved_at`: forecasting stops there)."""
 
     market_id: str
     status: ResolutionStatus
     payout: Probability | None = None
     resolved_at: Utc
+    first_published: Utc | None = None
     known_at: Utc
 
 

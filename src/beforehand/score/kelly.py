@@ -39,6 +39,7 @@ class Profit:
     note: str
     question: Ints
     returns: Floats
+    mean_return_ci: tuple[float, float] = (float("nan"), float("nan"))
 
 
 def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:

@@ -7,7 +7,7 @@ variants tried on this set, to lie above zero — on all rows, and again on the 
 was fresh, because a stale price is easily beaten.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -108,6 +108,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         row.intervals = _intervals(mine, samplers, options)
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
+        row.profit = _profit(table, everyone[name], samplers, options)
         start += width
         rows.append(row)
     return sorted(rows, key=lambda r: (r.forecaster != MARKET, r.brier, r.forecaster))
@@ -149,8 +150,24 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
         bins=metrics.reliability(pv, yv, w) if len(w) else _empty_bins(),
         profit="",
     )
-    row.profit = profit(table, p)
     return stacked, row
+
+
+def _profit(
+    table: Table, p: Floats, samplers: dict[str, Resampler], options: Options
+) -> Profit | str:
+    """Kelly figures with an interval of the mean return a bet."""
+    result = profit(table, p, options.kelly)
+    if isinstance(result, str):
+        return result
+    columns = np.zeros((len(table.questions), 2))
+    columns[result.question, 0] = result.returns
+    columns[result.question, 1] = 1.0
+    found = {
+        kind: samplers[kind].interval(ratio(samplers[kind].totals(columns)), options.level)
+        for kind in LEADING
+    }
+    return replace(result, mean_return_ci=max(found.values(), key=_width))
 
 
 def _empty_bins() -> metrics.Reliability:

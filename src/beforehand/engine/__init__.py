@@ -1,0 +1,1 @@
+"""Plans and what runs them. The engine knows nothing of markets."""

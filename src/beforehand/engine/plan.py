@@ -1,0 +1,58 @@
+"""A Plan: steps with ids, dependencies and JSON arguments. Compiled in `work/`, run by a driver."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from beforehand.errors import InputError
+
+
+@dataclass(frozen=True)
+class Step:
+    """One unit of work: the `action` by that name is called with `args` (JSON) and the outputs of
+    `deps`. `id` is `node` or `node/key` for a fan-out."""
+
+    id: str
+    action: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    deps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps in any order; `ordered` gives them so that each follows what it depends on."""
+
+    run_id: str
+    steps: Sequence[Step]
+
+    def ordered(self) -> list[Step]:
+        """The steps in execution order, ties in the order given. Raises InputError on an unknown
+        dependency, a repeated id or a circle."""
+        by_id = {step.id: step for step in self.steps}
+        if len(by_id) != len(self.steps):
+            raise InputError("two steps of the plan share an id")
+        for step in self.steps:
+            for dep in step.deps:
+                if dep not in by_id:
+                    raise InputError(f"step {step.id!r} depends on {dep!r}, which is not in the plan")
+        done: set[str] = set()
+        order: list[Step] = []
+        waiting = list(self.steps)
+        while waiting:
+            ready = [step for step in waiting if done.issuperset(step.deps)]
+            if not ready:
+                raise InputError(f"steps depend on each other in a circle: {waiting[0].id!r}")
+            order.extend(ready)
+            done.update(step.id for step in ready)
+            waiting = [step for step in waiting if step.id not in done]
+        return order
+
+    def wire(self) -> dict[str, Any]:
+        """JSON-ready, for `plan.json`."""
+        return {
+            "run_id": self.run_id,
+            "steps": [
+                {"id": s.id, "action": s.action, "args": dict(s.args), "deps": list(s.deps)}
+                for s in self.steps
+            ],
+        }

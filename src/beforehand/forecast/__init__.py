@@ -1,0 +1,1 @@
+"""Forecasters. A baseline is one function from a Panel to probabilities, listed in `baselines`."""

@@ -1,0 +1,195 @@
+"""Many (market, t) pairs at once: what a baseline may look at, one row a pair.
+
+Every column of a row holds only what was known at that row's own t; the chunk is put to the
+predicate column by column, and a world that hands out anything later ends the walk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from beforehand.clock import DAY_US, from_us, to_us
+from beforehand.errors import CutoffViolation
+from beforehand.gateway.view import Gateway
+from beforehand.ids import split_market_id
+from beforehand.records.world import Document, Market
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+PRIOR = 0.5
+"""The base rate where no resolution is known; it counts as two observations (Laplace's rule)."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Columns of length n. Times are microseconds, `price_age` seconds; NaN where unknown.
+
+    `base_rate` is the share of YES among the venue's resolutions known at t (`base_n` of them).
+    `text` is the market with the wording known at t, or None. `documents` are the search results
+    for that wording, known at t. `recorded[name]` replays somebody else's forecasts.
+    """
+
+    market: list[str]
+    t: Ints
+    price: Floats
+    price_age: Floats
+    known_at: Ints
+    bid: Floats
+    ask: Floats
+    week_ago: Floats
+    base_rate: Floats
+    base_n: Ints
+    text: list[Market | None]
+    documents: list[list[Document]]
+    recorded: dict[str, Floats]
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How documents are looked up: at most `max_results`, known in the last `days`."""
+
+    max_results: int = 5
+    days: int = 30
+
+
+class PanelBuilder:
+    """Builds panels over one gateway; keeps what is shared between chunks."""
+
+    def __init__(
+        self, gateway: Gateway, evidence: Evidence, recorded: Sequence[str] = ()
+    ) -> None:
+        self._gateway = gateway
+        self._evidence = evidence
+        self._recorded = list(recorded)
+        self._rates = _BaseRates(gateway)
+
+    def build(self, pairs: Sequence[tuple[str, Ints]]) -> Panel:
+        """One panel over markets and their instants (each array ascending)."""
+        parts = [self._market(name, t) for name, t in pairs if len(t)]
+        if not parts:
+            return _EMPTY
+        joined = {
+            key: np.concatenate([getattr(part, key) for part in parts])
+            for key in ("t", "price", "price_age", "known_at", "bid", "ask", "week_ago",
+                        "base_rate", "base_n")
+        }
+        return Panel(
+            market=[m for part in parts for m in part.market],
+            text=[x for part in parts for x in part.text],
+            documents=[d for part in parts for d in part.documents],
+            recorded={
+                name: np.concatenate([part.recorded[name] for part in parts])
+                for name in self._recorded
+            },
+            **joined,
+        )
+
+    def _market(self, name: str, t: Ints) -> Panel:
+        series, rows = self._gateway.take(name, t)
+        before, earlier = self._gateway.take(name, t - 7 * DAY_US, "odds_week_ago")
+        found = rows >= 0
+        rate, count = self._rates.at(split_market_id(name)[0] or "", t)
+        texts = self._texts(name, t)
+        return Panel(
+            market=[name] * len(t),
+            t=t,
+            price=np.where(found, series.price[rows], np.nan),
+            price_age=np.where(found, (t - series.observed_at[rows]) / 1e6, np.nan),
+            known_at=np.where(found, series.known_at[rows], -1),
+            bid=np.where(found, series.bid[rows], np.nan),
+            ask=np.where(found, series.ask[rows], np.nan),
+            week_ago=np.where(earlier >= 0, before.price[earlier], np.nan),
+            base_rate=rate,
+            base_n=count,
+            text=texts,
+            documents=[self._search(text, int(at)) for text, at in zip(texts, t, strict=True)],
+            recorded={source: self._replay(name, source, t) for source in self._recorded},
+        )
+
+    def _texts(self, name: str, t: Ints) -> list[Market | None]:
+        """The wording known at each instant; only what has one, checked like everything else."""
+        versions = sorted(
+            (v for v in self._gateway.world.market_versions(name, from_us(t[-1]))
+             if v.question is not None),
+            key=lambda v: v.known_at,
+        )
+        known = np.array([to_us(v.known_at) for v in versions], dtype=np.int64)
+        place = np.searchsorted(known, t, side="right") - 1
+        shown = place >= 0
+        self._check("market", name, known[place[shown]], t[shown])
+        return [versions[i] if i >= 0 else None for i in place]
+
+    def _search(self, text: Market | None, t: int) -> list[Document]:
+        if text is None or text.question is None or self._evidence.max_results == 0:
+            return []
+        at = from_us(t)
+        since = at - timedelta(days=self._evidence.days)
+        return self._gateway.at(at).search(text.question, self._evidence.max_results, since)
+
+    def _replay(self, name: str, source: str, t: Ints) -> Floats:
+        """The last forecast of `source` known at each instant."""
+        mine = sorted(
+            (to_us(f.known_at), f.probability)
+            for f in self._gateway.world.forecasts(name, from_us(t[-1]))
+            if f.predictor == source
+        )
+        known = np.array([k for k, _ in mine], dtype=np.int64)
+        values = np.array([p for _, p in mine], dtype=np.float64)
+        place = np.searchsorted(known, t, side="right") - 1
+        shown = place >= 0
+        self._check("forecast", name, known[place[shown]], t[shown])
+        out = np.full(len(t), np.nan)
+        out[shown] = values[place[shown]]
+        return out
+
+    def _check(self, method: str, name: str, known_at: Ints, t: Ints) -> None:
+        if len(t) and not self._gateway.audit.chunk(method, name, known_at, t).all():
+            raise CutoffViolation(f"{name}: the world returned a {method} known after t")
+
+
+class _BaseRates:
+    """Per venue: resolutions in the order in which they became known, and running sums."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._venues: dict[str, tuple[Ints, Floats]] | None = None
+
+    def at(self, venue: str, t: Ints) -> tuple[Floats, Ints]:
+        """(base rate, number of resolutions known) at each instant."""
+        known, sums = self._load().get(venue, (np.zeros(0, np.int64), np.zeros(1)))
+        n = np.searchsorted(known, t, side="right")
+        shown = n > 0
+        if shown.any():
+            latest = known[n[shown] - 1]
+            if not self._gateway.audit.chunk("resolution", venue, latest, t[shown]).all():
+                raise CutoffViolation(f"{venue}: the world returned a resolution known after t")
+        return (sums[n] + 2 * PRIOR) / (n + 2), n.astype(np.int64)
+
+    def _load(self) -> dict[str, tuple[Ints, Floats]]:
+        if self._venues is None:
+            groups: dict[str, dict[str, tuple[int, float]]] = {}
+            last = self._gateway.clock.now()
+            for r in self._gateway.world.resolutions(None, last):
+                if r.status == "resolved" and r.payout is not None:
+                    venue = split_market_id(r.market_id)[0] or ""
+                    entry = (to_us(r.known_at), r.payout)
+                    group = groups.setdefault(venue, {})
+                    group[r.market_id] = min(entry, group.get(r.market_id, entry))
+            self._venues = {}
+            for venue, group in groups.items():
+                ordered = sorted(group.values())
+                known = np.array([k for k, _ in ordered], dtype=np.int64)
+                sums = np.concatenate([[0.0], np.cumsum([p for _, p in ordered])])
+                self._venues[venue] = (known, sums)
+        return self._venues
+
+
+_NONE_F, _NONE_I = np.zeros(0), np.zeros(0, dtype=np.int64)
+_EMPTY = Panel([], _NONE_I, _NONE_F, _NONE_F, _NONE_I, _NONE_F, _NONE_F, _NONE_F, _NONE_F, _NONE_I,
+               [], [], {})

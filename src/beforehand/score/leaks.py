@@ -1,0 +1,107 @@
+"""The leak report: the same predicate again, from a run's own rows alone."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from beforehand.records.cutoff import visible
+
+CANARY = "canary-"
+
+
+@dataclass
+class LeakReport:
+    """`checked` and `refused` come from the gateway's trail; the rest is counted here.
+
+    `rechecked` timestamps were read back from the stored rows, `admitted_after_t` of them lay
+    after their instant, each listed in `found`. `documents` is how many the world holds: with
+    none of them "0 leaks" says nothing about evidence, and the report says "untested".
+    """
+
+    checked: int = 0
+    refused: int = 0
+    rechecked: int = 0
+    admitted_after_t: int = 0
+    documents: int = 0
+    documents_shown: int = 0
+    canaries_planted: int = 0
+    canaries_seen: int = 0
+    found: list[str] = field(default_factory=list)
+
+    @property
+    def evidence(self) -> str:
+        """`untested`, or what the evidence layer was tested with."""
+        if not self.documents:
+            return "untested: no evidence layer"
+        if not self.documents_shown:
+            return f"untested: none of {self.documents:,} documents was shown"
+        return f"{self.documents_shown:,} showings out of {self.documents:,} documents"
+
+    @property
+    def canaries(self) -> str:
+        """How many planted records were seen, or that none was planted."""
+        if not self.canaries_planted:
+            return "untested: none planted in this world"
+        return f"{self.canaries_seen} of {self.canaries_planted} seen"
+
+    def wire(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {**asdict(self), "evidence": self.evidence, "canaries": self.canaries}
+
+
+def recheck(report: LeakReport, intervals: Iterable[Mapping[str, Any]]) -> None:
+    """Put every timestamp of the stored contexts and decisions to the predicate again."""
+    for row in intervals:
+        t = datetime.fromisoformat(row["time"])
+        market, snippets = row["context"]["market"], row["context"]["search_snippets"]
+        where = f"{row['market_id']} at {row['time']}"
+        stamps = [("odds", market.get("odds_known_at")), ("text", market.get("text_known_at"))]
+        stamps += [(f"document {s['id']}", s["timestamp"]) for s in snippets]
+        stamps += [("previous interval", p["time"]) for p in row["context"]["previous_intervals"]]
+        shown = {s["id"] for s in snippets}
+        for what, stamp in stamps:
+            if stamp is None:
+                continue
+            report.rechecked += 1
+            if not visible(datetime.fromisoformat(stamp), t):
+                report.admitted_after_t += 1
+                report.found.append(f"{where}: {what} known at {stamp}")
+        for decision in row["decisions"]:
+            for cited in decision["key_evidence_ids"]:
+                if cited not in shown:
+                    report.admitted_after_t += 1
+                    report.found.append(
+                        f"{where}: {decision['model_id']} cites {cited}, which was not in its context"
+                    )
+        report.documents_shown += len(snippets)
+        report.canaries_seen += sum(s["id"].startswith(CANARY) for s in snippets)
+
+
+def audit_evidence(predictions: Iterable[Mapping[str, Any]]) -> tuple[int, int, list[str]]:
+    """(forecasts, those whose evidence passes, the failures in words) over PredictionRecords.
+
+    Evidence passes if each item carries a timestamp that is no later than the prediction's own.
+    """
+    total, passed, failures = 0, 0, []
+    for record in predictions:
+        total += 1
+        meta = record.get("metadata") or {}
+        stamp = meta.get("timestamp")
+        items = record["prediction"].get("rationale") or []
+        problem = None
+        for item in items:
+            if not item.get("timestamp"):
+                problem = f"{record['id']}: evidence {item['source']!r} has no timestamp"
+            elif stamp and not visible(
+                datetime.fromisoformat(item["timestamp"]), datetime.fromisoformat(stamp)
+            ):
+                problem = (
+                    f"{record['id']}: evidence {item['source']!r} is dated {item['timestamp']}, "
+                    f"after the prediction at {stamp}"
+                )
+        if problem:
+            failures.append(problem)
+        else:
+            passed += 1
+    return total, passed, failures

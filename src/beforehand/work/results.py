@@ -1,0 +1,146 @@
+"""A run's files: questions and resolutions written, rows read back, the scored result stored."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from beforehand.clock import EPOCH, iso, parse_instant, to_us
+from beforehand.gateway.view import View
+from beforehand.records.world import Market, Resolution
+from beforehand.score.leaks import CANARY, LeakReport
+from beforehand.store.archive import Archive
+from beforehand.store.files import write_atomic, write_json, write_jsonl
+from beforehand.score.report import html
+from beforehand.work.scoring import (
+    FEES,
+    Columns,
+    Question,
+    Result,
+    leaderboard_csv,
+)
+
+
+def event_wire(market: Market, resolution: Resolution | None) -> dict[str, Any]:
+    """An EventSpec line; `event_id` and `currency` are additive."""
+    date = resolution.resolved_at if resolution else market.scheduled_close
+    source: dict[str, Any] = {"type": market.venue.title(), "market_id": market.native_id}
+    if market.url:
+        source["url"] = market.url
+    if date:
+        source["resolution_date"] = iso(date)
+    return {
+        "id": market.id,
+        "question": market.question or market.id,
+        "domain": market.domain,
+        "resolution_date": iso(date) if date else None,
+        "source": source,
+        "ground_truth_source": market.venue.title(),
+        "tags": [],
+        "event_id": market.event_id,
+        "currency": market.currency,
+    }
+
+
+def resolution_wire(resolution: Resolution) -> dict[str, Any] | None:
+    """A ResolutionRecord line, or None for void and disputed markets. A partial payout keeps the
+    contract's 0/1 `outcome` (1 from a half up) and carries the additive `payout`."""
+    if resolution.status != "resolved" or resolution.payout is None:
+        return None
+    payout = resolution.payout
+    line: dict[str, Any] = {
+        "id": resolution.market_id,
+        "outcome": int(payout >= 0.5),
+        "resolved_at": iso(resolution.resolved_at),
+    }
+    return line if payout in (0.0, 1.0) else {**line, "payout": payout}
+
+
+def write_questions(path: Path, view: View, resolutions: Mapping[str, Resolution]) -> None:
+    """events.jsonl and resolutions.jsonl for the markets of a run."""
+    events = [event_wire(view.market(name), r) for name, r in resolutions.items()]
+    write_jsonl(path / "events.jsonl", events)
+    lines = [line for r in resolutions.values() if (line := resolution_wire(r))]
+    write_jsonl(path / "resolutions.jsonl", lines)
+
+
+def question(event: Mapping[str, Any], resolution: Mapping[str, Any] | None) -> Question:
+    """What scoring needs, from an EventSpec and its ResolutionRecord."""
+    name = str(event["id"])
+    venue = name.split(":", 1)[0]
+    settled, resolved_at = None, None
+    if resolution is not None:
+        payout = resolution.get("payout")
+        settled = float(resolution["outcome"]) if payout is None else float(payout)
+        stamp = resolution.get("resolved_at") or event.get("resolution_date")
+        resolved_at = parse_instant(stamp) if stamp else EPOCH
+    text = str(event["question"])
+    return Question(
+        id=name,
+        text=None if text == name else text,
+        event_id=event.get("event_id"),
+        settled=settled,
+        resolved_at=resolved_at,
+        play=event.get("currency", "usd") != "usd",
+        fee=FEES.get(venue, 0.0),
+    )
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """Each line of a file this program wrote."""
+    with path.open("rb") as lines:
+        for line in lines:
+            yield orjson.loads(line)
+
+
+def columns_of(intervals: Iterable[Mapping[str, Any]]) -> Columns:
+    """IntervalData rows as columns for scoring."""
+    columns = Columns()
+    for row in intervals:
+        market = row["context"]["market"]
+        columns.id.append(row["market_id"])
+        columns.t.append(to_us(parse_instant(row["time"])))
+        columns.market.append(_number(market["odds"]))
+        columns.price_age.append(_number(market["price_age"]) / 86400)
+        columns.strict.append(market.get("text_known_at") is not None)
+        columns.evidence.append(len(row["context"]["search_snippets"]))
+        columns.bid.append(_number(market.get("bid")))
+        columns.ask.append(_number(market.get("ask")))
+        columns.forecasts.append(
+            {
+                d["model_id"].removeprefix("baseline:"): d["probability"]
+                for d in row["decisions"]
+                if d["model_id"] != "baseline:market"
+            }
+        )
+    return columns
+
+
+def leak_report(archive: Archive | None, checked: int, refused: int) -> LeakReport:
+    """An empty report with the denominators that the world gives."""
+    report = LeakReport(checked=checked, refused=refused)
+    if archive is not None:
+        documents = archive.documents()
+        report.documents = len(documents)
+        report.canaries_planted = sum(d.id.startswith(CANARY) for d in documents)
+    return report
+
+
+def store(
+    path: Path, result: Result, leaks: LeakReport, about: Mapping[str, Any],
+    intervals: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """Write scores.json, leaderboard.csv and report.html; returns the summary for `--json`."""
+    summary = {**about, **result.wire(), "leaks": leaks.wire()}
+    write_json(path / "scores.json", summary)
+    write_atomic(path / "leaderboard.csv", leaderboard_csv(result.rows))
+    write_atomic(path / "report.html", html(summary, intervals).encode())
+    return summary
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
