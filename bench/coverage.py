@@ -12,10 +12,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from worlds import FORECASTERS, table
-
 from beforehand.score.scoreboard import Options, resamplers, skills
 from beforehand.world.simulate import SimConfig
+from worlds import FORECASTERS, table
 
 DATES = 156
 

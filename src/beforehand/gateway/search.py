@@ -23,11 +23,7 @@ from beforehand.records.cutoff import document_known_at
 Grade = Literal["captured", "published"]
 _WORD = re.compile(r"[^\W_]+")
 _STOP = frozenset(
-    "a about above after against all an and any are as at be been before between but by can did do "
-    "does for from had has have he her his how if in into is it its more most new no not of off on "
-    "or other our out over said say says she should so some than that the their them then there "
-    "these they this those to under up was we were what when where which who whom will with would "
-    "you your yes question market resolve resolves resolved".split()
+    ["a", "about", "above", "after", "against", "all", "an", "and", "any", "are", "as", "at", "be", "been", "before", "between", "but", "by", "can", "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his", "how", "if", "in", "into", "is", "it", "its", "more", "most", "new", "no", "not", "of", "off", "on", "or", "other", "our", "out", "over", "said", "say", "says", "she", "should", "so", "some", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "under", "up", "was", "we", "were", "what", "when", "where", "which", "who", "whom", "will", "with", "would", "you", "your", "yes", "question", "market", "resolve", "resolves", "resolved"]
 )
 
 

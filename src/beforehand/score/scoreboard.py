@@ -20,7 +20,7 @@ from beforehand.score.table import Floats, Table
 MARKET = "market"
 Verdict = Literal["beats the market", "not shown", "worse than the market", "is the market"]
 Interval = tuple[float, float]
-_BASE = ("present", "brier", "log_loss", "els", "skill", "hit", "hit_n")
+_BASE = ("present", "brier", "log_loss", "paired", "els", "skill", "hit", "hit_n")
 LEADING = ("event", "period")
 _POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
 
@@ -116,17 +116,18 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
 
 def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
     """Per question: the linear sums from which every statistic of a resample follows."""
-    valid = np.isfinite(p) & np.isfinite(table.market)
+    valid = np.isfinite(p)
+    paired = valid & np.isfinite(table.market)
     q, y_row = table.q, table.y[table.q]
-    safe, market = np.where(valid, p, 0.5), np.where(valid, table.market, 0.5)
+    safe, market = np.where(valid, p, 0.5), np.where(paired, table.market, 0.5)
     losses = metrics.log_losses(safe, y_row)
     squared = (safe - y_row) ** 2
     hit = metrics.hits(safe, y_row)
-    columns = []
-    present = table.question_means(squared, valid)[1]
-    columns.append(present)
-    for values in (squared, losses, metrics.log_losses(market, y_row) - losses):
-        columns.append(table.question_means(values, valid)[0])
+    errors, present = table.question_means(squared, valid)
+    columns = [present, errors]
+    columns.append(table.question_means(losses, valid)[0])
+    gained = metrics.log_losses(market, y_row) - losses
+    columns.extend(reversed(table.question_means(gained, paired)))
     columns.append(skill_columns(table, p)[0])
     sure = valid & np.isfinite(hit)
     columns.extend(table.question_means(hit, sure))
@@ -189,7 +190,8 @@ def _statistics(sums: Floats) -> dict[str, Floats]:
         rate = outcome.sum(axis=1) / n
         spread = np.where(weight > 0, outcome / weight - rate[:, None], 0.0)
         return {
-            **{key: base[key] / n for key in ("brier", "log_loss", "els", "skill")},
+            **{key: base[key] / n for key in ("brier", "log_loss")},
+            **{key: base[key] / base["paired"] for key in ("els", "skill")},
             "accuracy": base["hit"] / base["hit_n"],
             "ece": (share * np.abs(gap)).sum(axis=1),
             "reliability": (share * gap**2).sum(axis=1),
@@ -237,7 +239,7 @@ def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> di
         gain, present = skill_columns(table, p)
         squared, _ = table.question_means(np.where(valid, (p - y) ** 2, 0.0), valid)
         count = max(float(present.sum()), 1.0)
-        estimate = float(gain.sum()) / count
+        estimate = float(gain.sum()) / count if present.any() else float("nan")
         ci, errors, lower, upper = {}, {}, [], []
         for kind, sampler in samplers.items():
             draws = ratio(sampler.totals(np.stack([gain, present], axis=1)))
@@ -276,6 +278,8 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
         return "is the market", []
     if overall.upper < 0:
         return "worse than the market", []
+    if not overall.n:
+        return "not shown", ["there is no market price to compare with"]
     reasons = []
     if not overall.lower > 0:
         reasons.append("the deflated lower bound of the skill is not above 0")

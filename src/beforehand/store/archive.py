@@ -30,7 +30,14 @@ from beforehand.errors import Corrupt, NotConfigured
 from beforehand.ids import canonical, digest
 from beforehand.records import world
 from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document, decode_series
-from beforehand.store.files import Reject, exclusive, read_json, write_atomic, write_json, write_jsonl
+from beforehand.store.files import (
+    Reject,
+    exclusive,
+    read_json,
+    write_atomic,
+    write_json,
+    write_jsonl,
+)
 from beforehand.store.series import Series
 
 FORMAT = "beforehand-archive/1"

@@ -11,9 +11,9 @@ from beforehand.clock import EPOCH, iso, parse_instant, to_us
 from beforehand.gateway.view import View
 from beforehand.records.world import Market, Resolution
 from beforehand.score.leaks import CANARY, LeakReport
+from beforehand.score.report import html
 from beforehand.store.archive import Archive
 from beforehand.store.files import write_atomic, write_json, write_jsonl
-from beforehand.score.report import html
 from beforehand.work.scoring import (
     FEES,
     Columns,

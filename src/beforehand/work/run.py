@@ -10,7 +10,7 @@ from beforehand import __version__
 from beforehand.clock import Clock, SystemClock, iso, stopwatch
 from beforehand.engine import driver
 from beforehand.errors import InputError, NotFound
-from beforehand.forecast.baselines import VERSION, Baseline, choose
+from beforehand.forecast.baselines import Baseline, choose
 from beforehand.gateway import Audit, Gateway, RecordedWorld
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.search import Grade

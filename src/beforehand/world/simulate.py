@@ -175,15 +175,8 @@ def normal_cdf(x: Floats) -> Floats:
     return np.asarray(0.5 * (1 + np.sign(x) * erf))
 
 
-_NOUNS = (
-    "harvest reservoir tariff ferry orchard turbine census marathon archive lighthouse satellite "
-    "pipeline vaccine stadium railway aquifer festival currency glacier parliament shipyard "
-    "observatory refinery museum bakery copper timber barley cobalt lithium"
-).split()
-_PLACES = (
-    "Avaria Belmora Castrel Dunmark Elvania Farsund Galdor Hestia Ilmar Jorvia Kestria Lorvane "
-    "Merovia Norland Ostrava Pellia Quorra Rivona Sandrel Torvald Ulmia Vantor Westria Yarrow"
-).split()
+_NOUNS = ["harvest", "reservoir", "tariff", "ferry", "orchard", "turbine", "census", "marathon", "archive", "lighthouse", "satellite", "pipeline", "vaccine", "stadium", "railway", "aquifer", "festival", "currency", "glacier", "parliament", "shipyard", "observatory", "refinery", "museum", "bakery", "copper", "timber", "barley", "cobalt", "lithium"]
+_PLACES = ["Avaria", "Belmora", "Castrel", "Dunmark", "Elvania", "Farsund", "Galdor", "Hestia", "Ilmar", "Jorvia", "Kestria", "Lorvane", "Merovia", "Norland", "Ostrava", "Pellia", "Quorra", "Rivona", "Sandrel", "Torvald", "Ulmia", "Vantor", "Westria", "Yarrow"]
 _UP = "surges beats rises advances confirmed approval gains"
 _DOWN = "slumps misses falls delayed rejected setback loses"
 

@@ -1,0 +1,35 @@
+# Two commands: `make demo` and `make test`. Both build .venv on first use.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo test setup lock lint bench clean
+
+demo: setup
+	$(BIN)/beforehand demo
+
+test: setup
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	$(BIN)/python -m compileall -q src
+	touch $(STAMP)
+
+# Hashed requirements without hosts or paths; uv.lock itself names hosts and stays out.
+lock:
+	$(BIN)/uv export --quiet --no-header --no-emit-project --extra dev -o requirements.lock
+
+bench: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[bench]"
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf .venv

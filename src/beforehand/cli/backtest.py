@@ -1,0 +1,121 @@
+"""`beforehand backtest run`."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+from pydantic import ValidationError
+
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, print_result, progress
+from beforehand.clock import parse_instant
+from beforehand.config import Home
+from beforehand.errors import EXIT_OK, InputError
+from beforehand.records.backtest import ExperimentConfig
+from beforehand.score.kelly import Kelly
+from beforehand.store.files import read_json, read_text
+from beforehand.work.grid import parse_interval
+from beforehand.work.run import Request
+from beforehand.work.run import run as run_backtest
+from beforehand.work.scoring import Settings
+
+
+def run(
+    config: Annotated[
+        Path | None, Parameter(help="ExperimentConfig JSON, one or a list; replaces the flags.")
+    ] = None,
+    /,
+    *,
+    markets: Annotated[
+        str, Parameter(help="all, ids separated by commas, or a file with one id a line.")
+    ] = "all",
+    every: Annotated[str, Parameter(help="Interval between forecasts: 6h, 1d, 7d, 2w.")] = "7d",
+    forecasters: Annotated[
+        str, Parameter(help="all, or names separated by commas: market, always:0.3, drift…")
+    ] = "all",
+    start: Annotated[str | None, Parameter(help="Not before (ISO 8601).")] = None,
+    end: Annotated[str | None, Parameter(help="Not after (ISO 8601).")] = None,
+    seed: Annotated[int, Parameter(help="Seed of resampling and placebo.")] = 0,
+    draws: Annotated[int, Parameter(help="Bootstrap draws.")] = 2000,
+    placebo: Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")] = 200,
+    evidence: Annotated[int, Parameter(help="Documents shown per forecast, at most 20.")] = 5,
+    grade: Annotated[
+        Literal["captured", "published"],
+        Parameter(help="captured: text stored by t (strict). published: dated by t."),
+    ] = "captured",
+    spread: Annotated[
+        float | None, Parameter(help="Assumed spread where no book was recorded, for Kelly.")
+    ] = None,
+    run_id: Annotated[str | None, Parameter(help="Name of the run [the time].")] = None,
+    archive: ArchivePath = None,
+    json: Json = False,
+) -> int:
+    """Backtest forecasters point in time over the archive's markets, and score them."""
+    home = Home.from_environment()
+    request = Request(
+        archive=archive_path(archive), runs=home.runs, ledger=home.trials,
+        markets=_markets(markets), every=parse_interval(every), forecasters=forecasters,
+        start=_instant("--start", start), stop=_instant("--end", end),
+        max_results=_between("--evidence", evidence, 0, 20), grade=grade, run_id=run_id,
+        configs=load_configs(config) if config else None,
+        settings=Settings(
+            seed=_between("--seed", seed, 0, 2**31), draws=_between("--draws", draws, 100, 100_000),
+            placebo=_between("--placebo", placebo, 0, 10_000), kelly=Kelly(spread=spread),
+        ),
+    )
+    with progress("backtest") as update:
+        finished = run_backtest(request, progress=update)
+    report = finished.folder.path / "report.html"
+    if json:
+        emit({**finished.summary, "report": str(report)})
+    else:
+        print(f"run {finished.folder.run_id}")
+        print_result(finished.summary, report)
+    return EXIT_OK
+
+
+def load_configs(path: Path) -> list[ExperimentConfig]:
+    """One ExperimentConfig or a list of them; a bad field is named with its value."""
+    body: Any = read_json(path)
+    items = body if isinstance(body, list) else [body]
+    configs = []
+    for number, item in enumerate(items, start=1):
+        try:
+            configs.append(ExperimentConfig.model_validate(item))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"]) or "experiment"
+            raise InputError(
+                f"{path}: experiment {number}: {field}: {first['msg']} (given "
+                f"{first['input']!r})"
+            ) from None
+    if not configs:
+        raise InputError(f"{path} holds no experiment")
+    return configs
+
+
+def _markets(text: str) -> list[str] | None:
+    if text.strip() == "all":
+        return None
+    path = Path(text)
+    if path.is_file():
+        names = [line.split(",")[0].strip() for line in read_text(path).splitlines()]
+        names = [name for name in names if name and name.lower() != "id"]
+    else:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"--markets {text!r} names no market")
+    return names
+
+
+def _instant(option: str, text: str | None) -> datetime | None:
+    try:
+        return parse_instant(text) if text else None
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def _between(option: str, value: int, low: int, high: int) -> int:
+    if not low <= value <= high:
+        raise InputError(f"{option} must lie between {low:,} and {high:,}, not {value:,}")
+    return value

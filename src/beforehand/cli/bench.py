@@ -1,0 +1,158 @@
+"""`beforehand bench ingest|predict|evaluate|forecastbench`."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from beforehand.cli.output import (
+    ArchivePath,
+    Json,
+    archive_path,
+    console,
+    emit,
+    figure,
+    leaderboard,
+    progress,
+    table,
+)
+from beforehand.clock import SystemClock
+from beforehand.config import Home
+from beforehand.errors import EXIT_OK, InputError
+from beforehand.ids import new_run_id
+from beforehand.score import forecastbench as recipe
+from beforehand.store.archive import Archive
+from beforehand.store.files import read_json
+from beforehand.store.runs import RunFolder
+from beforehand.work import benchmark
+from beforehand.work.bets import load_bets, parse_terms
+from beforehand.work.grid import parse_interval
+from beforehand.work.scoring import Settings
+
+
+def ingest(
+    *,
+    out: Annotated[Path, Parameter(help="Folder for events, snapshots and resolutions.")],
+    horizon: Annotated[str, Parameter(help="How long before its end: 7d, 30d.")] = "7d",
+    archive: ArchivePath = None,
+    json: Json = False,
+) -> int:
+    """Write events.jsonl, events_snapshots.jsonl and resolutions.jsonl from the archive."""
+    counts = benchmark.ingest(Archive(archive_path(archive)), parse_interval(horizon), out)
+    if json:
+        emit({"out": str(out), "counts": counts})
+    else:
+        print(f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
+    return EXIT_OK
+
+
+def predict(
+    *,
+    events: Annotated[Path, Parameter(help="EventSpec JSONL.")],
+    out: Annotated[Path, Parameter(help="Where the PredictionRecord JSONL goes.")],
+    forecasters: Annotated[str, Parameter(help="all, or names separated by commas.")] = "all",
+    run_id: Annotated[str | None, Parameter(help="Name of the run [the time].")] = None,
+    archive: ArchivePath = None,
+    json: Json = False,
+) -> int:
+    """Forecast every event at its own instant, point in time."""
+    runs = Home.from_environment().runs
+    name = run_id or new_run_id(SystemClock().now(), lambda n: (runs / n).exists())
+    with progress("predict") as update:
+        counts = benchmark.predict(
+            Archive(archive_path(archive)), events, forecasters, out, RunFolder(runs, name), update
+        )
+    if json:
+        emit({"run_id": name, "out": str(out), "counts": counts})
+    else:
+        print(f"{out}: {counts['predictions']:,} predictions of {counts['events']:,} events")
+    return EXIT_OK
+
+
+def evaluate(
+    *,
+    events: Annotated[Path | None, Parameter(help="EventSpec JSONL.")] = None,
+    predictions: Annotated[Path | None, Parameter(help="PredictionRecord JSONL.")] = None,
+    resolutions: Annotated[Path | None, Parameter(help="ResolutionRecord JSONL.")] = None,
+    bets: Annotated[Path | None, Parameter(help="Bets (JSON or JSONL) instead of forecasts.")] = None,
+    stake: Annotated[str, Parameter(help="Of bets: flat:AMOUNT.")] = "flat:1",
+    fill: Annotated[Literal["entry"], Parameter(help="Of bets: filled at the entry price.")] = "entry",
+    fee: Annotated[str, Parameter(help="Of bets: none, or rate:R (R·p·(1−p) a share).")] = "none",
+    order: Annotated[Literal["file", "time"], Parameter(help="Of bets, for the drawdown.")] = "file",
+    seed: Annotated[int, Parameter(help="Seed of resampling and placebo.")] = 0,
+    draws: Annotated[int, Parameter(help="Bootstrap draws.")] = 2000,
+    placebo: Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")] = 200,
+    json: Json = False,
+) -> int:
+    """Score predictions against resolutions, with an evidence audit; or score bets."""
+    if bets is not None:
+        return _evaluate_bets(bets, stake, fee, order, json)
+    if events is None or predictions is None or resolutions is None:
+        raise InputError("name --events, --predictions and --resolutions (or --bets)")
+    done = benchmark.evaluate_files(
+        events, predictions, resolutions, Settings(seed=seed, draws=draws, placebo=placebo)
+    )
+    found = benchmark.summary(done, (events, predictions, resolutions))
+    if json:
+        emit(found)
+        return EXIT_OK
+    out = console()
+    out.print(leaderboard(found))
+    out.print("\n" + ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in done.counts.items()),
+              soft_wrap=True)
+    out.print(f"evidence audit: {done.audit['passed']:,} of {done.audit['total']:,} forecasts pass")
+    for failure in done.audit["failures"][:5]:
+        out.print(f"  {failure}", soft_wrap=True)
+    return EXIT_OK
+
+
+def _evaluate_bets(path: Path, stake: str, fee: str, order: str, json: bool) -> int:
+    from beforehand.score.bets import score_bets
+
+    amount, rate = parse_terms(stake, fee)
+    scored = score_bets(load_bets(path, order), amount, rate, order)
+    if json:
+        emit(asdict(scored))
+    else:
+        for name, value in asdict(scored).items():
+            print(f"{name:14s} {value}")
+    return EXIT_OK
+
+
+def forecastbench(
+    *,
+    questions: Annotated[Path, Parameter(help="A ForecastBench question set.")],
+    resolutions: Annotated[Path, Parameter(help="Its resolution set; .gz too.")],
+    forecasts: Annotated[
+        list[Path] | None, Parameter(help="Forecast sets to score beside the constants.")
+    ] = None,
+    combinations: Annotated[
+        bool, Parameter(negative="", help="Include combination questions.")
+    ] = False,
+    json: Json = False,
+) -> int:
+    """ForecastBench's leaderboard columns for the constant forecasters and for forecast sets."""
+    groups = recipe.group(read_json(questions), read_json(resolutions), combinations)
+    rows, missing = dict[str, list[float | None]](), dict[str, int]()
+    for name, p in (("Always 0", 0.0), ("Always 0.5", 0.5), ("Always 1", 1.0)):
+        rows[name], missing[name] = recipe.scores(groups, _constant(p))
+    for path in forecasts or []:
+        body: Any = read_json(path)
+        forecast = recipe.from_set(body)
+        rows[path.name], missing[path.name] = recipe.scores(groups, forecast)
+    if json:
+        emit({"columns": list(recipe.COLUMNS), "n": groups.n, "rows": rows, "missing": missing,
+              "left_out": groups.left_out})
+        return EXIT_OK
+    columns = [("forecaster", "left"), *((c.replace("_", " "), "right") for c in recipe.COLUMNS)]
+    out = console()
+    out.print(table("Brier ↓", columns, [[n, *(figure(v, 3) for v in vs)] for n, vs in rows.items()]))
+    out.print("N: " + ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in groups.n.items()))
+    if groups.left_out:
+        out.print("left out: " + ", ".join(f"{n:,} {w}" for w, n in groups.left_out.items()))
+    return EXIT_OK
+
+
+def _constant(p: float) -> recipe.Forecast:
+    return lambda row: p

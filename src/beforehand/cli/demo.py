@@ -1,0 +1,41 @@
+"""`beforehand demo`: the main job from nothing, in seconds, without keys or network."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from beforehand.cli.output import Json, emit, note, print_result, progress
+from beforehand.cli.world import store_world
+from beforehand.config import Home, recorded_data
+from beforehand.errors import EXIT_FAILED, EXIT_OK
+from beforehand.work.run import Request, run
+from beforehand.world.simulate import SimConfig
+
+
+def demo(
+    *,
+    seed: Annotated[int, Parameter(help="Seed of the simulated world.")] = 0,
+    json: Json = False,
+) -> int:
+    """Make a simulated world, backtest every baseline over it, and write the report.
+
+    One more forecaster takes part, recorded:truth, who knows the world's latent probabilities:
+    it must come out first, or the scoring is wrong.
+    """
+    home = Home.from_environment()
+    path = home.root / "data" / f"demo-world-{seed}"
+    note(f"simulated world (seed {seed}) in {path}")
+    store_world(SimConfig(seed=seed, dates=60), path)
+    with progress("demo") as update:
+        finished = run(Request(archive=path, runs=home.runs, ledger=home.trials), progress=update)
+    report: Path = finished.folder.path / "report.html"
+    if json:
+        emit({**finished.summary, "report": str(report)})
+    else:
+        print(f"run {finished.folder.run_id}")
+        print_result(finished.summary, report)
+        if recorded_data() is None:
+            print("\nyour own forecasts:  beforehand score mine.csv --archive "
+                  f"{path.relative_to(home.root)}   (id,time,probability)")
+    return EXIT_FAILED if finished.summary["leaks"]["admitted_after_t"] else EXIT_OK

@@ -1,0 +1,136 @@
+"""`beforehand world import …`: one command a file format."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.clock import SystemClock, parse_instant
+from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
+from beforehand.records.base import Record
+from beforehand.store.archive import ArchiveWriter, ImportReport
+from beforehand.store.files import file_digest, read_bytes
+from beforehand.world.importers import Rejects
+from beforehand.world.importers import documents as read_documents
+from beforehand.world.importers import forecastbench as read_forecastbench
+from beforehand.world.importers import markets as read_markets
+from beforehand.world.importers import predictions as read_predictions
+from beforehand.world.importers import prices as read_prices
+from beforehand.world.importers import venues as read_venues
+
+Files = Annotated[list[Path], Parameter(help="Files to import; .gz is read as it is.")]
+SkipBad = Annotated[
+    bool, Parameter(name="--skip-bad", negative="",
+                    help="Leave bad lines out and write them beside the archive.")
+]
+Venue = Annotated[str, Parameter(help="The venue of ids that do not name one.")]
+FetchedAt = Annotated[
+    str | None, Parameter(help="When the response was fetched (ISO 8601 with zone) [now].")
+]
+MarketId = Annotated[
+    str | None, Parameter(help="VENUE:id, for responses that do not name their market.")
+]
+Read = Callable[[Path, Rejects, dict[str, int]], Iterator[Record]]
+
+
+def markets(files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False,
+            json: Json = False) -> int:
+    """Import market histories (JSONL): texts, prices, resolutions."""
+    return _import("markets", files, read_markets.read, archive, skip_bad, json)
+
+
+def documents(files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False,
+              json: Json = False) -> int:
+    """Import dated documents (JSONL), known at captured_at."""
+    return _import("documents", files, read_documents.read, archive, skip_bad, json)
+
+
+def forecastbench(files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False,
+                  json: Json = False) -> int:
+    """Import ForecastBench question sets and resolution sets (JSON)."""
+    return _import("forecastbench", files, read_forecastbench.read, archive, skip_bad, json)
+
+
+def polymarket(files: Files, /, *, fetched_at: FetchedAt = None, market: MarketId = None,
+               archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False) -> int:
+    """Import recorded Polymarket responses: markets, events, books, price histories (JSON)."""
+    read = _venue_reader("polymarket", fetched_at, market)
+    return _import("polymarket", files, read, archive, skip_bad, json)
+
+
+def kalshi(files: Files, /, *, fetched_at: FetchedAt = None, market: MarketId = None,
+           archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False) -> int:
+    """Import recorded Kalshi responses: markets, events, order books, candles (JSON)."""
+    read = _venue_reader("kalshi", fetched_at, market)
+    return _import("kalshi", files, read, archive, skip_bad, json)
+
+
+def prices(files: Files, /, *, venue: Venue = "LOCAL", archive: ArchivePath = None,
+           skip_bad: SkipBad = False, json: Json = False) -> int:
+    """Import prices from CSV with the columns id,time,price (bid, ask, volume, known_at)."""
+    return _import(
+        "prices", files, lambda path, rejects, _: read_prices.read(path, rejects, venue),
+        archive, skip_bad, json,
+    )
+
+
+def predictions(files: Files, /, *, venue: Venue = "LOCAL", archive: ArchivePath = None,
+                skip_bad: SkipBad = False, json: Json = False) -> int:
+    """Import PredictionRecord and ResolutionRecord JSONL; forecasts replay as recorded:NAME."""
+    return _import(
+        "predictions", files, lambda path, rejects, _: read_predictions.read(path, rejects, venue),
+        archive, skip_bad, json,
+    )
+
+
+def _venue_reader(venue: str, fetched_at: str | None, market: str | None) -> Read:
+    at = _instant(fetched_at) if fetched_at else SystemClock().now()
+    return lambda path, rejects, _: read_venues.read(venue, path, rejects, at, market)
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise InputError(f"--fetched-at: {error}") from None
+
+
+def _import(
+    importer: str, files: list[Path], read: Read, archive: Path | None, skip_bad: bool, json: bool
+) -> int:
+    if not files:
+        raise InputError("name at least one file to import")
+    for path in files:
+        read_bytes(path)  # Every file must be readable before the first one is stored.
+    target = archive_path(archive)
+    reports = []
+    for path in files:
+        rejects, notes = Rejects(skip_bad), dict[str, int]()
+        reports.append(
+            ArchiveWriter(target).add(
+                read(path, rejects, notes), importer=importer, source=path.name,
+                source_digest=file_digest(path), recorded_at=SystemClock().now(),
+                rejects=rejects, notes=notes,
+            )
+        )
+        if not json:
+            _say(reports[-1])
+    if json:
+        emit({"archive": str(target), "imports": [report.wire() for report in reports]})
+    return EXIT_PARTIAL if any(report.rejects for report in reports) else EXIT_OK
+
+
+def _say(report: ImportReport) -> None:
+    new = ", ".join(f"{n:,} {kind}" for kind, n in sorted(report.new.items())) or "nothing new"
+    print(f"{report.source}: {new}")
+    if report.same:
+        print("  already there: " + ", ".join(f"{n:,} {k}" for k, n in sorted(report.same.items())))
+    for name, n in report.notes.items():
+        print(f"  {name.replace('_', ' ')}: {n:,}")
+    if report.rejects:
+        note(f"  {len(report.rejects):,} lines not taken, listed in {report.rejects_file}")
+        for reject in report.rejects[:3]:
+            note(f"    {reject.sentence()}")

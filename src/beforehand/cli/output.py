@@ -1,0 +1,132 @@
+"""What commands print: one JSON document on stdout, or tables; progress and notes on stderr."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+from cyclopts import Parameter
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from beforehand.config import Home
+
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")]
+ArchivePath = Annotated[
+    Path | None,
+    Parameter(name="--archive", help="The archive's folder [data/archive under BEFOREHAND_HOME]."),
+]
+
+
+def archive_path(given: Path | None) -> Path:
+    """The folder named by --archive, else the home's own."""
+    return given if given is not None else Home.from_environment().archive
+
+
+def emit(value: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def note(text: str) -> None:
+    """A line for people, on stderr."""
+    print(text, file=sys.stderr)
+
+
+def console() -> Console:
+    """Stdout for tables; as wide as the table where it is not a terminal."""
+    out = Console(highlight=False)
+    return out if out.is_terminal else Console(highlight=False, width=140)
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr for (step, done, total); nothing where stderr is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TimeRemainingColumn())
+    shown = sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        def update(step: str, done: int, total: int) -> None:
+            bar.update(task, description=f"{what}: {step}", completed=done, total=total)
+
+        yield update
+
+
+def table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> Table:
+    """A rich table; `columns` are (name, justify)."""
+    made = Table(title=title, title_justify="left", title_style="bold", header_style="dim",
+                 box=None, pad_edge=False)
+    for name, justify in columns:
+        made.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A number for the terminal; a dash for none."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def span(interval: Sequence[float | None], digits: int = 4) -> str:
+    """An interval for the terminal."""
+    low, high = interval
+    return "–" if low is None or high is None else f"[{low:.{digits}f}, {high:.{digits}f}]"
+
+
+_TONE = {"beats the market": "green", "worse than the market": "red"}
+
+
+def leaderboard(summary: dict[str, Any]) -> Table:
+    """The table a run ends with."""
+    columns = [("forecaster", "left"), ("n", "right"), ("Brier ↓", "right"), ("95 %", "right"),
+               ("skill vs market ↑", "right"), ("95 %", "right"), ("ECE ↓", "right"),
+               ("Kelly", "right"), ("verdict", "left")]
+    rows = []
+    for row in summary["leaderboard"]:
+        kelly = row["kelly"]
+        tone = _TONE.get(row["verdict"], "default")
+        rows.append(
+            [row["forecaster"], f"{row['n']:,}", figure(row["brier"]), span(row["brier_ci"]),
+             figure(row["skill_vs_market"]), span(row["skill_ci"]), figure(row["ece"], 3),
+             "–" if isinstance(kelly, str) else figure(kelly["final_wealth"], 2),
+             f"[{tone}]{row['verdict']}[/]"]
+        )
+    return table("", columns, rows)
+
+
+def print_result(summary: dict[str, Any], report: Path) -> None:
+    """Leaderboard, validity card, leak report and the report's path, for people."""
+    from beforehand.score.report import card_value, headline
+
+    out = console()
+    out.print(f"\n[bold]{headline(summary)}[/]\n")
+    out.print(leaderboard(summary))
+    failed = [name for name, check in summary["validity"].items() if check["ok"] is False]
+    card = "  ".join(
+        f"{name} {card_value(check['value'])}"
+        for name, check in summary["validity"].items()
+        if check["value"] is not None
+    )
+    out.print(f"\n[bold]validity[/]  {card}", soft_wrap=True)
+    if failed:
+        out.print(f"[red]bounds not met: {', '.join(failed)}[/]")
+    leaks = summary["leaks"]
+    out.print(
+        f"[bold]leaks[/]     {leaks['admitted_after_t']} records after t shown, of "
+        f"{leaks['rechecked']:,} checked again ({leaks['checked']:,} at the wall, "
+        f"{leaks['refused']} refused); evidence: {leaks['evidence']}; canaries: "
+        f"{leaks['canaries']}", soft_wrap=True,
+    )
+    if summary.get("placebo"):
+        drawn = summary["placebo"]
+        out.print(
+            f"[bold]placebo[/]   “beats the market” in {100 * drawn['any_share']:.1f} % of "
+            f"{drawn['draws']} redraws without skill"
+        )
+    out.print(f"[bold]report[/]    {report}", soft_wrap=True)

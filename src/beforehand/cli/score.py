@@ -1,0 +1,61 @@
+"""`beforehand score FILE`: someone's own forecasts to a verdict."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, print_result
+from beforehand.clock import parse_instant
+from beforehand.config import Home
+from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
+from beforehand.score.kelly import Kelly
+from beforehand.store.archive import Archive
+from beforehand.work import score_file
+from beforehand.work.scoring import Settings
+
+
+def score(
+    file: Annotated[
+        Path, Parameter(help="CSV with id,time,probability (forecaster), or JSONL; .gz too.")
+    ],
+    /,
+    *,
+    archive: ArchivePath = None,
+    name: Annotated[str | None, Parameter(help="The forecaster's name [the file's].")] = None,
+    training_cutoff: Annotated[
+        str | None, Parameter(help="When the model's training ended (ISO 8601).")
+    ] = None,
+    seed: Annotated[int, Parameter(help="Seed of resampling and placebo.")] = 0,
+    draws: Annotated[int, Parameter(help="Bootstrap draws.")] = 2000,
+    placebo: Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")] = 200,
+    spread: Annotated[
+        float | None, Parameter(help="Assumed spread where no book was recorded, for Kelly.")
+    ] = None,
+    run_id: Annotated[str | None, Parameter(help="Name of the run [the time].")] = None,
+    json: Json = False,
+) -> int:
+    """Score your own probabilities against the market, at the times you state.
+
+    Rows that cannot be scored are counted and listed with the reason (exit code 3).
+    """
+    home = Home.from_environment()
+    try:
+        cutoff = parse_instant(training_cutoff) if training_cutoff else None
+    except ValueError as error:
+        raise InputError(f"--training-cutoff: {error}") from None
+    scored = score_file.run(
+        file, Archive(archive_path(archive)), home.runs, home.trials, name=name, run_id=run_id,
+        settings=Settings(seed=seed, draws=draws, placebo=placebo, kelly=Kelly(spread=spread)),
+        training_cutoff=cutoff,
+    )
+    report = scored.folder.path / "report.html"
+    if json:
+        emit({**scored.summary, "report": str(report)})
+    else:
+        print(f"run {scored.folder.run_id}")
+        print_result(scored.summary, report)
+    for reason, lines in sorted(scored.rejected.reasons.items()):
+        first = ", ".join(str(n) for n in lines[:8])
+        note(f"not scored: {len(lines):,} × {reason} (lines {first}{'…' if len(lines) > 8 else ''})")
+    return EXIT_PARTIAL if scored.rejected.count else EXIT_OK

@@ -1,0 +1,121 @@
+"""`beforehand world simulate|fetch|info|verify`."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from beforehand.cli.output import ArchivePath, Json, archive_path, console, emit, note, table
+from beforehand.clock import SystemClock
+from beforehand.config import Home
+from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
+from beforehand.ids import digest
+from beforehand.store.archive import Archive, ArchiveWriter, ImportReport
+from beforehand.world.simulate import SimConfig, records
+
+
+def simulate(
+    *,
+    seed: Annotated[int, Parameter(help="One seed, one world.")] = 0,
+    dates: Annotated[int, Parameter(help="Resolution dates, a week apart.")] = 40,
+    archive: ArchivePath = None,
+    json: Json = False,
+) -> int:
+    """Make a simulated world with known truth and store it as an archive."""
+    if not 1 <= dates <= 5000:
+        raise InputError(f"--dates must lie between 1 and 5000, not {dates}")
+    if seed < 0:
+        raise InputError(f"--seed must not be negative, not {seed}")
+    report = store_world(replace(SimConfig(), seed=seed, dates=dates), archive_path(archive))
+    if json:
+        emit(report.wire())
+    else:
+        made = ", ".join(f"{n:,} {kind}" for kind, n in sorted(report.new.items()))
+        print(f"{archive_path(archive)}: {made or 'this world is there already'}")
+    return EXIT_OK
+
+
+def store_world(config: SimConfig, path: Path) -> ImportReport:
+    """Store a simulated world; a folder that holds anything else is refused."""
+    name = f"seed {config.seed}, {config.dates} dates"
+    source = digest(repr(config).encode())
+    if (path / "archive.json").is_file():
+        for entry in Archive(path).manifest["imports"]:
+            if (entry["importer"], entry["source_digest"]) != ("simulate", source):
+                raise InputError(
+                    f"{path} holds another world ({entry['importer']} {entry['source']}): name a "
+                    "new folder with --archive"
+                )
+    return ArchiveWriter(path).add(
+        records(config), importer="simulate", source=name, source_digest=source,
+        recorded_at=SystemClock().now(),
+    )
+
+
+def fetch(
+    dataset: Annotated[str, Parameter(help="What to download: forecastbench.")],
+    /,
+    *,
+    due: Annotated[str, Parameter(help="Forecast due date, YYYY-MM-DD.")] = "2025-10-26",
+    kind: Annotated[str, Parameter(help="Question set: llm or human.")] = "llm",
+    out: Annotated[Path | None, Parameter(help="Folder [data/downloads].")] = None,
+    base_url: Annotated[str | None, Parameter(help="A mirror of the datasets folder.")] = None,
+    sha256: Annotated[
+        list[str] | None, Parameter(help="Expected digests: question set, resolution set.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Download public question and resolution sets, and print their digests."""
+    from beforehand.work import fetch as work
+
+    if dataset != "forecastbench":
+        raise InputError(f"unknown data set {dataset!r}: only forecastbench can be fetched")
+    if kind not in ("llm", "human"):
+        raise InputError(f"--kind must be llm or human, not {kind!r}")
+    folder = out or Home.from_environment().root / "data" / "downloads"
+    found = work.forecastbench(due, folder, base_url or work.FORECASTBENCH, kind, sha256 or ())
+    if json:
+        emit({"files": found})
+    else:
+        for item in found:
+            print(f"{item['path']}  sha256 {item['sha256']}")
+        print("import them with: beforehand world import forecastbench "
+              + " ".join(item["path"] for item in found))
+    return EXIT_OK
+
+
+def info(*, archive: ArchivePath = None, json: Json = False) -> int:
+    """What the archive holds, and where it came from."""
+    path = archive_path(archive)
+    opened = Archive(path)
+    imports = opened.manifest["imports"]
+    if json:
+        emit({"archive": str(path), "digest": opened.digest, "records": opened.counts(),
+              "imports": imports})
+        return EXIT_OK
+    out = console()
+    out.print(f"[bold]{path}[/]  digest {opened.digest[:16]}", soft_wrap=True)
+    counts = [[kind, f"{n:,}"] for kind, n in opened.counts().items()]
+    out.print(table("records", [("kind", "left"), ("n", "right")], counts))
+    rows = [[i["name"], i["source"], i["recorded_at"], str(i["rejected"])] for i in imports]
+    out.print(table("imports", [("import", "left"), ("source", "left"), ("stored at", "left"),
+                                ("rejected", "right")], rows))
+    return EXIT_OK
+
+
+def verify(*, archive: ArchivePath = None, json: Json = False) -> int:
+    """Check every stored byte against its digest, and every record against its schema."""
+    path = archive_path(archive)
+    opened = Archive(path)
+    problems = opened.verify()
+    if json:
+        emit({"archive": str(path), "digest": opened.digest, "intact": not problems,
+              "segments": len(opened.manifest["segments"]), "problems": problems})
+    else:
+        for problem in problems:
+            note(problem)
+        total = sum(opened.counts().values())
+        print(f"{path}: {len(problems)} problems" if problems else
+              f"{path}: intact, {len(opened.manifest['segments'])} segments, {total:,} records")
+    return EXIT_FAILED if problems else EXIT_OK

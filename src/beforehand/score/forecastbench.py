@@ -1,0 +1,145 @@
+"""ForecastBench's leaderboard recipe, over a question set and its resolution set.
+
+Rows whose (source, id) stands in the question set are kept. The dataset score takes resolved
+rows only, one per horizon; market resolved uses the outcome; market unresolved is the squared
+distance to that day's market value; market overall pools both. Overall resolved and overall are
+the means of the dataset score and the respective market score. Means are unweighted; rounding
+to three decimals comes last. A missing forecast counts as 0.5.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from beforehand.errors import InputError
+
+COLUMNS = (
+    "dataset", "market_resolved", "market_unresolved", "market_overall", "overall_resolved",
+    "overall",
+)
+DATASETS = frozenset({"acled", "dbnomics", "fred", "wikipedia", "yfinance"})
+MARKETS = frozenset({"infer", "manifold", "metaculus", "polymarket"})
+MISSING = 0.5
+Key = tuple[str, tuple[str, ...]]
+Forecast = Callable[[Mapping[str, Any]], float | None]
+
+
+@dataclass
+class Groups:
+    """The scored rows of each column that has rows of its own, and what was left out."""
+
+    dataset: list[Mapping[str, Any]] = field(default_factory=list)
+    market_resolved: list[Mapping[str, Any]] = field(default_factory=list)
+    market_unresolved: list[Mapping[str, Any]] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, why: str) -> None:
+        """Count one row that is not scored."""
+        self.left_out[why] = self.left_out.get(why, 0) + 1
+
+    @property
+    def n(self) -> dict[str, int]:
+        """Rows per column."""
+        return {
+            "dataset": len(self.dataset),
+            "market_resolved": len(self.market_resolved),
+            "market_unresolved": len(self.market_unresolved),
+        }
+
+
+def key_of(row: Mapping[str, Any]) -> Key:
+    """(source, ids); a combination question has two ids, whose order does not matter."""
+    identifier = row["id"]
+    parts = [identifier] if isinstance(identifier, str) else sorted(str(i) for i in identifier)
+    return str(row["source"]), tuple(parts)
+
+
+def group(questions: Mapping[str, Any], resolutions: Mapping[str, Any], combinations: bool) -> Groups:
+    """Sort resolution rows into the columns. Raises InputError if either file is something else."""
+    try:
+        asked = {key_of(q) for q in questions["questions"]}
+        rows = list(resolutions["resolutions"])
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"not a ForecastBench question set and resolution set: {error} is missing"
+        ) from None
+    groups = Groups()
+    for row in rows:
+        combined = not isinstance(row["id"], str)
+        if combined and not combinations:
+            groups.skip("combination questions")
+        elif key_of(row) not in asked:
+            groups.skip("not in the question set")
+        elif row["resolved_to"] is None:
+            groups.skip("without a value")
+        elif row["source"] in DATASETS:
+            if row["resolved"]:
+                groups.dataset.append(row)
+            else:
+                groups.skip("dataset rows not resolved")
+        elif row["source"] in MARKETS:
+            (groups.market_resolved if row["resolved"] else groups.market_unresolved).append(row)
+        else:
+            groups.skip(f"unknown source {row['source']}")
+    return groups
+
+
+def scores(groups: Groups, forecast: Forecast) -> tuple[list[float | None], int]:
+    """(the six columns rounded to 3 decimals, how many forecasts were missing)."""
+    missing = 0
+
+    def errors(rows: list[Mapping[str, Any]]) -> list[float]:
+        nonlocal missing
+        out = []
+        for row in rows:
+            p = forecast(row)
+            if p is None:
+                missing += 1
+                p = MISSING
+            out.append((p - float(row["resolved_to"])) ** 2)
+        return out
+
+    dataset, resolved, unresolved = (
+        errors(rows)
+        for rows in (groups.dataset, groups.market_resolved, groups.market_unresolved)
+    )
+    means = [_mean(dataset), _mean(resolved), _mean(unresolved), _mean(resolved + unresolved)]
+    means += [_half(means[0], means[1]), _half(means[0], means[3])]
+    return [None if m is None else round(m, 3) for m in means], missing
+
+
+def from_set(body: Mapping[str, Any]) -> Forecast:
+    """A forecast set as ForecastBench publishes it: rows with id, source, forecast, and for
+    dataset questions resolution_date (and direction for combinations)."""
+    if not isinstance(body, Mapping) or not isinstance(body.get("forecasts"), list):
+        raise InputError("not a forecast set: it needs a list `forecasts`")
+    exact: dict[tuple[Any, ...], float] = {}
+    for row in body["forecasts"]:
+        p = row.get("forecast")
+        if p is None:
+            continue
+        if not isinstance(p, int | float) or not 0.0 <= p <= 1.0:
+            raise InputError(f"forecast {p!r} for {row.get('id')!r} is no probability in [0, 1]")
+        exact[_full_key(row, row.get("resolution_date"))] = float(p)
+
+    def forecast(row: Mapping[str, Any]) -> float | None:
+        dated = exact.get(_full_key(row, row.get("resolution_date")))
+        return exact.get(_full_key(row, None)) if dated is None else dated
+
+    return forecast
+
+
+def _full_key(row: Mapping[str, Any], date: Any) -> tuple[Any, ...]:
+    identifier, direction = row["id"], row.get("direction")
+    if not isinstance(identifier, str):
+        pairs = sorted(zip(identifier, direction or [None] * len(identifier), strict=True))
+        return row["source"], tuple(pairs), date
+    return row["source"], identifier, date
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _half(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else (a + b) / 2
