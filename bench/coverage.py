@@ -26,8 +26,12 @@ def one(seed: int) -> dict[str, dict[str, object]]:
     out = {}
     for name, skill in skills(made, resamplers(made, options), options).items():
         if name in FORECASTERS:
-            out[name] = {"expected": expected[name], "skill": skill.skill, "lead": skill.ci,
-                         **skill.ci_by}
+            out[name] = {
+                "expected": expected[name],
+                "skill": skill.skill,
+                "lead": skill.ci,
+                **skill.ci_by,
+            }
     return out
 
 

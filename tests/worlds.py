@@ -28,12 +28,21 @@ def table(config: SimConfig, step: int = 7) -> tuple[Table, dict[str, float]]:
     n, size = len(rows), len(markets)
     nothing = np.full(n, np.nan)
     made = Table(
-        questions=[str(i) for i in range(size)], q=rows, t=np.concatenate(t), market=m,
-        price_age=np.zeros(n), strict=np.ones(n, dtype=bool), evidence=np.zeros(n, dtype=np.int64),
-        bid=nothing, ask=nothing, y=np.array([m.payout for m in markets], dtype=float),
-        event=relabel(np.array([m.event for m in markets])), period=relabel(months),
+        questions=[str(i) for i in range(size)],
+        q=rows,
+        t=np.concatenate(t),
+        market=m,
+        price_age=np.zeros(n),
+        strict=np.ones(n, dtype=bool),
+        evidence=np.zeros(n, dtype=np.int64),
+        bid=nothing,
+        ask=nothing,
+        y=np.array([m.payout for m in markets], dtype=float),
+        event=relabel(np.array([m.event for m in markets])),
+        period=relabel(months),
         resolved_at=np.array([to_us(m.resolved) for m in markets]),
-        play=np.zeros(size, dtype=bool), fee=np.zeros(size),
+        play=np.zeros(size, dtype=bool),
+        fee=np.zeros(size),
         forecasts={name: np.asarray(f(m, latent)) for name, f in FORECASTERS.items()},
     )
     every = np.ones(n, dtype=bool)

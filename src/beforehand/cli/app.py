@@ -14,8 +14,12 @@ HELP = "How good is this forecaster, really? Point-in-time backtests over predic
 def build() -> App:
     """The whole tree; commands are import paths, so that only the one called is loaded."""
     app = App(
-        name="beforehand", help=HELP, version=__version__, result_action="return_value",
-        help_format="plaintext", suppress_keyboard_interrupt=False,
+        name="beforehand",
+        help=HELP,
+        version=__version__,
+        result_action="return_value",
+        help_format="plaintext",
+        suppress_keyboard_interrupt=False,
     )
     here = "beforehand.cli"
     app.command(f"{here}.demo:demo", name="demo")
@@ -26,8 +30,15 @@ def build() -> App:
     world.command(f"{here}.world:info", name="info")
     world.command(f"{here}.world:verify", name="verify")
     imports = App(name="import", help="Bring real data into the archive.")
-    for kind in ("markets", "documents", "forecastbench", "polymarket", "kalshi", "prices",
-                 "predictions"):
+    for kind in (
+        "markets",
+        "documents",
+        "forecastbench",
+        "polymarket",
+        "kalshi",
+        "prices",
+        "predictions",
+    ):
         imports.command(f"{here}.imports:{kind}", name=kind)
     world.command(imports)
     app.command(world)

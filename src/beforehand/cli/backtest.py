@@ -53,14 +53,23 @@ def run(
     """Backtest forecasters point in time over the archive's markets, and score them."""
     home = Home.from_environment()
     request = Request(
-        archive=archive_path(archive), runs=home.runs, ledger=home.trials,
-        markets=_markets(markets), every=parse_interval(every), forecasters=forecasters,
-        start=_instant("--start", start), stop=_instant("--end", end),
-        max_results=_between("--evidence", evidence, 0, 20), grade=grade, run_id=run_id,
+        archive=archive_path(archive),
+        runs=home.runs,
+        ledger=home.trials,
+        markets=_markets(markets),
+        every=parse_interval(every),
+        forecasters=forecasters,
+        start=_instant("--start", start),
+        stop=_instant("--end", end),
+        max_results=_between("--evidence", evidence, 0, 20),
+        grade=grade,
+        run_id=run_id,
         configs=load_configs(config) if config else None,
         settings=Settings(
-            seed=_between("--seed", seed, 0, 2**31), draws=_between("--draws", draws, 100, 100_000),
-            placebo=_between("--placebo", placebo, 0, 10_000), kelly=Kelly(spread=spread),
+            seed=_between("--seed", seed, 0, 2**31),
+            draws=_between("--draws", draws, 100, 100_000),
+            placebo=_between("--placebo", placebo, 0, 10_000),
+            kelly=Kelly(spread=spread),
         ),
     )
     with progress("backtest") as update:
@@ -86,8 +95,7 @@ def load_configs(path: Path) -> list[ExperimentConfig]:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "experiment"
             raise InputError(
-                f"{path}: experiment {number}: {field}: {first['msg']} (given "
-                f"{first['input']!r})"
+                f"{path}: experiment {number}: {field}: {first['msg']} (given {first['input']!r})"
             ) from None
     if not configs:
         raise InputError(f"{path} holds no experiment")

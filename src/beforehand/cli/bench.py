@@ -75,11 +75,17 @@ def evaluate(
     events: Annotated[Path | None, Parameter(help="EventSpec JSONL.")] = None,
     predictions: Annotated[Path | None, Parameter(help="PredictionRecord JSONL.")] = None,
     resolutions: Annotated[Path | None, Parameter(help="ResolutionRecord JSONL.")] = None,
-    bets: Annotated[Path | None, Parameter(help="Bets (JSON or JSONL) instead of forecasts.")] = None,
+    bets: Annotated[
+        Path | None, Parameter(help="Bets (JSON or JSONL) instead of forecasts.")
+    ] = None,
     stake: Annotated[str, Parameter(help="Of bets: flat:AMOUNT.")] = "flat:1",
-    fill: Annotated[Literal["entry"], Parameter(help="Of bets: filled at the entry price.")] = "entry",
+    fill: Annotated[
+        Literal["entry"], Parameter(help="Of bets: filled at the entry price.")
+    ] = "entry",
     fee: Annotated[str, Parameter(help="Of bets: none, or rate:R (R·p·(1−p) a share).")] = "none",
-    order: Annotated[Literal["file", "time"], Parameter(help="Of bets, for the drawdown.")] = "file",
+    order: Annotated[
+        Literal["file", "time"], Parameter(help="Of bets, for the drawdown.")
+    ] = "file",
     seed: Annotated[int, Parameter(help="Seed of resampling and placebo.")] = 0,
     draws: Annotated[int, Parameter(help="Bootstrap draws.")] = 2000,
     placebo: Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")] = 200,
@@ -99,8 +105,10 @@ def evaluate(
         return EXIT_OK
     out = console()
     out.print(leaderboard(found))
-    out.print("\n" + ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in done.counts.items()),
-              soft_wrap=True)
+    out.print(
+        "\n" + ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in done.counts.items()),
+        soft_wrap=True,
+    )
     out.print(f"evidence audit: {done.audit['passed']:,} of {done.audit['total']:,} forecasts pass")
     for failure in done.audit["failures"][:5]:
         out.print(f"  {failure}", soft_wrap=True)
@@ -142,12 +150,21 @@ def forecastbench(
         forecast = recipe.from_set(body)
         rows[path.name], missing[path.name] = recipe.scores(groups, forecast)
     if json:
-        emit({"columns": list(recipe.COLUMNS), "n": groups.n, "rows": rows, "missing": missing,
-              "left_out": groups.left_out})
+        emit(
+            {
+                "columns": list(recipe.COLUMNS),
+                "n": groups.n,
+                "rows": rows,
+                "missing": missing,
+                "left_out": groups.left_out,
+            }
+        )
         return EXIT_OK
     columns = [("forecaster", "left"), *((c.replace("_", " "), "right") for c in recipe.COLUMNS)]
     out = console()
-    out.print(table("Brier ↓", columns, [[n, *(figure(v, 3) for v in vs)] for n, vs in rows.items()]))
+    out.print(
+        table("Brier ↓", columns, [[n, *(figure(v, 3) for v in vs)] for n, vs in rows.items()])
+    )
     out.print("N: " + ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in groups.n.items()))
     if groups.left_out:
         out.print("left out: " + ", ".join(f"{n:,} {w}" for w, n in groups.left_out.items()))

@@ -12,6 +12,8 @@ from beforehand.errors import EXIT_FAILED, EXIT_OK
 from beforehand.work.run import Request, run
 from beforehand.world.simulate import SimConfig
 
+DATES = 150
+
 
 def demo(
     *,
@@ -26,7 +28,7 @@ def demo(
     home = Home.from_environment()
     path = home.root / "data" / f"demo-world-{seed}"
     note(f"simulated world (seed {seed}) in {path}")
-    store_world(SimConfig(seed=seed, dates=60), path)
+    store_world(SimConfig(seed=seed, dates=DATES), path)
     with progress("demo") as update:
         finished = run(Request(archive=path, runs=home.runs, ledger=home.trials), progress=update)
     report: Path = finished.folder.path / "report.html"
@@ -36,6 +38,8 @@ def demo(
         print(f"run {finished.folder.run_id}")
         print_result(finished.summary, report)
         if recorded_data() is None:
-            print("\nyour own forecasts:  beforehand score mine.csv --archive "
-                  f"{path.relative_to(home.root)}   (id,time,probability)")
+            print(
+                "\nyour own forecasts:  beforehand score mine.csv --archive "
+                f"{path.relative_to(home.root)}   (id,time,probability)"
+            )
     return EXIT_FAILED if finished.summary["leaks"]["admitted_after_t"] else EXIT_OK

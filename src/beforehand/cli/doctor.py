@@ -26,8 +26,12 @@ def doctor(*, json: Json = False) -> int:
     ]
     broken = [name for name, ok, _ in checks if ok is False]
     if json:
-        emit({"ok": not broken,
-              "checks": [{"name": n, "ok": ok, "detail": d} for n, ok, d in checks]})
+        emit(
+            {
+                "ok": not broken,
+                "checks": [{"name": n, "ok": ok, "detail": d} for n, ok, d in checks],
+            }
+        )
     else:
         mark = {True: "[green]ok[/]", False: "[red]broken[/]", None: "[dim]not there[/]"}
         rows = [[name, mark[ok], detail] for name, ok, detail in checks]
@@ -67,5 +71,9 @@ def _archive() -> Check:
 def _data() -> Check:
     path = recorded_data()
     if path is None:
-        return "recorded data", None, "BEFOREHAND_DATA names no folder; simulated worlds work without"
+        return (
+            "recorded data",
+            None,
+            "BEFOREHAND_DATA names no folder; simulated worlds work without",
+        )
     return "recorded data", True, str(path)

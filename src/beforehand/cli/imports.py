@@ -23,8 +23,12 @@ from beforehand.world.importers import venues as read_venues
 
 Files = Annotated[list[Path], Parameter(help="Files to import; .gz is read as it is.")]
 SkipBad = Annotated[
-    bool, Parameter(name="--skip-bad", negative="",
-                    help="Leave bad lines out and write them beside the archive.")
+    bool,
+    Parameter(
+        name="--skip-bad",
+        negative="",
+        help="Leave bad lines out and write them beside the archive.",
+    ),
 ]
 Venue = Annotated[str, Parameter(help="The venue of ids that do not name one.")]
 FetchedAt = Annotated[
@@ -36,53 +40,94 @@ MarketId = Annotated[
 Read = Callable[[Path, Rejects, dict[str, int]], Iterator[Record]]
 
 
-def markets(files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False,
-            json: Json = False) -> int:
+def markets(
+    files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
+) -> int:
     """Import market histories (JSONL): texts, prices, resolutions."""
     return _import("markets", files, read_markets.read, archive, skip_bad, json)
 
 
-def documents(files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False,
-              json: Json = False) -> int:
+def documents(
+    files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
+) -> int:
     """Import dated documents (JSONL), known at captured_at."""
     return _import("documents", files, read_documents.read, archive, skip_bad, json)
 
 
-def forecastbench(files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False,
-                  json: Json = False) -> int:
+def forecastbench(
+    files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
+) -> int:
     """Import ForecastBench question sets and resolution sets (JSON)."""
     return _import("forecastbench", files, read_forecastbench.read, archive, skip_bad, json)
 
 
-def polymarket(files: Files, /, *, fetched_at: FetchedAt = None, market: MarketId = None,
-               archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False) -> int:
+def polymarket(
+    files: Files,
+    /,
+    *,
+    fetched_at: FetchedAt = None,
+    market: MarketId = None,
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> int:
     """Import recorded Polymarket responses: markets, events, books, price histories (JSON)."""
     read = _venue_reader("polymarket", fetched_at, market)
     return _import("polymarket", files, read, archive, skip_bad, json)
 
 
-def kalshi(files: Files, /, *, fetched_at: FetchedAt = None, market: MarketId = None,
-           archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False) -> int:
+def kalshi(
+    files: Files,
+    /,
+    *,
+    fetched_at: FetchedAt = None,
+    market: MarketId = None,
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> int:
     """Import recorded Kalshi responses: markets, events, order books, candles (JSON)."""
     read = _venue_reader("kalshi", fetched_at, market)
     return _import("kalshi", files, read, archive, skip_bad, json)
 
 
-def prices(files: Files, /, *, venue: Venue = "LOCAL", archive: ArchivePath = None,
-           skip_bad: SkipBad = False, json: Json = False) -> int:
+def prices(
+    files: Files,
+    /,
+    *,
+    venue: Venue = "LOCAL",
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> int:
     """Import prices from CSV with the columns id,time,price (bid, ask, volume, known_at)."""
     return _import(
-        "prices", files, lambda path, rejects, _: read_prices.read(path, rejects, venue),
-        archive, skip_bad, json,
+        "prices",
+        files,
+        lambda path, rejects, _: read_prices.read(path, rejects, venue),
+        archive,
+        skip_bad,
+        json,
     )
 
 
-def predictions(files: Files, /, *, venue: Venue = "LOCAL", archive: ArchivePath = None,
-                skip_bad: SkipBad = False, json: Json = False) -> int:
+def predictions(
+    files: Files,
+    /,
+    *,
+    venue: Venue = "LOCAL",
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> int:
     """Import PredictionRecord and ResolutionRecord JSONL; forecasts replay as recorded:NAME."""
     return _import(
-        "predictions", files, lambda path, rejects, _: read_predictions.read(path, rejects, venue),
-        archive, skip_bad, json,
+        "predictions",
+        files,
+        lambda path, rejects, _: read_predictions.read(path, rejects, venue),
+        archive,
+        skip_bad,
+        json,
     )
 
 
@@ -111,9 +156,13 @@ def _import(
         rejects, notes = Rejects(skip_bad), dict[str, int]()
         reports.append(
             ArchiveWriter(target).add(
-                read(path, rejects, notes), importer=importer, source=path.name,
-                source_digest=file_digest(path), recorded_at=SystemClock().now(),
-                rejects=rejects, notes=notes,
+                read(path, rejects, notes),
+                importer=importer,
+                source=path.name,
+                source_digest=file_digest(path),
+                recorded_at=SystemClock().now(),
+                rejects=rejects,
+                notes=notes,
             )
         )
         if not json:

@@ -45,8 +45,12 @@ def console() -> Console:
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
     """A bar on stderr for (step, done, total); nothing where stderr is no terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-               TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     shown = sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bar:
         task = bar.add_task(what, total=None)
@@ -59,8 +63,14 @@ def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
 
 def table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> Table:
     """A rich table; `columns` are (name, justify)."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="dim",
-                 box=None, pad_edge=False)
+    made = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=None,
+        pad_edge=False,
+    )
     for name, justify in columns:
         made.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
@@ -84,18 +94,33 @@ _TONE = {"beats the market": "green", "worse than the market": "red"}
 
 def leaderboard(summary: dict[str, Any]) -> Table:
     """The table a run ends with."""
-    columns = [("forecaster", "left"), ("n", "right"), ("Brier ↓", "right"), ("95 %", "right"),
-               ("skill vs market ↑", "right"), ("95 %", "right"), ("ECE ↓", "right"),
-               ("Kelly", "right"), ("verdict", "left")]
+    columns = [
+        ("forecaster", "left"),
+        ("n", "right"),
+        ("Brier ↓", "right"),
+        ("95 %", "right"),
+        ("skill vs market ↑", "right"),
+        ("95 %", "right"),
+        ("ECE ↓", "right"),
+        ("Kelly", "right"),
+        ("verdict", "left"),
+    ]
     rows = []
     for row in summary["leaderboard"]:
         kelly = row["kelly"]
         tone = _TONE.get(row["verdict"], "default")
         rows.append(
-            [row["forecaster"], f"{row['n']:,}", figure(row["brier"]), span(row["brier_ci"]),
-             figure(row["skill_vs_market"]), span(row["skill_ci"]), figure(row["ece"], 3),
-             "–" if isinstance(kelly, str) else figure(kelly["final_wealth"], 2),
-             f"[{tone}]{row['verdict']}[/]"]
+            [
+                row["forecaster"],
+                f"{row['n']:,}",
+                figure(row["brier"]),
+                span(row["brier_ci"]),
+                figure(row["skill_vs_market"]),
+                span(row["skill_ci"]),
+                figure(row["ece"], 3),
+                "–" if isinstance(kelly, str) else figure(kelly["final_wealth"], 2),
+                f"[{tone}]{row['verdict']}[/]",
+            ]
         )
     return table("", columns, rows)
 
@@ -121,7 +146,8 @@ def print_result(summary: dict[str, Any], report: Path) -> None:
         f"[bold]leaks[/]     {leaks['admitted_after_t']} records after t shown, of "
         f"{leaks['rechecked']:,} checked again ({leaks['checked']:,} at the wall, "
         f"{leaks['refused']} refused); evidence: {leaks['evidence']}; canaries: "
-        f"{leaks['canaries']}", soft_wrap=True,
+        f"{leaks['canaries']}",
+        soft_wrap=True,
     )
     if summary.get("placebo"):
         drawn = summary["placebo"]

@@ -20,10 +20,13 @@ def list_(*, json: Json = False) -> int:
     if not found:
         print("no runs yet: `beforehand demo` or `beforehand backtest run` makes one")
         return EXIT_OK
-    rows = [[f["run_id"], f.get("kind", ""), f["status"], f.get("archive_digest", "")[:12]]
-            for f in found]
-    console().print(table("", [("run", "left"), ("kind", "left"), ("status", "left"),
-                               ("world", "left")], rows))
+    rows = [
+        [f["run_id"], f.get("kind", ""), f["status"], f.get("archive_digest", "")[:12]]
+        for f in found
+    ]
+    console().print(
+        table("", [("run", "left"), ("kind", "left"), ("status", "left"), ("world", "left")], rows)
+    )
     return EXIT_OK
 
 

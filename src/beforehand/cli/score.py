@@ -45,7 +45,12 @@ def score(
     except ValueError as error:
         raise InputError(f"--training-cutoff: {error}") from None
     scored = score_file.run(
-        file, Archive(archive_path(archive)), home.runs, home.trials, name=name, run_id=run_id,
+        file,
+        Archive(archive_path(archive)),
+        home.runs,
+        home.trials,
+        name=name,
+        run_id=run_id,
         settings=Settings(seed=seed, draws=draws, placebo=placebo, kelly=Kelly(spread=spread)),
         training_cutoff=cutoff,
     )
@@ -57,5 +62,7 @@ def score(
         print_result(scored.summary, report)
     for reason, lines in sorted(scored.rejected.reasons.items()):
         first = ", ".join(str(n) for n in lines[:8])
-        note(f"not scored: {len(lines):,} × {reason} (lines {first}{'…' if len(lines) > 8 else ''})")
+        note(
+            f"not scored: {len(lines):,} × {reason} (lines {first}{'…' if len(lines) > 8 else ''})"
+        )
     return EXIT_PARTIAL if scored.rejected.count else EXIT_OK

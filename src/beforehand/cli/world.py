@@ -48,7 +48,10 @@ def store_world(config: SimConfig, path: Path) -> ImportReport:
                     "new folder with --archive"
                 )
     return ArchiveWriter(path).add(
-        records(config), importer="simulate", source=name, source_digest=source,
+        records(config),
+        importer="simulate",
+        source=name,
+        source_digest=source,
         recorded_at=SystemClock().now(),
     )
 
@@ -80,8 +83,10 @@ def fetch(
     else:
         for item in found:
             print(f"{item['path']}  sha256 {item['sha256']}")
-        print("import them with: beforehand world import forecastbench "
-              + " ".join(item["path"] for item in found))
+        print(
+            "import them with: beforehand world import forecastbench "
+            + " ".join(item["path"] for item in found)
+        )
     return EXIT_OK
 
 
@@ -91,16 +96,27 @@ def info(*, archive: ArchivePath = None, json: Json = False) -> int:
     opened = Archive(path)
     imports = opened.manifest["imports"]
     if json:
-        emit({"archive": str(path), "digest": opened.digest, "records": opened.counts(),
-              "imports": imports})
+        emit(
+            {
+                "archive": str(path),
+                "digest": opened.digest,
+                "records": opened.counts(),
+                "imports": imports,
+            }
+        )
         return EXIT_OK
     out = console()
     out.print(f"[bold]{path}[/]  digest {opened.digest[:16]}", soft_wrap=True)
     counts = [[kind, f"{n:,}"] for kind, n in opened.counts().items()]
     out.print(table("records", [("kind", "left"), ("n", "right")], counts))
     rows = [[i["name"], i["source"], i["recorded_at"], str(i["rejected"])] for i in imports]
-    out.print(table("imports", [("import", "left"), ("source", "left"), ("stored at", "left"),
-                                ("rejected", "right")], rows))
+    out.print(
+        table(
+            "imports",
+            [("import", "left"), ("source", "left"), ("stored at", "left"), ("rejected", "right")],
+            rows,
+        )
+    )
     return EXIT_OK
 
 
@@ -110,12 +126,22 @@ def verify(*, archive: ArchivePath = None, json: Json = False) -> int:
     opened = Archive(path)
     problems = opened.verify()
     if json:
-        emit({"archive": str(path), "digest": opened.digest, "intact": not problems,
-              "segments": len(opened.manifest["segments"]), "problems": problems})
+        emit(
+            {
+                "archive": str(path),
+                "digest": opened.digest,
+                "intact": not problems,
+                "segments": len(opened.manifest["segments"]),
+                "problems": problems,
+            }
+        )
     else:
         for problem in problems:
             note(problem)
         total = sum(opened.counts().values())
-        print(f"{path}: {len(problems)} problems" if problems else
-              f"{path}: intact, {len(opened.manifest['segments'])} segments, {total:,} records")
+        print(
+            f"{path}: {len(problems)} problems"
+            if problems
+            else f"{path}: intact, {len(opened.manifest['segments'])} segments, {total:,} records"
+        )
     return EXIT_FAILED if problems else EXIT_OK

@@ -27,9 +27,7 @@ def run(
     for done, step in enumerate(order):
         if progress:
             progress(step.id, done, len(order))
-        outputs[step.id] = actions[step.action](
-            step.args, {dep: outputs[dep] for dep in step.deps}
-        )
+        outputs[step.id] = actions[step.action](step.args, {dep: outputs[dep] for dep in step.deps})
     if progress:
         progress("done", len(order), len(order))
     return outputs

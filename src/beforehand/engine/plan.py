@@ -34,7 +34,9 @@ class Plan:
         for step in self.steps:
             for dep in step.deps:
                 if dep not in by_id:
-                    raise InputError(f"step {step.id!r} depends on {dep!r}, which is not in the plan")
+                    raise InputError(
+                        f"step {step.id!r} depends on {dep!r}, which is not in the plan"
+                    )
         done: set[str] = set()
         order: list[Step] = []
         waiting = list(self.steps)

@@ -73,10 +73,75 @@ def reversion(panel: Panel) -> Floats:
 
 
 _UP = frozenset(
-    ["wins", "won", "win", "beats", "beat", "surges", "surge", "rises", "rise", "gains", "gain", "confirmed", "confirms", "approves", "approved", "passes", "passed", "advances", "advance", "announces", "announced", "launches", "launched", "signs", "signed", "leads", "lead", "record", "deal", "agree", "agrees", "victory"]
+    [
+        "wins",
+        "won",
+        "win",
+        "beats",
+        "beat",
+        "surges",
+        "surge",
+        "rises",
+        "rise",
+        "gains",
+        "gain",
+        "confirmed",
+        "confirms",
+        "approves",
+        "approved",
+        "passes",
+        "passed",
+        "advances",
+        "advance",
+        "announces",
+        "announced",
+        "launches",
+        "launched",
+        "signs",
+        "signed",
+        "leads",
+        "lead",
+        "record",
+        "deal",
+        "agree",
+        "agrees",
+        "victory",
+    ]
 )
 _DOWN = frozenset(
-    ["loses", "lost", "lose", "misses", "miss", "falls", "fall", "drops", "drop", "slumps", "slump", "rejects", "rejected", "denies", "denied", "delays", "delayed", "fails", "failed", "cancels", "cancelled", "canceled", "postponed", "setback", "suspends", "suspended", "blocks", "blocked", "collapse", "collapses", "out"]
+    [
+        "loses",
+        "lost",
+        "lose",
+        "misses",
+        "miss",
+        "falls",
+        "fall",
+        "drops",
+        "drop",
+        "slumps",
+        "slump",
+        "rejects",
+        "rejected",
+        "denies",
+        "denied",
+        "delays",
+        "delayed",
+        "fails",
+        "failed",
+        "cancels",
+        "cancelled",
+        "canceled",
+        "postponed",
+        "setback",
+        "suspends",
+        "suspended",
+        "blocks",
+        "blocked",
+        "collapse",
+        "collapses",
+        "out",
+    ]
 )
 
 
@@ -117,8 +182,13 @@ BASELINES: dict[str, Baseline] = {
         Baseline("shrunk", "The price, a tenth nearer to 0.5.", shrunk),
         Baseline("drift", "The price, carried on by last week's move.", drift),
         Baseline("reversion", "The price, taken back by last week's move.", reversion),
-        Baseline("news_tilt", "The price, tilted by the words of the news.", news_tilt,
-                 needs_documents=True, cites=True),
+        Baseline(
+            "news_tilt",
+            "The price, tilted by the words of the news.",
+            news_tilt,
+            needs_documents=True,
+            cites=True,
+        ),
         Baseline("extremised", "Price and base rate blended, made bolder.", extremised),
     )
 }

@@ -61,9 +61,7 @@ class Evidence:
 class PanelBuilder:
     """Builds panels over one gateway; keeps what is shared between chunks."""
 
-    def __init__(
-        self, gateway: Gateway, evidence: Evidence, recorded: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, gateway: Gateway, evidence: Evidence, recorded: Sequence[str] = ()) -> None:
         self._gateway = gateway
         self._evidence = evidence
         self._recorded = list(recorded)
@@ -76,8 +74,17 @@ class PanelBuilder:
             return _EMPTY
         joined = {
             key: np.concatenate([getattr(part, key) for part in parts])
-            for key in ("t", "price", "price_age", "known_at", "bid", "ask", "week_ago",
-                        "base_rate", "base_n")
+            for key in (
+                "t",
+                "price",
+                "price_age",
+                "known_at",
+                "bid",
+                "ask",
+                "week_ago",
+                "base_rate",
+                "base_n",
+            )
         }
         return Panel(
             market=[m for part in parts for m in part.market],
@@ -115,8 +122,11 @@ class PanelBuilder:
     def _texts(self, name: str, t: Ints) -> list[Market | None]:
         """The wording known at each instant; only what has one, checked like everything else."""
         versions = sorted(
-            (v for v in self._gateway.world.market_versions(name, from_us(t[-1]))
-             if v.question is not None),
+            (
+                v
+                for v in self._gateway.world.market_versions(name, from_us(t[-1]))
+                if v.question is not None
+            ),
             key=lambda v: v.known_at,
         )
         known = np.array([to_us(v.known_at) for v in versions], dtype=np.int64)
@@ -191,5 +201,6 @@ class _BaseRates:
 
 
 _NONE_F, _NONE_I = np.zeros(0), np.zeros(0, dtype=np.int64)
-_EMPTY = Panel([], _NONE_I, _NONE_F, _NONE_F, _NONE_I, _NONE_F, _NONE_F, _NONE_F, _NONE_F, _NONE_I,
-               [], [], {})
+_EMPTY = Panel(
+    [], _NONE_I, _NONE_F, _NONE_F, _NONE_I, _NONE_F, _NONE_F, _NONE_F, _NONE_F, _NONE_I, [], [], {}
+)

@@ -122,9 +122,7 @@ class RecordedWorld:
         """The whole series, for bulk walks (the gateway checks what it takes from it)."""
         return self.all_series.get(market_id)
 
-    def documents(
-        self, until: datetime, since: datetime | None, limit: int
-    ) -> Sequence[Document]:
+    def documents(self, until: datetime, since: datetime | None, limit: int) -> Sequence[Document]:
         """The newest documents in [since, until]."""
         n = self.index.count_until(to_us(until))
         first = 0 if since is None else self.index.count_until(to_us(since) - 1)
@@ -150,6 +148,7 @@ class RecordedWorld:
 
 def point(series: Series, i: int) -> PricePoint:
     """One row of a series as a record."""
+
     def value(column: object) -> float | None:
         number = float(column[i])  # type: ignore[index]
         return None if number != number else number

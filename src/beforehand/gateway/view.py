@@ -138,7 +138,8 @@ class View:
         """A View at an earlier instant; a later one raises CutoffViolation."""
         if t > self.t:
             raise CutoffViolation(
-                f"{iso(t)} lies after this View's instant {iso(self.t)}: a View can only be narrowed"
+                f"{iso(t)} lies after this View's instant {iso(self.t)}: "
+                "a View can only be narrowed"
             )
         return self._gateway.at(t)
 
@@ -260,9 +261,9 @@ class View:
 
     def search(self, query: str, limit: int = 10, since: datetime | None = None) -> list[Document]:
         """The best documents for a query, ranked with what was known at t."""
-        return self._admit_documents(
-            self._world.search(query, self.t, _bounded(limit), since)
-        )[:limit]
+        return self._admit_documents(self._world.search(query, self.t, _bounded(limit), since))[
+            :limit
+        ]
 
     def _admit(self, method: str, records: Iterable[R]) -> list[R]:
         """The wall: what is not known at t is refused and written down."""
@@ -273,9 +274,7 @@ class View:
         return [
             d
             for d in records
-            if self._pass(
-                "document", d, document_known_at(d.known_at, d.text_known_at, grade)
-            )
+            if self._pass("document", d, document_known_at(d.known_at, d.text_known_at, grade))
         ]
 
     def _pass(self, method: str, record: Record, known_at: datetime | None) -> bool:

@@ -111,5 +111,3 @@ class IntervalData(Record):
     failures: list[FailedDecision] = Field(default_factory=list)
     aggregate: Aggregate
     digest: str
-
-

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, 
 
 
 class Record(BaseModel):
-    """A frozen value. Unknown fields are kept on read, so that a newer file survives a round trip."""
+    """A frozen value. Unknown fields are kept on read: a newer file survives a round trip."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
@@ -30,5 +30,3 @@ Probability = Annotated[
     float, BeforeValidator(_not_bool), Field(ge=0.0, le=1.0, allow_inf_nan=False)
 ]
 """A float in [0, 1]; NaN, infinities and booleans are refused."""
-
-

@@ -19,7 +19,7 @@ class EventSource(Record):
 
 
 class EventSpec(Record):
-    """One question to forecast. `baseline_probability` is the source market's, for ELS and Kelly."""
+    """One question. `baseline_probability` is the source market's, for ELS and Kelly."""
 
     id: str
     question: str

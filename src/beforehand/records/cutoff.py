@@ -20,9 +20,7 @@ def visible(known_at: datetime | None, t: datetime) -> bool:
     return known_at is not None and known_at <= t
 
 
-def visible_us(
-    known_at: npt.NDArray[np.int64] | int, t: npt.NDArray[np.int64] | int
-) -> Any:
+def visible_us(known_at: npt.NDArray[np.int64] | int, t: npt.NDArray[np.int64] | int) -> Any:
     """The same rule on microseconds since 1970: elementwise, a bool or a boolean array."""
     return known_at <= t
 

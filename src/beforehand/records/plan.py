@@ -58,7 +58,9 @@ class Dag(Record):
             raise ValueError("two nodes share an id")
         for name, needs in deps.items():
             if unknown := sorted(needs - deps.keys()):
-                raise ValueError(f"node {name!r} depends on {unknown[0]!r}, which is not in the plan")
+                raise ValueError(
+                    f"node {name!r} depends on {unknown[0]!r}, which is not in the plan"
+                )
         while deps:
             ready = {name for name, needs in deps.items() if not needs}
             if not ready:

@@ -40,7 +40,11 @@ def score_bets(
         side = str(bet.get("side", "YES"))
         sides[side] = sides.get(side, 0) + 1
     return BetScore(
-        n=len(rows), staked=stake * len(rows), profit=float(profit.sum()),
-        roi=float(profit.sum() / (stake * len(rows))), win_rate=float(won.mean()),
-        max_drawdown=float((peak - curve).max()), sides=sides,
+        n=len(rows),
+        staked=stake * len(rows),
+        profit=float(profit.sum()),
+        roi=float(profit.sum() / (stake * len(rows))),
+        win_rate=float(won.mean()),
+        max_drawdown=float((peak - curve).max()),
+        sides=sides,
     )

@@ -106,7 +106,9 @@ def market_line(
 
     parts = []
     for v in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y(v)}" y2="{y(v)}"/>')
+        parts.append(
+            f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y(v)}" y2="{y(v)}"/>'
+        )
         parts.append(f'<text x="{left - 6}" y="{y(v) + 4}" text-anchor="end">{v:g}</text>')
     for i in range(5):
         t = times[0] + (times[-1] - times[0]) * (i / 4)
@@ -134,8 +136,11 @@ def market_line(
         ]
         line = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         parts.append(f'<polyline class="forecast" style="stroke:{color}" points="{line}"/>')
-    odds = [(x(t), y(row["context"]["market"]["odds"])) for row, t in zip(intervals, times, strict=True)
-            if row["context"]["market"]["odds"] is not None]
+    odds = [
+        (x(t), y(row["context"]["market"]["odds"]))
+        for row, t in zip(intervals, times, strict=True)
+        if row["context"]["market"]["odds"] is not None
+    ]
     steps = "".join(
         f"M{a:.1f} {b:.1f}" if i == 0 else f"H{a:.1f}V{b:.1f}" for i, (a, b) in enumerate(odds)
     )
@@ -148,7 +153,8 @@ def market_line(
         )
     return (
         f'<svg class="wide" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="The market, the forecasts and the evidence through time">{"".join(parts)}</svg>'
+        'aria-label="The market, the forecasts and the evidence through time">'
+        f"{''.join(parts)}</svg>"
     )
 
 

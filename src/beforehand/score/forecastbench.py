@@ -14,7 +14,11 @@ from typing import Any
 from beforehand.errors import InputError
 
 COLUMNS = (
-    "dataset", "market_resolved", "market_unresolved", "market_overall", "overall_resolved",
+    "dataset",
+    "market_resolved",
+    "market_unresolved",
+    "market_overall",
+    "overall_resolved",
     "overall",
 )
 DATASETS = frozenset({"acled", "dbnomics", "fred", "wikipedia", "yfinance"})
@@ -54,7 +58,9 @@ def key_of(row: Mapping[str, Any]) -> Key:
     return str(row["source"]), tuple(parts)
 
 
-def group(questions: Mapping[str, Any], resolutions: Mapping[str, Any], combinations: bool) -> Groups:
+def group(
+    questions: Mapping[str, Any], resolutions: Mapping[str, Any], combinations: bool
+) -> Groups:
     """Sort resolution rows into the columns. Raises InputError if either file is something else."""
     try:
         asked = {key_of(q) for q in questions["questions"]}
@@ -100,8 +106,7 @@ def scores(groups: Groups, forecast: Forecast) -> tuple[list[float | None], int]
         return out
 
     dataset, resolved, unresolved = (
-        errors(rows)
-        for rows in (groups.dataset, groups.market_resolved, groups.market_unresolved)
+        errors(rows) for rows in (groups.dataset, groups.market_resolved, groups.market_unresolved)
     )
     means = [_mean(dataset), _mean(resolved), _mean(unresolved), _mean(resolved + unresolved)]
     means += [_half(means[0], means[1]), _half(means[0], means[3])]

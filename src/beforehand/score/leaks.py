@@ -43,15 +43,24 @@ class LeakReport:
         """How many planted records were seen, or that none was planted."""
         if not self.canaries_planted:
             return "untested: none planted in this world"
-        return f"{self.canaries_seen} of {self.canaries_planted} seen"
+        return f"{self.canaries_seen} of {self.canaries_planted} seen before their time"
 
     def wire(self) -> dict[str, Any]:
         """JSON-ready."""
         return {**asdict(self), "evidence": self.evidence, "canaries": self.canaries}
 
 
-def recheck(report: LeakReport, intervals: Iterable[Mapping[str, Any]]) -> None:
-    """Put every timestamp of the stored contexts and decisions to the predicate again."""
+def recheck(
+    report: LeakReport,
+    intervals: Iterable[Mapping[str, Any]],
+    planted: Mapping[str, datetime] | None = None,
+) -> None:
+    """Put every timestamp of the stored contexts and decisions to the predicate again.
+
+    `planted` gives the canaries' own times, from the world and not from the rows: a canary is
+    seen if it stands in a context of an earlier instant, whatever the row says of its time.
+    """
+    planted = planted or {}
     for row in intervals:
         t = datetime.fromisoformat(row["time"])
         market, snippets = row["context"]["market"], row["context"]["search_snippets"]
@@ -72,10 +81,12 @@ def recheck(report: LeakReport, intervals: Iterable[Mapping[str, Any]]) -> None:
                 if cited not in shown:
                     report.admitted_after_t += 1
                     report.found.append(
-                        f"{where}: {decision['model_id']} cites {cited}, which was not in its context"
+                        f"{where}: {decision['model_id']} cites {cited}, which it was not shown"
                     )
         report.documents_shown += len(snippets)
-        report.canaries_seen += sum(s["id"].startswith(CANARY) for s in snippets)
+        report.canaries_seen += sum(
+            s["id"] in planted and not visible(planted[s["id"]], t) for s in snippets
+        )
 
 
 def audit_evidence(predictions: Iterable[Mapping[str, Any]]) -> tuple[int, int, list[str]]:

@@ -49,7 +49,7 @@ def excess_log_scores(p: Floats, m: Floats, y: Floats, clip: float = CLIP) -> Fl
 
 
 def hits(p: Floats, y: Floats) -> Floats:
-    """1 where (p >= 0.5) agrees with the outcome; p = 0.5 counts as YES; NaN for partial payouts."""
+    """1 where (p >= 0.5) agrees with the outcome (0.5 counts as YES); NaN for partial payouts."""
     right = ((p >= 0.5) == (y >= 0.5)).astype(np.float64)
     return np.where((y == 0.0) | (y == 1.0), right, np.nan)
 
@@ -80,14 +80,9 @@ class Reliability:
 def reliability(p: Floats, y: Floats, w: Floats | None = None, bins: int = BINS) -> Reliability:
     """The reliability diagram's numbers."""
     index = bin_index(p, bins)
-    if w is None:
-        weight = np.bincount(index, minlength=bins).astype(np.float64)
-        forecast = np.bincount(index, weights=p, minlength=bins)
-        outcome = np.bincount(index, weights=y, minlength=bins)
-    else:
-        weight = np.bincount(index, weights=w, minlength=bins)
-        forecast = np.bincount(index, weights=w * p, minlength=bins)
-        outcome = np.bincount(index, weights=w * y, minlength=bins)
+    weight = np.bincount(index, weights=w, minlength=bins).astype(np.float64)
+    forecast = np.bincount(index, weights=p if w is None else w * p, minlength=bins)
+    outcome = np.bincount(index, weights=y if w is None else w * y, minlength=bins)
     with np.errstate(invalid="ignore", divide="ignore"):
         return Reliability(weight, forecast / weight, outcome / weight)
 
@@ -118,7 +113,9 @@ def murphy(p: Floats, y: Floats, w: Floats | None = None, bins: int = BINS) -> M
     resolution = float(np.dot(share, (table.outcome[used] - rate) ** 2))
     uncertainty = mean((y - rate) ** 2, w)
     return Murphy(
-        calibration, resolution, uncertainty,
+        calibration,
+        resolution,
+        uncertainty,
         brier(p, y, w) - (calibration - resolution + uncertainty),
     )
 

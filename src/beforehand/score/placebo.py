@@ -75,8 +75,10 @@ def _lower(
     columns = np.stack([gain, present], axis=1)
     return min(
         samplers[kind].lower_bound(
-            estimate, samplers[kind].standard_error(ratio(samplers[kind].totals(columns))),
-            tests, level,
+            estimate,
+            samplers[kind].standard_error(ratio(samplers[kind].totals(columns))),
+            tests,
+            level,
         )
         for kind in LEADING
     )

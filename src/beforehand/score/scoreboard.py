@@ -144,7 +144,11 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
         n=int(valid.sum()),
         n_questions=int(present.sum()),
         missing=int(len(p) - np.isfinite(p).sum()),
-        **{key: float(total[key][0]) for key in ("brier", "log_loss", "els", "accuracy", "ece")},
+        brier=float(total["brier"][0]),
+        log_loss=float(total["log_loss"][0]),
+        els=float(total["els"][0]),
+        accuracy=float(total["accuracy"][0]),
+        ece=float(total["ece"][0]),
         skill_vs_market=float(total["skill"][0]),
         murphy=metrics.murphy(pv, yv, w) if len(w) else metrics.Murphy(*[float("nan")] * 4),
         sharpness=metrics.sharpness(pv, w) if len(w) else (float("nan"), float("nan")),
@@ -256,10 +260,17 @@ def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> di
             if error > 0 and count > 1:
                 effective = min(float(np.var(gain[present > 0], ddof=1)) / error**2, count)
         out[name] = Skill(
-            n=int(valid.sum()), n_questions=int(present.sum()), brier=float(squared.sum()) / count,
-            skill=estimate, leading=leading, ci=ci[leading], ci_by=ci,
-            lower=float(np.min(lower)), upper=float(np.max(upper)),
-            effective_n=effective, minimum_detectable_effect=detectable,
+            n=int(valid.sum()),
+            n_questions=int(present.sum()),
+            brier=float(squared.sum()) / count,
+            skill=estimate,
+            leading=leading,
+            ci=ci[leading],
+            ci_by=ci,
+            lower=float(np.min(lower)),
+            upper=float(np.max(upper)),
+            effective_n=effective,
+            minimum_detectable_effect=detectable,
         )
     return out
 

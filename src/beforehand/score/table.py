@@ -82,5 +82,3 @@ class Table:
 def relabel(labels: npt.NDArray[np.int64]) -> Ints:
     """The same grouping with labels 0..C-1."""
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-
-

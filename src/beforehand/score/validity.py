@@ -40,9 +40,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
     stale = float(1 - table.fresh.mean()) if len(table.q) else float("nan")
     others = [r.skill for r in rows if r.forecaster != MARKET and r.skill is not None]
     effective = [s.effective_n for s in others if s.effective_n is not None]
-    detectable = [
-        s.minimum_detectable_effect for s in others if np.isfinite(s.minimum_detectable_effect)
-    ]
+    detectable = others[0].minimum_detectable_effect if others else None
     p50, p90 = np.quantile(table.price_age, [0.5, 0.9]) if len(table.q) else (np.nan, np.nan)
     fewest = min(effective, default=None)
     with_documents = float((table.evidence > 0).mean()) if len(table.q) else float("nan")
@@ -60,14 +58,17 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         Check("price_age_days_p50", float(p50)),
         Check("price_age_days_p90", float(p90)),
         Check(
-            "share_price_older_than_7_days", stale, f"at most {MAX_STALE:g}", bool(stale <= MAX_STALE)
+            "share_price_older_than_7_days",
+            stale,
+            f"at most {MAX_STALE:g}",
+            bool(stale <= MAX_STALE),
         ),
         Check("share_strict_text", float(table.strict.mean()) if len(table.q) else None),
         Check("share_after_training_cutoff", facts.share_after_training_cutoff),
         Check("evidence_documents", facts.documents),
         Check("share_with_a_document", with_documents if facts.documents else None),
         Check("variants_tried", facts.variants),
-        Check("minimum_detectable_effect", max(detectable, default=None)),
+        Check("minimum_detectable_effect", detectable),
         Check("void_excluded", facts.void),
         Check("unresolved", facts.unresolved),
         Check("admitted_after_t", facts.admitted_after_t, "0", facts.admitted_after_t == 0),

@@ -36,7 +36,9 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
     if "candlesticks" in body or "end_period_ts" in body:
         name = market or (market_id(VENUE, str(body["ticker"])) if body.get("ticker") else None)
         if name is None:
-            raise BadAnswer("these candles do not say which market they belong to: name it with --market")
+            raise BadAnswer(
+                "these candles do not say which market they belong to: name it with --market"
+            )
         candles = rows(body["candlesticks"], "candlesticks") if "candlesticks" in body else [body]
         return list(parse_candles(candles, name))
     if "orderbook_fp" in body or "orderbook" in body:
@@ -49,7 +51,8 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
     if "ticker" in body or "ticker_name" in body:
         return parse_market(body, fetched_at)
     raise BadAnswer(
-        f"not a Kalshi market, event, order book or candle list (keys: {', '.join(sorted(body)[:6])})"
+        "not a Kalshi market, event, order book or candle list (keys: "
+        f"{', '.join(sorted(body)[:6])})"
     )
 
 
@@ -92,8 +95,12 @@ def parse_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
     if status == "active" and price is not None:
         records.append(
             PricePoint(
-                market_id=name, price=price, bid=bid, ask=ask,
-                observed_at=fetched_at, known_at=fetched_at,
+                market_id=name,
+                price=price,
+                bid=bid,
+                ask=ask,
+                observed_at=fetched_at,
+                known_at=fetched_at,
             )
         )
     return records
@@ -187,7 +194,12 @@ def parse_candles(candles: list[Any], market: str) -> list[PricePoint]:
             continue
         points.append(
             PricePoint(
-                market_id=market, price=price, bid=bid, ask=ask, observed_at=at, known_at=at,
+                market_id=market,
+                price=price,
+                bid=bid,
+                ask=ask,
+                observed_at=at,
+                known_at=at,
                 volume=number(candle.get("volume_fp", candle.get("volume"))),
             )
         )

@@ -63,7 +63,9 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
     )
 
 
-def parse_market(raw: dict[str, Any], fetched_at: datetime, event: str | None = None) -> list[Record]:
+def parse_market(
+    raw: dict[str, Any], fetched_at: datetime, event: str | None = None
+) -> list[Record]:
     """A Gamma market: its text version, its state, its price, and its resolution if it has one."""
     if "condition_id" in raw:
         return _parse_clob_market(raw, fetched_at)
@@ -85,7 +87,8 @@ def parse_market(raw: dict[str, Any], fetched_at: datetime, event: str | None = 
         question=str(required(raw, "question")),
         rules=raw.get("description") or None,
         url=f"{SITE}/market/{slug}" if slug else None,
-        event_id=event or (market_id(VENUE, str(parents[0]["id"])) if parents[0].get("id") else None),
+        event_id=event
+        or (market_id(VENUE, str(parents[0]["id"])) if parents[0].get("id") else None),
         opened_at=instant(raw.get("startDate")),
         scheduled_close=instant(raw.get("endDate")),
         tokens=tuple(str(t) for t in tokens),
@@ -193,7 +196,9 @@ def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record
 def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
     """A Gamma event and its nested binary markets."""
     name = market_id(VENUE, str(required(raw, "id")))
-    children = [m for m in rows(raw.get("markets"), "markets") if len(embedded(m.get("outcomes"))) == 2]
+    children = [
+        m for m in rows(raw.get("markets"), "markets") if len(embedded(m.get("outcomes"))) == 2
+    ]
     records = [r for m in children for r in parse_market(m, fetched_at, event=name)]
     event = Event(
         id=name,

@@ -219,7 +219,8 @@ class ArchiveWriter:
                 _write_manifest(self.path, manifest)
             elif report.rejects:
                 earlier = next(
-                    i["name"] for i in manifest["imports"]
+                    i["name"]
+                    for i in manifest["imports"]
                     if (i["importer"], i["source_digest"]) == (importer, source_digest)
                 )
                 report.rejects_file = str(self.path / "rejects" / f"{earlier}.jsonl")
@@ -295,7 +296,7 @@ class _PointLedger:
         for market, rows in sorted(self._new.items()):
             observed, known, price, *rest = (list(column) for column in zip(*rows, strict=True))
             bid, ask, volume = (c if any(v is not None for v in c) else None for c in rest)
-            out.append(encode(PriceSeriesRow(market, observed, known, price, bid, ask, volume)))  # type: ignore[arg-type]
+            out.append(encode(PriceSeriesRow(market, observed, known, price, bid, ask, volume)))
         return out
 
 
@@ -381,11 +382,11 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except KeyError:
         intact = False
     if not intact:
-        raise Corrupt(f"{path / 'archive.json'} does not match its own seal: it was changed by hand")
+        raise Corrupt(
+            f"{path / 'archive.json'} does not match its own seal: it was changed by hand"
+        )
     return manifest
 
 
 def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     write_json(path / "archive.json", {**manifest, "seal": _seal(manifest)})
-
-

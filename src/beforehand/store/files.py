@@ -104,7 +104,7 @@ def file_digest(path: Path) -> str:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path` for the block; raises Unavailable if another process does."""
+    """Hold an exclusive lock on `path`; raises Unavailable if another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         try:

@@ -65,9 +65,7 @@ class Series:
     @cached_property
     def _rows(self) -> list[tuple[float, int, int]]:
         return list(
-            zip(
-                self.price.tolist(), self.observed_at.tolist(), self.known_at.tolist(), strict=True
-            )
+            zip(self.price.tolist(), self.observed_at.tolist(), self.known_at.tolist(), strict=True)
         )
 
     def row(self, i: int) -> tuple[float, int, int]:
@@ -91,10 +89,10 @@ class Series:
         n = int(np.count_nonzero(visible_us(self.known_at, t)))
         return Series(
             self.market_id,
-            *(
-                column[:n]
-                for column in (
-                    self.known_at, self.observed_at, self.price, self.bid, self.ask, self.volume,
-                )
-            ),
+            known_at=self.known_at[:n],
+            observed_at=self.observed_at[:n],
+            price=self.price[:n],
+            bid=self.bid[:n],
+            ask=self.ask[:n],
+            volume=self.volume[:n],
         )

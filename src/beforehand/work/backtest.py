@@ -65,8 +65,14 @@ def select(gateway: Gateway, world: RecordedWorld, wanted: Sequence[str] | None)
 
 
 def experiments(
-    world: RecordedWorld, selection: Selection, *, every: timedelta, models: Sequence[Baseline],
-    start: datetime | None, stop: datetime | None, max_results: int,
+    world: RecordedWorld,
+    selection: Selection,
+    *,
+    every: timedelta,
+    models: Sequence[Baseline],
+    start: datetime | None,
+    stop: datetime | None,
+    max_results: int,
 ) -> list[ExperimentConfig]:
     """One ExperimentConfig a market, its range clamped to the market's life."""
     minutes = int(every.total_seconds() // 60)
@@ -118,14 +124,16 @@ def compile_plan(run_id: str, configs: Sequence[ExperimentConfig]) -> Plan:
     chunks = [list(configs[i : i + CHUNK]) for i in range(0, len(configs), CHUNK)]
     walks = [
         Step(
-            f"walk/{number:04d}", "walk",
+            f"walk/{number:04d}",
+            "walk",
             {"part": number, "experiments": [c.wire() for c in chunk]},
         )
         for number, chunk in enumerate(chunks)
     ]
     names = tuple(step.id for step in walks)
     return Plan(
-        run_id, [*walks, Step("collect", "collect", {}, names), Step("score", "score", {}, ("collect",))]
+        run_id,
+        [*walks, Step("collect", "collect", {}, names), Step("score", "score", {}, ("collect",))],
     )
 
 
@@ -133,7 +141,11 @@ class Walker:
     """The `walk` and `collect` actions of one run."""
 
     def __init__(
-        self, gateway: Gateway, folder: RunFolder, models: Mapping[str, Baseline], evidence: Evidence
+        self,
+        gateway: Gateway,
+        folder: RunFolder,
+        models: Mapping[str, Baseline],
+        evidence: Evidence,
     ) -> None:
         self._folder = folder
         self._models = models
@@ -148,7 +160,7 @@ class Walker:
         panel = self._builder.build(pairs)
         names = [m.removeprefix("baseline:") for m in configs[0].models]
         forecasts = {name: self._models[name].forecast(panel) for name in names}
-        intervals, predictions = [], []
+        intervals, predictions = list[bytes](), list[bytes]()
         previous: dict[str, list[dict[str, Any]]] = {}
         for i in range(len(panel)):
             said = {name: float(values[i]) for name, values in forecasts.items()}
@@ -192,7 +204,7 @@ class Walker:
             "bid": _known(panel.bid[i]),
             "ask": _known(panel.ask[i]),
         }
-        decisions, failures = [], []
+        decisions, failures = list[dict[str, Any]](), list[dict[str, Any]]()
         cited = [d.id for d in panel.documents[i]]
         for name, p in said.items():
             model = {"model_id": f"baseline:{name}", "simulation_index": 0}
@@ -201,8 +213,11 @@ class Walker:
                 continue
             decisions.append(
                 {
-                    **model, "mode": "baseline", "decision": "YES" if p >= 0.5 else "NO",
-                    "confidence": round(abs(p - 0.5) * 2, 12), "probability": p,
+                    **model,
+                    "mode": "baseline",
+                    "decision": "YES" if p >= 0.5 else "NO",
+                    "confidence": round(abs(p - 0.5) * 2, 12),
+                    "probability": p,
                     "rationale": self._models[name].says,
                     "key_evidence_ids": cited if self._models[name].cites else [],
                     "created_at": at,
@@ -225,7 +240,8 @@ class Walker:
             "decisions": decisions,
             "failures": failures,
             "aggregate": {
-                "method": "mean", "probability": mean,
+                "method": "mean",
+                "probability": mean,
                 "decision": None if mean is None else ("YES" if mean >= 0.5 else "NO"),
                 "n": len(spoken),
             },
@@ -253,11 +269,18 @@ def _predictions(
 ) -> list[dict[str, Any]]:
     at = iso(from_us(panel.t[i]))
     snapshot = {
-        "type": "market_snapshot", "source": panel.market[i],
-        "snippet": f"price {panel.price[i]:g}", "timestamp": iso(from_us(panel.known_at[i])),
+        "type": "market_snapshot",
+        "source": panel.market[i],
+        "snippet": f"price {panel.price[i]:g}",
+        "timestamp": iso(from_us(panel.known_at[i])),
     }
     documents = [
-        {"type": "document", "source": d.url or d.id, "snippet": d.title, "timestamp": iso(d.known_at)}
+        {
+            "type": "document",
+            "source": d.url or d.id,
+            "snippet": d.title,
+            "timestamp": iso(d.known_at),
+        }
         for d in panel.documents[i]
     ]
     return [
@@ -269,7 +292,9 @@ def _predictions(
                 "analysis": models[name].says,
             },
             "metadata": {
-                "model": f"baseline:{name}", "timestamp": at, "version": models[name].version,
+                "model": f"baseline:{name}",
+                "timestamp": at,
+                "version": models[name].version,
                 "predictor_id": name,
             },
         }

@@ -52,12 +52,21 @@ def ingest(archive: Archive, horizon: timedelta, out: Path) -> dict[str, int]:
         event = results.event_wire(market, None)
         days = int(horizon / timedelta(days=1))
         events.append(
-            {**event, "forecast_horizon_days": days, "baseline_probability": odds.price,
-             "forecast_at": iso(t)}
+            {
+                **event,
+                "forecast_horizon_days": days,
+                "baseline_probability": odds.price,
+                "forecast_at": iso(t),
+            }
         )
         snapshots.append(
-            {"id": name, "probability": odds.price, "observed_at": iso(odds.observed_at),
-             "known_at": iso(odds.known_at), "price_age": odds.price_age}
+            {
+                "id": name,
+                "probability": odds.price,
+                "observed_at": iso(odds.observed_at),
+                "known_at": iso(odds.known_at),
+                "price_age": odds.price_age,
+            }
         )
         endings.append(results.resolution_wire(resolution))
     write_jsonl(out / "events.jsonl", events)
@@ -67,7 +76,11 @@ def ingest(archive: Archive, horizon: timedelta, out: Path) -> dict[str, int]:
 
 
 def predict(
-    archive: Archive, events: Path, forecasters: str, out: Path, folder: RunFolder,
+    archive: Archive,
+    events: Path,
+    forecasters: str,
+    out: Path,
+    folder: RunFolder,
     progress: driver.Progress | None = None,
 ) -> dict[str, int]:
     """Forecast every event at its `forecast_at` (else its resolution date less its horizon)."""
@@ -80,8 +93,11 @@ def predict(
     configs = [
         ExperimentConfig(
             market_id=gateway.hindsight().resolve_id(_market_of(spec)),
-            start_time=(t := _forecast_at(spec)), end_time=t, interval_minutes=1,
-            models=[f"baseline:{name}" for name in models], mode="baseline",
+            start_time=(t := _forecast_at(spec)),
+            end_time=t,
+            interval_minutes=1,
+            models=[f"baseline:{name}" for name in models],
+            mode="baseline",
             search_config=SearchConfig(),
         )
         for spec in specs
@@ -100,8 +116,14 @@ def predict(
     rows = list(results.read_jsonl(folder.path / "predictions.jsonl"))
     renamed = ({**r, "id": own_id[r["id"], r["metadata"]["timestamp"]]} for r in rows)
     write_jsonl(out, renamed)
-    folder.seal({"kind": "predict", "status": "success", "version": __version__,
-                 "archive_digest": archive.digest})
+    folder.seal(
+        {
+            "kind": "predict",
+            "status": "success",
+            "version": __version__,
+            "archive_digest": archive.digest,
+        }
+    )
     return {"events": len(specs), "predictions": len(rows)}
 
 
@@ -155,8 +177,9 @@ def evaluate_files(
     specs = {spec.id: spec for _, spec in load_events(events)}
     endings = {
         record.id: record
-        for record in (_valid(resolutions, n, line, ResolutionRecord)
-                       for n, line in read_lines(resolutions))
+        for record in (
+            _valid(resolutions, n, line, ResolutionRecord) for n, line in read_lines(resolutions)
+        )
     }
     rows, raw = _load_predictions(predictions)
     counts = {
@@ -175,8 +198,9 @@ def evaluate_files(
             f"nothing to score: no prediction in {predictions} is for an event of {events} that "
             f"{resolutions} resolves"
         )
-    facts = SetFacts(documents=0, unresolved=counts["events_without_resolution"],
-                     variants=len(table.forecasts))
+    facts = SetFacts(
+        documents=0, unresolved=counts["events_without_resolution"], variants=len(table.forecasts)
+    )
     total, passed, failures = audit_evidence(raw)
     audit = {"total": total, "passed": passed, "failures": failures[:200]}
     return Evaluation(evaluate(table, facts, settings), audit, counts)
@@ -202,9 +226,7 @@ def predictor_of(row: PredictionRow) -> str:
     return row.metadata.predictor_id or row.metadata.model.removeprefix("baseline:")
 
 
-def _columns(
-    rows: Iterable[PredictionRow], specs: Mapping[str, EventSpec]
-) -> tuple[Columns, int]:
+def _columns(rows: Iterable[PredictionRow], specs: Mapping[str, EventSpec]) -> tuple[Columns, int]:
     """One row per (event, instant); forecasters with a single prediction an event share a row."""
     by_predictor: dict[str, dict[tuple[str, int], float]] = {}
     instants: dict[tuple[str, str], set[int]] = {}
@@ -217,9 +239,9 @@ def _columns(
         said[row.id, t] = row.prediction.probability
         instants.setdefault((row.id, name), set()).add(t)
     single = all(len(times) == 1 for times in instants.values())
-    cells: dict[tuple[str, int], dict[str, float]] = {
-        (name, 0): {} for name in specs
-    } if single else {}
+    cells: dict[tuple[str, int], dict[str, float]] = (
+        {(name, 0): {} for name in specs} if single else {}
+    )
     for name, said in by_predictor.items():
         for (event, t), p in said.items():
             cells.setdefault((event, 0 if single else t), {})[name] = p

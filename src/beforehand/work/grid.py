@@ -27,8 +27,11 @@ def end_of(resolution: Resolution) -> datetime:
 
 
 def instants(
-    series: Series, end: datetime, every: timedelta,
-    start: datetime | None = None, stop: datetime | None = None,
+    series: Series,
+    end: datetime,
+    every: timedelta,
+    start: datetime | None = None,
+    stop: datetime | None = None,
 ) -> npt.NDArray[np.int64]:
     """The grid in microseconds; `start` replaces t0 where it is later, `stop` is inclusive."""
     if not len(series):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -118,18 +119,26 @@ def columns_of(intervals: Iterable[Mapping[str, Any]]) -> Columns:
     return columns
 
 
-def leak_report(archive: Archive | None, checked: int, refused: int) -> LeakReport:
+def leak_report(archive: Archive, checked: int, refused: int) -> LeakReport:
     """An empty report with the denominators that the world gives."""
-    report = LeakReport(checked=checked, refused=refused)
-    if archive is not None:
-        documents = archive.documents()
-        report.documents = len(documents)
-        report.canaries_planted = sum(d.id.startswith(CANARY) for d in documents)
-    return report
+    return LeakReport(
+        checked=checked,
+        refused=refused,
+        documents=archive.counts().get("document", 0),
+        canaries_planted=len(canaries(archive)),
+    )
+
+
+def canaries(archive: Archive) -> dict[str, datetime]:
+    """The planted documents of a simulated world, with the instants from which they are known."""
+    return {d.id: d.known_at for d in archive.documents() if d.id.startswith(CANARY)}
 
 
 def store(
-    path: Path, result: Result, leaks: LeakReport, about: Mapping[str, Any],
+    path: Path,
+    result: Result,
+    leaks: LeakReport,
+    about: Mapping[str, Any],
     intervals: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Write scores.json, leaderboard.csv and report.html; returns the summary for `--json`."""
@@ -142,5 +151,3 @@ def store(
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
-
-

@@ -65,7 +65,9 @@ class _Job:
         self.configs, self.models = self._compile()
         if not self.configs:
             left = ", ".join(f"{n} {why}" for why, n in self.selection.left_out.items())
-            raise InputError(f"no market can be scored in {request.archive} ({left or 'it is empty'})")
+            raise InputError(
+                f"no market can be scored in {request.archive} ({left or 'it is empty'})"
+            )
 
     def _wanted(self) -> Sequence[str] | None:
         if self.request.configs is not None:
@@ -79,8 +81,12 @@ class _Job:
         if self.request.configs is None:
             chosen = choose(self.request.forecasters, documents=documents, predictors=predictors)
             configs = backtest.experiments(
-                self.world, self.selection, every=self.request.every, models=chosen,
-                start=self.request.start, stop=self.request.stop,
+                self.world,
+                self.selection,
+                every=self.request.every,
+                models=chosen,
+                start=self.request.start,
+                stop=self.request.stop,
                 max_results=self.request.max_results,
             )
         else:
@@ -99,9 +105,7 @@ class _Job:
         """Fingerprints of what is tried on this set: name, version, grid and evidence settings."""
         grid_of = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
         return [
-            digest([m.name, m.version, grid_of])
-            for m in self.models.values()
-            if m.name != MARKET
+            digest([m.name, m.version, grid_of]) for m in self.models.values() if m.name != MARKET
         ]
 
     def set_digest(self) -> str:
@@ -136,16 +140,27 @@ def run(
         return {"rows": len(summary["leaderboard"])}
 
     actions: dict[str, driver.Action] = {
-        "walk": walker.walk, "collect": walker.collect, "score": score,
+        "walk": walker.walk,
+        "collect": walker.collect,
+        "score": score,
     }
     driver.run(plan, actions, progress)
     write_json(
         folder.path / LOG,
-        {"started_at": iso(started), "finished_at": iso(clock.now()),
-         "duration_s": round(stopwatch() - watch, 3)},
+        {
+            "started_at": iso(started),
+            "finished_at": iso(clock.now()),
+            "duration_s": round(stopwatch() - watch, 3),
+        },
     )
-    folder.seal({"kind": "backtest", "status": "success", "version": __version__,
-                 "archive_digest": job.archive.digest})
+    folder.seal(
+        {
+            "kind": "backtest",
+            "status": "success",
+            "version": __version__,
+            "archive_digest": job.archive.digest,
+        }
+    )
     return Finished(folder, summary)
 
 
@@ -169,21 +184,29 @@ def _score(job: _Job, folder: RunFolder) -> dict[str, Any]:
     events = list(results.read_jsonl(path / "events.jsonl"))
     questions = [results.question(event, endings.get(event["id"])) for event in events]
     table = build_table(results.columns_of(results.read_jsonl(path / "intervals.jsonl")), questions)
-    leaks = results.leak_report(job.archive, job.gateway.audit.checked,
-                                len(job.gateway.audit.refusals))
-    recheck(leaks, results.read_jsonl(path / "intervals.jsonl"))
+    leaks = results.leak_report(
+        job.archive, job.gateway.audit.checked, len(job.gateway.audit.refusals)
+    )
+    recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), results.canaries(job.archive))
     tried = note_trials(job.request.ledger, job.set_digest(), job.variants())
     left_out = job.selection.left_out
     facts = SetFacts(
-        documents=leaks.documents, void=left_out.get("void", 0),
+        documents=leaks.documents,
+        void=left_out.get("void", 0),
         unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
-        variants=tried, admitted_after_t=leaks.admitted_after_t,
+        variants=tried,
+        admitted_after_t=leaks.admitted_after_t,
     )
     settings = job.request.settings
-    result = evaluate(table, facts, Settings(settings.seed, settings.draws, settings.placebo, tried,
-                                             settings.kelly))
+    result = evaluate(
+        table,
+        facts,
+        Settings(settings.seed, settings.draws, settings.placebo, tried, settings.kelly),
+    )
     name = pictured(results.read_jsonl(path / "intervals.jsonl"))
-    shown = [row for row in results.read_jsonl(path / "intervals.jsonl") if row["market_id"] == name]
+    shown = [
+        row for row in results.read_jsonl(path / "intervals.jsonl") if row["market_id"] == name
+    ]
     asked = next(event for event in events if event["id"] == name)
     write_json(path / "audit.json", job.gateway.audit.wire())
     about = {
@@ -195,8 +218,11 @@ def _score(job: _Job, folder: RunFolder) -> dict[str, Any]:
         "grid": grid.STATEMENT,
         "left_out": left_out_sentence(left_out),
         "leak_note": LEAK_NOTE,
-        "pictured": {"id": name, "question": asked["question"],
-                     "settled": next(q.settled for q in questions if q.id == name)},
+        "pictured": {
+            "id": name,
+            "question": asked["question"],
+            "settled": next(q.settled for q in questions if q.id == name),
+        },
     }
     return results.store(path, result, leaks, about, shown)
 

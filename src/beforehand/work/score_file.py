@@ -101,7 +101,8 @@ def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[st
         if isinstance(raw, dict) and isinstance(raw.get("prediction"), dict):
             meta = raw.get("metadata") or {}
             raw = {
-                "id": raw.get("id"), "time": meta.get("timestamp"),
+                "id": raw.get("id"),
+                "time": meta.get("timestamp"),
                 "probability": raw["prediction"].get("probability"),
                 "forecaster": meta.get("predictor_id") or meta.get("model"),
             }
@@ -142,15 +143,24 @@ class Scored:
 
 
 def run(
-    path: Path, archive: Archive, runs: Path, ledger: Path, *, name: str | None = None,
-    run_id: str | None = None, settings: Settings = Settings(),
-    training_cutoff: datetime | None = None, clock: Clock | None = None,
+    path: Path,
+    archive: Archive,
+    runs: Path,
+    ledger: Path,
+    *,
+    name: str | None = None,
+    run_id: str | None = None,
+    settings: Settings = Settings(),
+    training_cutoff: datetime | None = None,
+    clock: Clock | None = None,
 ) -> Scored:
     """Score a file; raises InputError if not a single row can be."""
     rejected = Rejected()
     lines = read(path, name or path.name.split(".")[0], rejected)
     if any(line.forecaster == MARKET for line in lines):
-        raise InputError(f"{path}: a forecaster may not be called {MARKET!r}: choose another --name")
+        raise InputError(
+            f"{path}: a forecaster may not be called {MARKET!r}: choose another --name"
+        )
     world = RecordedWorld(archive)
     gateway = Gateway(world)
     endings = {r.market_id: r for r in gateway.hindsight().resolutions()}
@@ -189,29 +199,46 @@ def run(
     leaks.rechecked = len(panel)
     leaks.admitted_after_t = int((panel.known_at > panel.t).sum())
     facts = SetFacts(
-        documents=leaks.documents, variants=tried, admitted_after_t=leaks.admitted_after_t,
+        documents=leaks.documents,
+        variants=tried,
+        admitted_after_t=leaks.admitted_after_t,
         share_after_training_cutoff=_after(training_cutoff, used, columns),
     )
-    result = evaluate(table, facts, Settings(settings.seed, settings.draws, settings.placebo,
-                                             max(tried, 1), settings.kelly))
+    result = evaluate(
+        table,
+        facts,
+        Settings(settings.seed, settings.draws, settings.placebo, max(tried, 1), settings.kelly),
+    )
     name_of = max(used, key=lambda m: (sum(1 for cell in cells if cell[0] == m), m))
     about = {
-        "run_id": folder.run_id, "title": f"{path.name}", "version": __version__,
+        "run_id": folder.run_id,
+        "title": f"{path.name}",
+        "version": __version__,
         "world_kind": world_kind(archive),
         "subtitle": f"{len(table.q):,} forecast instants of {path.name}, the market's price and "
-                    "the yardsticks taken at the same instants.",
+        "the yardsticks taken at the same instants.",
         "grid": "The instants are the file's own, taken as stated; the market's price is the "
-                "latest observation known then",
-        "left_out": left_out_sentence({}) if not rejected.count else
-                    f"{rejected.count:,} rows were not scored: see below.",
+        "latest observation known then",
+        "left_out": left_out_sentence({})
+        if not rejected.count
+        else f"{rejected.count:,} rows were not scored: see below.",
         "leak_note": LEAK_NOTE,
-        "rejected": {why: ns for why, ns in sorted(rejected.reasons.items())},
-        "pictured": {"id": name_of, "settled": used[name_of].payout,
-                     "question": view.market(name_of).question},
+        "rejected": dict(sorted(rejected.reasons.items())),
+        "pictured": {
+            "id": name_of,
+            "settled": used[name_of].payout,
+            "question": view.market(name_of).question,
+        },
     }
     summary = results.store(folder.path, result, leaks, about, _picture(panel, cells, name_of))
-    folder.seal({"kind": "score", "status": "success", "version": __version__,
-                 "archive_digest": archive.digest})
+    folder.seal(
+        {
+            "kind": "score",
+            "status": "success",
+            "version": __version__,
+            "archive_digest": archive.digest,
+        }
+    )
     return Scored(folder, summary, rejected)
 
 
@@ -219,7 +246,10 @@ Cells = dict[tuple[str, int], dict[str, float]]
 
 
 def _match(
-    lines: list[Line], gateway: Gateway, world: RecordedWorld, endings: Mapping[str, Resolution],
+    lines: list[Line],
+    gateway: Gateway,
+    world: RecordedWorld,
+    endings: Mapping[str, Resolution],
     rejected: Rejected,
 ) -> Cells:
     """(market, t) to forecasts; what does not fit is rejected with its reason."""
@@ -270,10 +300,14 @@ def _misfit(
 def _columns(panel: Panel, cells: Cells) -> Columns:
     yardsticks = {b.name: b.forecast(panel) for b in YARDSTICKS}
     columns = Columns(
-        id=list(panel.market), t=panel.t.tolist(), market=panel.price.tolist(),
+        id=list(panel.market),
+        t=panel.t.tolist(),
+        market=panel.price.tolist(),
         price_age=(panel.price_age / 86400).tolist(),
-        strict=[text is not None for text in panel.text], evidence=[0] * len(panel),
-        bid=panel.bid.tolist(), ask=panel.ask.tolist(),
+        strict=[text is not None for text in panel.text],
+        evidence=[0] * len(panel),
+        bid=panel.bid.tolist(),
+        ask=panel.ask.tolist(),
     )
     for i in range(len(panel)):
         mine = cells[panel.market[i], int(panel.t[i])]

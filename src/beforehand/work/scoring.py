@@ -162,10 +162,14 @@ def skill_wire(skill: Skill | None) -> dict[str, Any] | None:
     if skill is None:
         return None
     return {
-        "n": skill.n, "n_questions": skill.n_questions, "brier": number(skill.brier),
-        "skill_vs_market": number(skill.skill), "skill_ci": pair(skill.ci),
+        "n": skill.n,
+        "n_questions": skill.n_questions,
+        "brier": number(skill.brier),
+        "skill_vs_market": number(skill.skill),
+        "skill_ci": pair(skill.ci),
         "skill_ci_by": {kind: pair(ci) for kind, ci in skill.ci_by.items()},
-        "leading": skill.leading, "deflated_lower": number(skill.lower),
+        "leading": skill.leading,
+        "deflated_lower": number(skill.lower),
         "effective_n": number(skill.effective_n),
         "minimum_detectable_effect": number(skill.minimum_detectable_effect),
     }
@@ -176,9 +180,12 @@ def profit_wire(result: Profit | str) -> dict[str, Any] | str:
     if isinstance(result, str):
         return result
     return {
-        "bets": result.bets, "final_wealth": result.final_wealth,
-        "mean_return": result.mean_return, "sharpe": result.sharpe,
-        "max_drawdown": result.max_drawdown, "note": result.note,
+        "bets": result.bets,
+        "final_wealth": result.final_wealth,
+        "mean_return": result.mean_return,
+        "sharpe": result.sharpe,
+        "max_drawdown": result.max_drawdown,
+        "note": result.note,
         "mean_return_ci": pair(result.mean_return_ci),
     }
 
@@ -188,17 +195,27 @@ def row_wire(row: Row) -> dict[str, Any]:
     ci = {f"{key}_ci": pair(value) for key, value in row.intervals.items() if key != "skill"}
     bins = row.bins
     return {
-        "forecaster": row.forecaster, "n": row.n, "n_questions": row.n_questions,
-        "missing": row.missing, "brier": number(row.brier), "log_loss": number(row.log_loss),
-        "els": number(row.els), "accuracy": number(row.accuracy), "ece": number(row.ece),
+        "forecaster": row.forecaster,
+        "n": row.n,
+        "n_questions": row.n_questions,
+        "missing": row.missing,
+        "brier": number(row.brier),
+        "log_loss": number(row.log_loss),
+        "els": number(row.els),
+        "accuracy": number(row.accuracy),
+        "ece": number(row.ece),
         **ci,
-        **{k: v for k, v in (skill_wire(row.skill) or {}).items()
-           if k not in ("n", "n_questions", "brier")},
+        **{
+            k: v
+            for k, v in (skill_wire(row.skill) or {}).items()
+            if k not in ("n", "n_questions", "brier")
+        },
         "murphy": {key: number(value) for key, value in asdict(row.murphy).items()},
         "sharpness": {"variance": number(row.sharpness[0]), "mean_p_1_p": number(row.sharpness[1])},
         "kelly": profit_wire(row.profit),
         "fresh": skill_wire(row.fresh),
-        "verdict": row.verdict, "reasons": row.reasons,
+        "verdict": row.verdict,
+        "reasons": row.reasons,
         "reliability_bins": {
             "weight": bins.weight.tolist(),
             "forecast": [number(v) for v in bins.forecast.tolist()],
@@ -208,9 +225,24 @@ def row_wire(row: Row) -> dict[str, Any]:
 
 
 CSV_COLUMNS = (
-    "forecaster", "n", "n_questions", "missing", "brier", "brier_low", "brier_high", "log_loss",
-    "els", "skill_vs_market", "skill_low", "skill_high", "leading", "accuracy", "ece",
-    "effective_n", "kelly_final_wealth", "verdict",
+    "forecaster",
+    "n",
+    "n_questions",
+    "missing",
+    "brier",
+    "brier_low",
+    "brier_high",
+    "log_loss",
+    "els",
+    "skill_vs_market",
+    "skill_low",
+    "skill_high",
+    "leading",
+    "accuracy",
+    "ece",
+    "effective_n",
+    "kelly_final_wealth",
+    "verdict",
 )
 
 

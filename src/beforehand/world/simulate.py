@@ -2,10 +2,10 @@
 
 A market i asks whether a random walk ends above a threshold: W_i(1) > c_i, where W_i mixes a
 walk shared by its event, one shared by all that resolves on the same date, and its own; the
-thresholds of an event, and of a date, lie close together as well, so that errors do not cancel. Given
-W_i(s) the probability of YES is Phi((W_i(s) - c_i) / sqrt(1 - s)): a martingale known exactly at
-every step, and the truth that intervals must cover. The quoted price distorts it (favourite
-bias, slow noise, a spread), so that there is skill to be had and to be lost.
+thresholds of an event, and of a date, lie close together as well, so that errors do not cancel.
+Given W_i(s) the probability of YES is Phi((W_i(s) - c_i) / sqrt(1 - s)): a martingale known
+exactly at every step, and the truth that intervals must cover. The quoted price distorts it
+(favourite bias, the crowd's mood, slow noise, a spread): there is skill to be had and to be lost.
 
 One seed, one world, byte for byte.
 """
@@ -48,8 +48,8 @@ class SimConfig:
     start: datetime = datetime(2025, 1, 6, tzinfo=UTC)
     event_share: float = 0.45
     date_share: float = 0.2
-    noise: float = 0.25
-    mood: float = 0.2
+    noise: float = 0.45
+    mood: float = 0.25
     bias: float = 0.9
     half_spread: float = 0.01
     gaps: float = 0.2
@@ -77,7 +77,11 @@ class SimMarket:
     venue: str
 
 
-VENUES: tuple[tuple[str, Currency], ...] = (("SIMEX", "usd"), ("SIMKET", "usd"), ("SIMPLAY", "play"))
+VENUES: tuple[tuple[str, Currency], ...] = (
+    ("SIMEX", "usd"),
+    ("SIMKET", "usd"),
+    ("SIMPLAY", "play"),
+)
 
 
 def draw(config: SimConfig) -> list[SimMarket]:
@@ -97,7 +101,15 @@ def draw(config: SimConfig) -> list[SimMarket]:
             for _ in range(int(rng.integers(1, config.markets_per_event + 1))):
                 markets.append(
                     _draw_market(
-                        config, rng, len(markets), event, date, resolved, (centre, tilt), shared, own
+                        config,
+                        rng,
+                        len(markets),
+                        event,
+                        date,
+                        resolved,
+                        (centre, tilt),
+                        shared,
+                        own,
                     )
                 )
             event += 1
@@ -105,8 +117,15 @@ def draw(config: SimConfig) -> list[SimMarket]:
 
 
 def _draw_market(
-    config: SimConfig, rng: np.random.Generator, number: int, event: int, date: int,
-    resolved: datetime, level: tuple[float, float], shared: Floats, own: Floats,
+    config: SimConfig,
+    rng: np.random.Generator,
+    number: int,
+    event: int,
+    date: int,
+    resolved: datetime,
+    level: tuple[float, float],
+    shared: Floats,
+    own: Floats,
 ) -> SimMarket:
     days, (centre, tilt) = len(own), level
     mix = (
@@ -154,7 +173,7 @@ def _quote(config: SimConfig, rng: np.random.Generator, truth: Floats, tilt: flo
         noise[i] = level
     clipped = np.clip(truth, 0.002, 0.998)
     odds = config.bias * np.log(clipped / (1 - clipped)) + tilt + noise
-    return np.round(np.clip(1 / (1 + np.exp(-odds)), 0.01, 0.99), 3)
+    return np.asarray(np.round(np.clip(1 / (1 + np.exp(-odds)), 0.01, 0.99), 3), np.float64)
 
 
 def _recorded(config: SimConfig, rng: np.random.Generator, days: int) -> npt.NDArray[np.bool_]:
@@ -169,14 +188,71 @@ def normal_cdf(x: Floats) -> Floats:
     """Standard normal distribution function (Abramowitz and Stegun 7.1.26, error < 1.5e-7)."""
     z = np.abs(x) / np.sqrt(2)
     k = 1 / (1 + 0.3275911 * z)
-    poly = k * (0.254829592 + k * (-0.284496736 + k * (1.421413741 + k * (-1.453152027
-                                                                    + k * 1.061405429))))
+    poly = k * (
+        0.254829592 + k * (-0.284496736 + k * (1.421413741 + k * (-1.453152027 + k * 1.061405429)))
+    )
     erf = 1 - poly * np.exp(-(z**2))
-    return np.asarray(0.5 * (1 + np.sign(x) * erf))
+    return np.asarray(0.5 * (1 + np.sign(x) * erf), dtype=np.float64)
 
 
-_NOUNS = ["harvest", "reservoir", "tariff", "ferry", "orchard", "turbine", "census", "marathon", "archive", "lighthouse", "satellite", "pipeline", "vaccine", "stadium", "railway", "aquifer", "festival", "currency", "glacier", "parliament", "shipyard", "observatory", "refinery", "museum", "bakery", "copper", "timber", "barley", "cobalt", "lithium"]
-_PLACES = ["Avaria", "Belmora", "Castrel", "Dunmark", "Elvania", "Farsund", "Galdor", "Hestia", "Ilmar", "Jorvia", "Kestria", "Lorvane", "Merovia", "Norland", "Ostrava", "Pellia", "Quorra", "Rivona", "Sandrel", "Torvald", "Ulmia", "Vantor", "Westria", "Yarrow"]
+_NOUNS = [
+    "harvest",
+    "reservoir",
+    "tariff",
+    "ferry",
+    "orchard",
+    "turbine",
+    "census",
+    "marathon",
+    "archive",
+    "lighthouse",
+    "satellite",
+    "pipeline",
+    "vaccine",
+    "stadium",
+    "railway",
+    "aquifer",
+    "festival",
+    "currency",
+    "glacier",
+    "parliament",
+    "shipyard",
+    "observatory",
+    "refinery",
+    "museum",
+    "bakery",
+    "copper",
+    "timber",
+    "barley",
+    "cobalt",
+    "lithium",
+]
+_PLACES = [
+    "Avaria",
+    "Belmora",
+    "Castrel",
+    "Dunmark",
+    "Elvania",
+    "Farsund",
+    "Galdor",
+    "Hestia",
+    "Ilmar",
+    "Jorvia",
+    "Kestria",
+    "Lorvane",
+    "Merovia",
+    "Norland",
+    "Ostrava",
+    "Pellia",
+    "Quorra",
+    "Rivona",
+    "Sandrel",
+    "Torvald",
+    "Ulmia",
+    "Vantor",
+    "Westria",
+    "Yarrow",
+]
 _UP = "surges beats rises advances confirmed approval gains"
 _DOWN = "slumps misses falls delayed rejected setback loses"
 
@@ -213,7 +289,12 @@ def _name(market: SimMarket) -> str:
 
 
 def _market_records(
-    config: SimConfig, rng: np.random.Generator, market: SimMarket, place: str, noun: str, level: int
+    config: SimConfig,
+    rng: np.random.Generator,
+    market: SimMarket,
+    place: str,
+    noun: str,
+    level: int,
 ) -> Iterator[Record]:
     name = _name(market)
     question = f"Will the {place} {noun} index close above {level} on {market.resolved:%-d %B %Y}?"
@@ -236,7 +317,7 @@ def _market_records(
         revised = {**text, "rules": text["rules"] + " Clarified: the official fixing counts."}
         yield Market(**revised, known_at=late.replace(microsecond=0))
     book = market.venue != "SIMPLAY"
-    for day in np.flatnonzero(market.recorded):
+    for day in np.flatnonzero(market.recorded).tolist():
         observed = market.opened + int(day) * DAY + timedelta(hours=8)
         price = float(market.price[day])
         yield PricePoint(
@@ -248,11 +329,11 @@ def _market_records(
             observed_at=observed,
             known_at=observed + timedelta(minutes=int(rng.integers(5, 60))),
         )
-    for day, truth in enumerate(market.truth):
+    for day, truth in enumerate(market.truth.tolist()):
         yield RecordedForecast(
             market_id=name,
             predictor=TRUTH,
-            probability=round(float(truth), 6),
+            probability=round(truth, 6),
             known_at=market.opened + day * DAY + timedelta(hours=8),
         )
     yield from _news(rng, market, place, noun)
@@ -265,12 +346,10 @@ def _market_records(
         known_at=market.resolved + timedelta(hours=int(rng.integers(1, 6))),
     )
     if rng.random() < config.canaries:
-        yield from _canaries(market, question)
+        yield from _canaries(market, f"{place} {noun}")
 
 
-def _news(
-    rng: np.random.Generator, market: SimMarket, place: str, noun: str
-) -> Iterator[Document]:
+def _news(rng: np.random.Generator, market: SimMarket, place: str, noun: str) -> Iterator[Document]:
     """A headline on most days with a large move, in the move's direction; one in five lies."""
     clipped = np.clip(market.truth, 0.002, 0.998)
     moves = np.diff(np.log(clipped / (1 - clipped)))
@@ -287,14 +366,17 @@ def _news(
         )
 
 
-def _canaries(market: SimMarket, question: str) -> Iterator[Record]:
+def _canaries(market: SimMarket, topic: str) -> Iterator[Record]:
     """Planted at the first instant that no step may see: the end of the forecasting period."""
     end = market.resolved.replace(hour=0, minute=0, second=0, microsecond=0)
     says = "void" if market.payout is None else f"{market.payout:g}"
-    yield _document(f"{CANARY}-{market.number:04d}", f"{question} Settled at {says}", end)
+    yield _document(f"{CANARY}-{market.number:04d}", f"{topic}: settled at {says}", end)
     if market.payout is not None:
         yield PricePoint(
-            market_id=_name(market), price=market.payout, observed_at=end, known_at=end + MICROSECOND
+            market_id=_name(market),
+            price=market.payout,
+            observed_at=end,
+            known_at=end + MICROSECOND,
         )
 
 
@@ -311,6 +393,12 @@ def _noise_documents(config: SimConfig, rng: np.random.Generator) -> Iterator[Do
 
 def _document(name: str, title: str, at: datetime) -> Document:
     return Document(
-        id=name, title=title, source="simulated wire", published_at=at, known_at=at,
-        text_known_at=at, captured_how="simulated", licence="CC0-1.0",
+        id=name,
+        title=title,
+        source="simulated wire",
+        published_at=at,
+        known_at=at,
+        text_known_at=at,
+        captured_how="simulated",
+        licence="CC0-1.0",
     )

@@ -33,8 +33,9 @@ def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record
     elif isinstance(body, dict) and isinstance(body.get("resolutions"), list):
         items, parse = body["resolutions"], _resolution
     else:
-        rejects.bad(path, 1, "neither a question set (`questions`) nor a resolution set "
-                             "(`resolutions`)")
+        rejects.bad(
+            path, 1, "neither a question set (`questions`) nor a resolution set (`resolutions`)"
+        )
         return
     due = end_of_day(parse_instant(str(body["forecast_due_date"])))
     for number, raw in enumerate(items, start=1):
@@ -80,6 +81,8 @@ def _resolution(raw: dict[str, Any], due: datetime) -> Iterator[Record]:
     else:
         name = market_id(source, native)
     if resolved:
-        yield Resolution(market_id=name, status="resolved", payout=value, resolved_at=at, known_at=at)
+        yield Resolution(
+            market_id=name, status="resolved", payout=value, resolved_at=at, known_at=at
+        )
     elif source in MARKET_SOURCES:
         yield PricePoint(market_id=name, price=value, observed_at=at, known_at=at)

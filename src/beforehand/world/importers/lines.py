@@ -1,4 +1,4 @@
-"""What the readers share: a line that cannot be taken either stops the import or is written down."""
+"""What the readers share: a line that cannot be taken ends the import or is written down."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -13,8 +13,18 @@ from beforehand.records.base import Record
 from beforehand.store.files import Reject, read_lines
 
 T = TypeVar("T")
-_BAD = (ValidationError, ValueError, KeyError, TypeError, AttributeError, BadAnswer, InputError,
-        msgspec.ValidationError, IndexError, OverflowError)
+_BAD = (
+    ValidationError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    BadAnswer,
+    InputError,
+    msgspec.ValidationError,
+    IndexError,
+    OverflowError,
+)
 
 
 class Rejects(list[Reject]):

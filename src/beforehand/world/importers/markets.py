@@ -18,7 +18,9 @@ from beforehand.records.world import Currency, Market, PricePoint, Resolution
 from beforehand.world.importers.lines import Rejects, each_object
 
 _CURRENCY: dict[str, Currency] = {
-    "manifold": "play", "metaculus": "play", "infer": "play",
+    "manifold": "play",
+    "metaculus": "play",
+    "infer": "play",
 }
 
 
@@ -44,8 +46,12 @@ def parse_row(raw: dict[str, Any]) -> list[Record]:
     if rounds:
         records.append(
             text_version(
-                raw, source, native, end_of_day(parse_instant(max(rounds))),
-                opened=raw.get("open_datetime"), close=raw.get("close_datetime"),
+                raw,
+                source,
+                native,
+                end_of_day(parse_instant(max(rounds))),
+                opened=raw.get("open_datetime"),
+                close=raw.get("close_datetime"),
             )
         )
     for day, price, published in raw["history"]:
