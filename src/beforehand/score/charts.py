@@ -14,9 +14,12 @@ INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c
 
 def skill_axis(rows: Sequence[dict[str, Any]]) -> tuple[float, float]:
     """A range that holds the bulk of the intervals and 0; far outliers are cut, not the rest."""
-    ends = [abs(v) for row in rows for v in row["skill_ci"] if v is not None]
-    ends = sorted(e for e in ends if e > 0)
-    reach = ends[len(ends) * 3 // 4] * 1.3 if ends else 0.01
+    ends = [
+        max(abs(v) for v in row["skill_ci"])
+        for row in rows
+        if None not in row["skill_ci"] and any(row["skill_ci"])
+    ]
+    reach = 1.6 * sorted(ends)[(len(ends) - 1) // 2] if ends else 0.01
     return -reach, reach
 
 
@@ -162,4 +165,5 @@ def show(value: float | None, digits: int = 4) -> str:
     """A figure for people: fixed decimals, a true minus sign, a dash for none."""
     if value is None:
         return "–"
-    return f"{value:.{digits}f}".replace("-", "−")
+    text = f"{value:.{digits}f}"
+    return (text[1:] if float(text) == 0 and text[0] == "-" else text).replace("-", "−")

@@ -29,12 +29,12 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
     """Redraw `draws` times and count how often the verdict would be "beats the market"."""
     rng = np.random.default_rng([seed, 2])
     starts = _arcs(table)
-    tests = max(options.variants or 0, len(table.forecasts), 1)
+    tests, names = options.tests(table), options.under_test(table)
     fast = Options(draws=min(options.draws, 500), seed=options.seed, level=options.level)
     fresh = table.fresh
     sets = [(np.ones(len(table.q), dtype=bool), table), (fresh, table.where(fresh))]
     prepared = [(mask, part, resamplers(part, fast)) for mask, part in sets if len(part.q)]
-    wins = dict.fromkeys(table.forecasts, 0)
+    wins = dict.fromkeys(names, 0)
     any_wins = 0
     for _ in range(draws):
         u = rng.random(int(table.event.max()) + 1)
@@ -42,7 +42,7 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
         y = (arc < table.market).astype(np.float64)
         won = [
             name
-            for name in table.forecasts
+            for name in names
             if len(prepared) == len(sets)
             and all(
                 _lower(part, name, y[mask], samplers, tests, options.level) > 0

@@ -48,7 +48,12 @@ def html(summary: dict[str, Any], intervals: Sequence[dict[str, Any]] = ()) -> s
 
 def headline(summary: dict[str, Any]) -> str:
     """The verdict in one sentence."""
-    others = [row for row in summary["leaderboard"] if row["forecaster"] != "market"]
+    subjects = summary.get("subjects")
+    others = [
+        row
+        for row in summary["leaderboard"]
+        if row["forecaster"] != "market" and (subjects is None or row["forecaster"] in subjects)
+    ]
     card = summary["validity"]
     size = f"{card['n_questions']['value']:,} questions ({card['n_events']['value']:,} events)"
     winners = [row["forecaster"] for row in others if row["verdict"] == "beats the market"]

@@ -27,13 +27,23 @@ _POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
 
 @dataclass(frozen=True)
 class Options:
-    """`variants` is how many forecasters were tried on this set, here and before."""
+    """`variants` is how many forecasters were tried on this set, here and before. `subjects` are
+    the forecasters under test (all, if None); the others are yardsticks and count for nothing."""
 
     draws: int = DRAWS
     seed: int = 0
     level: float = 0.95
     variants: int | None = None
     kelly: Kelly = Kelly()
+    subjects: tuple[str, ...] | None = None
+
+    def under_test(self, table: Table) -> tuple[str, ...]:
+        """The forecasters under test."""
+        return tuple(table.forecasts) if self.subjects is None else self.subjects
+
+    def tests(self, table: Table) -> int:
+        """How many comparisons the deflated bound must hold for."""
+        return max(self.variants or 0, len(self.under_test(table)), 1)
 
 
 @dataclass
@@ -235,7 +245,7 @@ def skill_columns(table: Table, p: Floats, y: Floats | None = None) -> tuple[Flo
 
 def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> dict[str, Skill]:
     """Every forecaster's paired skill over the rows of a table."""
-    tests = max(options.variants or 0, len(table.forecasts), 1)
+    tests = options.tests(table)
     y = table.y[table.q]
     out = {}
     for name, p in {MARKET: table.market, **table.forecasts}.items():

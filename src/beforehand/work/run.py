@@ -1,7 +1,7 @@
 """One backtest from options to files: select, compile, drive, score, seal."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -197,12 +197,7 @@ def _score(job: _Job, folder: RunFolder) -> dict[str, Any]:
         variants=tried,
         admitted_after_t=leaks.admitted_after_t,
     )
-    settings = job.request.settings
-    result = evaluate(
-        table,
-        facts,
-        Settings(settings.seed, settings.draws, settings.placebo, tried, settings.kelly),
-    )
+    result = evaluate(table, facts, replace(job.request.settings, variants=tried))
     name = pictured(results.read_jsonl(path / "intervals.jsonl"))
     shown = [
         row for row in results.read_jsonl(path / "intervals.jsonl") if row["market_id"] == name
@@ -258,13 +253,18 @@ def left_out_sentence(left_out: Mapping[str, int]) -> str:
 
 
 def pictured(intervals: Any) -> str:
-    """The market to draw: most distinct documents, then most steps, then first by id."""
+    """The market to draw: one whose price moved far while documents came in."""
     seen: dict[str, set[str]] = {}
-    steps: dict[str, int] = {}
+    odds: dict[str, list[float]] = {}
     for row in intervals:
-        name = row["market_id"]
-        seen.setdefault(name, set()).update(s["id"] for s in row["context"]["search_snippets"])
-        steps[name] = steps.get(name, 0) + 1
-    if not steps:
+        name, context = row["market_id"], row["context"]
+        seen.setdefault(name, set()).update(s["id"] for s in context["search_snippets"])
+        odds.setdefault(name, []).append(context["market"]["odds"])
+    if not odds:
         raise NotFound("the run has no interval to draw")
-    return min(steps, key=lambda name: (-len(seen[name]), -steps[name], name))
+
+    def interest(name: str) -> tuple[float, str]:
+        moved = max(odds[name]) - min(odds[name])
+        return (1 + min(len(seen[name]), 12)) * moved * min(len(odds[name]), 12), name
+
+    return max(odds, key=interest)

@@ -8,7 +8,7 @@ the forecasts were really made, nobody can see from a file: the times are taken 
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -204,13 +204,10 @@ def run(
         admitted_after_t=leaks.admitted_after_t,
         share_after_training_cutoff=_after(training_cutoff, used, columns),
     )
-    result = evaluate(
-        table,
-        facts,
-        Settings(settings.seed, settings.draws, settings.placebo, max(tried, 1), settings.kelly),
-    )
+    result = evaluate(table, facts, replace(settings, variants=tried, subjects=tuple(names)))
     name_of = max(used, key=lambda m: (sum(1 for cell in cells if cell[0] == m), m))
     about = {
+        "subjects": names,
         "run_id": folder.run_id,
         "title": f"{path.name}",
         "version": __version__,

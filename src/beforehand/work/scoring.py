@@ -65,6 +65,7 @@ class Settings:
     placebo: int = 200
     variants: int | None = None
     kelly: Kelly = Kelly()
+    subjects: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,11 @@ def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
 def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Result:
     """Scores, verdicts, the validity card applied to them, and the placebo."""
     options = Options(
-        draws=settings.draws, seed=settings.seed, variants=settings.variants, kelly=settings.kelly
+        draws=settings.draws,
+        seed=settings.seed,
+        variants=settings.variants,
+        kelly=settings.kelly,
+        subjects=settings.subjects,
     )
     rows = score(table, options)
     checks = validity.card(table, rows, facts)
