@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from beforehand.score.scoreboard import Options, resamplers, skills
 from beforehand.world.simulate import SimConfig
-from worlds import FORECASTERS, table
+from tables import FORECASTERS, table
 
 DATES = 156
 

@@ -7,6 +7,7 @@ predicate column by column, and a world that hands out anything later ends the w
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,18 +101,19 @@ class PanelBuilder:
     def _market(self, name: str, t: Ints) -> Panel:
         series, rows = self._gateway.take(name, t)
         before, earlier = self._gateway.take(name, t - 7 * DAY_US, "odds_week_ago")
-        found = rows >= 0
         rate, count = self._rates.at(split_market_id(name)[0] or "", t)
         texts = self._texts(name, t)
+        known_at = np.full(len(t), -1, dtype=np.int64)
+        known_at[rows >= 0] = series.known_at[rows[rows >= 0]]
         return Panel(
             market=[name] * len(t),
             t=t,
-            price=np.where(found, series.price[rows], np.nan),
-            price_age=np.where(found, (t - series.observed_at[rows]) / 1e6, np.nan),
-            known_at=np.where(found, series.known_at[rows], -1),
-            bid=np.where(found, series.bid[rows], np.nan),
-            ask=np.where(found, series.ask[rows], np.nan),
-            week_ago=np.where(earlier >= 0, before.price[earlier], np.nan),
+            price=_pick(series.price, rows),
+            price_age=(t - _pick(series.observed_at, rows)) / 1e6,
+            known_at=known_at,
+            bid=_pick(series.bid, rows),
+            ask=_pick(series.ask, rows),
+            week_ago=_pick(before.price, earlier),
             base_rate=rate,
             base_n=count,
             text=texts,
@@ -161,6 +163,14 @@ class PanelBuilder:
     def _check(self, method: str, name: str, known_at: Ints, t: Ints) -> None:
         if len(t) and not self._gateway.audit.chunk(method, name, known_at, t).all():
             raise CutoffViolation(f"{name}: the world returned a {method} known after t")
+
+
+def _pick(column: npt.NDArray[Any], rows: Ints) -> Floats:
+    """The column at those rows; NaN where the row is -1."""
+    out = np.full(len(rows), np.nan)
+    found = rows >= 0
+    out[found] = column[rows[found]]
+    return out
 
 
 class _BaseRates:

@@ -105,9 +105,8 @@ class Gateway:
 
         Raises CutoffViolation if the world handed out anything known after its instant.
         """
-        series = self.world.series(market_id)
-        if series is None or not len(series):
-            raise NotFound(f"no prices of {market_id} are recorded")
+        # A market without prices answers like one whose first price is still to come.
+        series = self.world.series(market_id) or Series.empty(market_id)
         rows = series.positions(t)
         found = rows >= 0
         known, at = series.known_at[rows[found]], t[found]

@@ -48,7 +48,7 @@ class SimConfig:
     start: datetime = datetime(2025, 1, 6, tzinfo=UTC)
     event_share: float = 0.45
     date_share: float = 0.2
-    noise: float = 0.45
+    noise: float = 0.35
     mood: float = 0.25
     bias: float = 0.9
     half_spread: float = 0.01

@@ -1,0 +1,210 @@
+"""The rules of the house, held by reading the source."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "beforehand"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+LAYERS = [
+    {"__main__"},
+    {"cli", "serve"},
+    {"work"},
+    {"tools", "forecast", "engine"},
+    {"gateway", "llm", "world"},
+    {"traffic"},
+    {"sources", "store", "sandbox", "score"},
+    {"records"},
+    {"errors", "clock", "ids", "config", "__init__"},
+]
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+RESERVED = {
+    "httpx2": {"gateway/transport.py"},
+    "sqlite3": {"store/"},
+    "duckdb": {"store/"},
+    "subprocess": {"sandbox/", "forecast/external.py"},
+    "fastapi": {"serve/"},
+    "mcp": {"serve/"},
+    "dbos": {"engine/"},
+    "openai": {"llm/"},
+    "anthropic": {"llm/"},
+    "pydantic_ai": {"llm/"},
+    "requests": set(),
+    "urllib.request": set(),
+    "socket": {"serve/"},
+}
+CLOCKS = {
+    ("datetime", "now"),
+    ("datetime", "utcnow"),
+    ("datetime", "today"),
+    ("date", "today"),
+    ("time", "time"),
+    ("time", "time_ns"),
+    ("time", "monotonic"),
+    ("time", "perf_counter"),
+}
+
+
+def imports(path: Path) -> list[str]:
+    """Every module that a file imports, wherever in the file."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.append(node.module)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
+
+
+def room(name: str) -> str:
+    """The room of a module path below the package: its folder, or the file itself."""
+    return name.split(".")[1] if "." in name else "__init__"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_layers(path: Path) -> None:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    mine = parts[0]
+    for name in imports(path):
+        if not name.startswith("beforehand"):
+            continue
+        theirs = room(name)
+        if theirs == mine or theirs not in LEVEL:
+            continue
+        assert LEVEL[theirs] > LEVEL[mine] or (LEVEL[mine] == LEVEL[theirs] == len(LAYERS) - 1), (
+            f"{path.name} ({mine}) imports {name}: only downwards"
+        )
+
+
+def test_every_room_has_a_layer() -> None:
+    rooms = {path.relative_to(PACKAGE).with_suffix("").parts[0] for path in SOURCES}
+    assert rooms <= LEVEL.keys()
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_reserved_libraries_and_clock_reads(path: Path) -> None:
+    where = path.relative_to(PACKAGE).as_posix()
+    for name in imports(path):
+        for library, allowed in RESERVED.items():
+            if name == library or name.startswith(library + "."):
+                assert any(where.startswith(room) for room in allowed), f"{where} imports {name}"
+    if where == "clock.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assert (node.value.id, node.attr) not in CLOCKS, f"{where}:{node.lineno} reads a clock"
+
+
+def test_the_layer_test_can_fail(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from beforehand.work import run\n")
+    assert "beforehand.work.run" in imports(bad)
+    assert LEVEL[room("beforehand.work.run")] < LEVEL["score"]
+
+
+def test_exports() -> None:
+    import beforehand
+    import beforehand.gateway
+
+    assert beforehand.__all__ == ["__version__"]
+    assert beforehand.gateway.__all__ == ["Audit", "Gateway", "RecordedWorld", "View", "World"]
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, beforehand; print(sorted(m.split('.')[0] for m in sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    for heavy in ("numpy", "pydantic", "httpx2", "rich", "cyclopts", "msgspec"):
+        assert f"'{heavy}'" not in loaded.stdout
+
+
+def test_the_version_is_answered_without_the_command_library() -> None:
+    code = (
+        "import sys; sys.argv = ['beforehand', '--version']\n"
+        "from beforehand.__main__ import main; main()\n"
+        "assert 'cyclopts' not in sys.modules and 'numpy' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", done.stdout)
+
+
+def tracked() -> list[Path]:
+    """Files under version control."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+
+
+def test_lock_files_hold_no_address_and_no_path() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    assert "--hash=sha256:" in lock
+    assert "://" not in lock
+    assert not re.search(r"(?m)^(-e|\.|/|file:)", lock)
+    assert ROOT / "uv.lock" not in tracked()
+    for path in tracked():
+        if path.name == "package-lock.json":
+            assert '"resolved"' not in path.read_text()
+
+
+def test_nothing_names_a_registry_or_this_machine() -> None:
+    hosts = "|".join(("py" + r"pi\.org", "python" + r"hosted", r"registry\.np" + "mjs"))
+    paths = r"(?<![\w.])/(?:" + "|".join(("wo" + "rk", "ro" + "ot", "fa" + "rm")) + ")/"
+    shared = re.escape("../sha" + "red")
+    for path in tracked():
+        if path.suffix in {".png", ".gz"} or not path.is_file():
+            continue
+        text = path.read_text("utf-8", "replace")
+        for pattern in (hosts, paths):
+            assert not re.search(pattern, text), f"{path}: {pattern}"
+        if path.name != "run":  # .ci/run names the one data variable's default
+            assert not re.search(shared, text), f"{path} names the data folder's place"
+
+
+def test_files_stay_short() -> None:
+    for path in SOURCES:
+        assert len(path.read_text().splitlines()) <= 400, f"{path} wants dividing"
+
+
+def documents() -> list[Path]:
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_documented_commands_exist() -> None:
+    from beforehand.cli.app import build
+
+    app = build()
+    seen = 0
+    for path in documents():
+        for line in re.findall(r"(?m)^\$? ?((?:\.venv/bin/)?beforehand [^\n`]*)", path.read_text()):
+            tokens = line.replace(".venv/bin/", "").split("#")[0].split()[1:]
+            names = []
+            for token in tokens:
+                if token.startswith("-") or not re.fullmatch(r"[a-z]+", token):
+                    break
+                names.append(token)
+            if names:
+                seen += 1
+                commands, rest, _ = app.parse_commands(names)
+                assert commands, f"{path.name}: {line!r} is no command"
+            for option in re.findall(r"(?<!\S)--[a-z-]+", line):
+                assert _has_option(app, names, option), f"{path.name}: {line!r}: {option}"
+    assert seen >= 10
+
+
+def _has_option(app: object, names: list[str], option: str) -> bool:
+    if option in ("--version", "--help", "--install-completion"):
+        return True
+    commands, _, _ = app.parse_commands(names)  # type: ignore[attr-defined]
+    leaf = app
+    for command in commands:
+        leaf = leaf[command]  # type: ignore[index]
+    found = leaf.assemble_argument_collection()  # type: ignore[attr-defined]
+    return any(option in argument.names for argument in found)

@@ -1,0 +1,145 @@
+"""What happens after t cannot be read off anything that a View at t answers."""
+
+import inspect
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from worlds import START, VENUES, WORDS, MemoryArchive, pair
+
+from beforehand.clock import FrozenClock, to_us
+from beforehand.errors import BeforehandError
+from beforehand.forecast.baselines import BASELINES
+from beforehand.gateway import Gateway, RecordedWorld, View
+from beforehand.gateway import view as view_module
+from beforehand.gateway.panel import Evidence, PanelBuilder
+from beforehand.store.archive import Archive, ArchiveWriter
+
+NAMES = [f"{venue}:m{i}" for venue in VENUES for i in range(3)] + ["m0", "m2", "POLYMARKET:none"]
+PAIRS = 1500
+
+
+def attempt(call: Callable[[], Any]) -> str:
+    """The answer or the error, as text that shows every difference."""
+    try:
+        answer = call()
+    except BeforehandError as error:
+        return f"{type(error).__name__}: {error}"
+    if isinstance(answer, list):
+        return "[" + ", ".join(item.model_dump_json() for item in answer) + "]"
+    return "None" if answer is None else str(getattr(answer, "model_dump_json", answer.__str__)())
+
+
+def calls(view: View) -> dict[str, list[Callable[[], Any]]]:
+    """Every public method of the View, with arguments that reach its corners."""
+    each = [
+        [lambda n=n, m=m: getattr(view, m)(n) for n in NAMES]
+        for m in (
+            "market",
+            "odds",
+            "history",
+            "state",
+            "book",
+            "resolution",
+            "forecasts",
+            "resolve_id",
+        )
+    ]
+    return {
+        **dict(
+            zip(
+                (
+                    "market",
+                    "odds",
+                    "history",
+                    "state",
+                    "book",
+                    "resolution",
+                    "forecasts",
+                    "resolve_id",
+                ),
+                each,
+                strict=True,
+            )
+        ),
+        "history": [*each[2], lambda: view.history(NAMES[0], START + timedelta(hours=5), 2)],
+        "markets": [view.markets],
+        "events": [view.events],
+        "event": [lambda n=n: view.event(f"{v}:em{n}") for v in VENUES for n in range(3)],
+        "resolutions": [view.resolutions],
+        "document": [lambda i=i: view.document(f"d{i}") for i in range(30)],
+        "documents": [view.documents, lambda: view.documents(START + timedelta(hours=6), 3)],
+        "search": [
+            *(lambda w=w: view.search(" ".join(w), 3) for w in zip(WORDS, WORDS[1:], strict=False)),
+            lambda: view.search(" ".join(WORDS), 10, START + timedelta(hours=4)),
+        ],
+        "narrow": [lambda: attempt(lambda: view.narrow(START).markets())],
+    }
+
+
+def dump(gateway: Gateway, t: datetime) -> str:
+    """Everything a View at t can say, and what the bulk path says at instants up to t."""
+    view = gateway.at(t)
+    lines = [
+        f"{name}[{i}] {attempt(call)}"
+        for name, group in calls(view).items()
+        for i, call in enumerate(group)
+    ]
+    instants = np.arange(to_us(START), to_us(t) + 1, 3 * 3_600_000_000, dtype=np.int64)
+    builder = PanelBuilder(gateway, Evidence(3, 1), ["someone"])
+    for name in NAMES[:9]:
+        panel = builder.build([(name, instants)])
+        shown = [[d.id for d in docs] for docs in panel.documents]
+        lines.append(
+            f"{name} {panel.price} {panel.week_ago} {panel.known_at} {panel.base_rate} {shown} "
+            f"{panel.recorded} {[x and x.model_dump_json() for x in panel.text]}"
+        )
+        lines += [f"{b.name} {b.forecast(panel)}" for b in BASELINES.values()]
+    return "\n".join(lines)
+
+
+def _gateway(records: list[Any]) -> Gateway:
+    return Gateway(RecordedWorld(MemoryArchive(records)), FrozenClock(START + timedelta(days=9)))
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_thousands_of_pairs_cannot_be_told_apart(block: int) -> None:
+    size = PAIRS // 6
+    different = 0
+    for seed in range(block * size, (block + 1) * size):
+        first, second, t = pair(seed)
+        a, b = dump(_gateway(first), t), dump(_gateway(second), t)
+        assert a == b, f"seed {seed} at {t}"
+        end = START + timedelta(days=2)
+        different += dump(_gateway(first), end) != dump(_gateway(second), end)
+    assert different > size * 0.9, "the pairs hardly differ: the test would prove nothing"
+
+
+def test_pairs_on_disk(tmp_path: Path) -> None:
+    for seed in range(10):
+        first, second, t = pair(100_000 + seed)
+        dumps = []
+        for side, records in (("a", first), ("b", second)):
+            path = tmp_path / f"{seed}{side}"
+            ArchiveWriter(path).add(
+                records, importer="test", source=side, source_digest=side, recorded_at=START
+            )
+            dumps.append(dump(Gateway(RecordedWorld(Archive(path))), t))
+        assert dumps[0] == dumps[1]
+
+
+def test_every_public_method_is_covered() -> None:
+    public = {n for n, _ in inspect.getmembers(View, inspect.isfunction) if not n.startswith("_")}
+    assert calls(_gateway([]).at(START)).keys() == public
+
+
+def test_without_the_guard_the_pairs_can_be_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_module, "visible", lambda known_at, t: True)
+    caught = 0
+    for seed in range(30):
+        first, second, t = pair(seed)
+        caught += dump(_gateway(first), t) != dump(_gateway(second), t)
+    assert caught > 20

@@ -1,0 +1,218 @@
+"""The one predicate, and a source that hands out what it should not."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beforehand.clock import MICROSECOND, end_of_day, to_us
+from beforehand.errors import CutoffViolation, InputError, NotFound
+from beforehand.gateway import Gateway
+from beforehand.gateway import view as view_module
+from beforehand.gateway.panel import Evidence, PanelBuilder
+from beforehand.records.cutoff import document_known_at, visible, visible_us
+from beforehand.records.world import (
+    Document,
+    Event,
+    Market,
+    MarketState,
+    OrderBook,
+    PricePoint,
+    RecordedForecast,
+    Resolution,
+)
+from beforehand.store.series import Series
+
+T = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TIMES = {"before": T - MICROSECOND, "at": T, "after": T + MICROSECOND, "later": T + timedelta(9)}
+M = "POLYMARKET:m"
+instants = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1)).map(
+    lambda d: d.replace(tzinfo=UTC)
+)
+
+
+@given(instants, instants)
+def test_both_forms_of_the_predicate_agree(known_at: datetime, t: datetime) -> None:
+    assert visible(known_at, t) == (known_at <= t)
+    assert bool(visible_us(to_us(known_at), to_us(t))) == visible(known_at, t)
+    assert visible_us(np.array([to_us(known_at)]), np.array([to_us(t)]))[0] == visible(known_at, t)
+
+
+@given(instants)
+def test_inclusive_to_the_microsecond(t: datetime) -> None:
+    assert visible(t, t)
+    assert not visible(t + MICROSECOND, t)
+    assert not visible(None, t)
+
+
+def test_grades() -> None:
+    assert document_known_at(T, None, "captured") is None
+    assert document_known_at(T, T + MICROSECOND, "captured") == T + MICROSECOND
+    assert document_known_at(T, T + MICROSECOND, "published") == T
+
+
+class Liar:
+    """A world that ignores `until` and returns records around t, and an early-closed ending."""
+
+    grade = "captured"
+
+    def market_versions(self, market_id: str | None, until: datetime) -> list[Market]:
+        return [
+            Market(id=M, venue="POLYMARKET", native_id="m", question=w, known_at=k)
+            for w, k in TIMES.items()
+        ]
+
+    def states(self, market_id: str, until: datetime) -> list[MarketState]:
+        return [MarketState(market_id=M, status=w, known_at=k) for w, k in TIMES.items()]
+
+    def books(self, market_id: str, until: datetime) -> list[OrderBook]:
+        return [OrderBook(market_id=M, token_id=w, known_at=k) for w, k in TIMES.items()]
+
+    def resolutions(self, market_id: str | None, until: datetime) -> list[Resolution]:
+        # Closed early: it says it ended long ago, and became known only after t.
+        return [
+            Resolution(
+                market_id=M,
+                status="resolved",
+                payout=1.0,
+                resolved_at=T - timedelta(30),
+                known_at=TIMES["after"],
+            )
+        ]
+
+    def forecasts(self, market_id: str, until: datetime) -> list[RecordedForecast]:
+        return [
+            RecordedForecast(market_id=M, predictor=w, probability=0.5, known_at=k)
+            for w, k in TIMES.items()
+        ]
+
+    def events(self, until: datetime) -> list[Event]:
+        return [Event(id=w, venue="POLYMARKET", title=w, known_at=k) for w, k in TIMES.items()]
+
+    def prices(self, market_id: str, until: datetime) -> list[PricePoint]:
+        return [
+            PricePoint(market_id=M, price=0.1 * (i + 1), observed_at=k, known_at=k)
+            for i, k in enumerate(TIMES.values())
+        ]
+
+    last_price = prices
+
+    def series(self, market_id: str) -> Series:
+        class Peeking(Series):
+            def positions(self, t: Any) -> Any:
+                return np.full(len(t), len(self) - 1)
+
+            def position(self, t: int) -> int:
+                return len(self) - 1
+
+        times = np.array([[to_us(k)] * 2 for k in TIMES.values()], dtype=np.int64)
+        return Peeking.build(M, np.full((len(TIMES), 4), 0.5), times)
+
+    def _documents(self) -> list[Document]:
+        made = [Document(id=w, title=w, known_at=k, text_known_at=k) for w, k in TIMES.items()]
+        made.append(Document(id="undated", title="no stored text", known_at=T - timedelta(1)))
+        made.append(
+            Document(
+                id="edited",
+                title="edited later",
+                known_at=T - timedelta(1),
+                text_known_at=T + MICROSECOND,
+            )
+        )
+        made.append(
+            Document(
+                id="day", title="dated by day", known_at=end_of_day(T), text_known_at=end_of_day(T)
+            )
+        )
+        return made
+
+    def document(self, document_id: str, until: datetime) -> list[Document]:
+        return self._documents()
+
+    def documents(self, until: datetime, since: datetime | None, limit: int) -> list[Document]:
+        return self._documents()
+
+    def search(
+        self, query: str, until: datetime, limit: int, since: datetime | None
+    ) -> list[Document]:
+        return self._documents()
+
+
+def shown(gateway: Gateway) -> dict[str, Any]:
+    """What a View at T shows of the liar's world."""
+    view = gateway.at(T)
+    return {
+        "market": [view.market(M).question],
+        "markets": [m.question for m in view.markets()],
+        "state": [view.state(M).status],  # type: ignore[union-attr]
+        "book": [view.book(M).token_id],  # type: ignore[union-attr]
+        "events": [e.id for e in view.events()],
+        "history": [p.known_at for p in view.history(M)],
+        "odds": [view.odds(M).known_at],
+        "forecasts": [f.predictor for f in view.forecasts(M)],
+        "resolution": [r for r in [view.resolution(M)] if r],
+        "resolutions": view.resolutions(),
+        "document": [view.document("x").id],
+        "documents": [d.id for d in view.documents()],
+        "search": [d.id for d in view.search("anything", 10)],
+    }
+
+
+def test_the_liar_is_caught_in_every_method() -> None:
+    gateway = Gateway(Liar())  # type: ignore[arg-type]
+    answers = shown(gateway)
+    assert answers["history"] == [TIMES["before"], T]
+    assert answers["odds"] == [T]
+    assert answers["resolution"] == answers["resolutions"] == []
+    for method in ("events", "forecasts", "documents", "search"):
+        assert sorted(answers[method]) == ["at", "before"], method
+    for method in ("market", "markets", "state", "book", "document"):
+        assert answers[method] == ["at"], method
+    with pytest.raises(NotFound):
+        gateway.at(T).event("after")
+    refused = {(r.method, r.known_at) for r in gateway.audit.refusals}
+    assert {m for m, _ in refused} == {
+        "market",
+        "state",
+        "book",
+        "event",
+        "history",
+        "odds",
+        "forecast",
+        "resolution",
+        "document",
+    }
+    assert ("document", None) in refused
+    assert gateway.audit.checked > len(gateway.audit.refusals) > 0
+
+
+def test_without_the_guard_the_liar_gets_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_module, "visible", lambda known_at, t: known_at is not None)
+    assert "later" in shown(Gateway(Liar()))["events"]  # type: ignore[arg-type]
+
+
+def test_bulk_paths_stop_at_the_liar() -> None:
+    gateway = Gateway(Liar())  # type: ignore[arg-type]
+    t = np.array([to_us(T)], dtype=np.int64)
+    with pytest.raises(CutoffViolation):
+        gateway.take(M, t)
+    with pytest.raises(CutoffViolation):
+        gateway.lookup(M, to_us(T))
+    with pytest.raises(CutoffViolation):
+        list(gateway.walk(M, t))
+    with pytest.raises(CutoffViolation):
+        PanelBuilder(gateway, Evidence()).build([(M, t)])
+    assert gateway.audit.refusals
+
+
+def test_a_view_can_only_be_narrowed() -> None:
+    view = Gateway(Liar()).at(T)  # type: ignore[arg-type]
+    assert view.narrow(T - timedelta(1)).t == T - timedelta(1)
+    assert view.narrow(T).t == T
+    with pytest.raises(CutoffViolation):
+        view.narrow(T + MICROSECOND)
+    with pytest.raises(InputError):
+        Gateway(Liar()).at(datetime(2026, 1, 1))  # type: ignore[arg-type]  # noqa: DTZ001

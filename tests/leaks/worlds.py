@@ -1,0 +1,134 @@
+"""Worlds made to break the wall: random pairs that differ after t, and a source that lies."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from beforehand.clock import MICROSECOND
+from beforehand.ids import canonical
+from beforehand.records.base import Record
+from beforehand.records.world import (
+    BookLevel,
+    Document,
+    Event,
+    Market,
+    MarketState,
+    OrderBook,
+    PricePoint,
+    RecordedForecast,
+    Resolution,
+)
+from beforehand.store.archive import _KIND_OF, Archive, _PointLedger
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WORDS = "harvest ferry tariff turbine census marathon vaccine stadium railway glacier".split()
+VENUES = ("POLYMARKET", "MANIFOLD", "KALSHI")
+
+
+class MemoryArchive(Archive):
+    """An archive whose stored lines are held in memory; everything above them is the real code."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        ledger, self._lines = _PointLedger(None), dict[str, list[bytes]]()
+        for record in records:
+            if isinstance(record, PricePoint):
+                ledger.add(record)
+            else:
+                line = canonical(record.model_dump(mode="json", exclude_none=True))
+                self._lines.setdefault(_KIND_OF[type(record)], []).append(line)
+        self._lines["price"] = ledger.lines()
+
+    def lines(self, kind: str):  # type: ignore[no-untyped-def]
+        return iter(self._lines.get(kind, []))
+
+
+def random_world(rng: np.random.Generator, n: int = 60) -> list[Record]:
+    """`n` records of all kinds at whole hours (many at the same one), of a few markets."""
+    return [_record(rng) for _ in range(n)]
+
+
+def _hour(rng: np.random.Generator) -> datetime:
+    return START + timedelta(hours=int(rng.integers(0, 24)))
+
+
+def _text(rng: np.random.Generator, n: int) -> str:
+    return " ".join(rng.choice(WORDS, n))
+
+
+def _record(rng: np.random.Generator) -> Record:
+    venue = str(rng.choice(VENUES))
+    native = f"m{int(rng.integers(0, 3))}"
+    name, at = f"{venue}:{native}", _hour(rng)
+    p = round(float(rng.random()), 3)
+    kind = int(rng.integers(0, 10))
+    if kind <= 2:
+        known = at + timedelta(hours=int(rng.integers(0, 3)))
+        book = rng.random() < 0.5
+        return PricePoint(
+            market_id=name,
+            price=p,
+            observed_at=at,
+            known_at=known,
+            bid=max(p - 0.1, 0) if book else None,
+            ask=min(p + 0.1, 1) if book else None,
+        )
+    if kind == 3:
+        return Market(
+            id=name,
+            venue=venue,
+            native_id=native,
+            question=f"Will the {_text(rng, 3)} end?",
+            rules=_text(rng, 2),
+            event_id=f"{venue}:e",
+            known_at=at,
+        )
+    if kind == 4:
+        return MarketState(market_id=name, status=_text(rng, 1), volume=p, known_at=at)
+    if kind == 5:
+        return Event(
+            id=f"{venue}:e{native}",
+            venue=venue,
+            title=_text(rng, 2),
+            market_ids=(name,),
+            known_at=at,
+        )
+    if kind == 6:
+        return OrderBook(market_id=name, bids=(BookLevel(price=p, size=1.0),), known_at=at)
+    if kind == 7:
+        return Resolution(
+            market_id=name,
+            status="resolved",
+            payout=float(p > 0.5),
+            resolved_at=at,
+            known_at=at + timedelta(hours=1),
+        )
+    if kind == 8:
+        return RecordedForecast(market_id=name, predictor="someone", probability=p, known_at=at)
+    return Document(
+        id=f"d{int(rng.integers(0, 30))}",
+        title=_text(rng, 4),
+        text=_text(rng, 2),
+        known_at=at,
+        text_known_at=None if rng.random() < 0.2 else at + timedelta(hours=int(rng.integers(0, 3))),
+    )
+
+
+def known(record: Record) -> datetime:
+    """When a record of a random world is known."""
+    at: datetime = record.known_at  # type: ignore[attr-defined]
+    late = getattr(record, "text_known_at", None)
+    return max(at, late) if late else at
+
+
+def pair(seed: int) -> tuple[list[Record], list[Record], datetime]:
+    """Two worlds with the same records up to t, in the same order, and unrelated ones after."""
+    rng = np.random.default_rng(seed)
+    world = random_world(rng)
+    t = _hour(rng) + int(rng.integers(-1, 2)) * MICROSECOND
+    early = [r for r in world if known(r) <= t]
+    later = [r for r in random_world(rng, int(rng.integers(0, 120))) if known(r) > t]
+    mixed = list(early)
+    for record in later:
+        mixed.insert(int(rng.integers(0, len(mixed) + 1)), record)
+    return world, mixed, t
