@@ -2,7 +2,6 @@
 
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ from hypothesis import HealthCheck, settings
 from beforehand.clock import FrozenClock, parse_instant
 from beforehand.config import recorded_data
 from beforehand.store.archive import Archive, ArchiveWriter
-from beforehand.world.simulate import SimConfig, records
+from beforehand.world.render import records
+from beforehand.world.simulate import SimConfig
 
 settings.register_profile(
     "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -64,11 +64,11 @@ def sim_archive(sim: Path) -> Archive:
 
 
 @pytest.fixture(scope="session")
-def data() -> Iterator[Path]:
+def data() -> Path:
     """The recorded data; missing it fails in CI and skips elsewhere."""
     path = recorded_data()
     if path is None:
         if os.environ.get("CI"):
             pytest.fail("BEFOREHAND_DATA names no folder: CI needs the recorded data")
         pytest.skip("BEFOREHAND_DATA names no folder of recorded data")
-    yield path
+    return path

@@ -192,7 +192,7 @@ def test_documented_commands_exist() -> None:
                 names.append(token)
             if names:
                 seen += 1
-                commands, rest, _ = app.parse_commands(names)
+                commands, _, _ = app.parse_commands(names)
                 assert commands, f"{path.name}: {line!r} is no command"
             for option in re.findall(r"(?<!\S)--[a-z-]+", line):
                 assert _has_option(app, names, option), f"{path.name}: {line!r}: {option}"

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,12 @@ def calls(view: View) -> dict[str, list[Callable[[], Any]]]:
         "history": [*each[2], lambda: view.history(NAMES[0], START + timedelta(hours=5), 2)],
         "markets": [view.markets],
         "events": [view.events],
-        "event": [lambda n=n: view.event(f"{v}:em{n}") for v in VENUES for n in range(3)],
+        "event": [lambda v=v, n=n: view.event(f"{v}:em{n}") for v in VENUES for n in range(3)],
         "resolutions": [view.resolutions],
         "document": [lambda i=i: view.document(f"d{i}") for i in range(30)],
         "documents": [view.documents, lambda: view.documents(START + timedelta(hours=6), 3)],
         "search": [
-            *(lambda w=w: view.search(" ".join(w), 3) for w in zip(WORDS, WORDS[1:], strict=False)),
+            *(lambda w=w: view.search(" ".join(w), 3) for w in pairwise(WORDS)),
             lambda: view.search(" ".join(WORDS), 10, START + timedelta(hours=4)),
         ],
         "narrow": [lambda: attempt(lambda: view.narrow(START).markets())],
@@ -93,10 +94,9 @@ def dump(gateway: Gateway, t: datetime) -> str:
     for name in NAMES[:9]:
         panel = builder.build([(name, instants)])
         shown = [[d.id for d in docs] for docs in panel.documents]
-        lines.append(
-            f"{name} {panel.price} {panel.week_ago} {panel.known_at} {panel.base_rate} {shown} "
-            f"{panel.recorded} {[x and x.model_dump_json() for x in panel.text]}"
-        )
+        columns = [panel.price, panel.week_ago, panel.known_at, panel.base_rate, panel.recorded]
+        texts = [x and x.model_dump_json() for x in panel.text]
+        lines.append(f"{name} {columns} {shown} {texts}")
         lines += [f"{b.name} {b.forecast(panel)}" for b in BASELINES.values()]
     return "\n".join(lines)
 

@@ -12,7 +12,8 @@ from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.ids import digest
 from beforehand.store.archive import Archive, ArchiveWriter, ImportReport
-from beforehand.world.simulate import SimConfig, records
+from beforehand.world.render import records
+from beforehand.world.simulate import SimConfig
 
 
 def simulate(

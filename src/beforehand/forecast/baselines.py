@@ -73,75 +73,14 @@ def reversion(panel: Panel) -> Floats:
 
 
 _UP = frozenset(
-    [
-        "wins",
-        "won",
-        "win",
-        "beats",
-        "beat",
-        "surges",
-        "surge",
-        "rises",
-        "rise",
-        "gains",
-        "gain",
-        "confirmed",
-        "confirms",
-        "approves",
-        "approved",
-        "passes",
-        "passed",
-        "advances",
-        "advance",
-        "announces",
-        "announced",
-        "launches",
-        "launched",
-        "signs",
-        "signed",
-        "leads",
-        "lead",
-        "record",
-        "deal",
-        "agree",
-        "agrees",
-        "victory",
-    ]
+    "wins won win beats beat surges surge rises rise gains gain confirmed confirms approves "
+    "approved passes passed advances advance announces announced launches launched signs "
+    "signed leads lead record deal agree agrees victory".split()
 )
 _DOWN = frozenset(
-    [
-        "loses",
-        "lost",
-        "lose",
-        "misses",
-        "miss",
-        "falls",
-        "fall",
-        "drops",
-        "drop",
-        "slumps",
-        "slump",
-        "rejects",
-        "rejected",
-        "denies",
-        "denied",
-        "delays",
-        "delayed",
-        "fails",
-        "failed",
-        "cancels",
-        "cancelled",
-        "canceled",
-        "postponed",
-        "setback",
-        "suspends",
-        "suspended",
-        "blocks",
-        "blocked",
-        "collapse",
-        "collapses",
-        "out",
-    ]
+    "loses lost lose misses miss falls fall drops drop slumps slump rejects rejected denies "
+    "denied delays delayed fails failed cancels cancelled canceled postponed setback suspends "
+    "suspended blocks blocked collapse collapses out".split()
 )
 
 

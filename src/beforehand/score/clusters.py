@@ -18,62 +18,10 @@ from beforehand.score.table import Ints
 
 SAME_DAY, ANY_DAY = 0.5, 0.8
 _WORD = re.compile(r"[^\W_]+")
-_STOP = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "at",
-        "be",
-        "before",
-        "by",
-        "for",
-        "from",
-        "if",
-        "in",
-        "is",
-        "it",
-        "of",
-        "on",
-        "or",
-        "the",
-        "to",
-        "will",
-        "with",
-    ]
-)
+_STOP = frozenset("a an and at be before by for from if in is it of on or the to will with".split())
 _DATE = frozenset(
-    [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-        "day",
-        "week",
-        "month",
-        "year",
-        "end",
-    ]
+    "january february march april may june july august september october november december "
+    "jan feb mar apr jun jul aug sep sept oct nov dec day week month year end".split()
 )
 NAME_WORDS = 3
 

@@ -10,31 +10,16 @@ exactly at every step, and the truth that intervals must cover. The quoted price
 One seed, one world, byte for byte.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import MICROSECOND
-from beforehand.ids import market_id
-from beforehand.records.base import Record
-from beforehand.records.world import (
-    Currency,
-    Document,
-    Event,
-    Market,
-    PricePoint,
-    RecordedForecast,
-    Resolution,
-)
+from beforehand.records.world import Currency
 
 Floats = npt.NDArray[np.float64]
 DAY = timedelta(days=1)
-TRUTH = "truth"
-CANARY = "canary"
 
 
 @dataclass(frozen=True)
@@ -49,7 +34,7 @@ class SimConfig:
     event_share: float = 0.45
     date_share: float = 0.2
     noise: float = 0.35
-    mood: float = 0.25
+    mood: float = 0.3
     bias: float = 0.9
     half_spread: float = 0.01
     gaps: float = 0.2
@@ -193,212 +178,3 @@ def normal_cdf(x: Floats) -> Floats:
     )
     erf = 1 - poly * np.exp(-(z**2))
     return np.asarray(0.5 * (1 + np.sign(x) * erf), dtype=np.float64)
-
-
-_NOUNS = [
-    "harvest",
-    "reservoir",
-    "tariff",
-    "ferry",
-    "orchard",
-    "turbine",
-    "census",
-    "marathon",
-    "archive",
-    "lighthouse",
-    "satellite",
-    "pipeline",
-    "vaccine",
-    "stadium",
-    "railway",
-    "aquifer",
-    "festival",
-    "currency",
-    "glacier",
-    "parliament",
-    "shipyard",
-    "observatory",
-    "refinery",
-    "museum",
-    "bakery",
-    "copper",
-    "timber",
-    "barley",
-    "cobalt",
-    "lithium",
-]
-_PLACES = [
-    "Avaria",
-    "Belmora",
-    "Castrel",
-    "Dunmark",
-    "Elvania",
-    "Farsund",
-    "Galdor",
-    "Hestia",
-    "Ilmar",
-    "Jorvia",
-    "Kestria",
-    "Lorvane",
-    "Merovia",
-    "Norland",
-    "Ostrava",
-    "Pellia",
-    "Quorra",
-    "Rivona",
-    "Sandrel",
-    "Torvald",
-    "Ulmia",
-    "Vantor",
-    "Westria",
-    "Yarrow",
-]
-_UP = "surges beats rises advances confirmed approval gains"
-_DOWN = "slumps misses falls delayed rejected setback loses"
-
-
-def records(config: SimConfig) -> Iterator[Record]:
-    """The world as archive records: markets, events, prices, documents, resolutions, and the
-    truth itself as a recorded forecaster."""
-    rng = np.random.default_rng([config.seed, 1])
-    markets = draw(config)
-    topics = {
-        event: (str(rng.choice(_PLACES)), str(rng.choice(_NOUNS)), int(rng.integers(100, 1000)))
-        for event in sorted({m.event for m in markets})
-    }
-    by_event: dict[int, list[SimMarket]] = {}
-    for market in markets:
-        by_event.setdefault(market.event, []).append(market)
-    for event, members in by_event.items():
-        place, noun, level = topics[event]
-        yield Event(
-            id=market_id("SIM", f"event-{event:04d}"),
-            venue="SIM",
-            title=f"{place} {noun} index",
-            market_ids=tuple(_name(m) for m in members),
-            mutually_exclusive=False,
-            known_at=members[0].opened,
-        )
-        for rank, market in enumerate(members):
-            yield from _market_records(config, rng, market, place, noun, level + 5 * rank)
-    yield from _noise_documents(config, rng)
-
-
-def _name(market: SimMarket) -> str:
-    return market_id(market.venue, f"m{market.number:04d}")
-
-
-def _market_records(
-    config: SimConfig,
-    rng: np.random.Generator,
-    market: SimMarket,
-    place: str,
-    noun: str,
-    level: int,
-) -> Iterator[Record]:
-    name = _name(market)
-    question = f"Will the {place} {noun} index close above {level} on {market.resolved:%-d %B %Y}?"
-    early = rng.random() < config.early
-    text: dict[str, Any] = {
-        "id": name,
-        "venue": market.venue,
-        "native_id": name.split(":")[1],
-        "question": question,
-        "rules": f"Resolves YES if the {place} {noun} index closes above {level}.",
-        "event_id": market_id("SIM", f"event-{market.event:04d}"),
-        "opened_at": market.opened,
-        "scheduled_close": market.resolved + (30 * DAY if early else timedelta(0)),
-        "currency": dict(VENUES)[market.venue],
-        "domain": "simulated",
-    }
-    yield Market(**text, known_at=market.opened)
-    if rng.random() < config.revised_text:
-        late = market.opened + 0.6 * (market.resolved - market.opened)
-        revised = {**text, "rules": text["rules"] + " Clarified: the official fixing counts."}
-        yield Market(**revised, known_at=late.replace(microsecond=0))
-    book = market.venue != "SIMPLAY"
-    for day in np.flatnonzero(market.recorded).tolist():
-        observed = market.opened + int(day) * DAY + timedelta(hours=8)
-        price = float(market.price[day])
-        yield PricePoint(
-            market_id=name,
-            price=price,
-            bid=round(max(price - config.half_spread, 0.0), 3) if book else None,
-            ask=round(min(price + config.half_spread, 1.0), 3) if book else None,
-            volume=float(rng.integers(50, 5000)) if book else None,
-            observed_at=observed,
-            known_at=observed + timedelta(minutes=int(rng.integers(5, 60))),
-        )
-    for day, truth in enumerate(market.truth.tolist()):
-        yield RecordedForecast(
-            market_id=name,
-            predictor=TRUTH,
-            probability=round(truth, 6),
-            known_at=market.opened + day * DAY + timedelta(hours=8),
-        )
-    yield from _news(rng, market, place, noun)
-    ending = market.payout
-    yield Resolution(
-        market_id=name,
-        status="void" if ending is None else "resolved",
-        payout=ending,
-        resolved_at=market.resolved,
-        known_at=market.resolved + timedelta(hours=int(rng.integers(1, 6))),
-    )
-    if rng.random() < config.canaries:
-        yield from _canaries(market, f"{place} {noun}")
-
-
-def _news(rng: np.random.Generator, market: SimMarket, place: str, noun: str) -> Iterator[Document]:
-    """A headline on most days with a large move, in the move's direction; one in five lies."""
-    clipped = np.clip(market.truth, 0.002, 0.998)
-    moves = np.diff(np.log(clipped / (1 - clipped)))
-    for day in np.flatnonzero(np.abs(moves) > 0.45):
-        if rng.random() > 0.6:
-            continue
-        up = (moves[day] > 0) != (rng.random() < 0.2)
-        verb = rng.choice((_UP if up else _DOWN).split())
-        at = market.opened + int(day + 1) * DAY + timedelta(hours=int(rng.integers(9, 23)))
-        yield _document(
-            f"news-{market.number:04d}-{int(day):03d}",
-            f"{place} {noun} index {verb} as traders watch the fixing",
-            at,
-        )
-
-
-def _canaries(market: SimMarket, topic: str) -> Iterator[Record]:
-    """Planted at the first instant that no step may see: the end of the forecasting period."""
-    end = market.resolved.replace(hour=0, minute=0, second=0, microsecond=0)
-    says = "void" if market.payout is None else f"{market.payout:g}"
-    yield _document(f"{CANARY}-{market.number:04d}", f"{topic}: settled at {says}", end)
-    if market.payout is not None:
-        yield PricePoint(
-            market_id=_name(market),
-            price=market.payout,
-            observed_at=end,
-            known_at=end + MICROSECOND,
-        )
-
-
-def _noise_documents(config: SimConfig, rng: np.random.Generator) -> Iterator[Document]:
-    for day in range(7 * config.dates):
-        for item in range(3):
-            place, noun = rng.choice(_PLACES), rng.choice(_NOUNS)
-            verb = rng.choice((_UP + " " + _DOWN).split())
-            at = config.start + day * DAY + timedelta(minutes=int(rng.integers(0, 1440)))
-            yield _document(
-                f"noise-{day:04d}-{item}", f"{place} mayor {verb} over {noun} budget debate", at
-            )
-
-
-def _document(name: str, title: str, at: datetime) -> Document:
-    return Document(
-        id=name,
-        title=title,
-        source="simulated wire",
-        published_at=at,
-        known_at=at,
-        text_known_at=at,
-        captured_how="simulated",
-        licence="CC0-1.0",
-    )
