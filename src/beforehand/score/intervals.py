@@ -89,9 +89,10 @@ class Resampler:
 
     def standard_error(self, draws: Floats) -> float:
         """The draws' standard deviation, widened by sqrt(C/(C-1))."""
-        if self.size < 2:
+        draws = draws[np.isfinite(draws)]
+        if self.size < 2 or not len(draws):
             return float("nan")
-        return float(np.nanstd(draws)) * float(np.sqrt(self.size / (self.size - 1)))
+        return float(np.std(draws) * np.sqrt(self.size / (self.size - 1)))
 
     def lower_bound(self, estimate: float, error: float, tests: int, level: float = 0.95) -> float:
         """A lower bound that holds for `tests` forecasters at once (Bonferroni)."""

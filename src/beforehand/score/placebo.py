@@ -37,9 +37,7 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
     wins = dict.fromkeys(names, 0)
     any_wins = 0
     for _ in range(draws):
-        u = rng.random(int(table.event.max()) + 1)
-        arc = (u[table.event] - starts)[table.q] % 1.0
-        y = (arc < table.market).astype(np.float64)
+        y = _redraw(table, table.market, starts, rng)
         won = [
             name
             for name in names
@@ -53,6 +51,13 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
             wins[name] += 1
         any_wins += bool(won)
     return Placebo(draws, any_wins / draws, {name: n / draws for name, n in wins.items()})
+
+
+def _redraw(table: Table, price: Floats, starts: Floats, rng: np.random.Generator) -> Floats:
+    """An outcome per row: 1 with probability `price`, by one uniform per event."""
+    u = rng.random(int(table.event.max()) + 1)
+    arc = (u[table.event] - starts)[table.q] % 1.0
+    return (arc < price).astype(np.float64)
 
 
 def _arcs(table: Table) -> Floats:

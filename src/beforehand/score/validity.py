@@ -8,7 +8,7 @@ import numpy as np
 from beforehand.score.scoreboard import MARKET, Row
 from beforehand.score.table import Table
 
-MIN_EVENTS, MIN_EFFECTIVE, MAX_STALE = 20, 10.0, 0.25
+MIN_EVENTS, MIN_EFFECTIVE, MAX_STALE, MIN_AFTER_TRAINING = 20, 10.0, 0.25, 0.95
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
             bool(stale <= MAX_STALE),
         ),
         Check("share_strict_text", float(table.strict.mean()) if len(table.q) else None),
-        Check("share_after_training_cutoff", facts.share_after_training_cutoff),
+        _after_training(facts.share_after_training_cutoff),
         Check("evidence_documents", facts.documents),
         Check("share_with_a_document", with_documents if facts.documents else None),
         Check("variants_tried", facts.variants),
@@ -73,6 +73,11 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         Check("unresolved", facts.unresolved),
         Check("admitted_after_t", facts.admitted_after_t, "0", facts.admitted_after_t == 0),
     ]
+
+
+def _after_training(share: float | None) -> Check:
+    name, bound = "share_after_training_cutoff", f"at least {MIN_AFTER_TRAINING:g}"
+    return Check(name, share, *((bound, share >= MIN_AFTER_TRAINING) if share is not None else ()))
 
 
 def apply_card(rows: list[Row], checks: list[Check]) -> None:

@@ -33,6 +33,7 @@ from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document
 from beforehand.store.files import (
     Reject,
     exclusive,
+    json_bytes,
     read_json,
     write_atomic,
     write_json,
@@ -138,6 +139,9 @@ class Archive:
     def verify(self) -> list[str]:
         """Every way in which the files differ from the manifest; empty means intact."""
         problems = []
+        sealed = {**self.manifest, "seal": _seal(self.manifest)}
+        if (self.path / "archive.json").read_bytes() != json_bytes(sealed):
+            problems.append("archive.json: not byte for byte what was written")
         listed = {_segment_name(segment) for segment in self.manifest["segments"]}
         for segment in self.manifest["segments"]:
             try:

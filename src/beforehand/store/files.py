@@ -43,10 +43,15 @@ def write_atomic(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Indented JSON with sorted keys and a final newline, atomically."""
+def json_bytes(value: Any) -> bytes:
+    """Indented JSON with sorted keys and a final newline."""
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-    write_atomic(path, orjson.dumps(value, option=options))
+    return orjson.dumps(value, option=options)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """`json_bytes`, atomically."""
+    write_atomic(path, json_bytes(value))
 
 
 def write_jsonl(path: Path, rows: Iterable[Any]) -> int:

@@ -1,0 +1,152 @@
+"""The archive: imports that change nothing, two time axes, and a flipped byte that is found."""
+
+import json
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from beforehand.clock import parse_instant
+from beforehand.errors import Corrupt, NotConfigured, Unavailable
+from beforehand.records.world import Document, Market, PricePoint
+from beforehand.store.archive import Archive, ArchiveWriter
+from beforehand.store.files import exclusive
+from beforehand.store.series import Series
+from beforehand.world.render import records
+from beforehand.world.simulate import SimConfig
+
+T = parse_instant("2026-01-01T00:00:00Z")
+
+
+def price(p: float, observed: int, known: int, market: str = "A:x") -> PricePoint:
+    return PricePoint(
+        market_id=market,
+        price=p,
+        observed_at=T + timedelta(hours=observed),
+        known_at=T + timedelta(hours=known),
+    )
+
+
+def add(path: Path, made: list, *, source: str = "s", day: int = 0):  # type: ignore[no-untyped-def,type-arg]
+    return ArchiveWriter(path).add(
+        made,
+        importer="test",
+        source=source,
+        source_digest=source,
+        recorded_at=T + timedelta(days=day),
+    )
+
+
+def test_importing_twice_changes_nothing(tmp_path: Path) -> None:
+    made = list(records(SimConfig(seed=5, dates=4)))
+    first = add(tmp_path, made)
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    second = add(tmp_path, made, day=3)
+    assert not second.new
+    assert sum(second.same.values()) == sum(first.new.values()) == len(made)
+    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+
+def test_only_new_points_are_stored_and_corrections_are_kept(tmp_path: Path) -> None:
+    add(tmp_path, [price(0.1, 0, 1), price(0.2, 1, 2)])
+    report = add(tmp_path, [price(0.2, 1, 2), price(0.3, 1, 5)], source="again", day=1)
+    assert (report.new, report.same) == ({"price": 1}, {"price": 1})
+    series = Archive(tmp_path).series()["A:x"]
+    assert series.price.tolist() == [0.1, 0.2, 0.3]
+
+
+def test_stored_until_is_the_second_time_axis(tmp_path: Path) -> None:
+    add(tmp_path, [price(0.1, 0, 1)])
+    old = Archive(tmp_path).digest
+    add(tmp_path, [price(0.2, 1, 2)], source="later", day=2)
+    then = Archive(tmp_path, stored_until=T + timedelta(days=1))
+    assert then.digest == old != Archive(tmp_path).digest
+    assert len(then.series()["A:x"]) == 1
+
+
+def test_same_content_same_digest_whenever_stored(tmp_path: Path) -> None:
+    made = list(records(SimConfig(seed=1, dates=3)))
+    add(tmp_path / "a", made)
+    add(tmp_path / "b", made, day=9)
+    assert Archive(tmp_path / "a").digest == Archive(tmp_path / "b").digest
+
+
+def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
+    add(
+        tmp_path,
+        [
+            price(0.1, 0, 1),
+            Document(id="d", title="t", known_at=T, text_known_at=T),
+            Market(id="A:x", venue="A", native_id="x", question="q", known_at=T),
+        ],
+    )
+    assert Archive(tmp_path).verify() == []
+    files = [p for p in tmp_path.rglob("*") if p.suffix in (".gz", ".json")]
+    assert len(files) == 4
+    checked = 0
+    for path in files:
+        good = path.read_bytes()
+        path.chmod(0o644)
+        for at in range(len(good)):
+            path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+            try:
+                found = Archive(tmp_path).verify()
+            except Exception as error:
+                found = [str(error)]
+            assert found, f"{path.name} byte {at}"
+            checked += 1
+        path.write_bytes(good)
+    assert checked > 500
+    (tmp_path / "segments" / "price-x.jsonl.gz").write_bytes(b"")
+    assert "not in the manifest" in Archive(tmp_path).verify()[0]
+
+
+def test_replay_is_read_only(sim: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(sim, copy)
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in copy.rglob("*") if p.is_file()}
+    archive = Archive(copy)
+    archive.series(), archive.documents(), archive.verify(), archive.records(Market)
+    after = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in copy.rglob("*") if p.is_file()}
+    assert before == after
+    assert all(p.stat().st_mode & 0o222 == 0 for p in (copy / "segments").iterdir())
+
+
+def test_two_writers_do_not_meet(tmp_path: Path) -> None:
+    with exclusive(tmp_path / "archive.lock"), pytest.raises(Unavailable):
+        add(tmp_path, [price(0.1, 0, 1)])
+    assert not (tmp_path / "archive.json").exists()
+
+
+def test_a_failing_import_stores_nothing(tmp_path: Path) -> None:
+    add(tmp_path, [price(0.1, 0, 1)])
+    before = (tmp_path / "archive.json").read_bytes()
+
+    def broken():  # type: ignore[no-untyped-def]
+        yield price(0.5, 2, 3)
+        raise RuntimeError("the source broke off")
+
+    with pytest.raises(RuntimeError):
+        add(tmp_path, broken(), source="broken")
+    assert (tmp_path / "archive.json").read_bytes() == before
+
+
+def test_missing_and_foreign_archives(tmp_path: Path) -> None:
+    with pytest.raises(NotConfigured, match="world simulate"):
+        Archive(tmp_path)
+    (tmp_path / "archive.json").write_text(json.dumps({"format": "other"}))
+    with pytest.raises(Corrupt):
+        Archive(tmp_path)
+
+
+def test_a_backfilled_price_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+    add(tmp_path, [price(0.5, 10, 11), price(0.2, 3, 20), price(0.6, 10, 25)])
+    series = Archive(tmp_path).series()["A:x"]
+    at = [int((T + timedelta(hours=h)).timestamp() * 1e6) for h in (10, 11, 21, 25)]
+    found = [series.position(t) for t in at]
+    assert [None if i < 0 else float(series.price[i]) for i in found] == [None, 0.5, 0.5, 0.6]
+    import numpy as np
+
+    assert series.positions(np.array(at)).tolist() == found
+    assert Series.empty("x").positions(np.array(at)).tolist() == [-1] * 4

@@ -1,0 +1,293 @@
+"""Metrics, intervals, clusters, Kelly and verdicts against plain re-computations."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from beforehand.score import metrics
+from beforehand.score.bets import score_bets
+from beforehand.score.clusters import event_labels
+from beforehand.score.intervals import Resampler, t_quantile
+from beforehand.score.kelly import NO_BOOK, PLAY_MONEY, Kelly, Profit, profit
+from beforehand.score.placebo import placebo
+from beforehand.score.scoreboard import Options, resamplers, score, skills
+from beforehand.score.table import Table
+from beforehand.score.validity import SetFacts, apply_card, card
+from beforehand.world.simulate import SimConfig, normal_cdf
+from tables import table
+
+p_arrays = arrays(np.float64, 40, elements=st.floats(0, 1))
+y_arrays = arrays(np.float64, 40, elements=st.sampled_from([0.0, 1.0, 0.5, 0.3]))
+w_arrays = arrays(np.float64, 40, elements=st.floats(0.01, 3))
+
+
+@given(p_arrays, y_arrays, w_arrays)
+def test_metrics_against_loops(p: np.ndarray, y: np.ndarray, w: np.ndarray) -> None:
+    rows = list(zip(p.tolist(), y.tolist(), w.tolist(), strict=True))
+    total = sum(r[2] for r in rows)
+    naive_brier = sum(c * (a - b) ** 2 for a, b, c in rows) / total
+    assert metrics.brier(p, y, w) == pytest.approx(naive_brier)
+
+    def loss(a: float, b: float) -> float:
+        q = min(max(a, metrics.CLIP), 1 - metrics.CLIP)
+        return -(b * math.log(q) + (1 - b) * math.log(1 - q))
+
+    assert metrics.log_loss(p, y, w) == pytest.approx(
+        sum(c * loss(a, b) for a, b, c in rows) / total
+    )
+    assert metrics.log_loss(p, y) == pytest.approx(sum(loss(a, b) for a, b, _ in rows) / 40)
+    bins: dict[int, list[tuple[float, float, float]]] = {}
+    for row in rows:
+        bins.setdefault(min(int(row[0] * 10 + 1e-9), 9), []).append(row)
+    ece = sum(abs(sum(c * (a - b) for a, b, c in group)) for group in bins.values()) / total
+    assert metrics.ece(p, y, w) == pytest.approx(ece, abs=1e-12)
+    parts = metrics.murphy(p, y, w)
+    whole = parts.reliability - parts.resolution + parts.uncertainty + parts.residual
+    assert whole == pytest.approx(metrics.brier(p, y, w))
+
+
+def test_bin_edges_are_snapped() -> None:
+    edges = np.array([i * 0.1 for i in range(11)])
+    assert metrics.bin_index(edges).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9]
+    assert metrics.bin_index(np.array([0.3, 0.6, 0.7, 0.29999])).tolist() == [3, 6, 7, 2]
+
+
+def test_conventions() -> None:
+    p, y = np.array([0.5, 0.5, 0.2]), np.array([1.0, 0.0, 0.5])
+    assert metrics.hits(p, y)[:2].tolist() == [1.0, 0.0]
+    assert np.isnan(metrics.hits(p, y)[2])
+    assert metrics.sharpness(np.array([0.2, 0.8])) == (pytest.approx(0.09), pytest.approx(0.16))
+    assert metrics.excess_log_scores(p, p, y).tolist() == [0.0, 0.0, 0.0]
+    ordered = np.linspace(0, 1, 100)
+    assert metrics.adaptive_ece(ordered, ordered) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("level", "df", "value"),
+    [
+        (0.975, 4, 2.7764),
+        (0.975, 10, 2.2281),
+        (0.975, 30, 2.0423),
+        (0.995, 10, 3.1693),
+        (0.9972, 11, 3.4265),
+    ],
+)
+def test_t_quantiles_of_the_printed_tables(level: float, df: int, value: float) -> None:
+    assert t_quantile(level, df) == pytest.approx(value, rel=0.012)
+
+
+def test_normal_distribution() -> None:
+    expected = [0.5 * (1 + math.erf(x / math.sqrt(2))) for x in (-2.5, -1, 0, 0.3, 3)]
+    assert normal_cdf(np.array([-2.5, -1, 0, 0.3, 3])) == pytest.approx(expected, abs=2e-7)
+
+
+def test_resampling_draws_whole_clusters_the_same_for_all() -> None:
+    labels = np.array([0, 0, 1, 2])
+    sampler = Resampler(labels, draws=500, seed=1)
+    columns = np.array([[1.0, 2.0], [1.0, 2.0], [0.0, 0.0], [5.0, 10.0]])
+    totals = sampler.totals(columns)
+    assert (totals[:, 1] == 2 * totals[:, 0]).all()
+    assert set(np.unique(totals[:, 0])) <= {0, 2, 4, 6, 5, 7, 9, 10, 12, 15}
+    uncached = Resampler(labels, draws=500, seed=1)
+    import beforehand.score.intervals as module
+
+    kept, module._CACHE_CELLS = module._CACHE_CELLS, 0
+    try:
+        assert (uncached.totals(columns) == totals).all()
+    finally:
+        module._CACHE_CELLS = kept
+
+
+def test_clusters() -> None:
+    texts = [
+        "Will A win Best Actor at the 98th Academy Awards?",
+        "Will B be nominated for Best Picture at the 98th Academy Awards?",
+        "Will the Fed cut rates in March 2026?",
+        "Will the Fed cut rates in March 2026",
+        "Will it rain in Paris on 3 May?",
+        "Will it rain in Paris on 4 May?",
+        "Something else entirely",
+        None,
+    ]
+    days = [
+        "2026-03-15",
+        "2026-01-22",
+        "2026-03-20",
+        "2026-04-01",
+        "2026-05-03",
+        "2026-05-04",
+        "2026-05-03",
+        None,
+    ]
+    labels = event_labels(texts, days, [None] * 8).tolist()
+    assert labels[0] == labels[1]
+    assert labels[2] == labels[3], "near-duplicates across venues"
+    assert len({labels[0], labels[2], labels[4], labels[6], labels[7]}) == 5
+    told_apart = event_labels(texts, days, ["e1", "e2", "e3", "e4", "e5", "e5", "e6", "e7"])
+    assert told_apart[0] != told_apart[1]
+    assert told_apart[4] == told_apart[5]
+
+
+@pytest.fixture(scope="module")
+def world() -> Table:
+    return table(SimConfig(seed=2, dates=60))[0]
+
+
+def copies(made: Table, **forecasts: np.ndarray) -> Table:
+    made = made.where(np.ones(len(made.q), dtype=bool))
+    made.forecasts.clear()
+    made.forecasts.update(forecasts)
+    return made
+
+
+def test_the_market_copier_has_skill_exactly_zero(world: Table) -> None:
+    market, copier = score(copies(world, copier=world.market.copy()))
+    assert copier.skill_vs_market == copier.els == 0.0
+    assert copier.skill is not None
+    assert copier.skill.ci == copier.skill.ci_by["event"] == (0.0, 0.0)
+    assert copier.verdict == market.verdict == "is the market"
+
+
+def test_knowing_the_outcome_wins_and_knowing_the_truth_is_first(world: Table) -> None:
+    rows = score(world)
+    assert [r.forecaster for r in rows][:2] == ["market", "truth"]
+    assert rows[1].brier < rows[0].brier
+    peeker = score(copies(world, peeker=np.clip(world.y[world.q], 0.02, 0.98)))[1]
+    assert peeker.verdict == "beats the market"
+    inverse = score(copies(world, inverse=1 - world.market))[1]
+    assert inverse.verdict == "worse than the market"
+
+
+def test_the_row_against_a_plain_recomputation(world: Table) -> None:
+    row = next(r for r in score(world) if r.forecaster == "sharpened")
+    p, m, y = world.forecasts["sharpened"], world.market, world.y[world.q]
+    by_question: dict[int, list[tuple[float, float]]] = {}
+    for q, a, b, c in zip(world.q.tolist(), p, m, y, strict=True):
+        by_question.setdefault(q, []).append(((a - c) ** 2, (b - c) ** 2 - (a - c) ** 2))
+    means = [np.mean(rows, axis=0) for rows in by_question.values()]
+    assert row.brier == pytest.approx(np.mean([x[0] for x in means]))
+    assert row.skill_vs_market == pytest.approx(np.mean([x[1] for x in means]))
+    assert row.n_questions == len(means)
+    assert row.intervals["brier"][0] < row.brier < row.intervals["brier"][1]
+    wider = max(row.skill.ci_by[k][1] - row.skill.ci_by[k][0] for k in ("event", "period"))
+    assert row.skill.ci[1] - row.skill.ci[0] == wider
+
+
+def test_missing_forecasts_are_counted_and_nothing_is_imputed(world: Table) -> None:
+    gappy = world.market.copy()
+    gappy[:50] = np.nan
+    row = score(copies(world, gappy=gappy))[1]
+    assert (row.missing, row.n) == (50, len(gappy) - 50)
+    assert row.skill_vs_market == 0.0
+
+
+def test_without_a_market_there_is_no_skill_to_show(world: Table) -> None:
+    blind = copies(world, alone=world.market.copy())
+    blind.market[:] = np.nan
+    row = next(r for r in score(blind) if r.forecaster == "alone")
+    assert row.brier > 0
+    assert math.isnan(row.skill_vs_market)
+    assert row.verdict == "not shown"
+    assert row.reasons == ["there is no market price to compare with"]
+
+
+def test_more_variants_tried_deflate_the_verdict(world: Table) -> None:
+    lower = [
+        skills(world, resamplers(world, o), o)["truth"].lower
+        for o in (Options(variants=v, draws=400) for v in (3, 30, 3000))
+    ]
+    assert lower[0] > lower[1] > lower[2]
+
+
+def test_a_stale_price_alone_does_not_beat_the_market(world: Table) -> None:
+    stale = copies(
+        world, late=np.where(np.arange(len(world.q)) % 2, world.y[world.q], world.market)
+    )
+    stale.price_age[:] = np.where(np.arange(len(world.q)) % 2, 9.0, 1.0)
+    row = score(stale)[1]
+    assert row.skill.lower > 0
+    assert row.verdict == "not shown"
+    assert "7 days" in row.reasons[0]
+
+
+def test_a_failed_bound_turns_the_verdict(world: Table) -> None:
+    peeking = copies(world, peeker=np.clip(world.y[world.q], 0.02, 0.98))
+    for facts, field in (
+        (SetFacts(documents=0, admitted_after_t=1), "admitted_after_t"),
+        (SetFacts(documents=0, share_after_training_cutoff=0.2), "share_after_training_cutoff"),
+    ):
+        rows = score(peeking)
+        apply_card(rows, card(peeking, rows, facts))
+        assert rows[1].verdict == "not shown"
+        assert field in rows[1].reasons[0]
+    few = peeking.where((peeking.event < 15)[peeking.q])
+    rows = score(few)
+    apply_card(rows, card(few, rows, SetFacts(documents=0)))
+    assert "n_events" in rows[1].reasons[0]
+
+
+def test_the_placebo_hardly_ever_wins(world: Table) -> None:
+    drawn = placebo(world, Options(draws=300), draws=100)
+    assert drawn.any_share <= 0.05
+
+
+def test_the_placebo_counts_a_real_edge(world: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: with outcomes drawn from the truth instead of the price, the truth wins."""
+    import beforehand.score.placebo as module
+
+    truth = world.forecasts["truth"]
+    honest = copies(world, truth=truth)
+    redraw = module._redraw
+    assert placebo(honest, Options(draws=300), draws=20).any_share <= 0.05
+    monkeypatch.setattr(module, "_redraw", lambda t, price, *rest: redraw(t, truth, *rest))
+    assert placebo(honest, Options(draws=300), draws=20).any_share > 0.5
+
+
+def kelly_table(world: Table, bid: float, ask: float, y: float, fee: float = 0.0) -> Table:
+    one = world.where(world.q == 0)
+    one.bid[:], one.ask[:], one.y[:], one.fee[:] = bid, ask, y, fee
+    return one
+
+
+def test_kelly_by_hand(world: Table) -> None:
+    one = kelly_table(world, 0.48, 0.52, 1.0, fee=0.05)
+    got = profit(one, np.full(len(one.q), 0.7), Kelly(fraction=0.5, cap=1.0))
+    assert isinstance(got, Profit)
+    stake = 0.5 * (0.7 - 0.52) / 0.48
+    gain = stake / 0.52 * (1 - 0.52 - 0.05 * 0.52 * 0.48)
+    assert (got.bets, got.final_wealth) == (1, pytest.approx(1 + gain))
+    no = profit(one, np.full(len(one.q), 0.3), Kelly(fraction=0.5, cap=1.0))
+    assert isinstance(no, Profit)
+    stake = 0.5 * (0.48 - 0.3) / 0.48
+    assert no.final_wealth == pytest.approx(1 - stake - stake / 0.52 * 0.05 * 0.52 * 0.48)
+    inside = profit(one, np.full(len(one.q), 0.5))
+    assert isinstance(inside, Profit)
+    assert (inside.bets, inside.final_wealth) == (0, 1.0)
+
+
+def test_kelly_says_why_it_cannot(world: Table) -> None:
+    one = kelly_table(world, np.nan, np.nan, 1.0)
+    p = np.full(len(one.q), 0.99)
+    assert profit(one, p) == NO_BOOK
+    assumed = profit(one, p, Kelly(spread=0.02))
+    assert isinstance(assumed, Profit)
+    assert assumed.note == "assumed spread 0.02"
+    one.play[:] = True
+    assert profit(one, p, Kelly(spread=0.02)) == PLAY_MONEY
+
+
+def test_bets_by_hand() -> None:
+    bets = [
+        {"entry_price": 0.5, "won": False, "resolved_ts": 2, "side": "NO"},
+        {"entry_price": 0.8, "won": True, "resolved_ts": 1, "side": "YES"},
+    ]
+    got = score_bets(bets, 2.0, 0.05, "file")
+    lost, won = -2 - 2 * 0.05 * 0.5, 2 * (0.25 - 0.05 * 0.2)
+    assert got.profit == pytest.approx(lost + won)
+    assert got.max_drawdown == pytest.approx(-lost)
+    assert score_bets(bets, 2.0, 0.05, "time").max_drawdown == pytest.approx(-lost)
+    assert got.sides == {"NO": 1, "YES": 1}
