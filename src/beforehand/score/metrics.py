@@ -5,6 +5,7 @@ equally. All arrays are float64 of one shape (n,). Formulas and conventions: doc
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -54,37 +55,56 @@ def hits(p: Floats, y: Floats) -> Floats:
     return np.where((y == 0.0) | (y == 1.0), right, np.nan)
 
 
-def bin_index(p: Floats, bins: int = BINS) -> npt.NDArray[np.intp]:
-    """Uniform bins [i/bins, (i+1)/bins), 1.0 in the last. Edges are snapped: 0.3 falls in
-    [0.3, 0.4) although 0.3 * 10 is a hair below 3 for some floats."""
+Binning = Literal["snapped", "float_edges"]
+
+
+def bin_index(p: Floats, bins: int = BINS, rule: Binning = "snapped") -> npt.NDArray[np.intp]:
+    """Uniform bins [i/bins, (i+1)/bins).
+
+    `snapped`, ours: 0.3 falls in [0.3, 0.4) although 0.3 * 10 is a hair below 3 for some floats,
+    and 1.0 falls in the last bin. `float_edges`, as KalshiBench has it: edges are the floats
+    0.1 * i, and 1.0 falls in no bin (index `bins`).
+    """
+    if rule == "float_edges":
+        edges = np.arange(bins + 1) * (1 / bins)
+        return np.searchsorted(edges, p, side="right") - 1
     index = (p * bins + 1e-9).astype(np.intp)
     return np.minimum(index, bins - 1, out=index)
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """Per bin: weight, mean forecast, mean outcome (NaN where empty); arrays of shape (bins,)."""
+    """Per bin: weight, mean forecast, mean outcome (NaN where empty); arrays of shape (bins,).
+    `total` is the weight of all rows, binned or not."""
 
     weight: Floats
     forecast: Floats
     outcome: Floats
+    total: float
 
     @property
     def ece(self) -> float:
         """Expected calibration error: sum of weight share times |mean forecast - mean outcome|."""
         used = self.weight > 0
         gaps = np.abs(self.forecast[used] - self.outcome[used])
-        return float(np.dot(self.weight[used], gaps) / self.weight.sum())
+        return float(np.dot(self.weight[used], gaps) / self.total)
 
 
-def reliability(p: Floats, y: Floats, w: Floats | None = None, bins: int = BINS) -> Reliability:
+def reliability(
+    p: Floats,
+    y: Floats,
+    w: Floats | None = None,
+    bins: int = BINS,
+    rule: Binning = "snapped",
+) -> Reliability:
     """The reliability diagram's numbers."""
-    index = bin_index(p, bins)
-    weight = np.bincount(index, weights=w, minlength=bins).astype(np.float64)
-    forecast = np.bincount(index, weights=p if w is None else w * p, minlength=bins)
-    outcome = np.bincount(index, weights=y if w is None else w * y, minlength=bins)
+    index = bin_index(p, bins, rule)
+    weight = np.bincount(index, weights=w, minlength=bins)[:bins].astype(np.float64)
+    forecast = np.bincount(index, weights=p if w is None else w * p, minlength=bins)[:bins]
+    outcome = np.bincount(index, weights=y if w is None else w * y, minlength=bins)[:bins]
+    total = float(len(p)) if w is None else float(w.sum())
     with np.errstate(invalid="ignore", divide="ignore"):
-        return Reliability(weight, forecast / weight, outcome / weight)
+        return Reliability(weight, forecast / weight, outcome / weight, total)
 
 
 def ece(p: Floats, y: Floats, w: Floats | None = None, bins: int = BINS) -> float:

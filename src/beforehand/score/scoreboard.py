@@ -187,7 +187,7 @@ def _profit(
 
 def _empty_bins() -> metrics.Reliability:
     nothing = np.full(metrics.BINS, np.nan)
-    return metrics.Reliability(np.zeros(metrics.BINS), nothing, nothing)
+    return metrics.Reliability(np.zeros(metrics.BINS), nothing, nothing, 0.0)
 
 
 def _statistics(sums: Floats) -> dict[str, Floats]:

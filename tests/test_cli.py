@@ -1,0 +1,303 @@
+"""The command line as people meet it: sentences, exit codes, one JSON document, interrupts."""
+
+import gzip
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from beforehand.cli.app import run as cli
+from beforehand.errors import EXIT_CODES, BeforehandError, NotFound, Unavailable, exit_code
+from beforehand.gateway.transport import download
+
+Out = pytest.CaptureFixture[str]
+
+
+def test_the_demo_in_json(capsys: Out, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beforehand.cli.demo.DATES", 20)
+    assert cli(["demo", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"run_id", "leaderboard", "leaks", "validity", "placebo", "report"} <= found.keys()
+    assert found["leaks"]["admitted_after_t"] == 0
+    assert Path(found["report"]).is_file()
+    keys = {"forecaster", "n", "brier", "brier_ci", "skill_vs_market", "skill_ci"}
+    assert all(keys <= row.keys() for row in found["leaderboard"])
+    assert cli(["runs", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["runs"]
+    assert [r["run_id"] for r in listed] == [found["run_id"]]
+    assert cli(["runs", "show", "latest", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["leaderboard"] == found["leaderboard"]
+    assert cli(["runs", "show", found["run_id"]]) == 0
+    assert "placebo" in capsys.readouterr().out
+
+
+def test_every_command_has_help_and_json(capsys: Out) -> None:
+    from beforehand.cli.app import build
+
+    paths = [
+        ["demo"],
+        ["score"],
+        ["doctor"],
+        ["backtest", "run"],
+        ["runs", "list"],
+        ["runs", "show"],
+    ]
+    paths += [["world", name] for name in ("simulate", "fetch", "info", "verify")]
+    paths += [
+        ["world", "import", name]
+        for name in (
+            "markets",
+            "documents",
+            "forecastbench",
+            "polymarket",
+            "kalshi",
+            "prices",
+            "predictions",
+        )
+    ]
+    paths += [["bench", name] for name in ("ingest", "predict", "evaluate", "forecastbench")]
+    for path in paths:
+        assert cli([*path, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert "--json" in text, path
+    assert build().name == ("beforehand",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["nope"], 2, ""),
+        (["backtest", "run", "--every", "7x"], 2, "is no interval"),
+        (["backtest", "run", "--seed", "-1"], 2, "--seed must lie between"),
+        (["backtest", "run", "--start", "2026-01-01T00:00:00"], 2, "no time zone"),
+        (["backtest", "run", "--archive", "nowhere"], 1, "there is no archive"),
+        (["backtest", "run", "missing.json"], 2, "does not exist"),
+        (["runs", "show", "nothing"], 2, "no run 'nothing'"),
+        (["runs", "show", "../x"], 2, "one plain path segment"),
+        (["world", "simulate", "--dates", "0"], 2, "--dates must lie between"),
+        (["world", "import", "markets"], 2, ""),
+        (["world", "import", "markets", "missing.jsonl"], 2, "does not exist"),
+        (["world", "import", "polymarket", "x.json", "--fetched-at", "soon"], 2, ""),
+        (["world", "fetch", "something"], 2, "only forecastbench"),
+        (["bench", "evaluate"], 2, "name --events"),
+        (["bench", "evaluate", "--bets", "x.json", "--stake", "all"], 2, "flat:AMOUNT"),
+        (["score", "missing.csv"], 1, "there is no archive"),
+    ],
+)
+def test_bad_usage_gets_a_sentence(
+    arguments: list[str],
+    code: int,
+    says: str,
+    capsys: Out,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(home)
+    (home / "x.json").write_text("[]")
+    assert cli(arguments) == code
+    out, err = capsys.readouterr()
+    assert says in err
+    assert "Traceback" not in err
+    assert not out
+    assert not (home / "data" / "runs").exists()
+
+
+def test_experiments_from_a_file(sim: Path, tmp_path: Path, capsys: Out) -> None:
+    config = tmp_path / "e.json"
+    config.write_text(
+        json.dumps(
+            [
+                {
+                    "market_id": "x",
+                    "start_time": "2026-01-01T00:00:00Z",
+                    "end_time": "2026-01-02T00:00:00Z",
+                    "interval_minutes": 0,
+                    "models": ["baseline:market"],
+                    "mode": "baseline",
+                }
+            ]
+        )
+    )
+    assert cli(["backtest", "run", str(config), "--archive", str(sim)]) == 2
+    assert "interval_minutes" in capsys.readouterr().err
+
+
+def test_partial_imports_exit_3_and_keep_the_rejects(tmp_path: Path, capsys: Out) -> None:
+    rows = tmp_path / "p.csv"
+    rows.write_text("id,time,price\nA:x,2026-01-01T00:00:00Z,0.4\nA:x,2026-01-02T00:00:00Z,1.4\n")
+    base = ["world", "import", "prices", str(rows), "--archive", str(tmp_path / "a")]
+    assert cli(base) == 2
+    assert not (tmp_path / "a" / "archive.json").exists()
+    capsys.readouterr()
+    assert cli([*base, "--skip-bad", "--json"]) == 3
+    report = json.loads(capsys.readouterr().out)["imports"][0]
+    assert (report["new"], report["rejected"]) == ({"price": 1}, 1)
+    kept = json.loads(Path(report["rejects_file"]).read_text())
+    assert (kept["line"], kept["file"]) == (3, str(rows))
+    assert cli(["world", "verify", "--archive", str(tmp_path / "a")]) == 0
+    assert cli(["world", "info", "--archive", str(tmp_path / "a")]) == 0
+    assert "0001-prices" in capsys.readouterr().out
+
+
+def test_a_damaged_archive_fails_verification(tmp_path: Path, capsys: Out) -> None:
+    path = tmp_path / "a"
+    assert cli(["world", "simulate", "--dates", "3", "--archive", str(path)]) == 0
+    assert cli(["world", "simulate", "--dates", "3", "--archive", str(path)]) == 0
+    assert "there already" in capsys.readouterr().out
+    assert cli(["world", "simulate", "--dates", "4", "--archive", str(path)]) == 2
+    segment = next((path / "segments").iterdir())
+    data = segment.read_bytes()
+    segment.chmod(0o644)
+    segment.write_bytes(data[:-9] + bytes([data[-9] ^ 4]) + data[-8:])
+    capsys.readouterr()
+    assert cli(["world", "verify", "--archive", str(path), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["intact"] is False
+    assert segment.name in found["problems"][0]
+    assert cli(["backtest", "run", "--archive", str(path)]) == 1
+    assert "do not match" in capsys.readouterr().err
+
+
+def test_doctor(capsys: Out, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli(["doctor", "--json"]) == 0
+    names = {c["name"] for c in json.loads(capsys.readouterr().out)["checks"]}
+    assert {"python", "archive", "home", "recorded data"} <= names
+    monkeypatch.setenv("BEFOREHAND_HOME", str(home / "gone"))
+    assert cli(["doctor"]) == 1
+
+
+def test_exit_codes_cover_every_error() -> None:
+    assert exit_code(KeyboardInterrupt()) == 130
+    assert set(EXIT_CODES.values()) == {2}
+    assert exit_code(BeforehandError("x")) == 1
+
+
+def test_an_interrupt_exits_130_and_leaves_no_sealed_run(tmp_path: Path) -> None:
+    env = {**os.environ, "BEFOREHAND_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "beforehand", "demo"]
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    runs = tmp_path / "data" / "runs"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list(runs.glob("*/parts/*")):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert not list(runs.glob("*/run.json"))
+    done = subprocess.run(
+        [*command[:3], "runs", "list"], env=env, capture_output=True, text=True, check=True
+    )
+    assert "unfinished" in done.stdout
+
+
+SETS = {
+    "/question_sets/2026-01-04-llm.json": b'{"forecast_due_date": "2026-01-04", "questions": []}',
+    "/resolution_sets/2026-01-04_resolution_set.json": b'{"forecast_due_date": "2026-01-04", "resolutions": []}',
+}
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, dict[str, int]]]:
+    """A real server on loopback that fails first, and lies on some paths."""
+    asked: dict[str, int] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked[self.path] = asked.get(self.path, 0) + 1
+            body = SETS.get(self.path.removeprefix("/flaky"), b"<html>")
+            if self.path.startswith("/flaky") and asked[self.path] == 1:
+                self.send_error(503)
+            elif self.path.startswith("/down"):
+                self.send_error(500)
+            elif self.path.startswith("/short"):
+                self.send_response(200)
+                self.send_header("Content-Length", "100")
+                self.end_headers()
+                self.wfile.write(b"{")
+            elif body == b"<html>" and "gone" in self.path:
+                self.send_error(404)
+            else:
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Stay quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}", asked
+        http.shutdown()
+        thread.join()
+
+
+def test_fetch_from_a_server(
+    server: tuple[str, dict[str, int]], tmp_path: Path, capsys: Out
+) -> None:
+    base, asked = server
+    command = ["world", "fetch", "forecastbench", "--due", "2026-01-04", "--out", str(tmp_path)]
+    assert cli([*command, "--base-url", f"{base}/flaky", "--json"]) == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert [f["sha256"] for f in files] == [hashlib.sha256(b).hexdigest() for b in SETS.values()]
+    assert sorted(asked.values()) == [2, 2]
+    assert [Path(f["path"]).read_bytes() for f in files] == list(SETS.values())
+    imported = [f["path"] for f in files]
+    assert (
+        cli(["world", "import", "forecastbench", *imported, "--archive", str(tmp_path / "a")]) == 0
+    )
+    wrong = ["--sha256", "0" * 64, "--sha256", "0" * 64]
+    other = [*command[:-1], str(tmp_path / "other"), "--base-url", base]
+    assert cli([*other, *wrong]) == 1
+    assert "expected 0000" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+    assert cli([*other, "--kind", "human"]) == 1
+    assert "did not answer with JSON" in capsys.readouterr().err
+
+
+def test_downloads_fail_with_a_sentence(server: tuple[str, dict[str, int]]) -> None:
+    base, asked = server
+    with pytest.raises(Unavailable, match="3 attempts"):
+        download(f"{base}/down", backoff=0)
+    assert asked["/down"] == 3
+    with pytest.raises(Unavailable):
+        download(f"{base}/short", backoff=0)
+    with pytest.raises(NotFound):
+        download(f"{base}/gone", backoff=0)
+    assert asked["/gone"] == 1
+    with pytest.raises(Unavailable, match="check the network"):
+        download("http://127.0.0.1:1/", attempts=1)
+
+
+def test_gzip_is_read_everywhere(sim: Path, tmp_path: Path, capsys: Out) -> None:
+    from beforehand.gateway import Gateway, RecordedWorld
+    from beforehand.store.archive import Archive
+
+    record = next(
+        r
+        for r in Gateway(RecordedWorld(Archive(sim))).hindsight().resolutions()
+        if r.payout is not None
+    )
+    path = tmp_path / "mine.csv.gz"
+    t = record.resolved_at.replace(hour=0).isoformat().replace("T00", "T00")
+    path.write_bytes(
+        gzip.compress(
+            f"id,time,probability\n{record.market_id},2026-01-01,0.5\n"
+            f"{record.market_id},{t[:10]}T00:00:00Z,0.5\n".encode()
+        )
+    )
+    code = cli(["score", str(path), "--archive", str(sim), "--json"])
+    err = capsys.readouterr().err
+    assert code == 2
+    assert "at or after the market's end" in err
