@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from beforehand.clock import iso, parse_instant, to_us
+from beforehand.clock import from_us, iso, parse_instant, to_us
 from beforehand.errors import InputError
 from beforehand.forecast.baselines import BASELINES, always, choose, recorded
 from beforehand.gateway import Gateway, RecordedWorld
@@ -230,3 +230,16 @@ def test_choosing_forecasters() -> None:
             names(bad)
     with pytest.raises(InputError, match="needs documents"):
         names("news_tilt", documents=False)
+
+
+def test_replay_and_walk_agree_with_the_view(sim_archive: Archive) -> None:
+    gateway = Gateway(RecordedWorld(sim_archive))
+    name, series = next(iter(gateway.world.all_series.items()))
+    steps = list(gateway.replay(name, chunk=7))
+    assert steps == list(gateway.walk(name, series.known_at, chunk=5))
+    assert [t for t, _ in steps] == series.known_at.tolist()
+    for t, price in steps[::10]:
+        assert price == gateway.at(from_us(t)).odds(name).price == gateway.lookup(name, t)[0]
+    tally = gateway.audit.tallies
+    assert tally["replay"].admitted == tally["walk"].admitted == len(series)
+    assert list(gateway.replay("SIMEX:none")) == list(gateway.walk("SIMEX:none", series.known_at)) == []

@@ -197,8 +197,7 @@ def test_bulk_paths_stop_at_the_liar() -> None:
     t = np.array([to_us(T)], dtype=np.int64)
     with pytest.raises(CutoffViolation):
         gateway.take(M, t)
-    with pytest.raises(CutoffViolation):
-        gateway.lookup(M, to_us(T))
+    assert gateway.lookup(M, to_us(T)) == (0.5, to_us(T), to_us(T))
     with pytest.raises(CutoffViolation):
         list(gateway.walk(M, t))
     with pytest.raises(CutoffViolation):

@@ -26,8 +26,8 @@ class Refusal:
 
 @dataclass
 class Tally:
-    """One method's trail. `digest` chains every admitted (known_at, t), so that a replay can be
-    compared with the run it repeats."""
+    """One method's trail. `digest` chains every admitted (known_at, t) — in bulk walks their sums
+    and inner product — so that a replay can be compared with the run it repeats."""
 
     checked: int = 0
     admitted: int = 0
@@ -61,8 +61,7 @@ class Audit:
         mask = np.asarray(visible_us(known_at, t))
         passed = known_at if mask.all() else known_at[mask]
         if len(passed):
-            raw = np.ascontiguousarray(passed).tobytes() + np.ascontiguousarray(t).tobytes()
-            self._add(method, len(passed), int(passed.min()), int(passed.max()), raw)
+            self._add(method, len(passed), int(passed.min()), int(passed.max()), _sums(passed, t))
         for i in np.flatnonzero(~mask):
             name = names if isinstance(names, str) else names[int(i)]
             self.refuse(method, name, from_us(known_at[i]), from_us(t[i]))
@@ -93,3 +92,9 @@ class Audit:
             "methods": {name: vars(tally) for name, tally in sorted(self.tallies.items())},
             "refusals": [vars(refusal) for refusal in self.refusals],
         }
+
+
+def _sums(known_at: Ints, t: Ints) -> bytes:
+    """A cheap mark of a chunk: wrapping sums and the inner product of its two columns."""
+    both = known_at if len(known_at) != len(t) else known_at * (t | 1)
+    return b"%d,%d,%d;" % (known_at.sum(), t.sum(), both.sum())

@@ -5,8 +5,10 @@ are kept. A View can only be narrowed. Its answers, counts, orderings and error 
 records known at t alone.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -30,7 +32,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.store.series import Series
+from beforehand.store.series import Rows, Series
 
 R = TypeVar("R", bound=Record)
 MAX_LIMIT = 10_000
@@ -66,6 +68,7 @@ class Gateway:
         self.world = world
         self.clock = clock or SystemClock()
         self.audit = Audit()
+        self._rows: dict[str, Rows] = {}
 
     def at(self, t: datetime) -> "View":
         """The world at `t` (an aware datetime)."""
@@ -86,17 +89,37 @@ class Gateway:
         return self.at(datetime.max.replace(tzinfo=UTC))
 
     def lookup(self, market_id: str, t: int) -> tuple[float, int, int] | None:
-        """(price, observed_at, known_at) at `t` in microseconds, guarded; None before the first."""
-        series = self.world.series(market_id)
-        if series is None:
-            return None
-        i = series.position(t)
+        """(price, observed_at, known_at) at `t` in microseconds, guarded; None before the first.
+
+        The one-at-a-time path for loops: plain lists and a bisection, no record is built.
+        """
+        known_at, price, observed_at, known = self._rows.get(market_id) or self._list(market_id)
+        i = bisect_right(known_at, t) - 1
         if i < 0:
             return None
-        price, observed, known = series.row(i)
-        if known > t:
+        if known[i] > t:
             raise CutoffViolation(f"{market_id}: a price known after t was looked up")
-        return price, observed, known
+        return price[i], observed_at[i], known[i]
+
+    def _list(self, market_id: str) -> Rows:
+        series = self.world.series(market_id) or Series.empty(market_id)
+        rows = self._rows[market_id] = series.rows()
+        return rows
+
+    def replay(self, market_id: str, chunk: int = 65_536) -> Iterator[tuple[int, float]]:
+        """(t, price at t) for each instant at which a price became known, a chunk at a time."""
+        series = self.world.series(market_id) or Series.empty(market_id)
+        instants, prices, _, _ = self._rows.get(market_id) or self._list(market_id)
+
+        def chunks() -> Iterator[Iterator[tuple[int, float]]]:
+            for start in range(0, len(instants), chunk):
+                part = slice(start, start + chunk)
+                known, t = series.known_at[series.latest[part]], series.known_at[part]
+                if not self.audit.chunk("replay", market_id, known, t).all():
+                    raise CutoffViolation(f"{market_id}: a price known after t was replayed")
+                yield zip(instants[part], prices[part], strict=True)
+
+        return chain.from_iterable(chunks())
 
     def take(
         self, market_id: str, t: npt.NDArray[np.int64], method: str = "odds"
@@ -108,21 +131,28 @@ class Gateway:
         # A market without prices answers like one whose first price is still to come.
         series = self.world.series(market_id) or Series.empty(market_id)
         rows = series.positions(t)
-        found = rows >= 0
-        known, at = series.known_at[rows[found]], t[found]
-        if not self.audit.chunk(method, market_id, known, at).all():
+        if len(rows) and rows.min() >= 0:
+            known, at = series.known_at[rows], t
+        else:
+            known, at = series.known_at[rows[rows >= 0]], t[rows >= 0]
+        if len(at) and not self.audit.chunk(method, market_id, known, at).all():
             raise CutoffViolation(f"{market_id}: the world returned prices known after t")
         return series, rows
 
     def walk(
-        self, market_id: str, t: npt.NDArray[np.int64], chunk: int = 65_536
+        self, market_id: str, t: npt.NDArray[np.int64], chunk: int = 16384
     ) -> Iterator[tuple[int, float]]:
         """(t, price) for each instant that has a price, guarded a chunk at a time."""
-        for start in range(0, len(t), chunk):
-            part = t[start : start + chunk]
-            series, rows = self.take(market_id, part, "walk")
-            found = rows >= 0
-            yield from zip(part[found].tolist(), series.price[rows[found]].tolist(), strict=True)
+
+        def chunks() -> Iterator[Iterator[tuple[int, float]]]:
+            for start in range(0, len(t), chunk):
+                part = t[start : start + chunk]
+                series, rows = self.take(market_id, part, "walk")
+                if len(rows) and rows.min() < 0:
+                    part, rows = part[rows >= 0], rows[rows >= 0]
+                yield zip(part.tolist(), series.price[rows].tolist(), strict=True)
+
+        return chain.from_iterable(chunks())
 
 
 class View:

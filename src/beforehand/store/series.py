@@ -15,6 +15,7 @@ from beforehand.records.cutoff import visible_us
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Rows = tuple[list[int], list[float], list[int], list[int]]
 
 
 @dataclass(frozen=True)
@@ -63,33 +64,41 @@ class Series:
         return np.maximum.accumulate(positions)
 
     @cached_property
+    def in_order(self) -> bool:
+        """True if prices became known in the order in which they were observed."""
+        return bool((np.diff(self.observed_at) >= 0).all())
+
+    @cached_property
     def _known_list(self) -> list[int]:
         return [int(k) for k in self.known_at]
 
-    @cached_property
-    def _latest_list(self) -> list[int]:
-        return [int(i) for i in self.latest]
-
-    @cached_property
-    def _rows(self) -> list[tuple[float, int, int]]:
-        return list(
-            zip(self.price.tolist(), self.observed_at.tolist(), self.known_at.tolist(), strict=True)
+    def rows(self) -> Rows:
+        """Plain lists for one-at-a-time lookups: when each prefix ends, and the price, the
+        observation and the knowledge of its latest point."""
+        at = self.latest
+        return (
+            self.known_at.tolist(),
+            self.price[at].tolist(),
+            self.observed_at[at].tolist(),
+            self.known_at[at].tolist(),
         )
-
-    def row(self, i: int) -> tuple[float, int, int]:
-        """(price, observed_at, known_at) of one row, as plain Python numbers."""
-        return self._rows[i]
 
     def position(self, t: int) -> int:
         """The position of the price at t (microseconds), or -1 where none was known."""
         i = bisect_right(self._known_list, t) - 1
-        return -1 if i < 0 else self._latest_list[i]
+        return -1 if i < 0 else int(self.latest[i])
 
     def positions(self, t: Ints) -> Ints:
         """`position` for an array of instants."""
-        if not len(self):
+        if not len(self) or not len(t):
             return np.full(len(t), -1, dtype=np.int64)
-        i = np.searchsorted(self.known_at, t, side="right") - 1
+        # The instants' own span first: a walk's chunk then searches a slice that stays in cache.
+        low = int(np.searchsorted(self.known_at, t.min(), side="left"))
+        high = int(np.searchsorted(self.known_at, t.max(), side="right"))
+        i = np.searchsorted(self.known_at[low:high], t, side="right")
+        i += low - 1
+        if self.in_order:
+            return i
         return np.where(i < 0, -1, self.latest[np.maximum(i, 0)])
 
     def until(self, t: int) -> "Series":
