@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test setup lock lint bench clean
+.PHONY: demo test setup lock bench clean
 
 demo: setup
 	$(BIN)/beforehand demo
