@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, settings
 
 from beforehand.clock import FrozenClock, parse_instant
 from beforehand.config import recorded_data
-from beforehand.store.archive import Archive, ArchiveWriter
+from beforehand.store.archive import Archive
+from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 

@@ -10,8 +10,9 @@ import pytest
 from beforehand.clock import parse_instant
 from beforehand.errors import Corrupt, NotConfigured, Unavailable
 from beforehand.records.world import Document, Market, PricePoint
-from beforehand.store.archive import Archive, ArchiveWriter
-from beforehand.store.files import exclusive
+from beforehand.store.archive import Archive
+from beforehand.store.archive_writer import ArchiveWriter
+from beforehand.store.files import Reject, exclusive
 from beforehand.store.series import Series
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
@@ -99,7 +100,8 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
         path.write_bytes(good)
     assert checked > 500
     (tmp_path / "segments" / "price-x.jsonl.gz").write_bytes(b"")
-    assert "not in the manifest" in Archive(tmp_path).verify()[0]
+    assert Archive(tmp_path).verify() == []
+    assert Archive(tmp_path).strays() == ["price-x.jsonl.gz"]
 
 
 def test_replay_is_read_only(sim: Path, tmp_path: Path) -> None:
@@ -150,3 +152,25 @@ def test_a_backfilled_price_does_not_replace_a_newer_one(tmp_path: Path) -> None
 
     assert series.positions(np.array(at)).tolist() == found
     assert Series.empty("x").positions(np.array(at)).tolist() == [-1] * 4
+
+
+def test_kept_rejects_are_verified_too(tmp_path: Path) -> None:
+    ArchiveWriter(tmp_path).add(
+        [price(0.1, 0, 1)],
+        importer="t",
+        source="s",
+        source_digest="s",
+        recorded_at=T,
+        rejects=[Reject("f", 3, "because")],
+    )
+    kept = next((tmp_path / "rejects").iterdir())
+    assert Archive(tmp_path).verify() == []
+    kept.write_bytes(kept.read_bytes().replace(b"because", b"becausf"))
+    assert "rejects" in Archive(tmp_path).verify()[0]
+
+
+def test_impossible_prices_are_refused() -> None:
+    with pytest.raises(ValueError, match="not known in advance"):
+        price(0.5, 3, 2)
+    with pytest.raises(ValueError, match="bid lies above"):
+        PricePoint(market_id="A:x", price=0.5, observed_at=T, known_at=T, bid=0.6, ask=0.4)

@@ -61,7 +61,7 @@ def test_bad_lines_name_file_line_and_reason(tmp_path: Path) -> None:
     bad = [{**ROW, "history": [["2025-02-01", 1.4, 1]]}, {k: ROW[k] for k in ROW if k != "source"}]
     lines = [json.dumps(ROW), "{broken", *(json.dumps(b) for b in bad), "[1]", "", json.dumps(ROW)]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
-    with pytest.raises(InputError, match=r"m\.jsonl\.gz:2: .*Nothing was stored"):
+    with pytest.raises(InputError, match=r"m\.jsonl\.gz:2: .*Nothing of this file"):
         list(markets.read(path, Rejects(), {}))
     rejects = Rejects(skip_bad=True)
     taken = list(markets.read(path, rejects, {}))
@@ -178,7 +178,7 @@ def test_forecastbench_sets(tmp_path: Path) -> None:
     (tmp_path / "q.json").write_text(json.dumps(questions))
     (tmp_path / "r.json").write_text(json.dumps(resolutions))
     notes: dict[str, int] = {}
-    asked = list(forecastbench.read(tmp_path / "q.json", Rejects(), notes))
+    asked = list(forecastbench.read(tmp_path / "q.json", Rejects(), notes, FETCHED))
     assert [m.id for m in asked] == [  # type: ignore[attr-defined]
         "METACULUS:m1",
         "FRED:d1@2026-01-11",
@@ -186,11 +186,12 @@ def test_forecastbench_sets(tmp_path: Path) -> None:
     ]
     assert asked[1].question == "Up by 2026-01-11?"  # type: ignore[attr-defined]
     assert notes == {"combination_questions_left_out": 1}
-    endings = list(forecastbench.read(tmp_path / "r.json", Rejects(), {}))
+    endings = list(forecastbench.read(tmp_path / "r.json", Rejects(), {}, FETCHED))
     assert [type(r).__name__ for r in endings] == ["Resolution", "PricePoint", "Resolution"]
+    assert all(r.known_at == FETCHED for r in endings)  # type: ignore[attr-defined]
     (tmp_path / "n.json").write_text("{}")
     with pytest.raises(InputError, match="neither a question set"):
-        list(forecastbench.read(tmp_path / "n.json", Rejects(), {}))
+        list(forecastbench.read(tmp_path / "n.json", Rejects(), {}, FETCHED))
 
 
 GAMMA = {

@@ -11,12 +11,14 @@ import pytest
 from beforehand.clock import FrozenClock, from_us, iso, parse_instant
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.records.backtest import ExperimentConfig, IntervalData
+from beforehand.records.backtest import ExperimentConfig, IntervalData, SearchConfig
 from beforehand.records.benchmark import EventSpec, PredictionRecord, ResolutionRecord
+from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.score.leaks import LeakReport, audit_evidence, recheck
-from beforehand.store.archive import Archive, ArchiveWriter
+from beforehand.store.archive import Archive
+from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.store.runs import RunFolder, note_trials, open_run
-from beforehand.work import benchmark, grid, results, score_file
+from beforehand.work import benchmark, evaluation, grid, results, score_file
 from beforehand.work.run import Request, run
 from beforehand.work.scoring import Settings
 from beforehand.world.render import records
@@ -147,7 +149,8 @@ def test_explicit_experiments_and_their_refusals(
     sim: Path, sim_archive: Archive, tmp_path: Path
 ) -> None:
     world = RecordedWorld(sim_archive)
-    record = next(r for r in Gateway(world).hindsight().resolutions() if r.payout is not None)
+    ends = Gateway(world).hindsight().resolutions()
+    record = next(r for r in ends if r.payout is not None)
     first = from_us(world.all_series[record.market_id].known_at[0])
     good = ExperimentConfig(
         market_id=record.market_id,
@@ -160,9 +163,11 @@ def test_explicit_experiments_and_their_refusals(
     done = run(request(sim, tmp_path / "ok", configs=[good]), CLOCK)
     assert [r["n"] for r in done.summary["leaderboard"]] == [3, 3]
     refused = {
-        "start_time": {"start_time": record.resolved_at, "end_time": record.resolved_at},
-        "end_time": {"start_time": first - timedelta(9), "end_time": first - timedelta(8)},
+        "end_time": {"end_time": grid.end_of(record)},
+        "start_time: .* first price": {"start_time": first - timedelta(microseconds=1)},
         "mode": {"mode": "hybrid"},
+        "num_sims": {"num_sims": 5},
+        "query_mode": {"search_config": SearchConfig(query_mode="llm_generated")},
         "unknown forecaster": {"models": ["baseline:nobody"]},
     }
     for field, change in refused.items():
@@ -171,17 +176,89 @@ def test_explicit_experiments_and_their_refusals(
     with pytest.raises(NotFound, match="SIMEX:none"):
         run(request(sim, tmp_path / "no", markets=["SIMEX:none"]), CLOCK)
     assert not (tmp_path / "no" / "runs").exists()
+    with pytest.raises(InputError, match="listed twice"):
+        run(request(sim, tmp_path / "no", configs=[good, good]), CLOCK)
+    other = next(r for r in ends if r.payout is not None and r.market_id != record.market_id)
+    begins = from_us(world.all_series[other.market_id].known_at[0])
+    alone = good.model_copy(
+        update={
+            "market_id": other.market_id,
+            "start_time": begins,
+            "end_time": begins,
+            "models": ["baseline:always:0.50"],
+            "search_config": SearchConfig(max_results=1),
+        }
+    )
+    mixed = run(request(sim, tmp_path / "mix", configs=[good, alone]), CLOCK).folder.path
+    said = {
+        (r["market_id"], d["model_id"])
+        for r in rows(mixed / "intervals.jsonl")
+        for d in r["decisions"]
+    }
+    assert said == {
+        (record.market_id, "baseline:market"),
+        (record.market_id, "baseline:drift"),
+        (other.market_id, "baseline:always:0.5"),
+    }
+    shown = [
+        len(r["context"]["search_snippets"])
+        for r in rows(mixed / "intervals.jsonl")
+        if r["market_id"] == other.market_id
+    ]
+    assert max(shown) <= 1
     run(request(sim, tmp_path / "ok", configs=[good], run_id="again"), CLOCK)
     with pytest.raises(InputError, match="exists already"):
         run(request(sim, tmp_path / "ok", configs=[good], run_id="again"), CLOCK)
 
 
+def test_several_experiments_keep_their_own_settings(
+    sim: Path, sim_archive: Archive, tmp_path: Path
+) -> None:
+    world = RecordedWorld(sim_archive)
+    made = []
+    for record in [r for r in Gateway(world).hindsight().resolutions() if r.payout is not None][:2]:
+        first = from_us(world.all_series[record.market_id].known_at[0])
+        made.append(
+            ExperimentConfig(
+                market_id=record.market_id,
+                start_time=first,
+                end_time=first + timedelta(days=9),
+                interval_minutes=1440,
+                models=["baseline:drift"],
+                mode="baseline",
+            )
+        )
+    made[1] = made[1].model_copy(
+        update={"models": ["baseline:always:0.50"], "search_config": SearchConfig(max_results=1)}
+    )
+    path = run(request(sim, tmp_path, configs=made), CLOCK).folder.path
+    intervals = rows(path / "intervals.jsonl")
+    said = {(r["market_id"], d["model_id"]) for r in intervals for d in r["decisions"]}
+    assert said == {
+        (made[0].market_id, "baseline:drift"),
+        (made[1].market_id, "baseline:always:0.5"),
+    }
+    shown = {
+        c.market_id: max(
+            len(r["context"]["search_snippets"]) for r in intervals if r["market_id"] == c.market_id
+        )
+        for c in made
+    }
+    assert shown[made[1].market_id] <= 1 < shown[made[0].market_id]
+    with pytest.raises(InputError, match="listed twice"):
+        run(request(sim, tmp_path / "no", configs=[made[0], made[0]]), CLOCK)
+
+
 def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
-    ledger = tmp_path / "trials.jsonl"
-    assert note_trials(ledger, "set", ["a", "b"]) == 2
-    assert note_trials(ledger, "set", ["b", "a"]) == 2
-    assert note_trials(ledger, "set", ["c"]) == 3
-    assert note_trials(ledger, "other", ["c"]) == 1
+    ledger, markets = tmp_path / "trials.jsonl", [f"A:{i}" for i in range(10)]
+    assert note_trials(ledger, markets, ["a", "b"]) == 2
+    assert note_trials(ledger, markets, ["b", "a"]) == 2
+    assert note_trials(ledger, markets[:6], ["c"]) == 3, "dropping rows does not start anew"
+    assert note_trials(ledger, [f"B:{i}" for i in range(10)], ["c"]) == 1
+    with ledger.open("ab") as out:
+        out.write(b'{"variant": "torn", "mark')
+    assert note_trials(ledger, markets, ["d"]) == 4
+    assert note_trials(ledger, markets, ["d"]) == 4
 
 
 def test_runs_by_name(tmp_path: Path) -> None:
@@ -214,7 +291,7 @@ def test_the_benchmark_over_files(sim: Path, tmp_path: Path) -> None:
     benchmark.predict(
         archive, tmp_path / "events.jsonl", "all", out, RunFolder(tmp_path / "runs", "p")
     )
-    done = benchmark.evaluate_files(
+    done = evaluation.evaluate_files(
         tmp_path / "events.jsonl", out, tmp_path / "resolutions.jsonl", FAST
     )
     assert done.audit["passed"] == done.audit["total"] == len(rows(out))
@@ -251,7 +328,7 @@ def test_a_foreign_agents_predictions(sim: Path, tmp_path: Path) -> None:
         for i, e in enumerate(events[:-5])
     ] + [{"id": "nobody", "prediction": {"probability": 0.4}}]
     (tmp_path / "mine.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
-    done = benchmark.evaluate_files(
+    done = evaluation.evaluate_files(
         tmp_path / "events.jsonl", tmp_path / "mine.jsonl", tmp_path / "resolutions.jsonl", FAST
     )
     agent = next(r for r in done.result.rows if r.forecaster == "agent")
@@ -262,25 +339,88 @@ def test_a_foreign_agents_predictions(sim: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"id": "x", "prediction": {"probability": 1.5}}')
     with pytest.raises(InputError, match=r"bad\.jsonl:1: .*<= 1"):
-        benchmark.evaluate_files(
+        evaluation.evaluate_files(
             tmp_path / "events.jsonl", bad, tmp_path / "resolutions.jsonl", FAST
         )
 
 
 def test_evidence_after_the_prediction_fails_the_audit() -> None:
-    def record(stamp: str | None) -> dict:  # type: ignore[type-arg]
+    def record(stamp: str | None, own: bool = True) -> PredictionRow:
         item = {"type": "a", "source": "s", **({"timestamp": stamp} if stamp else {})}
-        return {
-            "id": "e",
-            "prediction": {"probability": 0.5, "rationale": [item]},
-            "metadata": {"timestamp": "2026-01-01T00:00:00Z"},
-        }
+        raw = {"id": "e", "prediction": {"probability": 0.5, "rationale": [item]}}
+        if own:
+            raw["metadata"] = {"model": "m", "timestamp": "2026-01-01T00:00:00Z"}
+        return decode_prediction(json.dumps(raw).encode())
 
     stamps = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000001Z", None]
-    total, passed, failures = audit_evidence(record(s) for s in stamps)
-    assert (total, passed) == (3, 1)
+    made = [*(record(s) for s in stamps), record(stamps[0], own=False)]
+    total, passed, failures = audit_evidence(made)
+    assert (total, passed) == (4, 1)
     assert "after the prediction" in failures[0]
-    assert "no timestamp" in failures[1]
+    assert "evidence 's' has no timestamp" in failures[1]
+    assert "the prediction that cites it has no timestamp" in failures[2]
+
+
+def test_a_later_market_price_is_no_skill(sim: Path, tmp_path: Path) -> None:
+    """The market itself, read six days after the price it is compared with, must not win."""
+    archive = Archive(sim)
+    benchmark.ingest(archive, timedelta(days=7), tmp_path)
+    gateway = Gateway(RecordedWorld(archive))
+    lines = []
+    for event in rows(tmp_path / "events.jsonl"):
+        later = parse_instant(event["forecast_at"]) + timedelta(days=6)
+        lines.append(
+            {
+                "id": event["id"],
+                "prediction": {"probability": gateway.at(later).odds(event["id"]).price},
+                "metadata": {"model": "late", "timestamp": iso(later)},
+            }
+        )
+    late = tmp_path / "late.jsonl"
+    late.write_text("\n".join(json.dumps(line) for line in lines))
+    paths = (tmp_path / "events.jsonl", late, tmp_path / "resolutions.jsonl")
+    done = evaluation.evaluate_files(*paths, FAST)
+    assert done.counts["predictions_made_after_the_market_price"] == len(lines)
+    assert [r.forecaster for r in done.result.rows] == ["market"]
+    # The same forecasts, dated as if made in time: that lie is beyond any file. With evidence
+    # from later, the audit turns the verdict.
+    for line, event in zip(lines, rows(paths[0]), strict=True):
+        line["metadata"]["timestamp"] = event["forecast_at"]
+        line["prediction"]["rationale"] = [
+            {"type": "x", "source": "later", "timestamp": "2099-01-01T00:00:00Z"}
+        ]
+    late.write_text("\n".join(json.dumps(line) for line in lines))
+    done = evaluation.evaluate_files(*paths, FAST)
+    row = next(r for r in done.result.rows if r.forecaster == "late")
+    assert row.skill_vs_market > 0
+    assert row.verdict == "not shown"
+    assert done.audit["passed"] == 0
+
+
+def test_two_events_of_one_market_keep_their_ids(sim: Path, tmp_path: Path) -> None:
+    benchmark.ingest(Archive(sim), timedelta(days=7), tmp_path)
+    event = rows(tmp_path / "events.jsonl")[0]
+    t = parse_instant(event["forecast_at"])
+    made = [
+        {**event, "id": "b", "forecast_at": iso(t)},
+        {**event, "id": "a", "forecast_at": iso(t)},
+        {**event, "id": "c", "forecast_at": iso(t - timedelta(days=3))},
+        {**event, "id": "d", "forecast_at": "2001-01-01T00:00:00Z"},
+    ]
+    for row in made:
+        row["source"] = {"type": event["id"].split(":")[0], "market_id": event["id"].split(":")[1]}
+    path, out = tmp_path / "e.jsonl", tmp_path / "o.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in made))
+    counts = benchmark.predict(
+        Archive(sim), path, "market,drift", out, RunFolder(tmp_path / "runs", "x")
+    )
+    assert counts == {"events": 4, "predictions": 6, "missing": 2}
+    assert sorted(r["id"] for r in rows(out)) == ["a", "a", "b", "b", "c", "c"]
+    for row in rows(tmp_path / "runs" / "x" / "intervals.jsonl"):
+        assert row["context"]["previous_intervals"] == []
+    path.write_text(json.dumps({**made[0], "forecast_at": "2199-01-01T00:00:00Z"}))
+    with pytest.raises(InputError, match="does not lie before the market's end"):
+        benchmark.predict(Archive(sim), path, "market", out, RunFolder(tmp_path / "runs", "y"))
 
 
 def own_file(archive: Archive, path: Path, change: str = "") -> int:
@@ -336,6 +476,10 @@ def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
         (void.market_id, ok, "0.5", "is void"),
         ("", ok, "0.5", "id is missing"),
         (name, ok, "0.6", "second forecast"),
+        (name, ok, "0,6", "4 cells under 3 columns"),
+        (name, ok, '"0.6', "not CSV"),
+        (name, ok, "0_1", "not a number in"),
+        (name, "9999-12-31", "0.5", "ISO 8601 with a zone"),
     ]
     own_file(
         archive,
@@ -352,6 +496,27 @@ def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
     assert len(listed) == len(bad)
     page = (done.folder.path / "report.html").read_text()
     assert 'id="rejected"' in page
+
+
+def test_yardsticks_names_and_rejected_forecasters(sim: Path, tmp_path: Path) -> None:
+    archive = Archive(sim)
+    own_file(archive, tmp_path / "shrunk.csv")
+    with pytest.raises(InputError, match="name of a yardstick"):
+        score_file.run(tmp_path / "shrunk.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl")
+    lines = (tmp_path / "shrunk.csv").read_text().splitlines()
+    text = "\n".join(
+        [
+            lines[0] + ",forecaster",
+            *(line + ",a" for line in lines[1:]),
+            "NO:x,2026-01-01T00:00:00Z,0.5,b",
+        ]
+    )
+    (tmp_path / "two.csv").write_text(text)
+    done = score_file.run(
+        tmp_path / "two.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl", settings=FAST
+    )
+    assert done.summary["subjects"] == ["a"]
+    assert done.rejected.count == 1
 
 
 def test_a_file_with_nothing_to_score_says_why(sim: Path, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from beforehand.ids import canonical
 from beforehand.records.bulk import DocumentRow
 from beforehand.records.world import Market, PricePoint
 from beforehand.score.scoreboard import Options, resamplers, skills
-from beforehand.store.archive import Archive, ArchiveWriter
+from beforehand.store.archive import Archive
+from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.work import grid
 from beforehand.world.render import CANARY, records
 from beforehand.world.simulate import SimConfig, draw
@@ -242,4 +243,8 @@ def test_replay_and_walk_agree_with_the_view(sim_archive: Archive) -> None:
         assert price == gateway.at(from_us(t)).odds(name).price == gateway.lookup(name, t)[0]
     tally = gateway.audit.tallies
     assert tally["replay"].admitted == tally["walk"].admitted == len(series)
-    assert list(gateway.replay("SIMEX:none")) == list(gateway.walk("SIMEX:none", series.known_at)) == []
+    assert (
+        list(gateway.replay("SIMEX:none"))
+        == list(gateway.walk("SIMEX:none", series.known_at))
+        == []
+    )

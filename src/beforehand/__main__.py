@@ -10,9 +10,14 @@ def main() -> None:
 
         print(__version__)
         return
-    from beforehand.cli.app import run
+    try:
+        from beforehand.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        print("beforehand: interrupted", file=sys.stderr)
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

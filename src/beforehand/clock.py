@@ -8,6 +8,7 @@ from typing import Protocol
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 DAY_US = 86_400_000_000
+FIRST_YEAR, LAST_YEAR = 1971, 9998
 
 
 class Clock(Protocol):
@@ -66,9 +67,11 @@ def parse_instant(text: str) -> datetime:
     guessing its zone is how a backtest gains a few hours of future.
     """
     text = text.strip()
-    if len(text) == 10:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
     instant = datetime.fromisoformat(text)
+    if len(text) == 10:
+        instant = instant.replace(tzinfo=UTC)
     if instant.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone: add Z or an offset such as +00:00")
+    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
+        raise ValueError(f"{text!r} lies outside the years {FIRST_YEAR} to {LAST_YEAR}")
     return instant.astimezone(UTC)

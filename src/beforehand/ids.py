@@ -42,9 +42,14 @@ def new_session_id(now: datetime) -> str:
     return f"{now.strftime('%Y%m%d%H%M%S')}_{secrets.token_hex(SESSION_ID_HASH_LENGTH)}"
 
 
+def is_segment(name: str) -> bool:
+    """True for a name that is safe as one path segment."""
+    return bool(_SEGMENT.match(name)) and ".." not in name
+
+
 def check_segment(name: str, what: str = "run id") -> str:
     """A name that is safe as one path segment; raises InputError otherwise."""
-    if not _SEGMENT.match(name) or ".." in name:
+    if not is_segment(name):
         raise InputError(
             f"{what} {name!r} must be one plain path segment: letters, digits, '.', '_' and '-', "
             "starting with a letter or digit"

@@ -17,7 +17,8 @@ from beforehand.forecast.baselines import BASELINES
 from beforehand.gateway import Gateway, RecordedWorld, View
 from beforehand.gateway import view as view_module
 from beforehand.gateway.panel import Evidence, PanelBuilder
-from beforehand.store.archive import Archive, ArchiveWriter
+from beforehand.store.archive import Archive
+from beforehand.store.archive_writer import ArchiveWriter
 
 NAMES = [f"{venue}:m{i}" for venue in VENUES for i in range(3)] + ["m0", "m2", "POLYMARKET:none"]
 PAIRS = 1500

@@ -19,7 +19,8 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.store.archive import _KIND_OF, Archive, _PointLedger
+from beforehand.store.archive import KIND_OF, Archive
+from beforehand.store.archive_writer import _PointLedger
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = "harvest ferry tariff turbine census marathon vaccine stadium railway glacier".split()
@@ -36,7 +37,7 @@ class MemoryArchive(Archive):
                 ledger.add(record)
             else:
                 line = canonical(record.model_dump(mode="json", exclude_none=True))
-                self._lines.setdefault(_KIND_OF[type(record)], []).append(line)
+                self._lines.setdefault(KIND_OF[type(record)], []).append(line)
         self._lines["price"] = ledger.lines()
 
     def lines(self, kind: str):  # type: ignore[no-untyped-def]

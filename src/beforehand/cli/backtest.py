@@ -7,17 +7,24 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from pydantic import ValidationError
 
+from beforehand.cli.options import (
+    Draws,
+    PlaceboDraws,
+    RunId,
+    Seed,
+    Spread,
+    between,
+    settings,
+)
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, print_result, progress
 from beforehand.clock import parse_instant
 from beforehand.config import Home
-from beforehand.errors import EXIT_OK, InputError
+from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.score.kelly import Kelly
 from beforehand.store.files import read_json, read_text
 from beforehand.work.grid import parse_interval
 from beforehand.work.run import Request
 from beforehand.work.run import run as run_backtest
-from beforehand.work.scoring import Settings
 
 
 def run(
@@ -35,18 +42,16 @@ def run(
     ] = "all",
     start: Annotated[str | None, Parameter(help="Not before (ISO 8601).")] = None,
     end: Annotated[str | None, Parameter(help="Not after (ISO 8601).")] = None,
-    seed: Annotated[int, Parameter(help="Seed of resampling and placebo.")] = 0,
-    draws: Annotated[int, Parameter(help="Bootstrap draws.")] = 2000,
-    placebo: Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")] = 200,
+    seed: Seed = 0,
+    draws: Draws = 2000,
+    placebo: PlaceboDraws = 200,
     evidence: Annotated[int, Parameter(help="Documents shown per forecast, at most 20.")] = 5,
     grade: Annotated[
         Literal["captured", "published"],
         Parameter(help="captured: text stored by t (strict). published: dated by t."),
     ] = "captured",
-    spread: Annotated[
-        float | None, Parameter(help="Assumed spread where no book was recorded, for Kelly.")
-    ] = None,
-    run_id: Annotated[str | None, Parameter(help="Name of the run [the time].")] = None,
+    spread: Spread = None,
+    run_id: RunId = None,
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
@@ -61,16 +66,11 @@ def run(
         forecasters=forecasters,
         start=_instant("--start", start),
         stop=_instant("--end", end),
-        max_results=_between("--evidence", evidence, 0, 20),
+        max_results=between("--evidence", evidence, 0, 20),
         grade=grade,
         run_id=run_id,
         configs=load_configs(config) if config else None,
-        settings=Settings(
-            seed=_between("--seed", seed, 0, 2**31),
-            draws=_between("--draws", draws, 100, 100_000),
-            placebo=_between("--placebo", placebo, 0, 10_000),
-            kelly=Kelly(spread=spread),
-        ),
+        settings=settings(seed, draws, placebo, spread),
     )
     with progress("backtest") as update:
         finished = run_backtest(request, progress=update)
@@ -80,7 +80,7 @@ def run(
     else:
         print(f"run {finished.folder.run_id}")
         print_result(finished.summary, report)
-    return EXIT_OK
+    return EXIT_FAILED if finished.summary["leaks"]["admitted_after_t"] else EXIT_OK
 
 
 def load_configs(path: Path) -> list[ExperimentConfig]:
@@ -105,8 +105,7 @@ def load_configs(path: Path) -> list[ExperimentConfig]:
 def _markets(text: str) -> list[str] | None:
     if text.strip() == "all":
         return None
-    path = Path(text)
-    if path.is_file():
+    if path := _file(text):
         names = [line.split(",")[0].strip() for line in read_text(path).splitlines()]
         names = [name for name in names if name and name.lower() != "id"]
     else:
@@ -116,14 +115,15 @@ def _markets(text: str) -> list[str] | None:
     return names
 
 
+def _file(text: str) -> Path | None:
+    try:
+        return Path(text) if Path(text).is_file() else None
+    except OSError:  # A long list of ids is no file name.
+        return None
+
+
 def _instant(option: str, text: str | None) -> datetime | None:
     try:
         return parse_instant(text) if text else None
     except ValueError as error:
         raise InputError(f"{option}: {error}") from None
-
-
-def _between(option: str, value: int, low: int, high: int) -> int:
-    if not low <= value <= high:
-        raise InputError(f"{option} must lie between {low:,} and {high:,}, not {value:,}")
-    return value

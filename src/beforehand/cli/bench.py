@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.text import Text
 
+from beforehand.cli.options import Draws, PlaceboDraws, RunId, Seed, settings
 from beforehand.cli.output import (
     ArchivePath,
     Json,
@@ -25,10 +27,9 @@ from beforehand.score import forecastbench as recipe
 from beforehand.store.archive import Archive
 from beforehand.store.files import read_json
 from beforehand.store.runs import RunFolder
-from beforehand.work import benchmark
+from beforehand.work import benchmark, evaluation
 from beforehand.work.bets import load_bets, parse_terms
 from beforehand.work.grid import parse_interval
-from beforehand.work.scoring import Settings
 
 
 def ingest(
@@ -52,7 +53,7 @@ def predict(
     events: Annotated[Path, Parameter(help="EventSpec JSONL.")],
     out: Annotated[Path, Parameter(help="Where the PredictionRecord JSONL goes.")],
     forecasters: Annotated[str, Parameter(help="all, or names separated by commas.")] = "all",
-    run_id: Annotated[str | None, Parameter(help="Name of the run [the time].")] = None,
+    run_id: RunId = None,
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
@@ -86,9 +87,9 @@ def evaluate(
     order: Annotated[
         Literal["file", "time"], Parameter(help="Of bets, for the drawdown.")
     ] = "file",
-    seed: Annotated[int, Parameter(help="Seed of resampling and placebo.")] = 0,
-    draws: Annotated[int, Parameter(help="Bootstrap draws.")] = 2000,
-    placebo: Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")] = 200,
+    seed: Seed = 0,
+    draws: Draws = 2000,
+    placebo: PlaceboDraws = 200,
     json: Json = False,
 ) -> int:
     """Score predictions against resolutions, with an evidence audit; or score bets."""
@@ -96,10 +97,10 @@ def evaluate(
         return _evaluate_bets(bets, stake, fee, order, json)
     if events is None or predictions is None or resolutions is None:
         raise InputError("name --events, --predictions and --resolutions (or --bets)")
-    done = benchmark.evaluate_files(
-        events, predictions, resolutions, Settings(seed=seed, draws=draws, placebo=placebo)
+    done = evaluation.evaluate_files(
+        events, predictions, resolutions, settings(seed, draws, placebo)
     )
-    found = benchmark.summary(done, (events, predictions, resolutions))
+    found = evaluation.summary(done, (events, predictions, resolutions))
     if json:
         emit(found)
         return EXIT_OK
@@ -111,7 +112,7 @@ def evaluate(
     )
     out.print(f"evidence audit: {done.audit['passed']:,} of {done.audit['total']:,} forecasts pass")
     for failure in done.audit["failures"][:5]:
-        out.print(f"  {failure}", soft_wrap=True)
+        out.print(Text(f"  {failure}"), soft_wrap=True)
     return EXIT_OK
 
 
@@ -148,7 +149,8 @@ def forecastbench(
     for path in forecasts or []:
         body: Any = read_json(path)
         forecast = recipe.from_set(body)
-        rows[path.name], missing[path.name] = recipe.scores(groups, forecast)
+        name = str(path) if path.name in rows else path.name
+        rows[name], missing[name] = recipe.scores(groups, forecast)
     if json:
         emit(
             {

@@ -5,6 +5,8 @@ import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
 
+from rich.text import Text
+
 from beforehand import __version__
 from beforehand.cli.output import Json, console, emit, table
 from beforehand.config import Home, recorded_data
@@ -33,8 +35,12 @@ def doctor(*, json: Json = False) -> int:
             }
         )
     else:
-        mark = {True: "[green]ok[/]", False: "[red]broken[/]", None: "[dim]not there[/]"}
-        rows = [[name, mark[ok], detail] for name, ok, detail in checks]
+        mark = {
+            True: Text("ok", style="green"),
+            False: Text("broken", style="red"),
+            None: Text("not there", style="dim"),
+        }
+        rows: list[list[str | Text]] = [[name, mark[ok], detail] for name, ok, detail in checks]
         console().print(table("", [("check", "left"), ("state", "left"), ("detail", "left")], rows))
     return EXIT_FAILED if broken else EXIT_OK
 

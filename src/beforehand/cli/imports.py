@@ -11,7 +11,8 @@ from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.records.base import Record
-from beforehand.store.archive import ArchiveWriter, ImportReport
+from beforehand.store.archive import stored_at
+from beforehand.store.archive_writer import ArchiveWriter, ImportReport
 from beforehand.store.files import file_digest, read_bytes
 from beforehand.world.importers import Rejects
 from beforehand.world.importers import documents as read_documents
@@ -37,28 +38,43 @@ FetchedAt = Annotated[
 MarketId = Annotated[
     str | None, Parameter(help="VENUE:id, for responses that do not name their market.")
 ]
-Read = Callable[[Path, Rejects, dict[str, int]], Iterator[Record]]
+Records = Iterator[Record]
+Read = Callable[[Path, Rejects, dict[str, int], datetime], Records]
 
 
 def markets(
     files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
 ) -> int:
     """Import market histories (JSONL): texts, prices, resolutions."""
-    return _import("markets", files, read_markets.read, archive, skip_bad, json)
+    return _import("markets", files, _plain(read_markets.read), archive, skip_bad, json)
 
 
 def documents(
     files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
 ) -> int:
     """Import dated documents (JSONL), known at captured_at."""
-    return _import("documents", files, read_documents.read, archive, skip_bad, json)
+    return _import("documents", files, _plain(read_documents.read), archive, skip_bad, json)
 
 
 def forecastbench(
-    files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
+    files: Files,
+    /,
+    *,
+    published_at: Annotated[
+        str | None,
+        Parameter(help="When the resolution set was published (ISO 8601 with zone) [now]."),
+    ] = None,
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
 ) -> int:
     """Import ForecastBench question sets and resolution sets (JSON)."""
-    return _import("forecastbench", files, read_forecastbench.read, archive, skip_bad, json)
+    at = _instant("--published-at", published_at)
+
+    def reader(path: Path, rejects: Rejects, notes: dict[str, int], now: datetime) -> Records:
+        return read_forecastbench.read(path, rejects, notes, at or now)
+
+    return _import("forecastbench", files, reader, archive, skip_bad, json)
 
 
 def polymarket(
@@ -104,7 +120,7 @@ def prices(
     return _import(
         "prices",
         files,
-        lambda path, rejects, _: read_prices.read(path, rejects, venue),
+        lambda path, rejects, *_: read_prices.read(path, rejects, venue),
         archive,
         skip_bad,
         json,
@@ -124,23 +140,27 @@ def predictions(
     return _import(
         "predictions",
         files,
-        lambda path, rejects, _: read_predictions.read(path, rejects, venue),
+        lambda path, rejects, *_: read_predictions.read(path, rejects, venue),
         archive,
         skip_bad,
         json,
     )
 
 
+def _plain(read: Callable[[Path, Rejects, dict[str, int]], Records]) -> Read:
+    return lambda path, rejects, notes, _: read(path, rejects, notes)
+
+
 def _venue_reader(venue: str, fetched_at: str | None, market: str | None) -> Read:
-    at = _instant(fetched_at) if fetched_at else SystemClock().now()
-    return lambda path, rejects, _: read_venues.read(venue, path, rejects, at, market)
+    at = _instant("--fetched-at", fetched_at)
+    return lambda path, rejects, _, now: read_venues.read(venue, path, rejects, at or now, market)
 
 
-def _instant(text: str) -> datetime:
+def _instant(option: str, text: str | None) -> datetime | None:
     try:
-        return parse_instant(text)
+        return parse_instant(text) if text else None
     except ValueError as error:
-        raise InputError(f"--fetched-at: {error}") from None
+        raise InputError(f"{option}: {error}") from None
 
 
 def _import(
@@ -151,22 +171,29 @@ def _import(
     for path in files:
         read_bytes(path)  # Every file must be readable before the first one is stored.
     target = archive_path(archive)
-    reports = []
+    reports: list[ImportReport] = []
     for path in files:
-        rejects, notes = Rejects(skip_bad), dict[str, int]()
-        reports.append(
-            ArchiveWriter(target).add(
-                read(path, rejects, notes),
+        rejects, notes, mark = Rejects(skip_bad), dict[str, int](), file_digest(path)
+        now = SystemClock().now()
+        # A file imported before is read as of then: importing twice changes nothing.
+        first_seen = stored_at(target, importer, mark) or now
+        try:
+            report = ArchiveWriter(target).add(
+                read(path, rejects, notes, first_seen),
                 importer=importer,
                 source=path.name,
-                source_digest=file_digest(path),
-                recorded_at=SystemClock().now(),
+                source_digest=mark,
+                recorded_at=now,
                 rejects=rejects,
                 notes=notes,
             )
-        )
+        except InputError:
+            if reports:
+                note(f"stored before this: {', '.join(r.source for r in reports)}")
+            raise
+        reports.append(report)
         if not json:
-            _say(reports[-1])
+            _say(report)
     if json:
         emit({"archive": str(target), "imports": [report.wire() for report in reports]})
     return EXIT_PARTIAL if any(report.rejects for report in reports) else EXIT_OK

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from beforehand.config import Home
 
@@ -61,10 +62,12 @@ def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
         yield update
 
 
-def table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> Table:
+def table(
+    title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str | Text]]
+) -> Table:
     """A rich table; `columns` are (name, justify)."""
     made = Table(
-        title=title,
+        title=Text(title),
         title_justify="left",
         title_style="bold",
         header_style="dim",
@@ -74,7 +77,7 @@ def table(title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequenc
     for name, justify in columns:
         made.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return made
 
 
@@ -105,7 +108,7 @@ def leaderboard(summary: dict[str, Any]) -> Table:
         ("Kelly", "right"),
         ("verdict", "left"),
     ]
-    rows = []
+    rows = list[Sequence[str | Text]]()
     for row in summary["leaderboard"]:
         kelly = row["kelly"]
         tone = _TONE.get(row["verdict"], "default")
@@ -119,7 +122,7 @@ def leaderboard(summary: dict[str, Any]) -> Table:
                 span(row["skill_ci"]),
                 figure(row["ece"], 3),
                 "–" if isinstance(kelly, str) else figure(kelly["final_wealth"], 2),
-                f"[{tone}]{row['verdict']}[/]",
+                Text(row["verdict"], style=tone),
             ]
         )
     return table("", columns, rows)
@@ -130,29 +133,38 @@ def print_result(summary: dict[str, Any], report: Path) -> None:
     from beforehand.score.report import card_value, headline
 
     out = console()
-    out.print(f"\n[bold]{headline(summary)}[/]\n")
+    out.print()
+    out.print(Text(headline(summary), style="bold"), soft_wrap=True)
+    out.print()
     out.print(leaderboard(summary))
-    failed = [name for name, check in summary["validity"].items() if check["ok"] is False]
+    out.print()
     card = "  ".join(
         f"{name} {card_value(check['value'])}"
         for name, check in summary["validity"].items()
         if check["value"] is not None
     )
-    out.print(f"\n[bold]validity[/]  {card}", soft_wrap=True)
+    _say(out, "validity", card)
+    failed = [name for name, check in summary["validity"].items() if check["ok"] is False]
     if failed:
-        out.print(f"[red]bounds not met: {', '.join(failed)}[/]")
+        out.print(Text(f"bounds not met: {', '.join(failed)}", style="red"), soft_wrap=True)
     leaks = summary["leaks"]
-    out.print(
-        f"[bold]leaks[/]     {leaks['admitted_after_t']} records after t shown, of "
-        f"{leaks['rechecked']:,} checked again ({leaks['checked']:,} at the wall, "
-        f"{leaks['refused']} refused); evidence: {leaks['evidence']}; canaries: "
-        f"{leaks['canaries']}",
-        soft_wrap=True,
+    _say(
+        out,
+        "leaks",
+        f"{leaks['admitted_after_t']} records after t shown, of {leaks['rechecked']:,} checked "
+        f"again ({leaks['checked']:,} at the wall, {leaks['refused']} refused); evidence: "
+        f"{leaks['evidence']}; canaries: {leaks['canaries']}",
     )
     if summary.get("placebo"):
         drawn = summary["placebo"]
-        out.print(
-            f"[bold]placebo[/]   “beats the market” in {100 * drawn['any_share']:.1f} % of "
-            f"{drawn['draws']} redraws without skill"
+        _say(
+            out,
+            "placebo",
+            f"“beats the market” in {100 * drawn['any_share']:.1f} % of {drawn['draws']} redraws "
+            "without skill",
         )
-    out.print(f"[bold]report[/]    {report}", soft_wrap=True)
+    _say(out, "report", str(report))
+
+
+def _say(out: Console, label: str, text: str) -> None:
+    out.print(Text.assemble((f"{label:10s}", "bold"), text), soft_wrap=True)

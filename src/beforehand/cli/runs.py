@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from beforehand.cli.output import Json, console, emit, print_result, table
 from beforehand.config import Home
-from beforehand.errors import EXIT_OK
+from beforehand.errors import EXIT_OK, Corrupt, NotFound
 from beforehand.store.files import read_json
 from beforehand.store.runs import list_runs, open_run
 
@@ -35,11 +35,16 @@ def show(
 ) -> int:
     """One run: its leaderboard, validity card and leak report."""
     root = Home.from_environment().runs
-    if run_id == "latest" and (found := list_runs(root)):
+    if run_id == "latest":
+        found = list_runs(root)
+        if not found:
+            raise NotFound(f"there are no runs in {root} yet")
         run_id = found[0].run_id
     folder = open_run(root, run_id)
     scores = folder.path / "scores.json"
     summary = read_json(scores) if scores.is_file() else None
+    if summary is not None and not (isinstance(summary, dict) and "leaderboard" in summary):
+        raise Corrupt(f"{scores} is not what a run writes")
     if json:
         emit({**folder.facts(), "scores": summary})
     elif summary is None:

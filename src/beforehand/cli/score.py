@@ -5,14 +5,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from beforehand.cli.options import Draws, PlaceboDraws, RunId, Seed, Spread, settings
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, print_result
 from beforehand.clock import parse_instant
 from beforehand.config import Home
-from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
-from beforehand.score.kelly import Kelly
+from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.store.archive import Archive
 from beforehand.work import score_file
-from beforehand.work.scoring import Settings
 
 
 def score(
@@ -26,13 +25,11 @@ def score(
     training_cutoff: Annotated[
         str | None, Parameter(help="When the model's training ended (ISO 8601).")
     ] = None,
-    seed: Annotated[int, Parameter(help="Seed of resampling and placebo.")] = 0,
-    draws: Annotated[int, Parameter(help="Bootstrap draws.")] = 2000,
-    placebo: Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")] = 200,
-    spread: Annotated[
-        float | None, Parameter(help="Assumed spread where no book was recorded, for Kelly.")
-    ] = None,
-    run_id: Annotated[str | None, Parameter(help="Name of the run [the time].")] = None,
+    seed: Seed = 0,
+    draws: Draws = 2000,
+    placebo: PlaceboDraws = 200,
+    spread: Spread = None,
+    run_id: RunId = None,
     json: Json = False,
 ) -> int:
     """Score your own probabilities against the market, at the times you state.
@@ -51,7 +48,7 @@ def score(
         home.trials,
         name=name,
         run_id=run_id,
-        settings=Settings(seed=seed, draws=draws, placebo=placebo, kelly=Kelly(spread=spread)),
+        settings=settings(seed, draws, placebo, spread),
         training_cutoff=cutoff,
     )
     report = scored.folder.path / "report.html"
@@ -65,4 +62,6 @@ def score(
         note(
             f"not scored: {len(lines):,} × {reason} (lines {first}{'…' if len(lines) > 8 else ''})"
         )
+    if scored.summary["leaks"]["admitted_after_t"]:
+        return EXIT_FAILED
     return EXIT_PARTIAL if scored.rejected.count else EXIT_OK

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.text import Text
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, console, emit, note, table
 from beforehand.clock import SystemClock
 from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.ids import digest
-from beforehand.store.archive import Archive, ArchiveWriter, ImportReport
+from beforehand.store.archive import Archive
+from beforehand.store.archive_writer import ArchiveWriter, ImportReport
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 
@@ -107,7 +109,7 @@ def info(*, archive: ArchivePath = None, json: Json = False) -> int:
         )
         return EXIT_OK
     out = console()
-    out.print(f"[bold]{path}[/]  digest {opened.digest[:16]}", soft_wrap=True)
+    out.print(Text(f"{path}  digest {opened.digest[:16]}", style="bold"), soft_wrap=True)
     counts = [[kind, f"{n:,}"] for kind, n in opened.counts().items()]
     out.print(table("records", [("kind", "left"), ("n", "right")], counts))
     rows = [[i["name"], i["source"], i["recorded_at"], str(i["rejected"])] for i in imports]
@@ -134,11 +136,14 @@ def verify(*, archive: ArchivePath = None, json: Json = False) -> int:
                 "intact": not problems,
                 "segments": len(opened.manifest["segments"]),
                 "problems": problems,
+                "strays": opened.strays(),
             }
         )
     else:
         for problem in problems:
             note(problem)
+        for stray in opened.strays():
+            note(f"segments/{stray}: in no import (left by an interrupted one; harmless)")
         total = sum(opened.counts().values())
         print(
             f"{path}: {len(problems)} problems"

@@ -100,7 +100,7 @@ def extremised(panel: Panel) -> Floats:
 
 def always(p: float) -> Baseline:
     """The forecaster that says p whatever it sees."""
-    return Baseline(f"always:{p:g}", f"Always {p:g}.", lambda panel: np.full(len(panel), p))
+    return Baseline(f"always:{p}", f"Always {p}.", lambda panel: np.full(len(panel), p))
 
 
 def recorded(source: str) -> Baseline:

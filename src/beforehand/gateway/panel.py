@@ -5,7 +5,7 @@ predicate column by column, and a world that hands out anything later ends the w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -68,8 +68,11 @@ class PanelBuilder:
         self._recorded = list(recorded)
         self._rates = _BaseRates(gateway)
 
-    def build(self, pairs: Sequence[tuple[str, Ints]]) -> Panel:
-        """One panel over markets and their instants (each array ascending)."""
+    def build(self, pairs: Sequence[tuple[str, Ints]], max_results: int | None = None) -> Panel:
+        """One panel over markets and their instants (each array ascending), in that order;
+        `max_results` replaces the builder's own."""
+        if max_results is not None:
+            self._evidence = replace(self._evidence, max_results=max_results)
         parts = [self._market(name, t) for name, t in pairs if len(t)]
         if not parts:
             return _EMPTY

@@ -8,6 +8,7 @@ Zaragoza 2009, "The Probabilistic Relevance Framework".
 """
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
@@ -49,7 +50,9 @@ class SearchIndex:
         self.rows = [row for _, _, row in keyed]
         self.known_at = np.array([to_us(known) for known, _, _ in keyed], dtype=np.int64)
         postings: dict[str, list[int]] = defaultdict(list)
+        self._versions: dict[str, list[int]] = defaultdict(list)
         for position, row in enumerate(self.rows):
+            self._versions[row.id].append(position)
             for word in set(words(row.title)) | set(words(row.text)):
                 postings[word].append(position)
         self._postings: dict[str, npt.NDArray[np.int32]] = {
@@ -88,10 +91,16 @@ class SearchIndex:
         score = np.bincount(inverse, weights=np.concatenate(weights))
         score = np.where(shared >= min(2, len(terms)), score, -1.0)
         order = np.lexsort((-places, -np.round(score, 9)))
-        best: dict[str, DocumentRow] = {}
+        found: list[DocumentRow] = []
         for i in order:
-            if score[i] < 0 or len(best) >= limit:
+            if score[i] < 0 or len(found) >= limit:
                 break
             row = self.rows[places[i]]
-            best.setdefault(row.id, row)
-        return list(best.values())
+            if self._latest(row.id, n) == places[i]:
+                found.append(row)
+        return found
+
+    def _latest(self, document_id: str, n: int) -> int:
+        """The position of a document's last version among the first `n`."""
+        versions = self._versions[document_id]
+        return versions[bisect_left(versions, n) - 1]

@@ -5,7 +5,7 @@ import time
 import httpx2
 
 from beforehand import __version__
-from beforehand.errors import NotFound, Unavailable
+from beforehand.errors import InputError, NotFound, Unavailable
 
 TIMEOUT_S, ATTEMPTS, BACKOFF_S = 30.0, 3, 0.5
 RETRIED = frozenset({429, 500, 502, 503, 504})
@@ -24,6 +24,8 @@ def download(url: str, *, attempts: int = ATTEMPTS, backoff: float = BACKOFF_S) 
                 time.sleep(backoff * 2 ** (attempt - 1))
             try:
                 response = client.get(url)
+            except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+                raise InputError(f"{url!r} is no address to fetch from: {error}") from None
             except httpx2.HTTPError as error:
                 problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
                 continue

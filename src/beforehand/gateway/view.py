@@ -22,6 +22,7 @@ from beforehand.ids import split_market_id
 from beforehand.records.base import Record
 from beforehand.records.cutoff import document_known_at, visible
 from beforehand.records.world import (
+    BookLevel,
     Document,
     Event,
     Market,
@@ -232,9 +233,18 @@ class View:
         return _last(self._admit("state", self._world.states(name, self.t)))
 
     def book(self, market_id: str) -> OrderBook | None:
-        """The last order book recorded until t."""
+        """The last order book recorded until t, seen from YES."""
         name = self.resolve_id(market_id)
-        return _last(self._admit("book", self._world.books(name, self.t)))
+        book = _last(self._admit("book", self._world.books(name, self.t)))
+        tokens = self.market(name).tokens
+        if book is None or len(tokens) != 2 or book.token_id != tokens[1]:
+            return book
+        return book.model_copy(
+            update={
+                "bids": tuple(_mirrored(level) for level in book.asks),
+                "asks": tuple(_mirrored(level) for level in book.bids),
+            }
+        )
 
     def events(self) -> list[Event]:
         """Every event known at t in its latest version, by id."""
@@ -316,8 +326,14 @@ class View:
         return False
 
 
+def _mirrored(level: BookLevel) -> BookLevel:
+    """A level of the NO side, seen from YES."""
+    return level.model_copy(update={"price": round(1.0 - level.price, 9)})
+
+
 def _last(records: list[R]) -> R | None:
-    return max(records, key=lambda r: r.known_at, default=None)  # type: ignore[attr-defined]
+    """The one known last; of several known at one instant, the one stored last."""
+    return max(reversed(records), key=lambda r: r.known_at, default=None)  # type: ignore[attr-defined]
 
 
 def _merge(versions: list[Market]) -> Market:
@@ -325,7 +341,8 @@ def _merge(versions: list[Market]) -> Market:
     if not versions:
         raise NotFound("no version of this market is known yet")
     texts = [v for v in versions if v.question is not None]
-    latest = max(texts or versions, key=lambda v: v.known_at)
+    latest = _last(texts or versions)
+    assert latest is not None
     return latest.model_copy(
         update={
             "known_at": min(v.known_at for v in versions),

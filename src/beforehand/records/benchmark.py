@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from beforehand.records.base import Number, Probability, Record, Utc, _not_bool
 
@@ -76,6 +76,12 @@ class ResolutionRecord(Record):
     verified_source: str | None = None
     resolved_at: Utc | None = None
     payout: Probability | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ResolutionRecord":
+        if self.payout in (0.0, 1.0) and self.payout != self.outcome:
+            raise ValueError("payout and outcome contradict each other")
+        return self
 
     @property
     def settled(self) -> float:

@@ -47,10 +47,21 @@ class PriceSeriesRow(Struct, frozen=True, omit_defaults=True):
     volume: list[float | None] | None = None
 
 
+class EvidenceRow(Struct, frozen=True):
+    """An EvidenceItem, as the audit needs it."""
+
+    type: str
+    source: str
+    snippet: str | None = None
+    timestamp: Aware | None = None
+
+
 class PayloadRow(Struct, frozen=True):
-    """The part of PredictionPayload that scoring needs."""
+    """A PredictionPayload."""
 
     probability: P
+    rationale: list[EvidenceRow] | None = None
+    analysis: str | None = None
 
 
 class MetadataRow(Struct, frozen=True):
@@ -77,6 +88,10 @@ class ResolutionRow(Struct, frozen=True):
     outcome: Literal[0, 1]
     payout: P | None = None
     resolved_at: Aware | None = None
+
+    def __post_init__(self) -> None:
+        if self.payout in (0.0, 1.0) and self.payout != self.outcome:
+            raise ValueError("payout and outcome contradict each other")
 
     @property
     def settled(self) -> float:

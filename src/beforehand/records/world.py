@@ -6,6 +6,8 @@ What is fixed (Market), what moves (MarketState, PricePoint, OrderBook) and how 
 
 from typing import Literal
 
+from pydantic import model_validator
+
 from beforehand.records.base import Number, Probability, Record, Utc
 
 Currency = Literal["usd", "play", "none"]
@@ -70,6 +72,14 @@ class PricePoint(Record):
     bid: Probability | None = None
     ask: Probability | None = None
     volume: Number | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> "PricePoint":
+        if self.known_at < self.observed_at:
+            raise ValueError("known_at lies before observed_at: a price is not known in advance")
+        if self.bid is not None and self.ask is not None and self.bid > self.ask:
+            raise ValueError("the bid lies above the ask")
+        return self
 
 
 class Odds(PricePoint):

@@ -65,29 +65,41 @@ def group(
     try:
         asked = {key_of(q) for q in questions["questions"]}
         rows = list(resolutions["resolutions"])
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise InputError(
-            f"not a ForecastBench question set and resolution set: {error} is missing"
+            f"not a ForecastBench question set and resolution set ({type(error).__name__}: {error})"
         ) from None
     groups = Groups()
-    for row in rows:
-        combined = not isinstance(row["id"], str)
-        if combined and not combinations:
-            groups.skip("combination questions")
-        elif key_of(row) not in asked:
-            groups.skip("not in the question set")
-        elif row["resolved_to"] is None:
-            groups.skip("without a value")
-        elif row["source"] in DATASETS:
-            if row["resolved"]:
-                groups.dataset.append(row)
-            else:
-                groups.skip("dataset rows not resolved")
-        elif row["source"] in MARKETS:
-            (groups.market_resolved if row["resolved"] else groups.market_unresolved).append(row)
-        else:
-            groups.skip(f"unknown source {row['source']}")
+    for number, row in enumerate(rows, start=1):
+        try:
+            _place(row, asked, groups, combinations)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"resolution {number}: needs id, source, resolved, and resolved_to in [0, 1] "
+                f"({type(error).__name__}: {error})"
+            ) from None
     return groups
+
+
+def _place(row: Mapping[str, Any], asked: set[Key], groups: Groups, combinations: bool) -> None:
+    combined = not isinstance(row["id"], str)
+    if combined and not combinations:
+        groups.skip("combination questions")
+    elif key_of(row) not in asked:
+        groups.skip("not in the question set")
+    elif row["resolved_to"] is None:
+        groups.skip("without a value")
+    elif not 0.0 <= float(row["resolved_to"]) <= 1.0:
+        raise ValueError("resolved_to lies outside [0, 1]")
+    elif row["source"] in DATASETS:
+        if row["resolved"]:
+            groups.dataset.append(row)
+        else:
+            groups.skip("dataset rows not resolved")
+    elif row["source"] in MARKETS:
+        (groups.market_resolved if row["resolved"] else groups.market_unresolved).append(row)
+    else:
+        groups.skip(f"unknown source {row['source']}")
 
 
 def scores(groups: Groups, forecast: Forecast) -> tuple[list[float | None], int]:
@@ -119,13 +131,17 @@ def from_set(body: Mapping[str, Any]) -> Forecast:
     if not isinstance(body, Mapping) or not isinstance(body.get("forecasts"), list):
         raise InputError("not a forecast set: it needs a list `forecasts`")
     exact: dict[tuple[Any, ...], float] = {}
-    for row in body["forecasts"]:
-        p = row.get("forecast")
+    for number, row in enumerate(body["forecasts"], start=1):
+        try:
+            p = row.get("forecast")
+            key = _full_key(row, row.get("resolution_date"))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"forecast {number} is no forecast row ({error})") from None
         if p is None:
             continue
-        if not isinstance(p, int | float) or not 0.0 <= p <= 1.0:
-            raise InputError(f"forecast {p!r} for {row.get('id')!r} is no probability in [0, 1]")
-        exact[_full_key(row, row.get("resolution_date"))] = float(p)
+        if isinstance(p, bool) or not isinstance(p, int | float) or not 0.0 <= p <= 1.0:
+            raise InputError(f"forecast {number}: {p!r} is no probability in [0, 1]")
+        exact[key] = float(p)
 
     def forecast(row: Mapping[str, Any]) -> float | None:
         dated = exact.get(_full_key(row, row.get("resolution_date")))

@@ -1,8 +1,9 @@
 """Profit after spread and fees: fractional Kelly at the recorded bid and ask, never the middle.
 
-One bet a question, at the first forecast that sees an edge after the spread. YES at ask a:
-f = (p-a)/(1-a); NO at bid b: f = (b-p)/b; scaled by `fraction`, capped, staked on the wealth of
-that moment, settled at resolution (Kelly 1956; taker fee = rate * a * (1-a) a share). Where no
+One bet a question, at the first forecast that sees an edge after the spread at a price no older
+than a week. YES at ask a: f = (p-a)/(1-a); NO at bid b: f = (b-p)/b; scaled by `fraction`, capped,
+staked on the wealth of that moment as far as there is cash, settled at resolution (Kelly 1956;
+taker fee = rate * a * (1-a) a share). Where no
 book was recorded there is nothing to compute, and play money has no profit.
 """
 
@@ -52,8 +53,9 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         missing = np.isnan(bid) | np.isnan(ask)
         bid = np.where(missing, np.clip(table.market - rules.spread / 2, 0, 1), bid)
         ask = np.where(missing, np.clip(table.market + rules.spread / 2, 0, 1), ask)
-    usable = real & np.isfinite(bid) & np.isfinite(ask) & np.isfinite(p) & (ask < 1) & (bid > 0)
-    if not usable.any():
+    booked = real & np.isfinite(bid) & np.isfinite(ask)
+    usable = booked & table.fresh & np.isfinite(p) & (ask < 1) & (bid > 0)
+    if not booked.any():
         return NO_BOOK
     with np.errstate(invalid="ignore", divide="ignore"):
         yes = np.where(usable, np.maximum(0.0, (p - ask) / (1 - ask)), 0.0)
@@ -67,9 +69,9 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
     price = np.where(buys_yes, ask[first], 1 - bid[first])
     value = np.where(buys_yes, table.y[question], 1 - table.y[question])
     fee = table.fee[question] * price * (1 - price)
-    returns = stake / price * (value - price - fee)
-    order = np.lexsort((question, table.resolved_at[question]))
-    wealth = np.concatenate([[1.0], np.cumprod(1 + np.maximum(returns[order], -1.0))])
+    per_stake = (value - price - fee) / price
+    wealth, shares = _wealth(table.t[first], table.resolved_at[question], stake, per_stake)
+    returns = shares * per_stake
     peak = np.maximum.accumulate(wealth)
     spread = float(np.std(returns, ddof=1)) if len(returns) > 1 else 0.0
     return Profit(
@@ -82,3 +84,27 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         question=question,
         returns=returns,
     )
+
+
+def _wealth(opened: Ints, settled: Ints, stake: Floats, per_stake: Floats) -> tuple[Floats, Floats]:
+    """(wealth after each settlement, share of the wealth each bet really staked).
+
+    Wealth is cash plus what open bets cost; a bet never stakes more than the cash there is.
+    """
+    events = sorted(
+        [(int(at), 1, i) for i, at in enumerate(opened)]
+        + [(int(at), 0, i) for i, at in enumerate(settled)]
+    )
+    cash, open_cost = 1.0, 0.0
+    cost, share = np.zeros(len(stake)), np.zeros(len(stake))
+    path = [1.0]
+    for _, opens, i in events:
+        if opens:
+            wealth = cash + open_cost
+            cost[i] = min(stake[i] * wealth, cash)
+            share[i] = cost[i] / wealth if wealth > 0 else 0.0
+            cash, open_cost = cash - cost[i], open_cost + cost[i]
+        else:
+            cash, open_cost = cash + cost[i] * (1 + per_stake[i]), open_cost - cost[i]
+            path.append(cash + open_cost)
+    return np.array(path), share

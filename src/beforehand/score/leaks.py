@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from beforehand.clock import iso
+from beforehand.records.bulk import PredictionRow
 from beforehand.records.cutoff import visible
 
 CANARY = "canary-"
@@ -89,30 +91,27 @@ def recheck(
         )
 
 
-def audit_evidence(predictions: Iterable[Mapping[str, Any]]) -> tuple[int, int, list[str]]:
-    """(forecasts, those whose evidence passes, the failures in words) over PredictionRecords.
+def audit_evidence(predictions: Iterable[PredictionRow]) -> tuple[int, int, list[str]]:
+    """(forecasts, those whose evidence passes, the failures in words).
 
-    Evidence passes if each item carries a timestamp that is no later than the prediction's own.
+    Evidence passes if each item carries a timestamp that is no later than the prediction's own;
+    a prediction that cites evidence and has no time of its own fails.
     """
-    total, passed, failures = 0, 0, []
+    total, failures = 0, list[str]()
     for record in predictions:
         total += 1
-        meta = record.get("metadata") or {}
-        stamp = meta.get("timestamp")
-        items = record["prediction"].get("rationale") or []
-        problem = None
-        for item in items:
-            if not item.get("timestamp"):
-                problem = f"{record['id']}: evidence {item['source']!r} has no timestamp"
-            elif stamp and not visible(
-                datetime.fromisoformat(item["timestamp"]), datetime.fromisoformat(stamp)
-            ):
-                problem = (
-                    f"{record['id']}: evidence {item['source']!r} is dated {item['timestamp']}, "
-                    f"after the prediction at {stamp}"
+        at = record.metadata.timestamp if record.metadata else None
+        for item in record.prediction.rationale or ():
+            if item.timestamp is None:
+                failures.append(f"{record.id}: evidence {item.source!r} has no timestamp")
+            elif at is None:
+                failures.append(f"{record.id}: the prediction that cites it has no timestamp")
+            elif not visible(item.timestamp, at):
+                failures.append(
+                    f"{record.id}: evidence {item.source!r} is dated {iso(item.timestamp)}, after "
+                    f"the prediction at {iso(at)}"
                 )
-        if problem:
-            failures.append(problem)
-        else:
-            passed += 1
-    return total, passed, failures
+            else:
+                continue
+            break
+    return total, total - len(failures), failures

@@ -86,6 +86,7 @@ class Skill:
     ci_by: dict[str, Interval]
     lower: float
     upper: float
+    identical: bool
     effective_n: float | None
     minimum_detectable_effect: float
 
@@ -279,6 +280,7 @@ def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> di
             ci_by=ci,
             lower=float(np.min(lower)),
             upper=float(np.max(upper)),
+            identical=bool(valid.any() and (p[valid] == table.market[valid]).all()),
             effective_n=effective,
             minimum_detectable_effect=detectable,
         )
@@ -295,7 +297,7 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
     """What the intervals allow to be said, and why no more."""
     overall, fresh = row.skill, row.fresh
     assert overall is not None
-    if overall.skill == 0.0 and overall.ci == (0.0, 0.0):
+    if overall.identical:
         return "is the market", []
     if overall.upper < 0:
         return "worse than the market", []

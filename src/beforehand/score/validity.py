@@ -24,7 +24,8 @@ class Check:
 @dataclass(frozen=True)
 class SetFacts:
     """What the scorer cannot see in the table: the documents in reach, endings left out, the
-    models' training cutoff, and how many variants were tried on this set."""
+    models' training cutoff, how many variants were tried on this set, whether the texts shown are
+    on record at all, and which forecasters are under test (all, if None)."""
 
     documents: int
     void: int = 0
@@ -32,16 +33,25 @@ class SetFacts:
     share_after_training_cutoff: float | None = None
     variants: int = 0
     admitted_after_t: int = 0
+    texts_known: bool = True
+    subjects: tuple[str, ...] | None = None
 
 
 def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
     """The fields in the order in which a reader doubts them."""
     n_events = int(table.event.max()) + 1 if len(table.event) else 0
     stale = float(1 - table.fresh.mean()) if len(table.q) else float("nan")
-    others = [r.skill for r in rows if r.forecaster != MARKET and r.skill is not None]
+    others = [
+        r.skill
+        for r in rows
+        if r.forecaster != MARKET
+        and r.skill is not None
+        and (facts.subjects is None or r.forecaster in facts.subjects)
+    ]
     effective = [s.effective_n for s in others if s.effective_n is not None]
     detectable = others[0].minimum_detectable_effect if others else None
-    p50, p90 = np.quantile(table.price_age, [0.5, 0.9]) if len(table.q) else (np.nan, np.nan)
+    ages = table.price_age[np.isfinite(table.price_age)]
+    p50, p90 = np.quantile(ages, [0.5, 0.9]) if len(ages) else (np.nan, np.nan)
     fewest = min(effective, default=None)
     with_documents = float((table.evidence > 0).mean()) if len(table.q) else float("nan")
     return [
@@ -63,7 +73,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
             f"at most {MAX_STALE:g}",
             bool(stale <= MAX_STALE),
         ),
-        Check("share_strict_text", float(table.strict.mean()) if len(table.q) else None),
+        Check("share_strict_text", float(table.strict.mean()) if facts.texts_known else None),
         _after_training(facts.share_after_training_cutoff),
         Check("evidence_documents", facts.documents),
         Check("share_with_a_document", with_documents if facts.documents else None),

@@ -78,6 +78,8 @@ def parse_market(
     if len(outcomes) != 2:
         raise BadAnswer(f"{name} has {len(outcomes)} outcomes: only binary markets are read")
     tokens = embedded(raw.get("clobTokenIds" if version == "v1" else "positionIds"))
+    if [o.lower() for o in outcomes] == ["no", "yes"]:
+        outcomes, prices, tokens = outcomes[::-1], prices[::-1], tokens[::-1]
     parents = raw.get("events") or [{}]
     slug = raw.get("slug")
     market = Market(
@@ -171,6 +173,7 @@ def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record
             )
         )
     closed = bool(raw.get("closed"))
+    ended = min(instant(raw.get("end_date_iso")) or fetched_at, fetched_at)
     records.append(
         MarketState(
             market_id=name,
@@ -186,7 +189,7 @@ def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record
                 market_id=name,
                 status="resolved",
                 payout=float(winners[0]),
-                resolved_at=fetched_at,
+                resolved_at=ended,
                 known_at=fetched_at,
             )
         )
@@ -206,6 +209,7 @@ def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
         title=str(required(raw, "title")),
         market_ids=tuple(market_id(VENUE, str(m["conditionId"])) for m in children),
         mutually_exclusive=raw.get("negRisk"),
+        markets_not_binary=len(rows(raw.get("markets"), "markets")) - len(children),
         known_at=fetched_at,
         slug=raw.get("slug"),
     )

@@ -9,35 +9,31 @@ It is bitemporal. A record says what was said and when it could be known (`known
 segment's entry in the manifest says when we stored it (`recorded_at`). Segments are never
 changed: an import only adds new ones, and only for records that are not there yet, so
 importing twice changes nothing. The archive's `digest` covers the content alone: two machines
-that import the same files hold the same world. `docs/archive.md` is the format's description.
+that import the same files in the same order hold the same world. `docs/archive.md` describes
+the format.
 """
 
 import gzip
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 from pydantic import BaseModel
 
-from beforehand.clock import iso, parse_instant, to_us
-from beforehand.errors import Corrupt, NotConfigured
-from beforehand.ids import canonical, digest
+from beforehand.clock import parse_instant
+from beforehand.errors import Corrupt, InputError, NotConfigured
+from beforehand.ids import digest
 from beforehand.records import world
 from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document, decode_series
 from beforehand.store.files import (
-    Reject,
-    exclusive,
+    file_digest,
     json_bytes,
     read_json,
-    write_atomic,
     write_json,
-    write_jsonl,
 )
 from beforehand.store.series import Series
 
@@ -52,35 +48,9 @@ KINDS: dict[str, type[BaseModel]] = {
     "resolution": world.Resolution,
     "forecast": world.RecordedForecast,
 }
-_KIND_OF = {model: kind for kind, model in KINDS.items()}
+KIND_OF = {model: kind for kind, model in KINDS.items()}
 _COLUMNS = ("price", "bid", "ask", "volume")
 R = TypeVar("R", bound=BaseModel)
-
-
-@dataclass
-class ImportReport:
-    """What an import did: per kind, how many records were new and how many already there."""
-
-    importer: str
-    source: str
-    new: dict[str, int] = field(default_factory=dict)
-    same: dict[str, int] = field(default_factory=dict)
-    notes: dict[str, int] = field(default_factory=dict)
-    rejects: list[Reject] = field(default_factory=list)
-    rejects_file: str | None = None
-
-    def wire(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return {
-            "importer": self.importer,
-            "source": self.source,
-            "new": self.new,
-            "same": self.same,
-            "notes": self.notes,
-            "rejected": len(self.rejects),
-            "rejects": [reject.sentence() for reject in self.rejects[:20]],
-            "rejects_file": self.rejects_file,
-        }
 
 
 class Archive:
@@ -94,7 +64,7 @@ class Archive:
                 f"there is no archive at {path}: make one with `beforehand world simulate` or "
                 "`beforehand world import markets FILE`, or name one with --archive"
             )
-        self.manifest = _read_manifest(path)
+        self.manifest = read_manifest(path)
         self._segments: list[dict[str, Any]] = [
             segment
             for segment in self.manifest["segments"]
@@ -121,7 +91,7 @@ class Archive:
 
     def records(self, model: type[R]) -> list[R]:
         """Every record of a kind, in stored order (prices and documents have faster readers)."""
-        return [model.model_validate_json(line) for line in self.lines(_KIND_OF[model])]
+        return [model.model_validate_json(line) for line in self.lines(KIND_OF[model])]
 
     def documents(self) -> list[DocumentRow]:
         """All document versions, ordered by (known_at, id)."""
@@ -142,7 +112,6 @@ class Archive:
         sealed = {**self.manifest, "seal": _seal(self.manifest)}
         if (self.path / "archive.json").read_bytes() != json_bytes(sealed):
             problems.append("archive.json: not byte for byte what was written")
-        listed = {_segment_name(segment) for segment in self.manifest["segments"]}
         for segment in self.manifest["segments"]:
             try:
                 content = _unpack(self.path, segment)
@@ -150,169 +119,30 @@ class Archive:
                 rows = content.splitlines()
                 for line in rows:
                     _check_line(segment["kind"], model, line)
-                total = _record_count(segment["kind"], rows)
+                total = record_count(segment["kind"], rows)
                 if total != segment["records"]:
                     problems.append(
-                        f"{_segment_name(segment)}: {total} records, manifest says "
+                        f"{segment_name(segment)}: {total} records, manifest says "
                         f"{segment['records']}"
                     )
             except Corrupt as error:
                 problems.append(str(error))
             except ValueError as error:
-                problems.append(f"{_segment_name(segment)}: a record breaks its schema: {error}")
-        folder = self.path / "segments"
-        for stray in sorted(folder.iterdir()) if folder.is_dir() else []:
-            if stray.name not in listed:
-                problems.append(f"segments/{stray.name}: not in the manifest")
+                problems.append(f"{segment_name(segment)}: a record breaks its schema: {error}")
+        for entry in self.manifest["imports"]:
+            kept = self.path / "rejects" / f"{entry['name']}.jsonl"
+            if entry["rejected"] and not (
+                kept.is_file() and file_digest(kept) == entry["rejects_digest"]
+            ):
+                problems.append(f"rejects/{kept.name}: not what was written")
         return problems
 
-
-class ArchiveWriter:
-    """The sole writer of an archive; holds its lock while adding."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def add(
-        self,
-        records: Iterable[BaseModel],
-        *,
-        importer: str,
-        source: str,
-        source_digest: str,
-        recorded_at: datetime,
-        rejects: Iterable[Reject] = (),
-        notes: dict[str, int] | None = None,
-    ) -> ImportReport:
-        """Store what is not there yet, and return the counts.
-
-        `records` may be lazy; `rejects` is read after it, so that a parser can fill it on the
-        way. Nothing is visible to a reader until the manifest is replaced at the end.
-        """
-        report = ImportReport(importer, source, notes=notes if notes is not None else {})
-        with exclusive(self.path / "archive.lock"):
-            manifest = _read_manifest(self.path) if self._exists() else _empty_manifest()
-            lines = self._new_lines(records, report)
-            report.rejects = list(rejects)
-            stamp = iso(recorded_at)
-            name = f"{len(manifest['imports']) + 1:04d}-{importer}"
-            entry = {
-                "name": name,
-                "importer": importer,
-                "source": source,
-                "source_digest": source_digest,
-                "recorded_at": stamp,
-                "new": report.new,
-                "rejected": len(report.rejects),
-            }
-            if report.rejects:
-                target = self.path / "rejects" / f"{name}.jsonl"
-                report.rejects_file = str(target)
-            for kind in sorted(lines):
-                manifest["segments"].append(
-                    {**self._write_segment(kind, lines[kind]), "recorded_at": stamp, "import": name}
-                )
-            known = {(i["importer"], i["source_digest"]) for i in manifest["imports"]}
-            if lines or (importer, source_digest) not in known:
-                manifest["imports"].append(entry)
-                if report.rejects:
-                    write_jsonl(
-                        self.path / "rejects" / f"{name}.jsonl",
-                        [vars(reject) for reject in report.rejects],
-                    )
-                _write_manifest(self.path, manifest)
-            elif report.rejects:
-                earlier = next(
-                    i["name"]
-                    for i in manifest["imports"]
-                    if (i["importer"], i["source_digest"]) == (importer, source_digest)
-                )
-                report.rejects_file = str(self.path / "rejects" / f"{earlier}.jsonl")
-        return report
-
-    def _exists(self) -> bool:
-        return (self.path / "archive.json").is_file()
-
-    def _new_lines(
-        self, records: Iterable[BaseModel], report: ImportReport
-    ) -> dict[str, list[bytes]]:
-        """The lines to store per kind, without what is stored already."""
-        archive = Archive(self.path) if self._exists() else None
-        seen: dict[str, set[bytes]] = {}
-        points = _PointLedger(archive)
-        lines: dict[str, list[bytes]] = defaultdict(list)
-        for record in records:
-            kind = _KIND_OF[type(record)]
-            if isinstance(record, world.PricePoint):
-                is_new = points.add(record)
-            else:
-                if kind not in seen:
-                    stored = archive.lines(kind) if archive else ()
-                    seen[kind] = {_fingerprint(line) for line in stored}
-                line = canonical(record.model_dump(mode="json", exclude_none=True))
-                mark = _fingerprint(line)
-                is_new = mark not in seen[kind]
-                if is_new:
-                    seen[kind].add(mark)
-                    lines[kind].append(line)
-            tally = report.new if is_new else report.same
-            tally[kind] = tally.get(kind, 0) + 1
-        if fresh := points.lines():
-            lines["price"] = fresh
-        return dict(lines)
-
-    def _write_segment(self, kind: str, lines: list[bytes]) -> dict[str, Any]:
-        content = b"\n".join(lines) + b"\n"
-        packed = gzip.compress(content, compresslevel=6, mtime=0)
-        segment = {
-            "kind": kind,
-            "digest": hashlib.sha256(content).hexdigest(),
-            "file_digest": hashlib.sha256(packed).hexdigest(),
-            "records": _record_count(kind, lines),
-        }
-        target = self.path / "segments" / _segment_name(segment)
-        write_atomic(target, packed)
-        target.chmod(0o444)
-        return segment
-
-
-class _PointLedger:
-    """Price points seen so far, per market, so that only new ones are stored."""
-
-    def __init__(self, archive: Archive | None) -> None:
-        self._old = archive.series() if archive else {}
-        self._seen: dict[str, set[tuple[float | None, ...]]] = {}
-        self._new: dict[str, list[tuple[float | None, ...]]] = defaultdict(list)
-
-    def add(self, p: world.PricePoint) -> bool:
-        row = (to_us(p.observed_at), to_us(p.known_at), p.price, p.bid, p.ask, p.volume)
-        if p.market_id not in self._seen:
-            self._seen[p.market_id] = _point_set(self._old.get(p.market_id))
-        if row in self._seen[p.market_id]:
-            return False
-        self._seen[p.market_id].add(row)
-        self._new[p.market_id].append(row)
-        return True
-
-    def lines(self) -> list[bytes]:
-        encode = msgspec.json.Encoder().encode
-        out = []
-        for market, rows in sorted(self._new.items()):
-            observed, known, price, *rest = (list(column) for column in zip(*rows, strict=True))
-            bid, ask, volume = (c if any(v is not None for v in c) else None for c in rest)
-            out.append(encode(PriceSeriesRow(market, observed, known, price, bid, ask, volume)))
-        return out
-
-
-def _point_set(series: Series | None) -> set[tuple[float | None, ...]]:
-    if series is None:
-        return set()
-    columns = [series.observed_at.tolist(), series.known_at.tolist(), series.price.tolist()]
-    columns += [
-        [None if v != v else v for v in column.tolist()]
-        for column in (series.bid, series.ask, series.volume)
-    ]
-    return set(zip(*columns, strict=True))
+    def strays(self) -> list[str]:
+        """Segment files that no import lists: what an interrupted import leaves. Harmless."""
+        listed = {segment_name(segment) for segment in self.manifest["segments"]}
+        folder = self.path / "segments"
+        found = folder.iterdir() if folder.is_dir() else ()
+        return sorted(path.name for path in found if path.name not in listed)
 
 
 def _series(name: str, parts: list[PriceSeriesRow]) -> Series:
@@ -331,11 +161,7 @@ def _series(name: str, parts: list[PriceSeriesRow]) -> Series:
     return Series.build(name, rows, times)
 
 
-def _fingerprint(line: bytes) -> bytes:
-    return hashlib.sha256(line).digest()
-
-
-def _record_count(kind: str, lines: list[bytes]) -> int:
+def record_count(kind: str, lines: list[bytes]) -> int:
     if kind != "price":
         return len(lines)
     return sum(len(decode_series(line).price) for line in lines)
@@ -350,13 +176,13 @@ def _check_line(kind: str, model: type[BaseModel], line: bytes) -> None:
         model.model_validate_json(line)
 
 
-def _segment_name(segment: dict[str, Any]) -> str:
+def segment_name(segment: dict[str, Any]) -> str:
     return f"{segment['kind']}-{segment['digest']}.jsonl.gz"
 
 
 def _unpack(path: Path, segment: dict[str, Any]) -> bytes:
     """The segment's content; raises Corrupt where a single byte differs."""
-    name = _segment_name(segment)
+    name = segment_name(segment)
     try:
         packed = (path / "segments" / name).read_bytes()
     except FileNotFoundError:
@@ -369,7 +195,7 @@ def _unpack(path: Path, segment: dict[str, Any]) -> bytes:
     return content
 
 
-def _empty_manifest() -> dict[str, Any]:
+def empty_manifest() -> dict[str, Any]:
     return {"format": FORMAT, "segments": [], "imports": []}
 
 
@@ -377,8 +203,21 @@ def _seal(manifest: dict[str, Any]) -> str:
     return digest({key: manifest[key] for key in ("format", "segments", "imports")})
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    manifest = read_json(path / "archive.json")
+def stored_at(path: Path, importer: str, source_digest: str) -> datetime | None:
+    """When a file of this digest was first imported; None if it never was."""
+    if not (path / "archive.json").is_file():
+        return None
+    for entry in read_manifest(path)["imports"]:
+        if (entry["importer"], entry["source_digest"]) == (importer, source_digest):
+            return parse_instant(entry["recorded_at"])
+    return None
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = read_json(path / "archive.json")
+    except InputError as error:
+        raise Corrupt(str(error)) from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise Corrupt(f"{path / 'archive.json'} is not a {FORMAT} manifest")
     try:
@@ -392,5 +231,5 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     write_json(path / "archive.json", {**manifest, "seal": _seal(manifest)})

@@ -1,10 +1,13 @@
 """Atomic files and line readers. Every file of the product is written through here."""
 
+import csv
 import fcntl
 import gzip
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +77,7 @@ def read_bytes(path: Path) -> bytes:
     if data[:2] == b"\x1f\x8b":
         try:
             return gzip.decompress(data)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{path} is a damaged gzip file: {error}") from None
     return data
 
@@ -92,6 +95,47 @@ def read_text(path: Path) -> str:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text (byte {error.start})") from None
+
+
+def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str] | None, str]]:
+    """(line number, row by lower-case column, reason why there is none) of every line.
+
+    Each line is read on its own, so that a stray quote costs one row and not the rest of the
+    file. A row with more or fewer cells than the header is refused: a decimal comma looks so.
+    """
+    lines = re.split(r"\r\n|\n|\r", read_text(path))
+    header = [name.strip().lower() for name in _cells(lines[0])] if lines[0].strip() else []
+    if missing := [name for name in needed if name not in header]:
+        raise InputError(
+            f"{path}: the header lacks {', '.join(missing)}. The first line must name the columns "
+            f"{','.join(needed)}"
+        )
+    for number, line in enumerate(lines[1:], start=2):
+        if not line.strip():
+            continue
+        try:
+            cells = _cells(line)
+        except csv.Error as error:
+            yield number, None, f"not CSV: {error}"
+            continue
+        if len(cells) != len(header):
+            yield number, None, f"{len(cells)} cells under {len(header)} columns"
+            continue
+        yield number, dict(zip(header, (cell.strip() for cell in cells), strict=True)), ""
+
+
+def _cells(line: str) -> list[str]:
+    return next(csv.reader([line], strict=True))
+
+
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\Z")
+
+
+def plain_number(text: str) -> float:
+    """A float from plain decimal notation; ValueError for anything else (nan, inf, 1_000…)."""
+    if not _NUMBER.match(text.strip()):
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
 
 
 def read_json(path: Path) -> Any:

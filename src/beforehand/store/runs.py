@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from beforehand.errors import InputError, NotFound
-from beforehand.ids import check_segment
-from beforehand.store.files import exclusive, file_digest, read_json, write_atomic, write_json
+from beforehand.ids import check_segment, digest, is_segment
+from beforehand.store.files import exclusive, file_digest, read_json, write_json, write_jsonl
 
 LOG = "log.json"
 
@@ -48,13 +48,26 @@ class RunFolder:
         sealed = self.path / "run.json"
         if not sealed.is_file():
             return {"run_id": self.run_id, "status": "unfinished"}
-        return dict(read_json(sealed))
+        try:
+            facts = read_json(sealed)
+        except InputError:
+            facts = None
+        if (
+            not isinstance(facts, dict)
+            or facts.get("run_id") != self.run_id
+            or "status" not in facts
+        ):
+            return {"run_id": self.run_id, "status": "damaged"}
+        return facts
 
 
 def list_runs(root: Path) -> list[RunFolder]:
-    """Every run, newest id first."""
-    names = [p.name for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
-    return [RunFolder(root, name) for name in sorted(names, reverse=True)]
+    """Every run, newest first; folders that no run could have made are passed over."""
+    folders = (
+        [p for p in root.iterdir() if p.is_dir() and is_segment(p.name)] if root.is_dir() else []
+    )
+    folders.sort(key=lambda p: (p.stat().st_mtime_ns, p.name), reverse=True)
+    return [RunFolder(root, p.name) for p in folders]
 
 
 def open_run(root: Path, run_id: str) -> RunFolder:
@@ -67,21 +80,33 @@ def open_run(root: Path, run_id: str) -> RunFolder:
     return folder
 
 
-def tried(ledger: Path, set_digest: str) -> set[str]:
-    """Fingerprints of every forecaster ever scored on this set of markets."""
-    if not ledger.is_file():
-        return set()
-    rows = [orjson.loads(line) for line in ledger.read_bytes().splitlines() if line.endswith(b"}")]
-    return {row["variant"] for row in rows if row["set"] == set_digest}
+def _trials(ledger: Path) -> list[dict[str, Any]]:
+    """The ledger's readable lines; a torn one is left out."""
+    rows = []
+    for line in ledger.read_bytes().splitlines() if ledger.is_file() else ():
+        try:
+            rows.append(orjson.loads(line))
+        except orjson.JSONDecodeError:
+            continue
+    return rows
 
 
-def note_trials(ledger: Path, set_digest: str, variants: Iterable[str]) -> int:
-    """Add what was not there; returns how many variants this set has now seen."""
+def note_trials(ledger: Path, markets: Iterable[str], variants: Iterable[str]) -> int:
+    """Add variants tried on a set of markets; returns how many were ever tried on such a set.
+
+    A set counts as the same if it shares half of the smaller one's markets: dropping a few rows
+    or importing more does not start the count anew.
+    """
+    mine = {digest(name.encode())[:8] for name in markets}
     with exclusive(ledger.with_suffix(".lock")):
-        before = tried(ledger, set_digest)
-        new = sorted(set(variants) - before)
+        rows = _trials(ledger)
+        seen = {
+            row["variant"]
+            for row in rows
+            if len(mine & set(row["markets"])) * 2 >= min(len(mine), len(row["markets"]))
+        }
+        new = sorted(set(variants) - seen)
         if new:
-            old = ledger.read_bytes() if ledger.is_file() else b""
-            lines = [orjson.dumps({"set": set_digest, "variant": v}) + b"\n" for v in new]
-            write_atomic(ledger, old + b"".join(lines))
-        return len(before) + len(new)
+            rows += [{"variant": v, "markets": sorted(mine)} for v in new]
+            write_jsonl(ledger, rows)
+    return len(seen) + len(new)

@@ -97,19 +97,20 @@ def experiments(
 
 
 def check(config: ExperimentConfig, world: RecordedWorld, resolution: Resolution | None) -> None:
-    """Refuse an explicit range outside the market's life, with the field and what is allowed."""
+    """Refuse an explicit range outside the market's life, and what this version cannot run, with
+    the field, the value and what is allowed."""
     series = world.all_series.get(config.market_id)
     if series is None or not len(series):
         raise InputError(f"market_id: {config.market_id} has no recorded prices")
     first = from_us(series.known_at[0])
-    if config.end_time < first:
+    if config.start_time < first:
         raise InputError(
-            f"end_time: {iso(config.end_time)} lies before {config.market_id}'s first price, "
+            f"start_time: {iso(config.start_time)} lies before {config.market_id}'s first price, "
             f"known at {iso(first)}"
         )
-    if resolution is not None and config.start_time >= grid.end_of(resolution):
+    if resolution is not None and config.end_time >= grid.end_of(resolution):
         raise InputError(
-            f"start_time: {iso(config.start_time)} lies after {config.market_id} ended "
+            f"end_time: {iso(config.end_time)} does not lie before the end of {config.market_id} "
             f"({iso(grid.end_of(resolution))})"
         )
     if config.mode != "baseline":
@@ -117,11 +118,23 @@ def check(config: ExperimentConfig, world: RecordedWorld, resolution: Resolution
             f"mode: {config.mode!r} needs a model; this version runs 'baseline' (models: "
             "baseline:NAME)"
         )
+    if config.num_sims != 1:
+        raise InputError(
+            f"num_sims: {config.num_sims}: a baseline says the same every time; only 1 is allowed"
+        )
+    if config.search_config.query_mode != "template":
+        raise InputError("search_config.query_mode: 'llm_generated' needs a model; use 'template'")
 
 
 def compile_plan(run_id: str, configs: Sequence[ExperimentConfig]) -> Plan:
-    """Walk the markets a chunk at a time, collect, score."""
-    chunks = [list(configs[i : i + CHUNK]) for i in range(0, len(configs), CHUNK)]
+    """Walk the markets a chunk at a time, collect, score. A chunk shares its models and its
+    search settings."""
+    groups: dict[str, list[ExperimentConfig]] = {}
+    for config in configs:
+        groups.setdefault(f"{config.models} {config.search_config}", []).append(config)
+    chunks = [
+        group[i : i + CHUNK] for group in groups.values() for i in range(0, len(group), CHUNK)
+    ]
     walks = [
         Step(
             f"walk/{number:04d}",
@@ -131,10 +144,8 @@ def compile_plan(run_id: str, configs: Sequence[ExperimentConfig]) -> Plan:
         for number, chunk in enumerate(chunks)
     ]
     names = tuple(step.id for step in walks)
-    return Plan(
-        run_id,
-        [*walks, Step("collect", "collect", {}, names), Step("score", "score", {}, ("collect",))],
-    )
+    collect, score = Step("collect", "collect", {}, names), Step("score", "score", {}, ("collect",))
+    return Plan(run_id, [*walks, collect, score])
 
 
 class Walker:
@@ -157,14 +168,18 @@ class Walker:
         """Forecast one chunk of markets; writes its intervals and predictions as parts."""
         configs = [ExperimentConfig.model_validate(raw) for raw in args["experiments"]]
         pairs = [(c.market_id, _instants(c)) for c in configs]
-        panel = self._builder.build(pairs)
+        panel = self._builder.build(pairs, configs[0].search_config.max_results)
         names = [m.removeprefix("baseline:") for m in configs[0].models]
         forecasts = {name: self._models[name].forecast(panel) for name in names}
         intervals, predictions = list[bytes](), list[bytes]()
-        previous: dict[str, list[dict[str, Any]]] = {}
+        ends = np.cumsum([len(t) for _, t in pairs])
+        starts = {0, *ends.tolist()}
+        previous: list[dict[str, Any]] = []
         for i in range(len(panel)):
+            if i in starts:
+                previous = []
             said = {name: float(values[i]) for name, values in forecasts.items()}
-            interval = self._interval(panel, i, said, previous.setdefault(panel.market[i], []))
+            interval = self._interval(panel, i, said, previous)
             intervals.append(orjson.dumps(interval))
             predictions.extend(
                 orjson.dumps(row) for row in _predictions(panel, i, said, self._models)
@@ -199,7 +214,7 @@ class Walker:
             "description": None if text is None else _description(text.question, text.rules),
             "odds": _known(panel.price[i]),
             "price_age": _known(panel.price_age[i]),
-            "odds_known_at": iso(from_us(panel.known_at[i])),
+            "odds_known_at": iso(from_us(panel.known_at[i])) if panel.known_at[i] >= 0 else None,
             "text_known_at": None if text is None else iso(text.known_at),
             "bid": _known(panel.bid[i]),
             "ask": _known(panel.ask[i]),
@@ -268,12 +283,16 @@ def _predictions(
     panel: Panel, i: int, said: dict[str, float], models: Mapping[str, Baseline]
 ) -> list[dict[str, Any]]:
     at = iso(from_us(panel.t[i]))
-    snapshot = {
-        "type": "market_snapshot",
-        "source": panel.market[i],
-        "snippet": f"price {panel.price[i]:g}",
-        "timestamp": iso(from_us(panel.known_at[i])),
-    }
+    snapshots = [
+        {
+            "type": "market_snapshot",
+            "source": panel.market[i],
+            "snippet": f"price {panel.price[i]:g}",
+            "timestamp": iso(from_us(panel.known_at[i])),
+        }
+    ]
+    if panel.known_at[i] < 0:
+        snapshots = []
     documents = [
         {
             "type": "document",
@@ -288,7 +307,7 @@ def _predictions(
             "id": panel.market[i],
             "prediction": {
                 "probability": p,
-                "rationale": [snapshot, *(documents if models[name].cites else [])],
+                "rationale": [*snapshots, *(documents if models[name].cites else [])],
                 "analysis": models[name].says,
             },
             "metadata": {

@@ -1,5 +1,6 @@
 """Reading bets and their terms."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ def load_bets(path: Path, order: str) -> list[dict[str, Any]]:
     (0, 1) and won, and resolved_ts to be ordered by time."""
     try:
         body = orjson.loads(read_bytes(path))
-        rows = body["bets"] if isinstance(body, dict) and "bets" in body else body
+        rows = body.get("bets", [body]) if isinstance(body, dict) else body
     except orjson.JSONDecodeError:
         rows = [_json(path, number, line) for number, line in read_lines(path)]
     if not isinstance(rows, list) or not rows:
@@ -52,6 +53,6 @@ def parse_terms(stake: str, fee: str) -> tuple[float, float]:
 
 def _number(text: str) -> bool:
     try:
-        return float(text) == float(text)
+        return math.isfinite(float(text))
     except ValueError:
         return False

@@ -16,6 +16,7 @@ STATEMENT = (
     "first price's known_at, then every interval, while t < min(resolution date 00:00 UTC, first "
     "publication); price at t = latest observation known at t"
 )
+LONGEST_MINUTES = 10 * 366 * 1440
 _UNITS = {"m": 1, "h": 60, "d": 1440, "w": 10080}
 
 
@@ -51,4 +52,7 @@ def parse_interval(text: str) -> timedelta:
     match = re.fullmatch(r"([1-9]\d{0,5})([mhdw])", text.strip())
     if not match:
         raise InputError(f"{text!r} is no interval: write a number and m, h, d or w, such as 7d")
-    return timedelta(minutes=int(match[1]) * _UNITS[match[2]])
+    minutes = int(match[1]) * _UNITS[match[2]]
+    if minutes > LONGEST_MINUTES:
+        raise InputError(f"{text!r} is longer than ten years")
+    return timedelta(minutes=minutes)

@@ -89,28 +89,33 @@ class _Job:
                 stop=self.request.stop,
                 max_results=self.request.max_results,
             )
-        else:
-            configs = []
-            for config in self.request.configs:
-                name = self.gateway.hindsight().resolve_id(config.market_id)
-                config = config.model_copy(update={"market_id": name})
-                backtest.check(config, self.world, self.selection.markets.get(name))
-                if name in self.selection.markets:
-                    configs.append(config)
-            names = ",".join(dict.fromkeys(m for c in configs for m in c.models))
-            chosen = choose(names, documents=documents, predictors=predictors) if names else []
-        return configs, {model.name: model for model in chosen}
+            return configs, {model.name: model for model in chosen}
+        configs, models = [], dict[str, Baseline]()
+        for config in self.request.configs:
+            name = self.gateway.hindsight().resolve_id(config.market_id)
+            if any(c.market_id == name for c in configs):
+                raise InputError(f"market_id: {name} is listed twice: one experiment a market")
+            mine = choose(",".join(config.models), documents=documents, predictors=predictors)
+            config = config.model_copy(
+                update={"market_id": name, "models": [f"baseline:{m.name}" for m in mine]}
+            )
+            backtest.check(config, self.world, self.selection.markets.get(name))
+            if name in self.selection.markets:
+                configs.append(config)
+                models.update({m.name: m for m in mine})
+        return configs, models
 
     def variants(self) -> list[str]:
-        """Fingerprints of what is tried on this set: name, version, grid and evidence settings."""
-        grid_of = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
-        return [
-            digest([m.name, m.version, grid_of]) for m in self.models.values() if m.name != MARKET
-        ]
+        """Fingerprints of what is tried: the forecaster, its version, and how it was run."""
+        request = self.request
+        settings = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
+        how = [settings, request.grade, _stamp(request.start), _stamp(request.stop)]
+        tried = [m for m in self.models.values() if m.name != MARKET]
+        return [digest([m.name, m.version, how]) for m in tried]
 
-    def set_digest(self) -> str:
-        """Identity of the question set: which markets of which world."""
-        return digest([self.archive.digest, sorted(c.market_id for c in self.configs)])
+
+def _stamp(instant: datetime | None) -> str | None:
+    return None if instant is None else iso(instant)
 
 
 def run(
@@ -188,7 +193,8 @@ def _score(job: _Job, folder: RunFolder) -> dict[str, Any]:
         job.archive, job.gateway.audit.checked, len(job.gateway.audit.refusals)
     )
     recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), results.canaries(job.archive))
-    tried = note_trials(job.request.ledger, job.set_digest(), job.variants())
+    markets = [c.market_id for c in job.configs]
+    tried = note_trials(job.request.ledger, markets, job.variants())
     left_out = job.selection.left_out
     facts = SetFacts(
         documents=leaks.documents,
@@ -231,7 +237,9 @@ LEAK_NOTE = (
 def world_kind(archive: Archive) -> str:
     """`simulated world` or `recorded archive`, as every page must say."""
     importers = {entry["importer"] for entry in archive.manifest["imports"]}
-    kind = "simulated world" if importers == {"simulate"} else "recorded archive"
+    kind = "recorded archive" if "simulate" not in importers else "simulated world"
+    if kind == "simulated world" and len(importers) > 1:
+        kind = "simulated world with imported records"
     return f"{kind} {archive.digest[:12]}"
 
 
@@ -259,7 +267,8 @@ def pictured(intervals: Any) -> str:
     for row in intervals:
         name, context = row["market_id"], row["context"]
         seen.setdefault(name, set()).update(s["id"] for s in context["search_snippets"])
-        odds.setdefault(name, []).append(context["market"]["odds"])
+        if context["market"]["odds"] is not None:
+            odds.setdefault(name, []).append(context["market"]["odds"])
     if not odds:
         raise NotFound("the run has no interval to draw")
 

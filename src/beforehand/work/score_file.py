@@ -5,8 +5,6 @@ baselines are taken at the very instants of the file, through the same wall as a
 the forecasts were really made, nobody can see from a file: the times are taken as stated.
 """
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -27,7 +25,7 @@ from beforehand.records.world import Resolution
 from beforehand.score.scoreboard import MARKET
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive import Archive
-from beforehand.store.files import read_bytes, read_lines, read_text, write_jsonl
+from beforehand.store.files import plain_number, read_bytes, read_csv, read_lines, write_jsonl
 from beforehand.store.runs import RunFolder, note_trials
 from beforehand.work import grid, results
 from beforehand.work.run import LEAK_NOTE, left_out_sentence, world_kind
@@ -68,9 +66,9 @@ def read(path: Path, name: str, rejected: Rejected) -> list[Line]:
     head = read_bytes(path)[:4096].lstrip()
     if not head:
         raise InputError(f"{path} is empty: it needs rows of id,time,probability")
-    rows = _json_rows(path, rejected) if head[:1] == b"{" else _csv_rows(path)
+    json = head[:1] == b"{"
     lines = []
-    for number, row in rows:
+    for number, row in _json_rows(path, rejected) if json else _csv_rows(path, rejected):
         try:
             lines.append(_line(number, row, name))
         except ValueError as error:
@@ -78,17 +76,12 @@ def read(path: Path, name: str, rejected: Rejected) -> list[Line]:
     return lines
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    reader = csv.DictReader(io.StringIO(read_text(path)))
-    header = [h.strip().lower() for h in reader.fieldnames or []]
-    if missing := [c for c in ("id", "time", "probability") if c not in header]:
-        raise InputError(
-            f"{path}: the header lacks {', '.join(missing)}. The first line must name the columns "
-            "id,time,probability (forecaster is optional)"
-        )
-    reader.fieldnames = header
-    for row in reader:
-        yield reader.line_num, row
+def _csv_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, row, problem in read_csv(path, ("id", "time", "probability")):
+        if row is None:
+            rejected.add(problem, number)
+        else:
+            yield number, row
 
 
 def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -99,7 +92,8 @@ def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[st
             rejected.add("not JSON", number)
             continue
         if isinstance(raw, dict) and isinstance(raw.get("prediction"), dict):
-            meta = raw.get("metadata") or {}
+            meta = raw.get("metadata")
+            meta = meta if isinstance(meta, dict) else {}
             raw = {
                 "id": raw.get("id"),
                 "time": meta.get("timestamp"),
@@ -123,8 +117,10 @@ def _line(number: int, row: Mapping[str, Any], name: str) -> Line:
         raise ValueError("the time is not ISO 8601 with a zone (2026-01-05T12:00:00Z)") from None
     value = row.get("probability")
     try:
-        p = float(value) if not isinstance(value, bool) else float("nan")  # type: ignore[arg-type]
+        p = plain_number(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
+        p = float("nan")
+    if isinstance(value, bool):
         p = float("nan")
     if not 0.0 <= p <= 1.0:
         raise ValueError("the probability is not a number in [0, 1]")
@@ -157,9 +153,11 @@ def run(
     """Score a file; raises InputError if not a single row can be."""
     rejected = Rejected()
     lines = read(path, name or path.name.split(".")[0], rejected)
-    if any(line.forecaster == MARKET for line in lines):
+    taken = {MARKET, *(b.name for b in YARDSTICKS)} & {line.forecaster for line in lines}
+    if taken:
         raise InputError(
-            f"{path}: a forecaster may not be called {MARKET!r}: choose another --name"
+            f"{path}: a forecaster may not be called {min(taken)!r}, the name of a yardstick: "
+            "rename it, or choose another --name"
         )
     world = RecordedWorld(archive)
     gateway = Gateway(world)
@@ -168,10 +166,10 @@ def run(
     if not cells:
         reasons = "; ".join(f"{len(ns)} × {why}" for why, ns in rejected.reasons.items())
         raise InputError(f"no row of {path} can be scored: {reasons or 'it has no rows'}")
-    pairs = [
-        (market, np.array(sorted(t for m, t in cells if m == market), dtype=np.int64))
-        for market in sorted({m for m, _ in cells})
-    ]
+    instants: dict[str, list[int]] = {}
+    for market, t in sorted(cells):
+        instants.setdefault(market, []).append(t)
+    pairs = [(market, np.array(t, dtype=np.int64)) for market, t in instants.items()]
     panel = PanelBuilder(gateway, Evidence(max_results=0)).build(pairs)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market, _ in pairs}
@@ -191,10 +189,9 @@ def run(
         folder.path / "rejected.jsonl",
         [{"line": n, "reason": why} for why, ns in rejected.reasons.items() for n in ns],
     )
-    names = sorted({line.forecaster for line in lines})
-    set_digest = digest([archive.digest, sorted(used)])
+    names = sorted({who for said in cells.values() for who in said})
     variants = [digest([who, _said(cells, who)]) for who in names]
-    tried = note_trials(ledger, set_digest, variants)
+    tried = note_trials(ledger, used, variants)
     leaks = results.leak_report(archive, gateway.audit.checked, len(gateway.audit.refusals))
     leaks.rechecked = len(panel)
     leaks.admitted_after_t = int((panel.known_at > panel.t).sum())
@@ -203,9 +200,10 @@ def run(
         variants=tried,
         admitted_after_t=leaks.admitted_after_t,
         share_after_training_cutoff=_after(training_cutoff, used, columns),
+        subjects=tuple(names),
     )
     result = evaluate(table, facts, replace(settings, variants=tried, subjects=tuple(names)))
-    name_of = max(used, key=lambda m: (sum(1 for cell in cells if cell[0] == m), m))
+    name_of = max(used, key=lambda m: (len(instants[m]), m))
     about = {
         "subjects": names,
         "run_id": folder.run_id,

@@ -19,6 +19,7 @@ from beforehand.score import placebo as placebos
 from beforehand.score import validity
 from beforehand.score.clusters import event_labels
 from beforehand.score.kelly import Kelly, Profit
+from beforehand.score.metrics import CLIP
 from beforehand.score.scoreboard import Options, Row, Skill, score
 from beforehand.score.table import Table, relabel
 
@@ -83,6 +84,7 @@ class Result:
             "leaderboard": [row_wire(row) for row in self.rows],
             "validity": {check.field: check_wire(check) for check in self.checks},
             "placebo": asdict(self.placebo) if self.placebo else None,
+            "log_loss_clip": CLIP,
         }
 
 

@@ -4,8 +4,8 @@ A question set's texts are known from the end of its due date. Its market questi
 Market versions; its dataset questions (ACLED, FRED, Wikipedia, Yahoo Finance, DBnomics) become
 one market a horizon, `SOURCE:id@date`. A resolution set gives settled values: a resolved market
 question a Resolution, an unresolved one that day's price, a dataset row the Resolution of its
-horizon. Combination questions are counted and left out: they are scored by `bench
-forecastbench --combinations`, not walked through time.
+horizon; all of it is known when the set was published. Combination questions are counted and
+left out: they are scored by `bench forecastbench --combinations`, not walked through time.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,20 @@ MARKET_SOURCES = frozenset({"infer", "manifold", "metaculus", "polymarket"})
 DATASET_SOURCES = frozenset({"acled", "dbnomics", "fred", "wikipedia", "yfinance"})
 
 
-def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record]:
-    """Records of a question set or of a resolution set, told apart by their keys."""
+def read(
+    path: Path, rejects: Rejects, notes: dict[str, int], published_at: datetime
+) -> Iterator[Record]:
+    """Records of a question set or of a resolution set, told apart by their keys.
+
+    What a resolution set says is known at `published_at`: the set carries no date of its own,
+    and its endings are often published weeks after the dates they speak of.
+    """
+
+    def note(what: str) -> None:
+        notes[what] = notes.get(what, 0) + 1
+
     body = read_json(path)
+    parse: Any
     if isinstance(body, dict) and isinstance(body.get("questions"), list):
         items, parse = body["questions"], _question
     elif isinstance(body, dict) and isinstance(body.get("resolutions"), list):
@@ -37,16 +48,23 @@ def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record
             path, 1, "neither a question set (`questions`) nor a resolution set (`resolutions`)"
         )
         return
-    due = end_of_day(parse_instant(str(body["forecast_due_date"])))
+    try:
+        due = end_of_day(parse_instant(str(body["forecast_due_date"])))
+    except (KeyError, ValueError):
+        rejects.bad(path, 1, "forecast_due_date is missing or is no date")
+        return
     for number, raw in enumerate(items, start=1):
-        if isinstance(raw, dict) and not isinstance(raw.get("id"), str):
-            notes["combination_questions_left_out"] = (
-                notes.get("combination_questions_left_out", 0) + 1
-            )
+        if isinstance(raw, dict) and isinstance(raw.get("id"), list):
+            note("combination_questions_left_out")
             continue
 
         def one(item: dict[str, Any], parse: Any = parse) -> list[Record]:
-            return list(parse(item, due))
+            if item["source"] not in MARKET_SOURCES | DATASET_SOURCES:
+                raise ValueError(f"unknown source {item['source']!r}")
+            found = list(parse(item, due, published_at))
+            if not found:
+                note("without_a_horizon_or_value")
+            return found
 
         yield from guarded(path, number, raw, rejects, one)
 
@@ -56,7 +74,7 @@ def horizon_id(source: str, native: str, date: str) -> str:
     return market_id(source, f"{native}@{date}")
 
 
-def _question(raw: dict[str, Any], due: datetime) -> Iterator[Record]:
+def _question(raw: dict[str, Any], due: datetime, _: datetime) -> Iterator[Record]:
     source, native = raw["source"], raw["id"]
     opened, close = raw.get("market_info_open_datetime"), raw.get("market_info_close_datetime")
     if source in MARKET_SOURCES:
@@ -72,7 +90,7 @@ def _question(raw: dict[str, Any], due: datetime) -> Iterator[Record]:
         )
 
 
-def _resolution(raw: dict[str, Any], due: datetime) -> Iterator[Record]:
+def _resolution(raw: dict[str, Any], _: datetime, published_at: datetime) -> Iterator[Record]:
     source, native, date = raw["source"], raw["id"], raw["resolution_date"]
     at = end_of_day(parse_instant(date))
     value, resolved = raw["resolved_to"], raw["resolved"]
@@ -80,9 +98,10 @@ def _resolution(raw: dict[str, Any], due: datetime) -> Iterator[Record]:
         name = horizon_id(source, native, date)
     else:
         name = market_id(source, native)
+    known_at = max(at, published_at)
     if resolved:
         yield Resolution(
-            market_id=name, status="resolved", payout=value, resolved_at=at, known_at=at
+            market_id=name, status="resolved", payout=value, resolved_at=at, known_at=known_at
         )
     elif source in MARKET_SOURCES:
-        yield PricePoint(market_id=name, price=value, observed_at=at, known_at=at)
+        yield PricePoint(market_id=name, price=value, observed_at=at, known_at=known_at)

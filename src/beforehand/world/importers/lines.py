@@ -22,6 +22,7 @@ _BAD = (
     BadAnswer,
     InputError,
     msgspec.ValidationError,
+    OSError,
     IndexError,
     OverflowError,
 )
@@ -40,7 +41,8 @@ class Rejects(list[Reject]):
         reject = Reject(str(path), line, reason, text[:2000])
         if not self.skip_bad:
             raise InputError(
-                f"{reject.sentence()}. Nothing was stored; --skip-bad leaves such lines out"
+                f"{reject.sentence()}. Nothing of this file was stored; "
+                "--skip-bad leaves such lines out"
             )
         self.append(reject)
 

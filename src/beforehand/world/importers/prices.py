@@ -4,8 +4,6 @@ Ids are `VENUE:native`; a bare id belongs to the venue given with --venue. A tim
 (`2026-01-05T12:00:00Z`); a bare date means the end of that day.
 """
 
-import csv
-import io
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +12,7 @@ from beforehand.clock import end_of_day, parse_instant
 from beforehand.ids import market_id, split_market_id
 from beforehand.records.base import Record
 from beforehand.records.world import PricePoint
-from beforehand.store.files import read_text
+from beforehand.store.files import plain_number, read_csv
 from beforehand.world.importers.lines import Rejects, guarded
 
 COLUMNS = ("id", "time", "price")
@@ -22,18 +20,15 @@ COLUMNS = ("id", "time", "price")
 
 def read(path: Path, rejects: Rejects, venue: str) -> Iterator[Record]:
     """One PricePoint a row."""
-    reader = csv.DictReader(io.StringIO(read_text(path)))
-    header = [name.strip().lower() for name in reader.fieldnames or []]
-    reader.fieldnames = header
-    if missing := [name for name in COLUMNS if name not in header]:
-        rejects.bad(path, 1, f"the header lacks {', '.join(missing)}: expected id,time,price")
-        return
-    for row in reader:
+    for number, row, problem in read_csv(path, COLUMNS):
+        if row is None:
+            rejects.bad(path, number, problem)
+            continue
 
         def one(item: dict[str, str]) -> list[Record]:
             return [_point(item, venue)]
 
-        yield from guarded(path, reader.line_num, row, rejects, one)
+        yield from guarded(path, number, row, rejects, one)
 
 
 def _point(row: dict[str, str], venue: str) -> PricePoint:
@@ -43,11 +38,11 @@ def _point(row: dict[str, str], venue: str) -> PricePoint:
 
     def optional(key: str) -> float | None:
         text = (row.get(key) or "").strip()
-        return float(text) if text else None
+        return plain_number(text) if text else None
 
     return PricePoint(
         market_id=market_id(head or venue, native),
-        price=float(row["price"]),
+        price=plain_number(row["price"]),
         observed_at=observed_at,
         known_at=when(known) if known and known.strip() else observed_at,
         bid=optional("bid"),
