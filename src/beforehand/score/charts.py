@@ -13,19 +13,18 @@ INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c
 
 
 def skill_axis(rows: Sequence[dict[str, Any]]) -> tuple[float, float]:
-    """A range that holds the bulk of the intervals and 0; far outliers are cut, not the rest."""
-    ends = [
-        max(abs(v) for v in row["skill_ci"])
-        for row in rows
-        if None not in row["skill_ci"] and any(row["skill_ci"])
-    ]
-    reach = 1.6 * sorted(ends)[(len(ends) - 1) // 2] if ends else 0.01
-    return -reach, reach
+    """A range that holds 0, every interval that reaches above it, and the typical ones below;
+    what lies far below is cut rather than squeezing the rest."""
+    known = [row["skill_ci"] for row in rows if None not in row["skill_ci"]]
+    widths = sorted(max(abs(low), abs(high)) for low, high in known if (low, high) != (0.0, 0.0))
+    above = [high for _, high in known if high > 0]
+    reach = max([*above, *widths[: (len(widths) + 1) // 2]], default=0.0) * 1.1
+    return (-reach, reach) if reach > 0 else (-0.01, 0.01)
 
 
 def whisker(row: dict[str, Any], axis: tuple[float, float]) -> str:
     """Point and interval on a shared axis with a line at 0; an arrow where it leaves the axis."""
-    width, height = 220, 22
+    width, height = 190, 22
     low, high = axis
 
     def x(value: float) -> float:

@@ -245,10 +245,14 @@ def world_kind(archive: Archive) -> str:
 
 def subtitle(t: Any, grade: str, strict: float) -> str:
     """What was walked, and on what grade of text."""
-    return (
-        f"{len(t):,} forecasts. Text grade: {grade}; {100 * strict:.0f} % of the forecasts had a "
-        "question text whose stored version was no later than t, the others were made on the "
-        "price alone."
+    start = f"{len(t):,} forecasts. Text grade: {grade}; "
+    if strict == 1.0:
+        return (
+            start + "every forecast had a question text whose stored version was no later than t."
+        )
+    return start + (
+        f"{100 * strict:.0f} % of the forecasts had a question text whose stored version was no "
+        "later than t, the others were made on the price alone."
     )
 
 
