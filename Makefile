@@ -30,6 +30,8 @@ lock:
 bench: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[bench]"
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/start.py
+	$(BIN)/python bench/coverage.py 3000
 
 clean:
 	rm -rf .venv

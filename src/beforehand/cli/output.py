@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import orjson
 from cyclopts import Parameter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -46,6 +45,14 @@ def console() -> Console:
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
     """A bar on stderr for (step, done, total); nothing where stderr is no terminal."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
