@@ -1,0 +1,165 @@
+"""The benchmark over files: ingest, predict, evaluate, and foreign predictions."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from beforehand.clock import iso, parse_instant
+from beforehand.errors import InputError
+from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.records.benchmark import ResolutionRecord
+from beforehand.records.bulk import PredictionRow, decode_prediction
+from beforehand.score.leaks import audit_evidence
+from beforehand.store.archive import Archive
+from beforehand.store.runs import RunFolder
+from beforehand.work import benchmark, evaluation, results
+from beforehand.work.scoring import Settings
+
+FAST = Settings(draws=200, placebo=20)
+
+
+def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
+    return list(results.read_jsonl(path))
+
+
+def test_the_benchmark_over_files(sim: Path, tmp_path: Path) -> None:
+    archive = Archive(sim)
+    benchmark.ingest(archive, timedelta(days=7), tmp_path)
+    events = rows(tmp_path / "events.jsonl")
+    assert len(rows(tmp_path / "events_snapshots.jsonl")) == len(events) > 50
+    out = tmp_path / "p.jsonl"
+    benchmark.predict(
+        archive, tmp_path / "events.jsonl", "all", out, RunFolder(tmp_path / "runs", "p")
+    )
+    done = evaluation.evaluate_files(
+        tmp_path / "events.jsonl", out, tmp_path / "resolutions.jsonl", FAST
+    )
+    assert done.audit["passed"] == done.audit["total"] == len(rows(out))
+    market = done.result.rows[0]
+    brier = sum(
+        (e["baseline_probability"] - ResolutionRecord.model_validate(r).settled) ** 2
+        for e, r in zip(events, rows(tmp_path / "resolutions.jsonl"), strict=True)
+    ) / len(events)
+    assert market.brier == pytest.approx(brier)
+    # An event must not show when its market really ended, only what was scheduled then.
+    for event in events:
+        close = event.get("resolution_date")
+        assert close is None or parse_instant(close) >= parse_instant(event["forecast_at"])
+
+
+def test_a_foreign_agents_predictions(sim: Path, tmp_path: Path) -> None:
+    benchmark.ingest(Archive(sim), timedelta(days=7), tmp_path)
+    events = rows(tmp_path / "events.jsonl")
+    lines = [
+        {
+            "id": e["id"],
+            "prediction": {
+                "probability": 0.4,
+                "rationale": [
+                    {
+                        "type": "note",
+                        "source": "x",
+                        **({"timestamp": e["forecast_at"]} if i else {}),
+                    }
+                ],
+            },
+            "metadata": {"model": "agent", "timestamp": e["forecast_at"]},
+        }
+        for i, e in enumerate(events[:-5])
+    ] + [{"id": "nobody", "prediction": {"probability": 0.4}}]
+    (tmp_path / "mine.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    done = evaluation.evaluate_files(
+        tmp_path / "events.jsonl", tmp_path / "mine.jsonl", tmp_path / "resolutions.jsonl", FAST
+    )
+    agent = next(r for r in done.result.rows if r.forecaster == "agent")
+    assert (agent.n, agent.missing) == (len(events) - 5, 5)
+    assert done.counts["predictions_of_unknown_events"] == 1
+    assert done.counts["events_without_prediction"] == 5
+    assert done.audit["total"] - done.audit["passed"] == 1
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"id": "x", "prediction": {"probability": 1.5}}')
+    with pytest.raises(InputError, match=r"bad\.jsonl:1: .*<= 1"):
+        evaluation.evaluate_files(
+            tmp_path / "events.jsonl", bad, tmp_path / "resolutions.jsonl", FAST
+        )
+
+
+def test_evidence_after_the_prediction_fails_the_audit() -> None:
+    def record(stamp: str | None, own: bool = True) -> PredictionRow:
+        item = {"type": "a", "source": "s", **({"timestamp": stamp} if stamp else {})}
+        raw = {"id": "e", "prediction": {"probability": 0.5, "rationale": [item]}}
+        if own:
+            raw["metadata"] = {"model": "m", "timestamp": "2026-01-01T00:00:00Z"}
+        return decode_prediction(json.dumps(raw).encode())
+
+    stamps = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000001Z", None]
+    made = [*(record(s) for s in stamps), record(stamps[0], own=False)]
+    total, passed, failures = audit_evidence(made)
+    assert (total, passed) == (4, 1)
+    assert "after the prediction" in failures[0]
+    assert "evidence 's' has no timestamp" in failures[1]
+    assert "the prediction that cites it has no timestamp" in failures[2]
+
+
+def test_a_later_market_price_is_no_skill(sim: Path, tmp_path: Path) -> None:
+    """The market itself, read six days after the price it is compared with, must not win."""
+    archive = Archive(sim)
+    benchmark.ingest(archive, timedelta(days=7), tmp_path)
+    gateway = Gateway(RecordedWorld(archive))
+    lines = []
+    for event in rows(tmp_path / "events.jsonl"):
+        later = parse_instant(event["forecast_at"]) + timedelta(days=6)
+        lines.append(
+            {
+                "id": event["id"],
+                "prediction": {"probability": gateway.at(later).odds(event["id"]).price},
+                "metadata": {"model": "late", "timestamp": iso(later)},
+            }
+        )
+    late = tmp_path / "late.jsonl"
+    late.write_text("\n".join(json.dumps(line) for line in lines))
+    paths = (tmp_path / "events.jsonl", late, tmp_path / "resolutions.jsonl")
+    done = evaluation.evaluate_files(*paths, FAST)
+    assert done.counts["predictions_made_after_the_market_price"] == len(lines)
+    assert [r.forecaster for r in done.result.rows] == ["market"]
+    # The same forecasts, dated as if made in time: that lie is beyond any file. With evidence
+    # from later, the audit turns the verdict.
+    for line, event in zip(lines, rows(paths[0]), strict=True):
+        line["metadata"]["timestamp"] = event["forecast_at"]
+        line["prediction"]["rationale"] = [
+            {"type": "x", "source": "later", "timestamp": "2099-01-01T00:00:00Z"}
+        ]
+    late.write_text("\n".join(json.dumps(line) for line in lines))
+    done = evaluation.evaluate_files(*paths, FAST)
+    row = next(r for r in done.result.rows if r.forecaster == "late")
+    assert row.skill_vs_market > 0
+    assert row.verdict == "not shown"
+    assert done.audit["passed"] == 0
+
+
+def test_two_events_of_one_market_keep_their_ids(sim: Path, tmp_path: Path) -> None:
+    benchmark.ingest(Archive(sim), timedelta(days=7), tmp_path)
+    event = rows(tmp_path / "events.jsonl")[0]
+    t = parse_instant(event["forecast_at"])
+    made = [
+        {**event, "id": "b", "forecast_at": iso(t)},
+        {**event, "id": "a", "forecast_at": iso(t)},
+        {**event, "id": "c", "forecast_at": iso(t - timedelta(days=3))},
+        {**event, "id": "d", "forecast_at": "2001-01-01T00:00:00Z"},
+    ]
+    for row in made:
+        row["source"] = {"type": event["id"].split(":")[0], "market_id": event["id"].split(":")[1]}
+    path, out = tmp_path / "e.jsonl", tmp_path / "o.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in made))
+    counts = benchmark.predict(
+        Archive(sim), path, "market,drift", out, RunFolder(tmp_path / "runs", "x")
+    )
+    assert counts == {"events": 4, "predictions": 6, "missing": 2}
+    assert sorted(r["id"] for r in rows(out)) == ["a", "a", "b", "b", "c", "c"]
+    for row in rows(tmp_path / "runs" / "x" / "intervals.jsonl"):
+        assert row["context"]["previous_intervals"] == []
+    path.write_text(json.dumps({**made[0], "forecast_at": "2199-01-01T00:00:00Z"}))
+    with pytest.raises(InputError, match="does not lie before the market's end"):
+        benchmark.predict(Archive(sim), path, "market", out, RunFolder(tmp_path / "runs", "y"))

@@ -1,0 +1,160 @@
+"""A stranger's file: every row scored or listed, and a verdict that can be defended."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from beforehand.clock import from_us, iso
+from beforehand.errors import InputError
+from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.store.archive import Archive
+from beforehand.work import grid, results, score_file
+from beforehand.work.scoring import Settings
+
+FAST = Settings(draws=200, placebo=20)
+
+
+def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
+    return list(results.read_jsonl(path))
+
+
+def own_file(archive: Archive, path: Path, change: str = "") -> int:
+    """The market's own weekly prices, as a stranger's CSV."""
+    world = RecordedWorld(archive)
+    lines = ["id,time,probability"]
+    for record in Gateway(world).hindsight().resolutions():
+        if record.payout is None:
+            continue
+        series = world.all_series[record.market_id]
+        for t in grid.instants(series, grid.end_of(record), timedelta(days=7)):
+            price = series.price[series.position(int(t))]
+            lines.append(f"{record.market_id},{iso(from_us(t))},{price}")
+    path.write_text("\n".join(lines) + "\n" + change)
+    return len(lines) - 1
+
+
+def test_a_stranger_brings_the_market_itself(sim: Path, tmp_path: Path) -> None:
+    archive = Archive(sim)
+    n = own_file(archive, tmp_path / "mine.csv")
+    done = score_file.run(
+        tmp_path / "mine.csv",
+        archive,
+        tmp_path / "runs",
+        tmp_path / "t.jsonl",
+        settings=FAST,
+        run_id="s",
+    )
+    mine = next(r for r in done.summary["leaderboard"] if r["forecaster"] == "mine")
+    assert (mine["n"], mine["skill_vs_market"], mine["verdict"]) == (n, 0.0, "is the market")
+    assert done.rejected.count == 0
+    assert done.summary["validity"]["variants_tried"]["value"] == 1
+
+
+def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
+    archive = Archive(sim)
+    world = RecordedWorld(archive)
+    ends = Gateway(world).hindsight().resolutions()
+    good = next(r for r in ends if r.payout is not None)
+    void = next(r for r in ends if r.status == "void")
+    name, end = good.market_id, grid.end_of(good)
+    first = from_us(world.all_series[name].known_at[0])
+    ok = iso(end - timedelta(microseconds=1))
+    bad = [
+        ("NO:where", ok, "0.5", "no such market"),
+        (name, iso(end), "0.5", "at or after the market's end"),
+        (name, iso(first - timedelta(microseconds=1)), "0.5", "before the market's first"),
+        (name, ok, "1.5", "not a number in"),
+        (name, ok, "nan", "not a number in"),
+        (name, ok, "yes", "not a number in"),
+        (name, ok, "", "not a number in"),
+        (name, "2026-01-01T00:00:00", "0.5", "ISO 8601 with a zone"),
+        (void.market_id, ok, "0.5", "is void"),
+        ("", ok, "0.5", "id is missing"),
+        (name, ok, "0.6", "second forecast"),
+        (name, ok, "0,6", "4 cells under 3 columns"),
+        (name, ok, '"0.6', "not CSV"),
+        (name, ok, "0_1", "not a number in"),
+        (name, "9999-12-31", "0.5", "ISO 8601 with a zone"),
+    ]
+    own_file(
+        archive,
+        tmp_path / "m.csv",
+        f"{name},{ok},0.5\n" + "".join(f"{a},{b},{c}\n" for a, b, c, _ in bad),
+    )
+    done = score_file.run(
+        tmp_path / "m.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl", settings=FAST
+    )
+    assert done.rejected.count == len(bad)
+    said = "; ".join(done.rejected.reasons)
+    assert all(reason in said for *_, reason in bad), said
+    listed = rows(done.folder.path / "rejected.jsonl")
+    assert len(listed) == len(bad)
+    page = (done.folder.path / "report.html").read_text()
+    assert 'id="rejected"' in page
+
+
+def test_yardsticks_names_and_rejected_forecasters(sim: Path, tmp_path: Path) -> None:
+    archive = Archive(sim)
+    own_file(archive, tmp_path / "shrunk.csv")
+    with pytest.raises(InputError, match="name of a yardstick"):
+        score_file.run(tmp_path / "shrunk.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl")
+    lines = (tmp_path / "shrunk.csv").read_text().splitlines()
+    text = "\n".join(
+        [
+            lines[0] + ",forecaster",
+            *(line + ",a" for line in lines[1:]),
+            "NO:x,2026-01-01T00:00:00Z,0.5,b",
+        ]
+    )
+    (tmp_path / "two.csv").write_text(text)
+    done = score_file.run(
+        tmp_path / "two.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl", settings=FAST
+    )
+    assert done.summary["subjects"] == ["a"]
+    assert done.rejected.count == 1
+
+
+def test_a_file_with_nothing_to_score_says_why(sim: Path, tmp_path: Path) -> None:
+    archive = Archive(sim)
+    for text, reason in (
+        ("id,time,probability\nNO:x,2026-01-01T00:00:00Z,0.5\n", "no such market"),
+        ("id,when,p\n", "lacks time, probability"),
+        ("", "empty"),
+    ):
+        (tmp_path / "x.csv").write_text(text)
+        with pytest.raises(InputError, match=reason):
+            score_file.run(tmp_path / "x.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_jsonl_and_prediction_records_score_alike(sim: Path, tmp_path: Path) -> None:
+    archive = Archive(sim)
+    own_file(archive, tmp_path / "a.csv")
+    plain, wrapped = [], []
+    for line in (tmp_path / "a.csv").read_text().splitlines()[1:]:
+        name, time, p = line.rsplit(",", 2)
+        plain.append({"id": name, "time": time, "probability": float(p) * 0.9})
+        wrapped.append(
+            {
+                "id": name,
+                "prediction": {"probability": float(p) * 0.9},
+                "metadata": {"model": "b", "timestamp": time},
+            }
+        )
+    boards = []
+    for stem, lines in (("b", plain), ("c", wrapped)):
+        path = tmp_path / f"{stem}.jsonl"
+        path.write_text("\n".join(json.dumps(line) for line in lines))
+        done = score_file.run(
+            path,
+            archive,
+            tmp_path / "runs",
+            tmp_path / "t.jsonl",
+            name="b",
+            settings=FAST,
+            run_id=stem,
+        )
+        boards.append(done.summary["leaderboard"])
+    assert boards[0] == boards[1]
