@@ -172,7 +172,18 @@ def test_the_row_against_a_plain_recomputation(world: Table) -> None:
     assert row.brier == pytest.approx(np.mean([x[0] for x in means]))
     assert row.skill_vs_market == pytest.approx(np.mean([x[1] for x in means]))
     assert row.n_questions == len(means)
-    assert row.intervals["brier"][0] < row.brier < row.intervals["brier"][1]
+    for key, value in {
+        "brier": row.brier,
+        "log_loss": row.log_loss,
+        "els": row.els,
+        "accuracy": row.accuracy,
+        "skill": row.skill_vs_market,
+        "sharpness_variance": row.sharpness[0],
+        "sharpness_mean_p_1_p": row.sharpness[1],
+        "resolution": row.murphy.resolution,
+    }.items():
+        low, high = row.intervals[key]
+        assert low < value < high, key
     wider = max(row.skill.ci_by[k][1] - row.skill.ci_by[k][0] for k in ("event", "period"))
     assert row.skill.ci[1] - row.skill.ci[0] == wider
 

@@ -20,7 +20,7 @@ from beforehand.score.table import Floats, Table
 MARKET = "market"
 Verdict = Literal["beats the market", "not shown", "worse than the market", "is the market"]
 Interval = tuple[float, float]
-_BASE = ("present", "brier", "log_loss", "paired", "els", "skill", "hit", "hit_n")
+_BASE = ("present", "brier", "log_loss", "paired", "els", "skill", "hit", "hit_n", "spread")
 LEADING = ("event", "period")
 _POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
 
@@ -142,6 +142,7 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
     columns.append(skill_columns(table, p)[0])
     sure = valid & np.isfinite(hit)
     columns.extend(table.question_means(hit, sure))
+    columns.append(table.question_means(safe * (1 - safe), valid)[0])
     weights = table.row_weights(valid)
     cell = q * metrics.BINS + metrics.bin_index(safe)
     shape, size = (len(table.questions), metrics.BINS), len(table.questions) * metrics.BINS
@@ -204,7 +205,10 @@ def _statistics(sums: Floats) -> dict[str, Floats]:
         gap = np.where(weight > 0, (forecast - outcome) / weight, 0.0)
         rate = outcome.sum(axis=1) / n
         spread = np.where(weight > 0, outcome / weight - rate[:, None], 0.0)
+        middle, level = base["spread"] / n, forecast.sum(axis=1) / n
         return {
+            "sharpness_mean_p_1_p": middle,
+            "sharpness_variance": level - middle - level**2,
             **{key: base[key] / n for key in ("brier", "log_loss")},
             **{key: base[key] / base["paired"] for key in ("els", "skill")},
             "accuracy": base["hit"] / base["hit_n"],
