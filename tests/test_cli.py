@@ -2,8 +2,10 @@
 
 import gzip
 import hashlib
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from beforehand.cli.app import run as cli
 from beforehand.errors import EXIT_CODES, BeforehandError, NotFound, Unavailable, exit_code
@@ -41,35 +44,64 @@ def test_the_demo_in_json(capsys: Out, home: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_every_command_has_help_and_json(capsys: Out) -> None:
-    from beforehand.cli.app import build
+    from beforehand.cli.app import COMMANDS, GROUPS, SUMMARIES, build
 
-    paths = [
-        ["demo"],
-        ["score"],
-        ["doctor"],
-        ["backtest", "run"],
-        ["runs", "list"],
-        ["runs", "show"],
-    ]
-    paths += [["world", name] for name in ("simulate", "fetch", "info", "verify")]
-    paths += [
-        ["world", "import", name]
-        for name in (
-            "markets",
-            "documents",
-            "forecastbench",
-            "polymarket",
-            "kalshi",
-            "prices",
-            "predictions",
-        )
-    ]
-    paths += [["bench", name] for name in ("ingest", "predict", "evaluate", "forecastbench")]
-    for path in paths:
-        assert cli([*path, "--help"]) == 0
-        text = capsys.readouterr().out
+    for path in COMMANDS:
+        assert cli([*path.split(), "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
         assert "--json" in text, path
+        assert SUMMARIES[path].split()[0] in text
+    for group in (["world"], ["world", "import"], ["bench"], ["runs"], ["backtest"], []):
+        assert cli([*group, "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+        for path, summary in SUMMARIES.items():
+            if path.split()[:-1] == group:
+                assert summary in text, path
+    assert set(GROUPS) == {"world", "import", "bench", "runs", "backtest"}
     assert build().name == ("beforehand",)
+
+
+def test_a_narrow_terminal_loses_columns_and_never_digits() -> None:
+    from beforehand.cli.output import leaderboard
+
+    row = {
+        "forecaster": "recorded:truth",
+        "n": 5312,
+        "brier": 0.1147,
+        "brier_ci": [0.103, 0.1271],
+        "skill_vs_market": -0.1102,
+        "skill_ci": [-0.1042, -0.1166],
+        "ece": 0.019,
+        "kelly": "no",
+        "verdict": "worse than the market",
+    }
+    for width in (80, 100, 140):
+        console = Console(width=width, file=io.StringIO())
+        console.print(leaderboard({"leaderboard": [row]}, width))
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert "…" not in text, width
+        for part in ("recorded:truth", "0.1147", "[-0.1042, -0.1166]", "worse than the market"):
+            assert part in text, (width, part)
+
+
+def test_the_examples_of_the_docs_run(
+    home: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CSV of the README and the experiment of the quickstart, over the demo's own world."""
+    root = Path(__file__).resolve().parents[1]
+    from beforehand.cli.demo import DATES
+
+    archive = str(home / "world")
+    assert cli(["world", "simulate", "--dates", str(DATES), "--archive", archive]) == 0
+    csv = re.search(r"```csv\n(.*?)```", (root / "README.md").read_text(), re.S)
+    experiment = re.search(r"```json\n(.*?)```", (root / "docs/quickstart.md").read_text(), re.S)
+    assert csv
+    assert experiment
+    (home / "mine.csv").write_text(csv[1])
+    (home / "experiment.json").write_text(experiment[1])
+    assert cli(["score", str(home / "mine.csv"), "--archive", archive]) == 0
+    assert "2 of 2 scored" in capsys.readouterr().out
+    assert cli(["backtest", "run", str(home / "experiment.json"), "--archive", archive]) == 0
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from beforehand.score.leaks import LeakReport, recheck
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.store.runs import RunFolder, note_trials, open_run
-from beforehand.work import grid, results
+from beforehand.work import grid, results, score_file
 from beforehand.work.run import Request, run
 from beforehand.work.scoring import Settings
 from beforehand.world.render import records
@@ -250,14 +250,38 @@ def test_several_experiments_keep_their_own_settings(
 
 def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
     ledger, markets = tmp_path / "trials.jsonl", [f"A:{i}" for i in range(10)]
-    assert note_trials(ledger, markets, ["a", "b"]) == 2
-    assert note_trials(ledger, markets, ["b", "a"]) == 2
-    assert note_trials(ledger, markets[:6], ["c"]) == 3, "dropping rows does not start anew"
-    assert note_trials(ledger, [f"B:{i}" for i in range(10)], ["c"]) == 1
+    assert note_trials(ledger, "file", markets, ["a", "b"]) == 2
+    assert note_trials(ledger, "file", markets, ["b", "a"]) == 2
+    assert note_trials(ledger, "file", markets[:6], ["c"]) == 3, "dropping rows starts no new count"
+    assert note_trials(ledger, "file", markets[:3], ["scratch"]) == 4
+    assert note_trials(ledger, "file", markets, ["a"]) == 3, "a scratch file costs nothing"
+    assert note_trials(ledger, "backtest", markets, ["x"]) == 1, "families are counted apart"
+    assert note_trials(ledger, "file", [f"B:{i}" for i in range(10)], ["c"]) == 1
     with ledger.open("ab") as out:
         out.write(b'{"variant": "torn", "mark')
-    assert note_trials(ledger, markets, ["d"]) == 4
-    assert note_trials(ledger, markets, ["d"]) == 4
+    assert note_trials(ledger, "file", markets, ["d"]) == 4
+    assert note_trials(ledger, "file", markets, ["d"]) == 4
+
+
+def test_scratch_files_do_not_change_a_backtests_verdict(sim: Path, tmp_path: Path) -> None:
+    before = run(request(sim, tmp_path), CLOCK).summary
+    csv = tmp_path / "mine.csv"
+    for i in range(3):
+        name = before["pictured"]["id"]
+        row = rows(tmp_path / "runs" / "r" / "predictions.jsonl")[0]
+        csv.write_text(f"id,time,probability\n{row['id']},{row['metadata']['timestamp']},0.{i}1\n")
+        score_file.run(
+            csv,
+            Archive(sim),
+            tmp_path / "runs",
+            tmp_path / "trials.jsonl",
+            settings=FAST,
+            run_id=f"s{i}",
+        )
+        assert name
+    after = run(request(sim, tmp_path, run_id="again"), CLOCK).summary
+    assert after["leaderboard"] == before["leaderboard"]
+    assert after["validity"] == before["validity"]
 
 
 def test_runs_by_name(tmp_path: Path) -> None:

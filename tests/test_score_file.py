@@ -1,6 +1,7 @@
 """A stranger's file: every row scored or listed, and a verdict that can be defended."""
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def test_a_stranger_brings_the_market_itself(sim: Path, tmp_path: Path) -> None:
     mine = next(r for r in done.summary["leaderboard"] if r["forecaster"] == "mine")
     assert (mine["n"], mine["skill_vs_market"], mine["verdict"]) == (n, 0.0, "is the market")
     assert done.rejected.count == 0
-    assert done.summary["validity"]["variants_tried"]["value"] == 1
+    assert done.summary["validity"]["variants_tried"]["value"] == 0
 
 
 def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
@@ -95,16 +96,16 @@ def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
     assert 'id="rejected"' in page
 
 
-def test_yardsticks_names_and_rejected_forecasters(sim: Path, tmp_path: Path) -> None:
+def test_yardstick_names_and_rejected_forecasters(sim: Path, tmp_path: Path) -> None:
     archive = Archive(sim)
-    own_file(archive, tmp_path / "shrunk.csv")
-    with pytest.raises(InputError, match="name of a yardstick"):
-        score_file.run(tmp_path / "shrunk.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl")
-    lines = (tmp_path / "shrunk.csv").read_text().splitlines()
+    own_file(archive, tmp_path / "mine.csv")
+    lines = (tmp_path / "mine.csv").read_text().splitlines()
     text = "\n".join(
         [
             lines[0] + ",forecaster",
-            *(line + ",a" for line in lines[1:]),
+            *(line + ",shrunk" for line in lines[1:]),
+            lines[1] + ",a",
+            lines[2] + ",market",
             "NO:x,2026-01-01T00:00:00Z,0.5,b",
         ]
     )
@@ -112,8 +113,33 @@ def test_yardsticks_names_and_rejected_forecasters(sim: Path, tmp_path: Path) ->
     done = score_file.run(
         tmp_path / "two.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl", settings=FAST
     )
-    assert done.summary["subjects"] == ["a"]
-    assert done.rejected.count == 1
+    assert done.summary["subjects"] == ["a", "shrunk"]
+    assert done.rejected.count == 2
+    assert done.summary["rows"] == {"scored": len(lines), "not_scored": 2}
+    board = {r["forecaster"]: r for r in done.summary["leaderboard"]}
+    assert board["shrunk"]["skill_vs_market"] == 0.0, "the file's own, not the yardstick"
+    assert (board["a"]["n"], board["a"]["missing"]) == (1, len(lines) - 2)
+    assert done.summary["leaks"]["evidence"].startswith("not applicable")
+
+
+def test_a_variant_is_what_was_said(sim: Path, tmp_path: Path) -> None:
+    archive = Archive(sim)
+    own_file(archive, tmp_path / "copy.csv")
+    text = (tmp_path / "copy.csv").read_text()
+    bold = re.sub(r",(0\.\d+)$", lambda m: f",{float(m[1]) * 0.8:.4f}", text, flags=re.M)
+    tried = []
+    for name, content in (("copy", text), ("bold", bold), ("renamed", bold)):
+        (tmp_path / f"{name}.csv").write_text(content)
+        done = score_file.run(
+            tmp_path / f"{name}.csv",
+            archive,
+            tmp_path / "runs",
+            tmp_path / "t.jsonl",
+            settings=FAST,
+            run_id=name,
+        )
+        tried.append(done.summary["validity"]["variants_tried"]["value"])
+    assert tried == [0, 1, 1]
 
 
 def test_a_file_with_nothing_to_score_says_why(sim: Path, tmp_path: Path) -> None:

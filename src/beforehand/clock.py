@@ -67,7 +67,10 @@ def parse_instant(text: str) -> datetime:
     guessing its zone is how a backtest gains a few hours of future.
     """
     text = text.strip()
-    instant = datetime.fromisoformat(text)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no ISO 8601 time such as 2026-01-05T12:00:00Z") from None
     if len(text) == 10:
         instant = instant.replace(tzinfo=UTC)
     if instant.tzinfo is None:

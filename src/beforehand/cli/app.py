@@ -11,6 +11,47 @@ from beforehand.errors import EXIT_FAILED, EXIT_USAGE, BeforehandError, exit_cod
 HELP = "How good is this forecaster, really? Point-in-time backtests over prediction markets."
 
 
+GROUPS = {
+    "world": "The recorded or simulated world: simulate, import, verify.",
+    "import": "Bring real data into the archive.",
+    "backtest": "Walk markets through time, point in time.",
+    "bench": "The benchmark over files: ingest, predict, evaluate.",
+    "runs": "Finished runs.",
+}
+# Each command's one-line summary stands here because its module is loaded only when it is called.
+SUMMARIES = {
+    "demo": "Make a simulated world, backtest every baseline over it, and write the report.",
+    "score": "Score your own probabilities against the market, at the times you state.",
+    "world simulate": "Make a simulated world with known truth and store it as an archive.",
+    "world fetch": "Download public question and resolution sets, and print their digests.",
+    "world info": "What the archive holds, and where it came from.",
+    "world verify": "Check every stored byte and every record of the archive.",
+    "world import markets": "Import market histories (JSONL): texts, prices, resolutions.",
+    "world import documents": "Import dated documents (JSONL), known at captured_at.",
+    "world import forecastbench": "Import ForecastBench question sets and resolution sets (JSON).",
+    "world import polymarket": "Import recorded Polymarket responses (JSON).",
+    "world import kalshi": "Import recorded Kalshi responses (JSON).",
+    "world import prices": "Import prices from CSV: id,time,price (bid, ask, volume, known_at).",
+    "world import predictions": "Import PredictionRecord and ResolutionRecord JSONL.",
+    "backtest run": "Backtest forecasters point in time over the archive, and score them.",
+    "bench ingest": "Write events, dated snapshots and resolutions from the archive.",
+    "bench predict": "Forecast every event at its own instant, point in time.",
+    "bench evaluate": "Score predictions with an evidence audit; or score bets.",
+    "bench forecastbench": "ForecastBench's leaderboard columns, for constants and forecast sets.",
+    "runs list": "Every run, newest first.",
+    "runs show": "One run: its leaderboard, validity card and leak report.",
+    "doctor": "Check the installation, the home folder, the archive and the recorded data.",
+}
+_MODULES = {"import": "imports", "list": "list_"}
+COMMANDS = {
+    path: (
+        "imports" if path.startswith("world import") else path.split()[0],
+        _MODULES.get(path.split()[-1], path.split()[-1]),
+    )
+    for path in SUMMARIES
+}
+
+
 def build() -> App:
     """The whole tree; commands are import paths, so that only the one called is loaded."""
     app = App(
@@ -21,39 +62,14 @@ def build() -> App:
         help_format="plaintext",
         suppress_keyboard_interrupt=False,
     )
-    here = "beforehand.cli"
-    app.command(f"{here}.demo:demo", name="demo")
-    app.command(f"{here}.score:score", name="score")
-    world = App(name="world", help="The recorded or simulated world: simulate, import, verify.")
-    world.command(f"{here}.world:simulate", name="simulate")
-    world.command(f"{here}.world:fetch", name="fetch")
-    world.command(f"{here}.world:info", name="info")
-    world.command(f"{here}.world:verify", name="verify")
-    imports = App(name="import", help="Bring real data into the archive.")
-    for kind in (
-        "markets",
-        "documents",
-        "forecastbench",
-        "polymarket",
-        "kalshi",
-        "prices",
-        "predictions",
-    ):
-        imports.command(f"{here}.imports:{kind}", name=kind)
-    world.command(imports)
-    app.command(world)
-    backtest = App(name="backtest", help="Walk markets through time, point in time.")
-    backtest.command(f"{here}.backtest:run", name="run")
-    app.command(backtest)
-    bench = App(name="bench", help="The benchmark over files: ingest, predict, evaluate.")
-    for name in ("ingest", "predict", "evaluate", "forecastbench"):
-        bench.command(f"{here}.bench:{name}", name=name)
-    app.command(bench)
-    runs = App(name="runs", help="Finished runs.")
-    runs.command(f"{here}.runs:list_", name="list")
-    runs.command(f"{here}.runs:show", name="show")
-    app.command(runs)
-    app.command(f"{here}.doctor:doctor", name="doctor")
+    for path, (module, function) in COMMANDS.items():
+        *groups, name = path.split()
+        parent = app
+        for group in groups:
+            if group not in parent:
+                parent.command(App(name=group, help=GROUPS[group]))
+            parent = parent[group]
+        parent.command(f"beforehand.cli.{module}:{function}", name=name, help=SUMMARIES[path])
     app.register_install_completion_command()
     return app
 

@@ -15,7 +15,7 @@ from beforehand.cli.output import (
     console,
     emit,
     figure,
-    leaderboard,
+    print_evaluation,
     progress,
     table,
 )
@@ -36,11 +36,16 @@ def ingest(
     *,
     out: Annotated[Path, Parameter(help="Folder for events, snapshots and resolutions.")],
     horizon: Annotated[str, Parameter(help="How long before its end: 7d, 30d.")] = "7d",
+    textless: Annotated[
+        bool, Parameter(negative="", help="Keep markets whose wording was not on record by then.")
+    ] = False,
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
     """Write events.jsonl, events_snapshots.jsonl and resolutions.jsonl from the archive."""
-    counts = benchmark.ingest(Archive(archive_path(archive)), parse_interval(horizon), out)
+    counts = benchmark.ingest(
+        Archive(archive_path(archive)), parse_interval(horizon), out, textless
+    )
     if json:
         emit({"out": str(out), "counts": counts})
     else:
@@ -93,6 +98,8 @@ def evaluate(
     json: Json = False,
 ) -> int:
     """Score predictions against resolutions, with an evidence audit; or score bets."""
+    if bets is not None and (events or predictions or resolutions):
+        raise InputError("--bets stands alone: leave out --events, --predictions, --resolutions")
     if bets is not None:
         return _evaluate_bets(bets, stake, fee, order, json)
     if events is None or predictions is None or resolutions is None:
@@ -104,8 +111,8 @@ def evaluate(
     if json:
         emit(found)
         return EXIT_OK
+    print_evaluation(found)
     out = console()
-    out.print(leaderboard(found))
     out.print(
         "\n" + ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in done.counts.items()),
         soft_wrap=True,

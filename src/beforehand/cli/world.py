@@ -110,7 +110,8 @@ def info(*, archive: ArchivePath = None, json: Json = False) -> int:
         return EXIT_OK
     out = console()
     out.print(Text(f"{path}  digest {opened.digest[:16]}", style="bold"), soft_wrap=True)
-    counts = [[kind, f"{n:,}"] for kind, n in opened.counts().items()]
+    names = {"market": "market texts (versions)", "price": "price points"}
+    counts = [[names.get(kind, kind), f"{n:,}"] for kind, n in opened.counts().items()]
     out.print(table("records", [("kind", "left"), ("n", "right")], counts))
     rows = [[i["name"], i["source"], i["recorded_at"], str(i["rejected"])] for i in imports]
     out.print(

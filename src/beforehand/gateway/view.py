@@ -37,6 +37,7 @@ from beforehand.store.series import Rows, Series
 
 R = TypeVar("R", bound=Record)
 MAX_LIMIT = 10_000
+FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
 class World(Protocol):
@@ -87,7 +88,7 @@ class Gateway:
         Not the same as `live`: an ending may be recorded with a date that still lies ahead, and
         a score must not depend on the day it is computed.
         """
-        return self.at(datetime.max.replace(tzinfo=UTC))
+        return self.at(FOREVER)
 
     def lookup(self, market_id: str, t: int) -> tuple[float, int, int] | None:
         """(price, observed_at, known_at) at `t` in microseconds, guarded; None before the first.
@@ -203,7 +204,8 @@ class View:
             return names[0]
         if names:
             raise InputError(f"{market_id!r} is ambiguous: write one of {', '.join(names)}")
-        raise NotFound(f"no market {market_id!r} is known at {iso(self.t)}")
+        when = "in this world" if self.t.year == FOREVER.year else f"known at {iso(self.t)}"
+        raise NotFound(f"no market {market_id!r} is {when}")
 
     def odds(self, market_id: str) -> Odds:
         """The market's price at t with its age in seconds; NotFound before the first price."""

@@ -30,10 +30,13 @@ class LeakReport:
     canaries_planted: int = 0
     canaries_seen: int = 0
     found: list[str] = field(default_factory=list)
+    from_file: bool = False
 
     @property
     def evidence(self) -> str:
         """`untested`, or what the evidence layer was tested with."""
+        if self.from_file:
+            return "not applicable: the forecasts come from a file"
         if not self.documents:
             return "untested: no evidence layer"
         if not self.documents_shown:
@@ -43,6 +46,8 @@ class LeakReport:
     @property
     def canaries(self) -> str:
         """How many planted records were seen, or that none was planted."""
+        if self.from_file:
+            return "not applicable: the forecasts come from a file"
         if not self.canaries_planted:
             return "untested: none planted in this world"
         return f"{self.canaries_seen} of {self.canaries_planted} seen before their time"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from beforehand.score.intervals import Resampler
-from beforehand.score.scoreboard import LEADING, Options, ratio, resamplers, skill_columns
+from beforehand.score.scoreboard import LEADING, Options, ratio, resamplers, skill_columns, width
 from beforehand.score.table import Floats, Table
 
 
@@ -78,12 +78,10 @@ def _lower(
     if estimate <= 0:
         return estimate
     columns = np.stack([gain, present], axis=1)
-    return min(
-        samplers[kind].lower_bound(
-            estimate,
-            samplers[kind].standard_error(ratio(samplers[kind].totals(columns))),
-            tests,
-            level,
-        )
-        for kind in LEADING
-    )
+    bounds, intervals = [], []
+    for kind in LEADING:
+        draws = ratio(samplers[kind].totals(columns))
+        error = samplers[kind].standard_error(draws)
+        bounds.append(samplers[kind].lower_bound(estimate, error, tests, level))
+        intervals.append(samplers[kind].interval(draws, level))
+    return min(*bounds, max(intervals, key=width)[0])

@@ -8,6 +8,29 @@ from typing import Any
 from beforehand.score import charts
 
 PICTURED = 8
+TILES: dict[str, tuple[str, str]] = {
+    "n_questions": ("questions", "markets scored, each with one vote"),
+    "n_forecasts": ("forecasts", "instants at which they were forecast"),
+    "n_events": ("events", "groups of questions that share their fate"),
+    "n_resolution_months": ("resolution months", "the other way to group them"),
+    "effective_n": ("effective n", "independent questions' worth, for the best-ranked"),
+    "price_age_days_p50": ("price age, median", "days since the price was observed"),
+    "price_age_days_p90": ("price age, 90 % below", "days since the price was observed"),
+    "share_price_older_than_7_days": (
+        "stale prices",
+        "share of forecasts at a price over 7 days old",
+    ),
+    "share_strict_text": ("with stored text", "share whose wording was on record by then"),
+    "share_after_training_cutoff": ("after training", "share resolved after the model's cutoff"),
+    "evidence_documents": ("documents", "in the world"),
+    "share_with_a_document": ("with a document", "share of forecasts that were shown one"),
+    "variants_tried": ("variants tried", "on such a set, counted by the ledger"),
+    "minimum_detectable_effect": ("detectable skill", "found with a power of 80 %, best-ranked"),
+    "void_excluded": ("void", "markets left out"),
+    "unresolved": ("unresolved", "markets left out"),
+    "admitted_after_t": ("shown after t", "records: must be none"),
+}
+"""The card's fields in reading order: a short name and what it means."""
 
 
 @cache
@@ -32,6 +55,7 @@ def html(summary: dict[str, Any], intervals: Sequence[dict[str, Any]] = ()) -> s
         _template().render(
             **summary,
             headline=headline(summary),
+            tiles=[(*TILES[name], name, summary["validity"][name]) for name in TILES],
             whiskers=[Markup(charts.whisker(row, axis)) for row in board],
             axis=axis,
             diagrams=[
@@ -55,7 +79,10 @@ def headline(summary: dict[str, Any]) -> str:
         if row["forecaster"] != "market" and (subjects is None or row["forecaster"] in subjects)
     ]
     card = summary["validity"]
-    size = f"{card['n_questions']['value']:,} questions ({card['n_events']['value']:,} events)"
+    size = (
+        f"{_count(card['n_questions']['value'], 'question')} "
+        f"({_count(card['n_events']['value'], 'event')})"
+    )
     winners = [row["forecaster"] for row in others if row["verdict"] == "beats the market"]
     if not others:
         return f"The market alone was scored, over {size}."
@@ -69,11 +96,15 @@ def headline(summary: dict[str, Any]) -> str:
     return f"None of {len(others)} forecasters is shown to beat the market over {size}."
 
 
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def card_value(value: Any) -> str:
+def card_value(value: Any, name: str = "") -> str:
     """A field of the validity card for people."""
     if value is None:
         return "not applicable"
@@ -81,4 +112,6 @@ def card_value(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if name.startswith("share_"):
+        return f"{100 * value:.1f} %"
     return f"{value:.3g}".replace("-", "−") if isinstance(value, float) else str(value)

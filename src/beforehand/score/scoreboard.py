@@ -102,7 +102,7 @@ def resamplers(table: Table, options: Options) -> dict[str, Resampler]:
 
 
 def score(table: Table, options: Options = Options()) -> list[Row]:
-    """Every forecaster of the table, best Brier first, the market pinned on top."""
+    """Every forecaster of the table, the most skilful first, the market pinned on top."""
     everyone = {MARKET: table.market, **table.forecasts}
     parts = {name: _columns(table, p) for name, p in everyone.items()}
     stacked = np.concatenate([part for part, _ in parts.values()], axis=1)
@@ -113,16 +113,28 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
     fresh = skills(newer, resamplers(newer, options), options) if len(newer.q) else {}
     rows, start = [], 0
     for name, (part, row) in parts.items():
-        width = part.shape[1]
+        size = part.shape[1]
         row.forecaster = name
-        mine = {kind: d[:, start : start + width] for kind, d in draws.items()}
+        mine = {kind: d[:, start : start + size] for kind, d in draws.items()}
         row.intervals = _intervals(mine, samplers, options)
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
         row.profit = _profit(table, everyone[name], samplers, options)
-        start += width
+        start += size
         rows.append(row)
-    return sorted(rows, key=lambda r: (r.forecaster != MARKET, r.brier, r.forecaster))
+    return sorted(rows, key=_rank)
+
+
+def _rank(row: Row) -> tuple[bool, float, float, str]:
+    """The market first, then by skill (the order of the Brier scores, where all share their
+    rows; fair where some are missing), then by Brier."""
+    skill = row.skill_vs_market
+    return (
+        row.forecaster != MARKET,
+        -skill if np.isfinite(skill) else 0.0,
+        row.brier,
+        row.forecaster,
+    )
 
 
 def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
@@ -184,7 +196,7 @@ def _profit(
         kind: samplers[kind].interval(ratio(samplers[kind].totals(columns)), options.level)
         for kind in LEADING
     }
-    return replace(result, mean_return_ci=max(found.values(), key=_width))
+    return replace(result, mean_return_ci=max(found.values(), key=width))
 
 
 def _empty_bins() -> metrics.Reliability:
@@ -195,9 +207,9 @@ def _empty_bins() -> metrics.Reliability:
 def _statistics(sums: Floats) -> dict[str, Floats]:
     """(draws, K) column totals to the statistics, each of shape (draws,)."""
     base = dict(zip(_BASE, sums.T, strict=False))
-    start, width = len(_BASE), metrics.BINS
+    start, bins = len(_BASE), metrics.BINS
     weight, forecast, outcome = (
-        sums[:, start + i * width : start + (i + 1) * width] for i in range(3)
+        sums[:, start + i * bins : start + (i + 1) * bins] for i in range(3)
     )
     n = base["present"]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -226,13 +238,14 @@ def _intervals(
     return {
         key: max(
             (samplers[kind].interval(stats[kind][key], options.level) for kind in LEADING),
-            key=_width,
+            key=width,
         )
         for key in stats[LEADING[0]]
     }
 
 
-def _width(interval: Interval) -> float:
+def width(interval: Interval) -> float:
+    """How wide an interval is; infinite where it is not known."""
     low, high = interval
     return high - low if np.isfinite(high - low) else float("inf")
 
@@ -267,7 +280,7 @@ def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> di
             if kind in LEADING:
                 lower.append(sampler.lower_bound(estimate, errors[kind], tests, options.level))
                 upper.append(-sampler.lower_bound(-estimate, errors[kind], tests, options.level))
-        leading = max(LEADING, key=lambda kind: _width(ci[kind]))
+        leading = max(LEADING, key=lambda kind: width(ci[kind]))
         error, size = errors[leading], samplers[leading].size
         effective, detectable = None, float("nan")
         if size > 1:
@@ -303,13 +316,22 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
     assert overall is not None
     if overall.identical:
         return "is the market", []
-    if overall.upper < 0:
-        return "worse than the market", []
     if not overall.n:
         return "not shown", ["there is no market price to compare with"]
+    low, high = overall.ci
+    if overall.upper < 0 and high < 0:
+        return "worse than the market", []
     reasons = []
-    if not overall.lower > 0:
-        reasons.append("the deflated lower bound of the skill is not above 0")
-    if fresh is None or not fresh.lower > 0:
+    if not (overall.lower > 0 and low > 0):
+        side = "includes 0" if low <= 0 <= high else "excludes 0, but not once it is"
+        reasons.append(
+            f"the 95 % interval {side}"
+            + ("" if low <= 0 <= high else " deflated for the variants tried and the clusters")
+        )
+    if overall.skill <= 0:
+        return "not shown", reasons
+    if fresh is None:
+        reasons.append("the age of the market's prices is not on record, or all are old")
+    elif not (fresh.lower > 0 and fresh.ci[0] > 0):
         reasons.append("not shown on the forecasts whose price was at most 7 days old")
     return ("not shown", reasons) if reasons else ("beats the market", [])

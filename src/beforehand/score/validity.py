@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from beforehand.score.scoreboard import MARKET, Row
-from beforehand.score.table import Table
+from beforehand.score.table import STALE_DAYS, Table
 
 MIN_EVENTS, MIN_EFFECTIVE, MAX_STALE, MIN_AFTER_TRAINING = 20, 10.0, 0.25, 0.95
 
@@ -38,9 +38,9 @@ class SetFacts:
 
 
 def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
-    """The fields in the order in which a reader doubts them."""
+    """The fields in the order in which a reader doubts them. Effective n and the detectable effect
+    are those of the best-ranked forecaster under test; the bound holds for each on its own."""
     n_events = int(table.event.max()) + 1 if len(table.event) else 0
-    stale = float(1 - table.fresh.mean()) if len(table.q) else float("nan")
     others = [
         r.skill
         for r in rows
@@ -48,11 +48,11 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         and r.skill is not None
         and (facts.subjects is None or r.forecaster in facts.subjects)
     ]
-    effective = [s.effective_n for s in others if s.effective_n is not None]
-    detectable = others[0].minimum_detectable_effect if others else None
+    best = others[0] if others else None
+    effective = best.effective_n if best else None
     ages = table.price_age[np.isfinite(table.price_age)]
     p50, p90 = np.quantile(ages, [0.5, 0.9]) if len(ages) else (np.nan, np.nan)
-    fewest = min(effective, default=None)
+    stale = float((ages > STALE_DAYS).mean()) if len(ages) else None
     with_documents = float((table.evidence > 0).mean()) if len(table.q) else float("nan")
     return [
         Check("n_questions", len(table.questions)),
@@ -61,9 +61,9 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         Check("n_resolution_months", int(table.period.max()) + 1 if len(table.period) else 0),
         Check(
             "effective_n",
-            fewest,
+            effective,
             f"at least {MIN_EFFECTIVE:g}",
-            None if fewest is None else fewest >= MIN_EFFECTIVE,
+            None if best is None or best.identical else _enough(effective),
         ),
         Check("price_age_days_p50", float(p50)),
         Check("price_age_days_p90", float(p90)),
@@ -71,14 +71,17 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
             "share_price_older_than_7_days",
             stale,
             f"at most {MAX_STALE:g}",
-            bool(stale <= MAX_STALE),
+            None if stale is None else stale <= MAX_STALE,
         ),
         Check("share_strict_text", float(table.strict.mean()) if facts.texts_known else None),
         _after_training(facts.share_after_training_cutoff),
         Check("evidence_documents", facts.documents),
         Check("share_with_a_document", with_documents if facts.documents else None),
         Check("variants_tried", facts.variants),
-        Check("minimum_detectable_effect", detectable),
+        Check(
+            "minimum_detectable_effect",
+            None if best is None or best.identical else best.minimum_detectable_effect,
+        ),
         Check("void_excluded", facts.void),
         Check("unresolved", facts.unresolved),
         Check("admitted_after_t", facts.admitted_after_t, "0", facts.admitted_after_t == 0),
@@ -92,12 +95,23 @@ def _after_training(share: float | None) -> Check:
 
 def apply_card(rows: list[Row], checks: list[Check]) -> None:
     """Any failed bound turns "beats the market" into "not shown", in the rows themselves."""
-    failed = [c for c in checks if c.ok is False]
+    failed = [c for c in checks if c.ok is False and c.field != "effective_n"]
     for row in rows:
-        if row.verdict == "beats the market" and failed:
-            row.verdict = "not shown"
-            row.reasons = [f"{c.field} is {_show(c.value)}, must be {c.bound}" for c in failed]
+        if row.verdict != "beats the market":
+            continue
+        reasons = [f"{c.field} is {_show(c.value)}, must be {c.bound}" for c in failed]
+        mine = row.skill.effective_n if row.skill else None
+        if not _enough(mine):
+            reasons.append(f"effective_n is {_show(mine)}, must be at least {MIN_EFFECTIVE:g}")
+        if reasons:
+            row.verdict, row.reasons = "not shown", reasons
+
+
+def _enough(effective: float | None) -> bool:
+    return effective is not None and effective >= MIN_EFFECTIVE
 
 
 def _show(value: Any) -> str:
+    if value is None:
+        return "unknown"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

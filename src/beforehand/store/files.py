@@ -106,9 +106,12 @@ def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
     lines = re.split(r"\r\n|\n|\r", read_text(path))
     header = [name.strip().lower() for name in _cells(lines[0])] if lines[0].strip() else []
     if missing := [name for name in needed if name not in header]:
+        hint = (
+            " (separated by commas)" if len(header) == 1 and re.search(r"[;\t|]", lines[0]) else ""
+        )
         raise InputError(
             f"{path}: the header lacks {', '.join(missing)}. The first line must name the columns "
-            f"{','.join(needed)}"
+            f"{','.join(needed)}{hint}"
         )
     for number, line in enumerate(lines[1:], start=2):
         if not line.strip():
@@ -116,7 +119,7 @@ def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
         try:
             cells = _cells(line)
         except csv.Error as error:
-            yield number, None, f"not CSV: {error}"
+            yield number, None, f"not CSV, perhaps an unbalanced quote ({error})"
             continue
         if len(cells) != len(header):
             yield number, None, f"{len(cells)} cells under {len(header)} columns"

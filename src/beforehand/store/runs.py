@@ -85,28 +85,32 @@ def _trials(ledger: Path) -> list[dict[str, Any]]:
     rows = []
     for line in ledger.read_bytes().splitlines() if ledger.is_file() else ():
         try:
-            rows.append(orjson.loads(line))
+            row = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
+        if isinstance(row, dict) and {"family", "variant", "markets"} <= row.keys():
+            rows.append(row)
     return rows
 
 
-def note_trials(ledger: Path, markets: Iterable[str], variants: Iterable[str]) -> int:
-    """Add variants tried on a set of markets; returns how many were ever tried on such a set.
+def note_trials(ledger: Path, family: str, markets: Iterable[str], variants: Iterable[str]) -> int:
+    """Add variants tried on a set of markets; returns how many of the family were ever tried on
+    such a set, these included.
 
-    A set counts as the same if it shares half of the smaller one's markets: dropping a few rows
-    or importing more does not start the count anew.
+    An earlier trial counts if it covered half of the present markets: dropping a few rows or
+    importing more does not start the count anew, and a scratch file of three rows costs nothing.
+    Families (a user's files, the forecasters of backtests) are counted apart.
     """
     mine = {digest(name.encode())[:8] for name in markets}
+    now = set(variants)
     with exclusive(ledger.with_suffix(".lock")):
         rows = _trials(ledger)
         seen = {
             row["variant"]
             for row in rows
-            if len(mine & set(row["markets"])) * 2 >= min(len(mine), len(row["markets"]))
+            if row["family"] == family and 2 * len(mine & set(row["markets"])) >= len(mine)
         }
-        new = sorted(set(variants) - seen)
-        if new:
-            rows += [{"variant": v, "markets": sorted(mine)} for v in new]
+        if new := sorted(now - seen):
+            rows += [{"family": family, "variant": v, "markets": sorted(mine)} for v in new]
             write_jsonl(ledger, rows)
-    return len(seen) + len(new)
+    return len(seen | now)

@@ -24,9 +24,12 @@ from beforehand.store.runs import RunFolder
 from beforehand.work import backtest, grid, results
 
 
-def ingest(archive: Archive, horizon: timedelta, out: Path) -> dict[str, int]:
+def ingest(
+    archive: Archive, horizon: timedelta, out: Path, textless: bool = False
+) -> dict[str, int]:
     """Events, dated market snapshots and resolutions for every settled market that had a price
-    `horizon` before its end. The event shows the *scheduled* close known then, never the end."""
+    `horizon` before its end. The event shows the *scheduled* close known then, never the end.
+    A market whose wording was not on record by then is left out, unless `textless`."""
     world = RecordedWorld(archive)
     gateway = Gateway(world)
     selection = backtest.select(gateway, world, None)
@@ -38,6 +41,9 @@ def ingest(archive: Archive, horizon: timedelta, out: Path) -> dict[str, int]:
             market, odds = view.market(name), view.odds(name)
         except NotFound:
             selection.skip("no price that early")
+            continue
+        if market.question is None and not textless:
+            selection.skip("no text that early")
             continue
         event = results.event_wire(market, None)
         days = int(horizon / timedelta(days=1))

@@ -142,7 +142,8 @@ def place(
     columns = Columns()
     for (event, t), said in sorted(cells.items()):
         price = said.pop(MARKET, None if by_market else specs[event].baseline_probability)
-        dated = not by_market and deadline(specs[event]) is not None
+        limit = deadline(specs[event])
+        dated = limit is not None and to_us(limit) == t
         columns.id.append(event)
         columns.t.append(t)
         columns.market.append(math.nan if price is None else price)

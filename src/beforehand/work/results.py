@@ -15,6 +15,7 @@ from beforehand.score.leaks import CANARY, LeakReport
 from beforehand.score.report import html
 from beforehand.store.archive import Archive
 from beforehand.store.files import write_atomic, write_json, write_jsonl
+from beforehand.work.grid import end_of
 from beforehand.work.scoring import (
     FEES,
     Columns,
@@ -60,8 +61,16 @@ def resolution_wire(resolution: Resolution) -> dict[str, Any] | None:
 
 
 def write_questions(path: Path, view: View, resolutions: Mapping[str, Resolution]) -> None:
-    """events.jsonl and resolutions.jsonl for the markets of a run."""
-    events = [event_wire(view.market(name), r) for name, r in resolutions.items()]
+    """events.jsonl and resolutions.jsonl for the markets of a run; `forecast_from` and
+    `forecast_until` say when each could be forecast."""
+    events = [
+        {
+            **event_wire(view.market(name), r),
+            "forecast_from": iso(min(p.known_at for p in view.history(name))),
+            "forecast_until": iso(end_of(r)),
+        }
+        for name, r in resolutions.items()
+    ]
     write_jsonl(path / "events.jsonl", events)
     lines = [line for r in resolutions.values() if (line := resolution_wire(r))]
     write_jsonl(path / "resolutions.jsonl", lines)

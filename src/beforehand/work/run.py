@@ -194,7 +194,7 @@ def _score(job: _Job, folder: RunFolder) -> dict[str, Any]:
     )
     recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), results.canaries(job.archive))
     markets = [c.market_id for c in job.configs]
-    tried = note_trials(job.request.ledger, markets, job.variants())
+    tried = note_trials(job.request.ledger, "backtest", markets, job.variants())
     left_out = job.selection.left_out
     facts = SetFacts(
         documents=leaks.documents,
@@ -230,7 +230,7 @@ def _score(job: _Job, folder: RunFolder) -> dict[str, Any]:
 
 LEAK_NOTE = (
     "This says that no record after t was shown. A language model's own memory lies outside the "
-    "wall: for that there is the knowledge-cutoff column."
+    "wall: for that the card has the share of forecasts after the training cutoff."
 )
 
 

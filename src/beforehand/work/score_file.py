@@ -114,7 +114,9 @@ def _line(number: int, row: Mapping[str, Any], name: str) -> Line:
     try:
         t = parse_instant(stamp)
     except ValueError:
-        raise ValueError("the time is not ISO 8601 with a zone (2026-01-05T12:00:00Z)") from None
+        raise ValueError(
+            "the time is not ISO 8601 with a zone (write it like 2026-01-05T12:00:00Z)"
+        ) from None
     value = row.get("probability")
     try:
         p = plain_number(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
@@ -153,12 +155,7 @@ def run(
     """Score a file; raises InputError if not a single row can be."""
     rejected = Rejected()
     lines = read(path, name or path.name.split(".")[0], rejected)
-    taken = {MARKET, *(b.name for b in YARDSTICKS)} & {line.forecaster for line in lines}
-    if taken:
-        raise InputError(
-            f"{path}: a forecaster may not be called {min(taken)!r}, the name of a yardstick: "
-            "rename it, or choose another --name"
-        )
+    unread = rejected.count
     world = RecordedWorld(archive)
     gateway = Gateway(world)
     endings = {r.market_id: r for r in gateway.hindsight().resolutions()}
@@ -190,10 +187,11 @@ def run(
         [{"line": n, "reason": why} for why, ns in rejected.reasons.items() for n in ns],
     )
     names = sorted({who for said in cells.values() for who in said})
-    variants = [digest([who, _said(cells, who)]) for who in names]
-    tried = note_trials(ledger, used, variants)
+    # What was said identifies a variant, not its name; the market's own prices are no trial.
+    variants = [digest(_said(cells, who)) for who in names if not _copies(panel, cells, who)]
+    tried = note_trials(ledger, "file", used, variants)
     leaks = results.leak_report(archive, gateway.audit.checked, len(gateway.audit.refusals))
-    leaks.rechecked = len(panel)
+    leaks.rechecked, leaks.from_file = len(panel), True
     leaks.admitted_after_t = int((panel.known_at > panel.t).sum())
     facts = SetFacts(
         documents=leaks.documents,
@@ -210,8 +208,10 @@ def run(
         "title": f"{path.name}",
         "version": __version__,
         "world_kind": world_kind(archive),
-        "subtitle": f"{len(table.q):,} forecast instants of {path.name}, the market's price and "
-        "the yardsticks taken at the same instants.",
+        "subtitle": f"{len(lines) + unread - rejected.count:,} of {len(lines) + unread:,} rows of "
+        f"{path.name} scored, {rejected.count:,} not. The market's price and the yardsticks are "
+        "taken at the same instants.",
+        "rows": {"scored": len(lines) + unread - rejected.count, "not_scored": rejected.count},
         "grid": "The instants are the file's own, taken as stated; the market's price is the "
         "latest observation known then",
         "left_out": left_out_sentence({})
@@ -274,6 +274,8 @@ def _match(
 def _misfit(
     market: str | None, line: Line, world: RecordedWorld, endings: Mapping[str, Resolution]
 ) -> str | None:
+    if line.forecaster == MARKET:
+        return "a forecaster may not be called market: rename it, or use --name"
     if market is None:
         return "no such market in the archive"
     if market == "?":
@@ -293,7 +295,8 @@ def _misfit(
 
 
 def _columns(panel: Panel, cells: Cells) -> Columns:
-    yardsticks = {b.name: b.forecast(panel) for b in YARDSTICKS}
+    own = {who for said in cells.values() for who in said}
+    yardsticks = {b.name: b.forecast(panel) for b in YARDSTICKS if b.name not in own}
     columns = Columns(
         id=list(panel.market),
         t=panel.t.tolist(),
@@ -310,6 +313,12 @@ def _columns(panel: Panel, cells: Cells) -> Columns:
             {**{name: float(values[i]) for name, values in yardsticks.items()}, **mine}
         )
     return columns
+
+
+def _copies(panel: Panel, cells: Cells, who: str) -> bool:
+    """True if a forecaster says the market's price wherever it speaks."""
+    said = (cells[m, int(t)].get(who) for m, t in zip(panel.market, panel.t, strict=True))
+    return all(p is None or p == m for p, m in zip(said, panel.price.tolist(), strict=True))
 
 
 def _said(cells: Cells, who: str) -> list[tuple[str, int, float]]:

@@ -143,7 +143,9 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
     checks = validity.card(table, rows, facts)
     validity.apply_card(rows, checks)
     drawn = None
-    if settings.placebo and len(table.q) and table.forecasts:
+    # Where a bound of the card is not met nothing can beat the market, with or without skill.
+    possible = not any(check.ok is False for check in checks)
+    if settings.placebo and possible and len(table.q) and options.under_test(table):
         drawn = placebos.placebo(table, options, settings.placebo, settings.seed)
     return Result(table, rows, checks, drawn)
 
@@ -177,6 +179,7 @@ def skill_wire(skill: Skill | None) -> dict[str, Any] | None:
         "skill_ci_by": {kind: pair(ci) for kind, ci in skill.ci_by.items()},
         "leading": skill.leading,
         "deflated_lower": number(skill.lower),
+        "deflated_upper": number(skill.upper),
         "effective_n": number(skill.effective_n),
         "minimum_detectable_effect": number(skill.minimum_detectable_effect),
     }
