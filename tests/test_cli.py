@@ -62,7 +62,7 @@ def test_every_command_has_help_and_json(capsys: Out) -> None:
 
 
 def test_a_narrow_terminal_loses_columns_and_never_digits() -> None:
-    from beforehand.cli.output import leaderboard
+    from beforehand.cli.tables import leaderboard
 
     row = {
         "forecaster": "recorded:truth",

@@ -16,7 +16,8 @@ from beforehand.cli.options import (
     between,
     settings,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, print_result, progress
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, progress
+from beforehand.cli.tables import print_result
 from beforehand.clock import parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError

@@ -8,17 +8,8 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from beforehand.cli.options import Draws, PlaceboDraws, RunId, Seed, settings
-from beforehand.cli.output import (
-    ArchivePath,
-    Json,
-    archive_path,
-    console,
-    emit,
-    figure,
-    print_evaluation,
-    progress,
-    table,
-)
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, progress
+from beforehand.cli.tables import console, figure, print_evaluation, table
 from beforehand.clock import SystemClock
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, InputError

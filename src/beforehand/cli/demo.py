@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.output import Json, emit, note, print_result, progress
+from beforehand.cli.output import Json, emit, note, progress
+from beforehand.cli.tables import print_result
 from beforehand.cli.world import store_world
 from beforehand.config import Home, recorded_data
 from beforehand.errors import EXIT_FAILED, EXIT_OK

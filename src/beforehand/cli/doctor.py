@@ -8,7 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 from rich.text import Text
 
 from beforehand import __version__
-from beforehand.cli.output import Json, console, emit, table
+from beforehand.cli.output import Json, emit
+from beforehand.cli.tables import console, table
 from beforehand.config import Home, recorded_data
 from beforehand.errors import EXIT_FAILED, EXIT_OK, BeforehandError
 from beforehand.store.archive import Archive

@@ -1,4 +1,4 @@
-"""What commands print: one JSON document on stdout, or tables; progress and notes on stderr."""
+"""What every command shares: one JSON document on stdout; progress and notes on stderr."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -8,9 +8,6 @@ from typing import Annotated, Any
 
 import orjson
 from cyclopts import Parameter
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from beforehand.config import Home
 
@@ -36,15 +33,10 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def console() -> Console:
-    """Stdout for tables; as wide as the table where it is not a terminal."""
-    out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=140)
-
-
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
     """A bar on stderr for (step, done, total); nothing where stderr is no terminal."""
+    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -69,145 +61,8 @@ def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
         yield update
 
 
-def table(
-    title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str | Text]]
-) -> Table:
-    """A rich table; `columns` are (name, justify)."""
-    made = Table(
-        title=Text(title),
-        title_justify="left",
-        title_style="bold",
-        header_style="dim",
-        box=None,
-        pad_edge=False,
-    )
-    for name, justify in columns:
-        made.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
-    return made
-
-
-def figure(value: float | None, digits: int = 4) -> str:
-    """A number for the terminal; a dash for none."""
-    if value is None:
-        return "–"
-    text = f"{value:.{digits}f}"
-    return text.lstrip("-") if float(text) == 0 else text
-
-
-def span(interval: Sequence[float | None], digits: int = 4) -> str:
-    """An interval for the terminal."""
-    low, high = interval
-    if low is None or high is None:
-        return "–"
-    return f"[{figure(low, digits)}, {figure(high, digits)}]"
-
-
-_TONE = {"beats the market": "green", "worse than the market": "red"}
-
-
-def leaderboard(summary: dict[str, Any], width: int = 140) -> Table:
-    """The table a run ends with; a narrow terminal gets fewer columns, never cut figures."""
-    columns = [
-        ("forecaster", "left"),
-        ("Brier ↓", "right"),
-        ("skill ↑", "right"),
-        ("95 %", "right"),
-    ]
-    columns += [("verdict", "left")]
-    if width >= 90:
-        columns[1:1] = [("n", "right")]
-    if width >= 130:
-        columns[3:3] = [("Brier 95 %", "right")]
-        columns[-1:-1] = [("ECE ↓", "right"), ("Kelly", "right")]
-    rows = list[Sequence[str | Text]]()
-    for row in summary["leaderboard"]:
-        kelly = row["kelly"]
-        cells: dict[str, str | Text] = {
-            "forecaster": row["forecaster"],
-            "n": f"{row['n']:,}",
-            "Brier ↓": figure(row["brier"]),
-            "Brier 95 %": span(row["brier_ci"]),
-            "skill ↑": figure(row["skill_vs_market"]),
-            "95 %": span(row["skill_ci"]),
-            "ECE ↓": figure(row["ece"], 3),
-            "Kelly": "–" if isinstance(kelly, str) else figure(kelly["final_wealth"], 2),
-            "verdict": Text(row["verdict"], style=_TONE.get(row["verdict"], "default")),
-        }
-        rows.append([cells[name] for name, _ in columns])
-    return table("", columns, rows)
-
-
-def explain(out: Console, summary: dict[str, Any]) -> None:
-    """Why a forecaster whose interval lies off 0 is still "not shown", and the failed bounds."""
-    for row in summary["leaderboard"]:
-        low, high = row["skill_ci"]
-        surprising = low is not None and (low > 0 or high < 0) and row["verdict"] == "not shown"
-        if surprising and row["reasons"]:
-            out.print(Text(f"{row['forecaster']}: {'; '.join(row['reasons'])}"), soft_wrap=True)
-    failed = [name for name, check in summary["validity"].items() if check["ok"] is False]
-    if failed:
-        out.print(Text(f"bounds not met: {', '.join(failed)}", style="red"), soft_wrap=True)
-
-
-def print_result(summary: dict[str, Any], report: Path) -> None:
-    """Leaderboard, validity card, leak report and the report's path, for people."""
-    from beforehand.score.report import headline
-
-    out = console()
-    out.print()
-    out.print(Text(headline(summary), style="bold"), soft_wrap=True)
-    out.print()
-    out.print(leaderboard(summary, out.width))
-    out.print()
-    explain(out, summary)
-    _card(out, summary)
-    leaks = summary["leaks"]
-    _say(
-        out,
-        "leaks",
-        f"{leaks['admitted_after_t']} records after t shown, of {leaks['rechecked']:,} checked "
-        f"again ({leaks['checked']:,} at the wall, {leaks['refused']} refused); evidence: "
-        f"{leaks['evidence']}; canaries: {leaks['canaries']}",
-    )
-    if summary.get("placebo"):
-        drawn = summary["placebo"]
-        _say(
-            out,
-            "placebo",
-            f"“beats the market” in {100 * drawn['any_share']:.1f} % of {drawn['draws']} redraws "
-            "without skill",
-        )
-    else:
-        _say(out, "placebo", "not drawn: left out, or a bound of the card is not met")
-    if "rows" in summary:
-        counted = summary["rows"]
-        total = counted["scored"] + counted["not_scored"]
-        _say(out, "rows", f"{counted['scored']:,} of {total:,} scored")
-    _say(out, "report", str(report))
-
-
-def _card(out: Console, summary: dict[str, Any]) -> None:
-    from beforehand.score.report import TILES, card_value
-
-    known = {name: check["value"] for name, check in summary["validity"].items()}
-    parts = [
-        f"{label} {card_value(known[name], name)}"
-        for name, (label, _) in TILES.items()
-        if known.get(name) is not None
-    ]
-    _say(out, "validity", " · ".join(parts))
-
-
-def print_evaluation(summary: dict[str, Any]) -> None:
-    """Leaderboard, reasons and card of an evaluation that stores no run."""
-    out = console()
-    out.print(leaderboard(summary, out.width))
-    out.print()
-    explain(out, summary)
-    _card(out, summary)
-
-
-def _say(out: Console, label: str, text: str) -> None:
-    out.print(Text.assemble((f"{label:10s}", "bold"), text), soft_wrap=True)
+def plain_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows in aligned columns, for commands that need no more (and start sooner without it)."""
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.output import Json, console, emit, print_result, table
+from beforehand.cli.output import Json, emit, plain_table
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, Corrupt, NotFound
 from beforehand.store.files import read_json
@@ -20,13 +20,12 @@ def list_(*, json: Json = False) -> int:
     if not found:
         print("no runs yet: `beforehand demo` or `beforehand backtest run` makes one")
         return EXIT_OK
+    header = ["run", "kind", "status", "world"]
     rows = [
         [f["run_id"], f.get("kind", ""), f["status"], f.get("archive_digest", "")[:12]]
         for f in found
     ]
-    console().print(
-        table("", [("run", "left"), ("kind", "left"), ("status", "left"), ("world", "left")], rows)
-    )
+    print(plain_table([header, *rows]))
     return EXIT_OK
 
 
@@ -51,6 +50,8 @@ def show(
         facts = folder.facts()
         print(f"{facts['run_id']}: {facts['status']}, no scores; files in {folder.path}")
     else:
+        from beforehand.cli.tables import print_result
+
         print(f"run {folder.run_id}")
         print_result(summary, folder.path / "report.html")
     return EXIT_OK

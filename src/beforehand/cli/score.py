@@ -6,7 +6,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from beforehand.cli.options import Draws, PlaceboDraws, RunId, Seed, Spread, settings
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, print_result
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.cli.tables import print_result
 from beforehand.clock import parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError

@@ -7,7 +7,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from beforehand.cli.output import ArchivePath, Json, archive_path, console, emit, note, table
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.cli.tables import console, table
 from beforehand.clock import SystemClock
 from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
