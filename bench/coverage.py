@@ -12,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from beforehand.score.scoreboard import Options, resamplers, skills
+from beforehand.score.skill import Options, resamplers, skills
 from beforehand.world.simulate import SimConfig
 from tables import FORECASTERS, table
 

@@ -13,9 +13,12 @@ from beforehand.records.benchmark import ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.score.leaks import audit_evidence
 from beforehand.store.archive import Archive
+from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.store.runs import RunFolder
 from beforehand.work import benchmark, evaluation, results
 from beforehand.work.scoring import Settings
+from beforehand.world.render import records
+from beforehand.world.simulate import SimConfig
 
 FAST = Settings(draws=200, placebo=20)
 
@@ -163,3 +166,77 @@ def test_two_events_of_one_market_keep_their_ids(sim: Path, tmp_path: Path) -> N
     path.write_text(json.dumps({**made[0], "forecast_at": "2199-01-01T00:00:00Z"}))
     with pytest.raises(InputError, match="does not lie before the market's end"):
         benchmark.predict(Archive(sim), path, "market", out, RunFolder(tmp_path / "runs", "y"))
+
+
+def test_what_a_predictions_file_may_not_do(sim: Path, tmp_path: Path) -> None:
+    """No time, a forged market, a forecast after the resolution: counted, and no win."""
+    archive = Archive(sim)
+    benchmark.ingest(archive, timedelta(days=7), tmp_path)
+    events = rows(tmp_path / "events.jsonl")
+    endings = {
+        r["id"]: ResolutionRecord.model_validate(r) for r in rows(tmp_path / "resolutions.jsonl")
+    }
+    paths = (tmp_path / "events.jsonl", tmp_path / "p.jsonl", tmp_path / "resolutions.jsonl")
+
+    def evaluate(lines: list[dict]) -> evaluation.Evaluation:  # type: ignore[type-arg]
+        paths[1].write_text("\n".join(json.dumps(line) for line in lines))
+        return evaluation.evaluate_files(*paths, FAST)
+
+    def line(event: dict, p: float, who: str | None, at: str) -> dict:  # type: ignore[type-arg]
+        meta = {"metadata": {"model": who, "timestamp": at}} if who else {}
+        return {"id": event["id"], "prediction": {"probability": p}, **meta}
+
+    oracle = [
+        line(e, min(max(endings[e["id"]].settled, 0.02), 0.98), "o", e["forecast_at"])
+        for e in events
+    ]
+    assert (
+        next(r for r in evaluate(oracle).result.rows if r.forecaster == "o").verdict
+        == "beats the market"
+    )
+    undated = evaluate([{k: v for k, v in row.items() if k != "metadata"} for row in oracle])
+    assert undated.counts["predictions_without_a_time"] == len(events)
+    assert [r.verdict for r in undated.result.rows if r.forecaster == "unnamed"] == ["not shown"]
+    forged = [line(e, 0.5, "market", e["forecast_at"]) for e in events]
+    copies = [line(e, e["baseline_probability"], "copy", e["forecast_at"]) for e in events]
+    with pytest.raises(InputError, match=f"{len(events)} market_rows_that_contradict"):
+        evaluate(forged + copies)
+    late = [line(e, 0.5, "late", "2031-01-01T00:00:00Z") for e in events]
+    counts = evaluate(late + oracle).counts
+    assert counts["predictions_at_or_after_the_resolution"] == len(events)
+
+
+def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
+    ArchiveWriter(tmp_path / "a").add(
+        records(SimConfig(seed=3, dates=60)),
+        importer="simulate",
+        source="s",
+        source_digest="s",
+        recorded_at=parse_instant("2026-11-01T00:00:00Z"),
+    )
+    archive = Archive(tmp_path / "a")
+    benchmark.ingest(archive, timedelta(days=7), tmp_path)
+    out = tmp_path / "p.jsonl"
+    benchmark.predict(
+        archive, tmp_path / "events.jsonl", "all", out, RunFolder(tmp_path / "runs", "p")
+    )
+    endings = {
+        r["id"]: ResolutionRecord.model_validate(r) for r in rows(tmp_path / "resolutions.jsonl")
+    }
+    mine = [
+        {
+            "id": e["id"],
+            "prediction": {"probability": min(max(endings[e["id"]].settled, 0.05), 0.95)},
+            "metadata": {"model": "mine", "timestamp": e["forecast_at"]},
+        }
+        for e in rows(tmp_path / "events.jsonl")
+    ]
+    with out.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in mine)
+    done = evaluation.evaluate_files(
+        tmp_path / "events.jsonl", out, tmp_path / "resolutions.jsonl", FAST
+    )
+    row = next(r for r in done.result.rows if r.forecaster == "mine")
+    assert row.verdict == "beats the market", (row.reasons, row.skill)
+    ages = {c.field: c.value for c in done.result.checks}
+    assert ages["price_age_days_p50"] is not None

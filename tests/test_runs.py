@@ -258,7 +258,9 @@ def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
     assert note_trials(ledger, "backtest", markets, ["x"]) == 1, "families are counted apart"
     assert note_trials(ledger, "file", [f"B:{i}" for i in range(10)], ["c"]) == 1
     with ledger.open("ab") as out:
-        out.write(b'{"variant": "torn", "mark')
+        out.write(
+            b'{"family": "file", "variant": ["x"], "markets": null}\n{"variant": "torn", "mark'
+        )
     assert note_trials(ledger, "file", markets, ["d"]) == 4
     assert note_trials(ledger, "file", markets, ["d"]) == 4
 

@@ -184,3 +184,28 @@ def test_jsonl_and_prediction_records_score_alike(sim: Path, tmp_path: Path) -> 
         )
         boards.append(done.summary["leaderboard"])
     assert boards[0] == boards[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (
+            b'\xef\xbb\xbf{"id": "NO:x", "time": "2026-01-01T00:00:00Z", "probability": 0.5}',
+            "no such market",
+        ),
+        (b'[{"id": "x"}]', "JSON list"),
+        (b'"id,time,probability\nx,y,z\n', "header is not CSV"),
+        (b"id,time,probability,probability\n", "stands twice"),
+        (b"id;time;probability\n", "separated by commas"),
+        (
+            b'{"id": "x", "time": "2026-01-01T00:00:00Z", "probability": 0.5, "forecaster": {"a": 1}}',
+            "not a name",
+        ),
+        (b"x" * 200_000, "header"),
+    ],
+)
+def test_odd_files_get_a_sentence(content: bytes, reason: str, sim: Path, tmp_path: Path) -> None:
+    path = tmp_path / "odd.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=reason):
+        score_file.run(path, Archive(sim), tmp_path / "runs", tmp_path / "t.jsonl")

@@ -12,9 +12,10 @@ from beforehand.score import metrics
 from beforehand.score.bets import score_bets
 from beforehand.score.clusters import event_labels
 from beforehand.score.intervals import Resampler, t_quantile
-from beforehand.score.kelly import NO_BOOK, PLAY_MONEY, Kelly, Profit, profit
+from beforehand.score.kelly import NO_BOOK, PLAY_MONEY, Kelly, Profit, _wealth, profit
 from beforehand.score.placebo import placebo
-from beforehand.score.scoreboard import Options, resamplers, score, skills
+from beforehand.score.scoreboard import score
+from beforehand.score.skill import Options, resamplers, skills
 from beforehand.score.table import Table
 from beforehand.score.validity import SetFacts, apply_card, card
 from beforehand.world.simulate import SimConfig, normal_cdf
@@ -238,7 +239,7 @@ def test_a_failed_bound_turns_the_verdict(world: Table) -> None:
     few = peeking.where((peeking.event % 9 == 0)[peeking.q])
     rows = score(few)
     apply_card(rows, card(few, rows, SetFacts(documents=0)))
-    assert "n_events" in rows[1].reasons[0]
+    assert "19 events, must be at least 20" in "; ".join(rows[1].reasons), rows[1].reasons
 
 
 def test_the_placebo_hardly_ever_wins(world: Table) -> None:
@@ -302,3 +303,34 @@ def test_bets_by_hand() -> None:
     assert got.max_drawdown == pytest.approx(-lost)
     assert score_bets(bets, 2.0, 0.05, "time").max_drawdown == pytest.approx(-lost)
     assert got.sides == {"NO": 1, "YES": 1}
+
+
+def test_a_forecaster_rests_on_its_own_clusters(world: Table) -> None:
+    """Few questions are few, whoever else forecast the rest of the set."""
+    right = np.clip(world.y[world.q], 0.02, 0.98)
+    chosen = (world.event % 9 == 0)[world.q]
+    made = copies(
+        world,
+        few=np.where(chosen, right, np.nan),
+        one=np.where(world.q == 0, 1 - right, np.nan),
+        all=right,
+    )
+    board = {r.forecaster: r for r in score(made)}
+    assert board["all"].verdict == "beats the market"
+    assert board["few"].verdict == "not shown"
+    assert "events, must be at least 20" in "; ".join(board["few"].reasons)
+    assert board["one"].verdict == "not shown"
+    assert np.isnan(board["one"].skill.ci).all()
+    assert "single event" in board["one"].reasons[0]
+    drawn = placebo(made, Options(draws=300), draws=40)
+    assert drawn.share_by["one"] == drawn.share_by["few"] == 0.0
+
+
+def test_wealth_never_falls_below_nothing() -> None:
+    n = 13
+    opened = np.array([0] * 12 + [20])
+    settled = np.array([10] * 12 + [30])
+    wealth, share = _wealth(opened, settled, np.full(n, 0.1), np.full(n, 0.04), np.zeros(n))
+    assert wealth.min() >= 0
+    assert (share >= 0).all()
+    assert wealth[-1] <= wealth[-2]

@@ -15,8 +15,8 @@ from beforehand.gateway.panel import Evidence, PanelBuilder
 from beforehand.gateway.search import SearchIndex
 from beforehand.ids import canonical
 from beforehand.records.bulk import DocumentRow
-from beforehand.records.world import Market, PricePoint
-from beforehand.score.scoreboard import Options, resamplers, skills
+from beforehand.records.world import BookLevel, Market, OrderBook, PricePoint
+from beforehand.score.skill import Options, resamplers, skills
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.work import grid
@@ -248,3 +248,46 @@ def test_replay_and_walk_agree_with_the_view(sim_archive: Archive) -> None:
         == list(gateway.walk("SIMEX:none", series.known_at))
         == []
     )
+
+
+def test_prices_known_at_one_instant_replay_as_the_last(tmp_path: Path) -> None:
+    made = [
+        PricePoint(
+            market_id="A:x",
+            price=0.1 * (i + 1),
+            observed_at=T + timedelta(hours=i),
+            known_at=T + timedelta(hours=9),
+        )
+        for i in range(3)
+    ]
+    ArchiveWriter(tmp_path).add(made, importer="t", source="t", source_digest="t", recorded_at=T)
+    gateway = Gateway(RecordedWorld(Archive(tmp_path)))
+    at = to_us(T + timedelta(hours=9))
+    assert list(gateway.replay("A:x")) == [(at, gateway.lookup("A:x", at)[0])]
+
+
+def test_a_book_of_the_no_side_is_turned_and_never_shown_unknown(tmp_path: Path) -> None:
+    def day(n: int):  # type: ignore[no-untyped-def]
+        return T + timedelta(days=n)
+
+    level = BookLevel
+    made = [
+        PricePoint(market_id="A:x", price=0.1, observed_at=T, known_at=T),
+        OrderBook(
+            market_id="A:x",
+            token_id="N",
+            known_at=day(5),
+            bids=(level(price=0.88, size=1),),
+            asks=(level(price=0.9, size=2),),
+        ),
+        Market(
+            id="A:x", venue="A", native_id="x", question="q", tokens=("Y", "N"), known_at=day(10)
+        ),
+    ]
+    ArchiveWriter(tmp_path).add(made, importer="t", source="t", source_digest="t", recorded_at=T)
+    gateway = Gateway(RecordedWorld(Archive(tmp_path)))
+    assert gateway.at(day(6)).book("A:x") is None
+    book = gateway.at(day(11)).book("A:x")
+    assert book is not None
+    assert (book.bids[0].price, book.bids[0].size, book.asks[0].price) == (0.1, 2, 0.12)
+    assert book.token_id == "Y"

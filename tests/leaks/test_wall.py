@@ -67,7 +67,7 @@ class Liar:
         return [MarketState(market_id=M, status=w, known_at=k) for w, k in TIMES.items()]
 
     def books(self, market_id: str, until: datetime) -> list[OrderBook]:
-        return [OrderBook(market_id=M, token_id=w, known_at=k) for w, k in TIMES.items()]
+        return [OrderBook(market_id=M, said=w, known_at=k) for w, k in TIMES.items()]
 
     def resolutions(self, market_id: str | None, until: datetime) -> list[Resolution]:
         # Closed early: it says it ended long ago, and became known only after t.
@@ -146,7 +146,7 @@ def shown(gateway: Gateway) -> dict[str, Any]:
         "market": [view.market(M).question],
         "markets": [m.question for m in view.markets()],
         "state": [view.state(M).status],  # type: ignore[union-attr]
-        "book": [view.book(M).token_id],  # type: ignore[union-attr]
+        "book": [view.book(M).said],  # type: ignore[union-attr]
         "events": [e.id for e in view.events()],
         "history": [p.known_at for p in view.history(M)],
         "odds": [view.odds(M).known_at],

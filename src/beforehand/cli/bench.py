@@ -160,7 +160,7 @@ def forecastbench(
             }
         )
         return EXIT_OK
-    columns = [("forecaster", "left"), *((c.replace("_", " "), "right") for c in recipe.COLUMNS)]
+    columns = [("forecaster", "left"), *((c.replace("_", "\n"), "right") for c in recipe.COLUMNS)]
     out = console()
     out.print(
         table("Brier ↓", columns, [[n, *(figure(v, 3) for v in vs)] for n, vs in rows.items()])

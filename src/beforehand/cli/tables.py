@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+NAME_WIDTH, MANY = 18, 3
+
 
 def console() -> Console:
     """Stdout for tables; as wide as the table where it is not a terminal."""
@@ -27,8 +29,10 @@ def table(
         box=None,
         pad_edge=False,
     )
-    for name, justify in columns:
-        made.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for i, (name, justify) in enumerate(columns):
+        # Only the first column, a name, may be cut; figures never are.
+        limit = NAME_WIDTH if i == 0 and len(columns) > MANY else None
+        made.add_column(name, justify=justify, no_wrap=True, max_width=limit)  # type: ignore[arg-type]
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return made

@@ -112,6 +112,9 @@ class Gateway:
         """(t, price at t) for each instant at which a price became known, a chunk at a time."""
         series = self.world.series(market_id) or Series.empty(market_id)
         instants, prices, _, _ = self._rows.get(market_id) or self._list(market_id)
+        if len(set(instants)) < len(instants):  # Several became known at once: the last stands.
+            merged = dict(zip(instants, prices, strict=True))
+            return self.walk(market_id, np.array(list(merged), dtype=np.int64), chunk)
 
         def chunks() -> Iterator[Iterator[tuple[int, float]]]:
             for start in range(0, len(instants), chunk):
@@ -235,14 +238,18 @@ class View:
         return _last(self._admit("state", self._world.states(name, self.t)))
 
     def book(self, market_id: str) -> OrderBook | None:
-        """The last order book recorded until t, seen from YES."""
+        """The last order book recorded until t, seen from YES; None where a book names its token
+        and it is not known by t which side that is."""
         name = self.resolve_id(market_id)
         book = _last(self._admit("book", self._world.books(name, self.t)))
         tokens = self.market(name).tokens
-        if book is None or len(tokens) != 2 or book.token_id != tokens[1]:
+        if book is None or book.token_id is None or book.token_id in tokens[:1]:
             return book
+        if book.token_id not in tokens:
+            return None
         return book.model_copy(
             update={
+                "token_id": tokens[0],
                 "bids": tuple(_mirrored(level) for level in book.asks),
                 "asks": tuple(_mirrored(level) for level in book.bids),
             }

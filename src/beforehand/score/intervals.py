@@ -77,25 +77,36 @@ class Resampler:
         rng = np.random.default_rng(self.seed)
         return np.stack([self._draw(rng) for _ in range(self.draws)])
 
-    def interval(self, draws: Floats, level: float = 0.95) -> tuple[float, float]:
-        """The expanded percentile interval of one statistic's draws (NaN draws left out)."""
+    def clusters(self, present: Floats) -> int:
+        """How many clusters hold a question that is `present` (n,): what a forecaster rests on."""
+        return len(np.unique(self.labels[present > 0]))
+
+    def interval(
+        self, draws: Floats, level: float = 0.95, clusters: int | None = None
+    ) -> tuple[float, float]:
+        """The expanded percentile interval of one statistic's draws (NaN draws left out);
+        `clusters` is how many it rests on, where that is not all of them."""
         draws = draws[np.isfinite(draws)]
-        if self.size < 2 or not len(draws):
+        g = self.size if clusters is None else clusters
+        if g < 2 or not len(draws):
             return float("nan"), float("nan")
-        g = self.size
         tail = _NORMAL.cdf(np.sqrt(g / (g - 1)) * t_quantile((1 - level) / 2, g - 1))
         low, high = np.quantile(draws, [tail, 1 - tail])
         return float(low), float(high)
 
-    def standard_error(self, draws: Floats) -> float:
+    def standard_error(self, draws: Floats, clusters: int | None = None) -> float:
         """The draws' standard deviation, widened by sqrt(C/(C-1))."""
         draws = draws[np.isfinite(draws)]
-        if self.size < 2 or not len(draws):
+        g = self.size if clusters is None else clusters
+        if g < 2 or not len(draws):
             return float("nan")
-        return float(np.std(draws) * np.sqrt(self.size / (self.size - 1)))
+        return float(np.std(draws) * np.sqrt(g / (g - 1)))
 
-    def lower_bound(self, estimate: float, error: float, tests: int, level: float = 0.95) -> float:
-        """A lower bound that holds for `tests` forecasters at once (Bonferroni)."""
-        if self.size < 2:
-            return float("nan")
-        return estimate - t_quantile(1 - (1 - level) / (2 * tests), self.size - 1) * error
+
+def lower_bound(
+    estimate: float, error: float, clusters: int, tests: int, level: float = 0.95
+) -> float:
+    """A lower bound that holds for `tests` forecasters at once (Bonferroni, Student's t)."""
+    if clusters < 2:
+        return float("nan")
+    return estimate - t_quantile(1 - (1 - level) / (2 * tests), clusters - 1) * error

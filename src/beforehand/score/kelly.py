@@ -69,9 +69,10 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
     price = np.where(buys_yes, ask[first], 1 - bid[first])
     value = np.where(buys_yes, table.y[question], 1 - table.y[question])
     fee = table.fee[question] * price * (1 - price)
-    per_stake = (value - price - fee) / price
-    wealth, shares = _wealth(table.t[first], table.resolved_at[question], stake, per_stake)
-    returns = shares * per_stake
+    wealth, shares = _wealth(
+        table.t[first], table.resolved_at[question], stake, fee / price, value / price
+    )
+    returns = shares * (value - price - fee) / price
     peak = np.maximum.accumulate(wealth)
     spread = float(np.std(returns, ddof=1)) if len(returns) > 1 else 0.0
     return Profit(
@@ -86,10 +87,13 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
     )
 
 
-def _wealth(opened: Ints, settled: Ints, stake: Floats, per_stake: Floats) -> tuple[Floats, Floats]:
+def _wealth(
+    opened: Ints, settled: Ints, stake: Floats, fee: Floats, paid: Floats
+) -> tuple[Floats, Floats]:
     """(wealth after each settlement, share of the wealth each bet really staked).
 
-    Wealth is cash plus what open bets cost; a bet never stakes more than the cash there is.
+    `fee` and `paid` are per unit staked. A bet pays its stake and fee when it is opened and never
+    more than the cash there is; wealth is cash plus what open bets cost.
     """
     events = sorted(
         [(int(at), 1, i) for i, at in enumerate(opened)]
@@ -101,10 +105,11 @@ def _wealth(opened: Ints, settled: Ints, stake: Floats, per_stake: Floats) -> tu
     for _, opens, i in events:
         if opens:
             wealth = cash + open_cost
-            cost[i] = min(stake[i] * wealth, cash)
+            cost[i] = min(stake[i] * wealth, cash / (1 + fee[i]))
             share[i] = cost[i] / wealth if wealth > 0 else 0.0
-            cash, open_cost = cash - cost[i], open_cost + cost[i]
+            cash = max(cash - cost[i] * (1 + fee[i]), 0.0)
+            open_cost += cost[i]
         else:
-            cash, open_cost = cash + cost[i] * (1 + per_stake[i]), open_cost - cost[i]
+            cash, open_cost = cash + cost[i] * paid[i], max(open_cost - cost[i], 0.0)
             path.append(cash + open_cost)
     return np.array(path), share

@@ -10,9 +10,10 @@ fortune, and the markets of one event exclude each other where their prices sum 
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from beforehand.score.intervals import Resampler
-from beforehand.score.scoreboard import LEADING, Options, ratio, resamplers, skill_columns, width
+from beforehand.score.skill import LEADING, Options, beats, paired, resamplers, skill_columns
 from beforehand.score.table import Floats, Table
 
 
@@ -41,11 +42,7 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
         won = [
             name
             for name in names
-            if len(prepared) == len(sets)
-            and all(
-                _lower(part, name, y[mask], samplers, tests, options.level) > 0
-                for mask, part, samplers in prepared
-            )
+            if len(prepared) == len(sets) and _wins(name, y, prepared, tests, options.level)
         ]
         for name in won:
             wins[name] += 1
@@ -70,18 +67,19 @@ def _arcs(table: Table) -> Floats:
     return starts % 1.0
 
 
-def _lower(
-    table: Table, name: str, y: Floats, samplers: dict[str, Resampler], tests: int, level: float
-) -> float:
-    gain, present = skill_columns(table, table.forecasts[name], y)
-    estimate = float(gain.sum() / max(present.sum(), 1))
-    if estimate <= 0:
-        return estimate
-    columns = np.stack([gain, present], axis=1)
-    bounds, intervals = [], []
-    for kind in LEADING:
-        draws = ratio(samplers[kind].totals(columns))
-        error = samplers[kind].standard_error(draws)
-        bounds.append(samplers[kind].lower_bound(estimate, error, tests, level))
-        intervals.append(samplers[kind].interval(draws, level))
-    return min(*bounds, max(intervals, key=width)[0])
+def _wins(
+    name: str,
+    y: Floats,
+    prepared: list[tuple[npt.NDArray[np.bool_], Table, dict[str, Resampler]]],
+    tests: int,
+    level: float,
+) -> bool:
+    """The verdict's own rule on redrawn outcomes; cheap where the skill is not even positive."""
+    found = []
+    for mask, part, samplers in prepared:
+        gain, present = skill_columns(part, part.forecasts[name], y[mask])
+        if gain.sum() <= 0:
+            return False
+        leading = {kind: samplers[kind] for kind in LEADING}
+        found.append(paired(gain, present, leading, tests, level))
+    return beats(found[0], found[1])

@@ -28,6 +28,7 @@ TILES: dict[str, tuple[str, str]] = {
     "minimum_detectable_effect": ("detectable skill", "found with a power of 80 %, best-ranked"),
     "void_excluded": ("void", "markets left out"),
     "unresolved": ("unresolved", "markets left out"),
+    "undated_forecasts": ("undated", "forecasts without a time of their own"),
     "admitted_after_t": ("shown after t", "records: must be none"),
 }
 """The card's fields in reading order: a short name and what it means."""
@@ -87,6 +88,10 @@ def headline(summary: dict[str, Any]) -> str:
     if not others:
         return f"The market alone was scored, over {size}."
     if winners:
+        own = {(r["n_questions"], r["n_events"]) for r in others if r["forecaster"] in winners}
+        if len(own) == 1:
+            questions, events = own.pop()
+            size = f"{_count(questions, 'question')} ({_count(events, 'event')})"
         verb = "beats" if len(winners) == 1 else "beat"
         return f"{_listed(winners)} {verb} the market over {size}."
     if len(others) == 1:

@@ -13,37 +13,27 @@ from typing import Literal
 import numpy as np
 
 from beforehand.score import metrics
-from beforehand.score.intervals import DRAWS, Resampler, t_quantile
-from beforehand.score.kelly import Kelly, Profit, profit
+from beforehand.score.intervals import Resampler
+from beforehand.score.kelly import Profit, profit
+from beforehand.score.skill import (
+    LEADING,
+    MARKET,
+    MIN_EFFECTIVE,
+    MIN_EVENTS,
+    Interval,
+    Options,
+    Skill,
+    beats,
+    ratio,
+    resamplers,
+    skill_columns,
+    skills,
+    width,
+)
 from beforehand.score.table import Floats, Table
 
-MARKET = "market"
 Verdict = Literal["beats the market", "not shown", "worse than the market", "is the market"]
-Interval = tuple[float, float]
 _BASE = ("present", "brier", "log_loss", "paired", "els", "skill", "hit", "hit_n", "spread")
-LEADING = ("event", "period")
-_POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
-
-
-@dataclass(frozen=True)
-class Options:
-    """`variants` is how many forecasters were tried on this set, here and before. `subjects` are
-    the forecasters under test (all, if None); the others are yardsticks and count for nothing."""
-
-    draws: int = DRAWS
-    seed: int = 0
-    level: float = 0.95
-    variants: int | None = None
-    kelly: Kelly = Kelly()
-    subjects: tuple[str, ...] | None = None
-
-    def under_test(self, table: Table) -> tuple[str, ...]:
-        """The forecasters under test."""
-        return tuple(table.forecasts) if self.subjects is None else self.subjects
-
-    def tests(self, table: Table) -> int:
-        """How many comparisons the deflated bound must hold for."""
-        return max(self.variants or 0, len(self.under_test(table)), 1)
 
 
 @dataclass
@@ -71,36 +61,6 @@ class Row:
     reasons: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Skill:
-    """Paired skill against the market over one set of rows: mean over questions of the market's
-    squared error minus the forecaster's. `ci` is the interval of the wider clustering
-    (`leading`), `lower` the lower bound deflated for every variant tried, `upper` its mirror."""
-
-    n: int
-    n_questions: int
-    brier: float
-    skill: float
-    leading: str
-    ci: Interval
-    ci_by: dict[str, Interval]
-    lower: float
-    upper: float
-    identical: bool
-    effective_n: float | None
-    minimum_detectable_effect: float
-
-
-def resamplers(table: Table, options: Options) -> dict[str, Resampler]:
-    """The clusterings: by event, by resolution month, and (labelled, never leading) by question."""
-    by_question = np.arange(len(table.questions), dtype=np.int64)
-    return {
-        "event": Resampler(table.event, options.draws, options.seed),
-        "period": Resampler(table.period, options.draws, options.seed + 1),
-        "question": Resampler(by_question, options.draws, options.seed + 2),
-    }
-
-
 def score(table: Table, options: Options = Options()) -> list[Row]:
     """Every forecaster of the table, the most skilful first, the market pinned on top."""
     everyone = {MARKET: table.market, **table.forecasts}
@@ -116,7 +76,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         size = part.shape[1]
         row.forecaster = name
         mine = {kind: d[:, start : start + size] for kind, d in draws.items()}
-        row.intervals = _intervals(mine, samplers, options)
+        row.intervals = _intervals(mine, samplers, part[:, 0], options)
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
         row.profit = _profit(table, everyone[name], samplers, options)
@@ -231,83 +191,21 @@ def _statistics(sums: Floats) -> dict[str, Floats]:
 
 
 def _intervals(
-    draws: dict[str, Floats], samplers: dict[str, Resampler], options: Options
+    draws: dict[str, Floats], samplers: dict[str, Resampler], present: Floats, options: Options
 ) -> dict[str, Interval]:
     """Per statistic, the wider of the two intervals."""
     stats = {kind: _statistics(draws[kind]) for kind in LEADING}
+    sizes = {kind: samplers[kind].clusters(present) for kind in LEADING}
     return {
         key: max(
-            (samplers[kind].interval(stats[kind][key], options.level) for kind in LEADING),
+            (
+                samplers[kind].interval(stats[kind][key], options.level, sizes[kind])
+                for kind in LEADING
+            ),
             key=width,
         )
         for key in stats[LEADING[0]]
     }
-
-
-def width(interval: Interval) -> float:
-    """How wide an interval is; infinite where it is not known."""
-    low, high = interval
-    return high - low if np.isfinite(high - low) else float("inf")
-
-
-def skill_columns(table: Table, p: Floats, y: Floats | None = None) -> tuple[Floats, Floats]:
-    """(mean skill, 1.0 where present) per question; `y` (n,) replaces the outcomes per row.
-
-    The factored form is exactly 0 where p equals the market, whatever the rounding.
-    """
-    outcome = table.y[table.q] if y is None else y
-    valid = np.isfinite(p) & np.isfinite(table.market)
-    gain = np.where(valid, (table.market - p) * (table.market + p - 2 * outcome), 0.0)
-    return table.question_means(gain, valid)
-
-
-def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> dict[str, Skill]:
-    """Every forecaster's paired skill over the rows of a table."""
-    tests = options.tests(table)
-    y = table.y[table.q]
-    out = {}
-    for name, p in {MARKET: table.market, **table.forecasts}.items():
-        valid = np.isfinite(p) & np.isfinite(table.market)
-        gain, present = skill_columns(table, p)
-        squared, _ = table.question_means(np.where(valid, (p - y) ** 2, 0.0), valid)
-        count = max(float(present.sum()), 1.0)
-        estimate = float(gain.sum()) / count if present.any() else float("nan")
-        ci, errors, lower, upper = {}, {}, [], []
-        for kind, sampler in samplers.items():
-            draws = ratio(sampler.totals(np.stack([gain, present], axis=1)))
-            ci[kind] = sampler.interval(draws, options.level)
-            errors[kind] = sampler.standard_error(draws)
-            if kind in LEADING:
-                lower.append(sampler.lower_bound(estimate, errors[kind], tests, options.level))
-                upper.append(-sampler.lower_bound(-estimate, errors[kind], tests, options.level))
-        leading = max(LEADING, key=lambda kind: width(ci[kind]))
-        error, size = errors[leading], samplers[leading].size
-        effective, detectable = None, float("nan")
-        if size > 1:
-            detectable = error * (t_quantile(0.5 + options.level / 2, size - 1) + _POWER_Z)
-            if error > 0 and count > 1:
-                effective = min(float(np.var(gain[present > 0], ddof=1)) / error**2, count)
-        out[name] = Skill(
-            n=int(valid.sum()),
-            n_questions=int(present.sum()),
-            brier=float(squared.sum()) / count,
-            skill=estimate,
-            leading=leading,
-            ci=ci[leading],
-            ci_by=ci,
-            lower=float(np.min(lower)),
-            upper=float(np.max(upper)),
-            identical=bool(valid.any() and (p[valid] == table.market[valid]).all()),
-            effective_n=effective,
-            minimum_detectable_effect=detectable,
-        )
-    return out
-
-
-def ratio(totals: Floats) -> Floats:
-    """Each draw's total skill over its number of questions."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(totals[:, 0] / totals[:, 1])
 
 
 def judge(row: Row) -> tuple[Verdict, list[str]]:
@@ -319,19 +217,34 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
     if not overall.n:
         return "not shown", ["there is no market price to compare with"]
     low, high = overall.ci
+    if not np.isfinite(low):
+        return "not shown", ["it rests on a single event or a single resolution month"]
     if overall.upper < 0 and high < 0:
         return "worse than the market", []
+    if beats(overall, fresh):
+        return "beats the market", []
     reasons = []
-    if not (overall.lower > 0 and low > 0):
-        side = "includes 0" if low <= 0 <= high else "excludes 0, but not once it is"
+    if low <= 0 <= high:
+        reasons.append("the 95 % interval includes 0")
+    elif not (overall.lower > 0 or overall.upper < 0):
         reasons.append(
-            f"the 95 % interval {side}"
-            + ("" if low <= 0 <= high else " deflated for the variants tried and the clusters")
+            "the 95 % interval excludes 0, but not once it is deflated for the variants tried and "
+            "the clusters"
         )
-    if overall.skill <= 0:
-        return "not shown", reasons
+    if overall.skill > 0:
+        reasons += _doubts(overall, fresh)
+    return "not shown", reasons
+
+
+def _doubts(overall: Skill, fresh: Skill | None) -> list[str]:
+    """What else stands against a positive skill."""
+    doubts = []
+    if overall.n_events < MIN_EVENTS:
+        doubts.append(f"it rests on {overall.n_events} events, must be at least {MIN_EVENTS}")
+    if (overall.effective_n or 0.0) < MIN_EFFECTIVE:
+        doubts.append(f"its effective n must be at least {MIN_EFFECTIVE:g}")
     if fresh is None:
-        reasons.append("the age of the market's prices is not on record, or all are old")
+        doubts.append("the age of the market's prices is not on record, or all are old")
     elif not (fresh.lower > 0 and fresh.ci[0] > 0):
-        reasons.append("not shown on the forecasts whose price was at most 7 days old")
-    return ("not shown", reasons) if reasons else ("beats the market", [])
+        doubts.append("not shown on the forecasts whose price was at most 7 days old")
+    return doubts

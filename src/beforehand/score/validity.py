@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from beforehand.score.scoreboard import MARKET, Row
+from beforehand.score.scoreboard import Row
+from beforehand.score.skill import MARKET, MIN_EFFECTIVE, MIN_EVENTS
 from beforehand.score.table import STALE_DAYS, Table
 
-MIN_EVENTS, MIN_EFFECTIVE, MAX_STALE, MIN_AFTER_TRAINING = 20, 10.0, 0.25, 0.95
+MAX_STALE, MIN_AFTER_TRAINING = 0.25, 0.95
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class SetFacts:
     share_after_training_cutoff: float | None = None
     variants: int = 0
     admitted_after_t: int = 0
+    undated: int = 0
     texts_known: bool = True
     subjects: tuple[str, ...] | None = None
 
@@ -84,6 +86,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         ),
         Check("void_excluded", facts.void),
         Check("unresolved", facts.unresolved),
+        Check("undated_forecasts", facts.undated, "0", facts.undated == 0),
         Check("admitted_after_t", facts.admitted_after_t, "0", facts.admitted_after_t == 0),
     ]
 
@@ -94,17 +97,18 @@ def _after_training(share: float | None) -> Check:
 
 
 def apply_card(rows: list[Row], checks: list[Check]) -> None:
-    """Any failed bound turns "beats the market" into "not shown", in the rows themselves."""
-    failed = [c for c in checks if c.ok is False and c.field != "effective_n"]
+    """Any failed bound of the set turns "beats the market" into "not shown", in the rows
+    themselves. (A row's own events and effective n are part of its verdict already.)"""
+    failed = set_failures(checks)
     for row in rows:
-        if row.verdict != "beats the market":
-            continue
-        reasons = [f"{c.field} is {_show(c.value)}, must be {c.bound}" for c in failed]
-        mine = row.skill.effective_n if row.skill else None
-        if not _enough(mine):
-            reasons.append(f"effective_n is {_show(mine)}, must be at least {MIN_EFFECTIVE:g}")
-        if reasons:
-            row.verdict, row.reasons = "not shown", reasons
+        if row.verdict == "beats the market" and failed:
+            row.verdict = "not shown"
+            row.reasons = [f"{c.field} is {_show(c.value)}, must be {c.bound}" for c in failed]
+
+
+def set_failures(checks: list[Check]) -> list[Check]:
+    """The bounds that the set fails for everyone; effective n is each forecaster's own."""
+    return [c for c in checks if c.ok is False and c.field != "effective_n"]
 
 
 def _enough(effective: float | None) -> bool:

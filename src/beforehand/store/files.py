@@ -83,8 +83,9 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(line number from 1, line) of every line that is not blank."""
-    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+    """(line number from 1, line) of every line that is not blank, without a byte-order mark."""
+    content = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
+    for number, line in enumerate(content.splitlines(), start=1):
         if line.strip():
             yield number, line
 
@@ -104,7 +105,12 @@ def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
     file. A row with more or fewer cells than the header is refused: a decimal comma looks so.
     """
     lines = re.split(r"\r\n|\n|\r", read_text(path))
-    header = [name.strip().lower() for name in _cells(lines[0])] if lines[0].strip() else []
+    try:
+        header = [name.strip().lower() for name in _cells(lines[0])] if lines[0].strip() else []
+    except csv.Error as error:
+        raise InputError(f"{path}:1: the header is not CSV ({error})") from None
+    if repeated := sorted({name for name in header if header.count(name) > 1}):
+        raise InputError(f"{path}:1: the column {repeated[0]!r} stands twice in the header")
     if missing := [name for name in needed if name not in header]:
         hint = (
             " (separated by commas)" if len(header) == 1 and re.search(r"[;\t|]", lines[0]) else ""

@@ -88,9 +88,19 @@ def _trials(ledger: Path) -> list[dict[str, Any]]:
             row = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
-        if isinstance(row, dict) and {"family", "variant", "markets"} <= row.keys():
+        if isinstance(row, dict) and _is_trial(row):
             rows.append(row)
     return rows
+
+
+def _is_trial(row: dict[str, Any]) -> bool:
+    markets = row.get("markets")
+    return (
+        isinstance(row.get("family"), str)
+        and isinstance(row.get("variant"), str)
+        and isinstance(markets, list)
+        and all(isinstance(name, str) for name in markets)
+    )
 
 
 def note_trials(ledger: Path, family: str, markets: Iterable[str], variants: Iterable[str]) -> int:

@@ -13,7 +13,7 @@ from beforehand.errors import InputError
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.score.leaks import LeakReport, audit_evidence
-from beforehand.score.scoreboard import MARKET
+from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts
 from beforehand.store.files import read_lines
 from beforehand.work import results
@@ -42,7 +42,7 @@ def evaluate_files(
     specs = {spec.id: spec for _, spec in load_events(events)}
     endings = _load_resolutions(resolutions)
     rows = _load_predictions(predictions)
-    placed = place(rows, specs, _ages(events.with_name("events_snapshots.jsonl")))
+    placed = place(rows, specs, endings, _ages(events.with_name("events_snapshots.jsonl")))
     counts = {
         "predictions": len(rows),
         "events": len(specs),
@@ -64,6 +64,7 @@ def evaluate_files(
         unresolved=counts["events_without_resolution"],
         variants=len(table.forecasts),
         admitted_after_t=total - passed,
+        undated=counts["predictions_without_a_time"],
         texts_known=False,
     )
     audit = {"total": total, "passed": passed, "failures": failures[:200]}
@@ -120,7 +121,10 @@ class Placed:
 
 
 def place(
-    rows: Sequence[PredictionRow], specs: Mapping[str, EventSpec], ages: Mapping[str, float]
+    rows: Sequence[PredictionRow],
+    specs: Mapping[str, EventSpec],
+    endings: Mapping[str, ResolutionRecord],
+    ages: Mapping[str, float],
 ) -> Placed:
     """Put each prediction beside the market's price of its own instant.
 
@@ -135,10 +139,17 @@ def place(
             "predictions_made_after_the_market_price",
             "predictions_without_a_market_price",
             "predictions_replaced_by_a_later_one",
+            "predictions_without_a_time",
+            "predictions_at_or_after_the_resolution",
+            "market_rows_that_contradict_the_events",
         ),
         0,
     )
-    cells = put([row for row in rows if row.id in specs], specs, counts)
+    known = [row for row in rows if row.id in specs]
+    counts["predictions_without_a_time"] = sum(row.metadata is None for row in known)
+    in_time = [row for row in known if not _too_late(row, endings.get(row.id))]
+    counts["predictions_at_or_after_the_resolution"] = len(known) - len(in_time)
+    cells = put(in_time, specs, counts)
     columns = Columns()
     for (event, t), said in sorted(cells.items()):
         price = said.pop(MARKET, None if by_market else specs[event].baseline_probability)
@@ -163,10 +174,30 @@ def _instant(row: PredictionRow) -> int:
     return to_us(row.metadata.timestamp) if row.metadata else 0
 
 
+def _too_late(row: PredictionRow, ending: ResolutionRecord | None) -> bool:
+    if row.metadata is None or ending is None or ending.resolved_at is None:
+        return False
+    return row.metadata.timestamp >= ending.resolved_at
+
+
+def _forged(row: PredictionRow, spec: EventSpec) -> bool:
+    """A `market` row at the very instant of the dated baseline that states another price."""
+    limit, stated = deadline(spec), spec.baseline_probability
+    if limit is None or stated is None or _instant(row) != to_us(limit):
+        return False
+    return abs(row.prediction.probability - stated) > 1e-9
+
+
 def _at_same_instant(
     rows: Sequence[PredictionRow], specs: Mapping[str, EventSpec], counts: dict[str, int]
 ) -> Cells:
-    priced = {(row.id, _instant(row)) for row in rows if predictor_of(row) == MARKET}
+    forged = {
+        (row.id, _instant(row))
+        for row in rows
+        if predictor_of(row) == MARKET and _forged(row, specs[row.id])
+    }
+    counts["market_rows_that_contradict_the_events"] = len(forged)
+    priced = {(row.id, _instant(row)) for row in rows if predictor_of(row) == MARKET} - forged
     cells: Cells = {key: {} for key in priced}
     for row in rows:
         key = (row.id, _instant(row))

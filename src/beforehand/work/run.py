@@ -17,7 +17,7 @@ from beforehand.gateway.search import Grade
 from beforehand.ids import digest, new_run_id
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.score.leaks import recheck
-from beforehand.score.scoreboard import MARKET
+from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive import Archive
 from beforehand.store.files import write_json

@@ -22,7 +22,7 @@ from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway.panel import Evidence, Panel, PanelBuilder
 from beforehand.ids import digest, new_run_id
 from beforehand.records.world import Resolution
-from beforehand.score.scoreboard import MARKET
+from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive import Archive
 from beforehand.store.files import plain_number, read_bytes, read_csv, read_lines, write_jsonl
@@ -63,9 +63,11 @@ class Rejected:
 
 def read(path: Path, name: str, rejected: Rejected) -> list[Line]:
     """The file's forecasts: CSV with a header, or JSONL of plain rows or PredictionRecords."""
-    head = read_bytes(path)[:4096].lstrip()
+    head = read_bytes(path)[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not head:
         raise InputError(f"{path} is empty: it needs rows of id,time,probability")
+    if head[:1] == b"[":
+        raise InputError(f"{path} is a JSON list: write one object a line (JSONL), or CSV")
     json = head[:1] == b"{"
     lines = []
     for number, row in _json_rows(path, rejected) if json else _csv_rows(path, rejected):
@@ -126,9 +128,11 @@ def _line(number: int, row: Mapping[str, Any], name: str) -> Line:
         p = float("nan")
     if not 0.0 <= p <= 1.0:
         raise ValueError("the probability is not a number in [0, 1]")
-    said_by = str(row.get("forecaster") or "").strip() or name
+    said_by = row.get("forecaster") or name
+    if not isinstance(said_by, str) or not said_by.strip():
+        raise ValueError("the forecaster is not a name")
     # A bare date is taken at its end: the market may know all that day's news as well.
-    return Line(number, identifier, end_of_day(t) if len(stamp) == 10 else t, p, said_by)
+    return Line(number, identifier, end_of_day(t) if len(stamp) == 10 else t, p, said_by.strip())
 
 
 @dataclass(frozen=True)

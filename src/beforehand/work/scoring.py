@@ -20,7 +20,8 @@ from beforehand.score import validity
 from beforehand.score.clusters import event_labels
 from beforehand.score.kelly import Kelly, Profit
 from beforehand.score.metrics import CLIP
-from beforehand.score.scoreboard import Options, Row, Skill, score
+from beforehand.score.scoreboard import Row, score
+from beforehand.score.skill import Options, Skill
 from beforehand.score.table import Table, relabel
 
 Floats = npt.NDArray[np.float64]
@@ -144,7 +145,7 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
     validity.apply_card(rows, checks)
     drawn = None
     # Where a bound of the card is not met nothing can beat the market, with or without skill.
-    possible = not any(check.ok is False for check in checks)
+    possible = not validity.set_failures(checks)
     if settings.placebo and possible and len(table.q) and options.under_test(table):
         drawn = placebos.placebo(table, options, settings.placebo, settings.seed)
     return Result(table, rows, checks, drawn)
@@ -173,6 +174,7 @@ def skill_wire(skill: Skill | None) -> dict[str, Any] | None:
     return {
         "n": skill.n,
         "n_questions": skill.n_questions,
+        "n_events": skill.n_events,
         "brier": number(skill.brier),
         "skill_vs_market": number(skill.skill),
         "skill_ci": pair(skill.ci),

@@ -1,0 +1,161 @@
+"""Paired skill against the market: the estimate, its intervals, and when it is shown."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from beforehand.score.intervals import DRAWS, Resampler, lower_bound, t_quantile
+from beforehand.score.kelly import Kelly
+from beforehand.score.table import Floats, Table
+
+MARKET = "market"
+LEADING = ("event", "period")
+MIN_EVENTS, MIN_EFFECTIVE = 20, 10.0
+Interval = tuple[float, float]
+_POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
+
+
+@dataclass(frozen=True)
+class Options:
+    """`variants` is how many forecasters were tried on this set, here and before. `subjects` are
+    the forecasters under test (all, if None); the others are yardsticks and count for nothing."""
+
+    draws: int = DRAWS
+    seed: int = 0
+    level: float = 0.95
+    variants: int | None = None
+    kelly: Kelly = Kelly()
+    subjects: tuple[str, ...] | None = None
+
+    def under_test(self, table: Table) -> tuple[str, ...]:
+        """The forecasters under test."""
+        return tuple(table.forecasts) if self.subjects is None else self.subjects
+
+    def tests(self, table: Table) -> int:
+        """How many comparisons the deflated bound must hold for."""
+        return max(self.variants or 0, len(self.under_test(table)), 1)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Paired skill against the market: mean over questions of the market's squared error minus
+    the forecaster's. `ci` is the interval of the wider clustering (`leading`), `lower` the lower
+    bound deflated for every variant tried, `upper` its mirror. All of them rest on the clusters in
+    which the forecaster spoke, `n_events` of them events."""
+
+    skill: float
+    n_questions: int
+    n_events: int
+    leading: str
+    ci: Interval
+    ci_by: dict[str, Interval]
+    lower: float
+    upper: float
+    effective_n: float | None
+    minimum_detectable_effect: float
+
+
+@dataclass(frozen=True)
+class Skill(Paired):
+    """The same with its number of forecasts, its Brier score on the rows that have a price, and
+    whether it equals the market wherever it spoke."""
+
+    n: int
+    brier: float
+    identical: bool
+
+
+def resamplers(table: Table, options: Options) -> dict[str, Resampler]:
+    """The clusterings: by event, by resolution month, and (labelled, never leading) by question."""
+    by_question = np.arange(len(table.questions), dtype=np.int64)
+    return {
+        "event": Resampler(table.event, options.draws, options.seed),
+        "period": Resampler(table.period, options.draws, options.seed + 1),
+        "question": Resampler(by_question, options.draws, options.seed + 2),
+    }
+
+
+def width(interval: Interval) -> float:
+    """How wide an interval is; infinite where it is not known."""
+    low, high = interval
+    return high - low if np.isfinite(high - low) else float("inf")
+
+
+def skill_columns(table: Table, p: Floats, y: Floats | None = None) -> tuple[Floats, Floats]:
+    """(mean skill, 1.0 where present) per question; `y` (n,) replaces the outcomes per row.
+
+    The factored form is exactly 0 where p equals the market, whatever the rounding.
+    """
+    outcome = table.y[table.q] if y is None else y
+    valid = np.isfinite(p) & np.isfinite(table.market)
+    gain = np.where(valid, (table.market - p) * (table.market + p - 2 * outcome), 0.0)
+    return table.question_means(gain, valid)
+
+
+def ratio(totals: Floats) -> Floats:
+    """Each draw's total skill over its number of questions."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(totals[:, 0] / totals[:, 1])
+
+
+def paired(
+    gain: Floats, present: Floats, samplers: dict[str, Resampler], tests: int, level: float
+) -> Paired:
+    """The paired skill of one forecaster from its per-question columns (`skill_columns`)."""
+    count = float(present.sum())
+    estimate = float(gain.sum()) / count if count else float("nan")
+    ci, errors, sizes, lower, upper = {}, {}, {}, [], []
+    columns = np.stack([gain, present], axis=1)
+    for kind, sampler in samplers.items():
+        draws, size = ratio(sampler.totals(columns)), sampler.clusters(present)
+        ci[kind], sizes[kind] = sampler.interval(draws, level, size), size
+        errors[kind] = sampler.standard_error(draws, size)
+        if kind in LEADING:
+            lower.append(lower_bound(estimate, errors[kind], size, tests, level))
+            upper.append(-lower_bound(-estimate, errors[kind], size, tests, level))
+    leading = max(LEADING, key=lambda kind: width(ci[kind]))
+    error, size = errors[leading], sizes[leading]
+    effective, detectable = None, float("nan")
+    if size > 1:
+        detectable = error * (t_quantile(0.5 + level / 2, size - 1) + _POWER_Z)
+        if error > 0 and count > 1:
+            effective = min(float(np.var(gain[present > 0], ddof=1)) / error**2, count)
+    return Paired(
+        skill=estimate,
+        n_questions=int(count),
+        n_events=sizes["event"],
+        leading=leading,
+        ci=ci[leading],
+        ci_by=ci,
+        lower=float(np.min(lower)),
+        upper=float(np.max(upper)),
+        effective_n=effective,
+        minimum_detectable_effect=detectable,
+    )
+
+
+def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> dict[str, Skill]:
+    """Every forecaster's paired skill over the rows of a table."""
+    tests, y, out = options.tests(table), table.y[table.q], {}
+    for name, p in {MARKET: table.market, **table.forecasts}.items():
+        valid = np.isfinite(p) & np.isfinite(table.market)
+        gain, present = skill_columns(table, p)
+        squared, _ = table.question_means(np.where(valid, (p - y) ** 2, 0.0), valid)
+        out[name] = Skill(
+            **vars(paired(gain, present, samplers, tests, options.level)),
+            n=int(valid.sum()),
+            brier=float(squared.sum()) / max(float(present.sum()), 1.0),
+            identical=bool(valid.any() and (p[valid] == table.market[valid]).all()),
+        )
+    return out
+
+
+def beats(overall: Paired, fresh: Paired | None) -> bool:
+    """The verdict's own rule, also for the placebo: above 0 in the interval and deflated, on all
+    forecasts and on those at a fresh price, over enough events and enough independent ones."""
+    enough = overall.n_events >= MIN_EVENTS and (overall.effective_n or 0.0) >= MIN_EFFECTIVE
+    return (
+        enough
+        and fresh is not None
+        and all(part.lower > 0 and part.ci[0] > 0 for part in (overall, fresh))
+    )
