@@ -51,7 +51,9 @@ def html(summary: dict[str, Any], intervals: Sequence[dict[str, Any]] = ()) -> s
 
     board = summary["leaderboard"]
     axis = charts.skill_axis(board)
-    drawn = [row["forecaster"] for row in board if row["forecaster"] != "market"][: len(charts.INK)]
+    spoke = {d["model_id"].removeprefix("baseline:") for row in intervals for d in row["decisions"]}
+    drawn = [row["forecaster"] for row in board if row["forecaster"] != "market"]
+    drawn = [name for name in drawn if name in spoke][: len(charts.INK)]
     return str(
         _template().render(
             **summary,
@@ -67,6 +69,7 @@ def html(summary: dict[str, Any], intervals: Sequence[dict[str, Any]] = ()) -> s
             if intervals
             else None,
             drawn=list(zip(drawn, charts.INK, strict=False)),
+            more=len(spoke - {"market"}) > len(drawn),
         )
     )
 

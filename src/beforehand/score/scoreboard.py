@@ -109,7 +109,7 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
     errors, present = table.question_means(squared, valid)
     columns = [present, errors]
     columns.append(table.question_means(losses, valid)[0])
-    gained = metrics.log_losses(market, y_row) - losses
+    gained = metrics.excess_log_scores(safe, market, y_row)
     columns.extend(reversed(table.question_means(gained, paired)))
     columns.append(skill_columns(table, p)[0])
     sure = valid & np.isfinite(hit)
