@@ -238,5 +238,15 @@ def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
     )
     row = next(r for r in done.result.rows if r.forecaster == "mine")
     assert row.verdict == "beats the market", (row.reasons, row.skill)
+    folder = tmp_path / "evaluation"
+    paths = (tmp_path / "events.jsonl", out, tmp_path / "resolutions.jsonl")
+    page = evaluation.store(done, paths, folder).read_text()
+    assert "mine beats the market" in page
+    assert 'id="audit"' in page
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "leaderboard.csv",
+        "report.html",
+        "scores.json",
+    ]
     ages = {c.field: c.value for c in done.result.checks}
     assert ages["price_age_days_p50"] is not None

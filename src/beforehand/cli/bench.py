@@ -83,6 +83,9 @@ def evaluate(
     order: Annotated[
         Literal["file", "time"], Parameter(help="Of bets, for the drawdown.")
     ] = "file",
+    out: Annotated[
+        Path | None, Parameter(help="Folder for scores.json, leaderboard.csv and report.html.")
+    ] = None,
     seed: Seed = 0,
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
@@ -98,19 +101,21 @@ def evaluate(
     done = evaluation.evaluate_files(
         events, predictions, resolutions, settings(seed, draws, placebo)
     )
-    found = evaluation.summary(done, (events, predictions, resolutions))
+    paths = (events, predictions, resolutions)
+    found = evaluation.summary(done, paths)
+    report = evaluation.store(done, paths, out) if out else None
     if json:
-        emit(found)
+        emit({**found, "report": str(report) if report else None})
         return EXIT_OK
     print_evaluation(found)
-    out = console()
-    out.print(
-        "\n" + ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in done.counts.items()),
-        soft_wrap=True,
-    )
-    out.print(f"evidence audit: {done.audit['passed']:,} of {done.audit['total']:,} forecasts pass")
+    screen = console()
+    screen.print(f"\n{evaluation.counted(done.counts)}", soft_wrap=True)
+    passed, total = done.audit["passed"], done.audit["total"]
+    screen.print(f"evidence audit: {passed:,} of {total:,} forecasts pass")
     for failure in done.audit["failures"][:5]:
-        out.print(Text(f"  {failure}"), soft_wrap=True)
+        screen.print(Text(f"  {failure}"), soft_wrap=True)
+    if report:
+        screen.print(Text(f"report: {report}"), soft_wrap=True)
     return EXIT_OK
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from beforehand import __version__
 from beforehand.clock import to_us
 from beforehand.errors import InputError
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord
@@ -241,10 +242,40 @@ def summary(evaluation: Evaluation, paths: Sequence[Path]) -> dict[str, Any]:
         "inputs": [str(path) for path in paths],
         "counts": evaluation.counts,
         "audit": evaluation.audit,
-        "leaks": LeakReport(
-            checked=evaluation.audit["total"],
-            rechecked=evaluation.audit["total"],
-            admitted_after_t=evaluation.audit["total"] - evaluation.audit["passed"],
-        ).wire(),
+        "leaks": _leaks(evaluation).wire(),
         **evaluation.result.wire(),
     }
+
+
+def _leaks(evaluation: Evaluation) -> LeakReport:
+    total, passed = evaluation.audit["total"], evaluation.audit["passed"]
+    return LeakReport(
+        checked=total, rechecked=total, admitted_after_t=total - passed, from_file=True
+    )
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """The counts in words; what did not occur is left unsaid."""
+    said = ("predictions", "events")
+    return ", ".join(
+        f"{n:,} {what.replace('_', ' ')}" for what, n in counts.items() if n or what in said
+    )
+
+
+def store(evaluation: Evaluation, paths: Sequence[Path], out: Path) -> Path:
+    """Write scores.json, leaderboard.csv and report.html into `out`; returns the report."""
+    about = {
+        "title": paths[1].name,
+        "version": __version__,
+        "world_kind": "predictions from a file",
+        "subtitle": f"{counted(evaluation.counts)}.",
+        "grid": "One row per event at the instant of its market price, or the market predictor's "
+        "own instants",
+        "left_out": "",
+        "leak_note": "The times are taken as stated in the files.",
+        "audit": evaluation.audit,
+        "inputs": [path.name for path in paths],
+        "counts": evaluation.counts,
+    }
+    results.store(out, evaluation.result, _leaks(evaluation), about, [])
+    return out / "report.html"
