@@ -250,3 +250,33 @@ def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
     ]
     ages = {c.field: c.value for c in done.result.checks}
     assert ages["price_age_days_p50"] is not None
+
+
+def test_resolutions_without_a_time_get_no_date_of_ours(sim: Path, tmp_path: Path) -> None:
+    benchmark.ingest(Archive(sim), timedelta(days=7), tmp_path)
+    events = [
+        {k: v for k, v in e.items() if k != "resolution_date"}
+        for e in rows(tmp_path / "events.jsonl")
+    ]
+    endings = [
+        {k: v for k, v in r.items() if k != "resolved_at"}
+        for r in rows(tmp_path / "resolutions.jsonl")
+    ]
+    mine = [
+        {
+            "id": e["id"],
+            "prediction": {"probability": 0.4},
+            "metadata": {"model": "m", "timestamp": e["forecast_at"]},
+        }
+        for e in events
+    ]
+    paths = [tmp_path / name for name in ("e.jsonl", "p.jsonl", "r.jsonl")]
+    for path, lines in zip(paths, (events, mine, endings), strict=True):
+        path.write_text("\n".join(json.dumps(line) for line in lines))
+    done = evaluation.evaluate_files(*paths, FAST)
+    assert done.counts["resolutions_without_a_time"] == len(endings)
+    assert done.result.table.resolved_at.tolist() == [0] * len(endings)
+    row = next(r for r in done.result.rows if r.forecaster == "m")
+    assert row.brier > 0
+    assert row.verdict == "not shown"
+    assert "single resolution month" in row.reasons[0]

@@ -13,6 +13,7 @@ from beforehand.errors import InputError, NotFound
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.records.backtest import ExperimentConfig, IntervalData, SearchConfig
 from beforehand.records.benchmark import EventSpec, PredictionRecord, ResolutionRecord
+from beforehand.records.world import Document, Market, PricePoint, Resolution
 from beforehand.score.leaks import LeakReport, recheck
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
@@ -110,6 +111,63 @@ def test_a_planted_leak_is_found_in_the_rows(finished, sim_archive: Archive) -> 
     recheck(report, tampered, planted)
     assert report.admitted_after_t == 2
     assert report.canaries_seen == 1
+    assert LeakReport().evidence.startswith("untested")
+
+
+def test_the_rows_carry_the_date_of_the_grade(tmp_path: Path) -> None:
+    """A text stored after its date counts from then, in the rows as at the wall: the audit of the
+    rows would find it shown too early."""
+    start = CLOCK.now() - timedelta(days=90)
+    made = [
+        Market(
+            id="KALSHI:x",
+            venue="KALSHI",
+            native_id="x",
+            question="Ferry strike ends?",
+            known_at=start,
+        ),
+        Document(
+            id="d",
+            title="ferry strike talks",
+            known_at=start,
+            text_known_at=start + timedelta(days=8),
+        ),
+        *(
+            PricePoint(
+                market_id="KALSHI:x",
+                price=0.5,
+                observed_at=start + timedelta(days=d),
+                known_at=start + timedelta(days=d),
+            )
+            for d in range(30)
+        ),
+        Resolution(
+            market_id="KALSHI:x",
+            status="resolved",
+            payout=1.0,
+            resolved_at=start + timedelta(days=30),
+            known_at=start + timedelta(days=30),
+        ),
+    ]
+    ArchiveWriter(tmp_path / "a").add(
+        made, importer="t", source="t", source_digest="t", recorded_at=start
+    )
+    stamps = {}
+    for grade in ("captured", "published"):
+        done = run(request(tmp_path / "a", tmp_path / grade, grade=grade), CLOCK)
+        shown = [
+            (r["time"], s["timestamp"])
+            for r in rows(done.folder.path / "intervals.jsonl")
+            for s in r["context"]["search_snippets"]
+        ]
+        stamps[grade] = (len(shown), {stamp for _, stamp in shown})
+    assert stamps == {
+        "captured": (3, {iso(start + timedelta(days=8))}),
+        "published": (5, {iso(start)}),
+    }
+
+
+def test_untested_is_said() -> None:
     assert LeakReport().evidence.startswith("untested")
     assert LeakReport().canaries.startswith("untested")
 
@@ -263,6 +321,10 @@ def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
         )
     assert note_trials(ledger, "file", markets, ["d"]) == 4
     assert note_trials(ledger, "file", markets, ["d"]) == 4
+    kept = ledger.read_bytes()
+    assert b'"variant": ["x"]' in kept, "a damaged line is passed over, not deleted"
+    assert b"torn" not in kept
+    assert kept.endswith(b"\n")
 
 
 def test_scratch_files_do_not_change_a_backtests_verdict(sim: Path, tmp_path: Path) -> None:

@@ -11,16 +11,17 @@ from beforehand.clock import from_us, iso, parse_instant, to_us
 from beforehand.errors import InputError
 from beforehand.forecast.baselines import BASELINES, always, choose, recorded
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.gateway.panel import Evidence, PanelBuilder
+from beforehand.gateway.panel import PanelBuilder
 from beforehand.gateway.search import SearchIndex
 from beforehand.ids import canonical
 from beforehand.records.bulk import DocumentRow
 from beforehand.records.world import BookLevel, Market, OrderBook, PricePoint
+from beforehand.score.leaks import CANARY
 from beforehand.score.skill import Options, resamplers, skills
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.work import grid
-from beforehand.world.render import CANARY, records
+from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig, draw
 from tables import FORECASTERS, table
 
@@ -173,7 +174,7 @@ def test_a_text_that_changed_is_shown_as_it_stood(tmp_path: Path) -> None:
     assert seen[0].text_known_at is None
     assert seen[14].known_at == T
     t = np.array([to_us(T + timedelta(days=d)) for d in range(15)])
-    texts = PanelBuilder(gateway, Evidence()).build([("KALSHI:x", t)]).text
+    texts = PanelBuilder(gateway).build([("KALSHI:x", t)]).text
     assert [x and x.rules for x in texts] == [None] * 5 + ["old"] * 5 + ["new"] * 5
 
 
@@ -197,7 +198,7 @@ def panel(sim_archive: Archive):  # type: ignore[no-untyped-def]
         series = world.all_series[record.market_id]
         t = grid.instants(series, grid.end_of(record), timedelta(days=7))
         pairs.append((record.market_id, t))
-    return PanelBuilder(gateway, Evidence(), ["truth"]), pairs
+    return PanelBuilder(gateway, ["truth"]), pairs
 
 
 def test_baselines_depend_on_their_own_row_alone(panel) -> None:  # type: ignore[no-untyped-def]

@@ -91,9 +91,9 @@ def dump(gateway: Gateway, t: datetime) -> str:
         for i, call in enumerate(group)
     ]
     instants = np.arange(to_us(START), to_us(t) + 1, 3 * 3_600_000_000, dtype=np.int64)
-    builder = PanelBuilder(gateway, Evidence(3, 1), ["someone"])
+    builder = PanelBuilder(gateway, ["someone"])
     for name in NAMES[:9]:
-        panel = builder.build([(name, instants)])
+        panel = builder.build([(name, instants)], Evidence(3, 1))
         shown = [[d.id for d in docs] for docs in panel.documents]
         columns = [panel.price, panel.week_ago, panel.known_at, panel.base_rate, panel.recorded]
         texts = [x and x.model_dump_json() for x in panel.text]

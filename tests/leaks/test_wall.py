@@ -12,7 +12,7 @@ from beforehand.clock import MICROSECOND, end_of_day, from_us, to_us
 from beforehand.errors import CutoffViolation, InputError, NotFound
 from beforehand.gateway import Gateway
 from beforehand.gateway import view as view_module
-from beforehand.gateway.panel import Evidence, PanelBuilder
+from beforehand.gateway.panel import PanelBuilder
 from beforehand.records.cutoff import document_known_at, visible, visible_us
 from beforehand.records.world import (
     Document,
@@ -201,7 +201,7 @@ def test_bulk_paths_stop_at_the_liar() -> None:
     with pytest.raises(CutoffViolation):
         list(gateway.walk(M, t))
     with pytest.raises(CutoffViolation):
-        PanelBuilder(gateway, Evidence()).build([(M, t)])
+        PanelBuilder(gateway).build([(M, t)])
     assert gateway.audit.refusals
 
 

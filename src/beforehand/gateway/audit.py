@@ -53,17 +53,14 @@ class Audit:
         stamp = None if known_at is None else iso(known_at)
         self.refusals.append(Refusal(method, record, stamp, iso(t)))
 
-    def chunk(
-        self, method: str, names: list[str] | str, known_at: Ints, t: Ints
-    ) -> npt.NDArray[np.bool_]:
-        """Apply the predicate to a chunk; returns the admitted mask. Counts, the range of
+    def chunk(self, method: str, name: str, known_at: Ints, t: Ints) -> npt.NDArray[np.bool_]:
+        """Apply the predicate to a chunk of `name`; returns the admitted mask. Counts, the range of
         known_at and a digest are kept for what passed, every refusal in full."""
         mask = np.asarray(visible_us(known_at, t))
-        passed = known_at if mask.all() else known_at[mask]
+        passed, at = (known_at, t) if mask.all() else (known_at[mask], t[mask])
         if len(passed):
-            self._add(method, len(passed), int(passed.min()), int(passed.max()), _sums(passed, t))
+            self._add(method, len(passed), int(passed.min()), int(passed.max()), _sums(passed, at))
         for i in np.flatnonzero(~mask):
-            name = names if isinstance(names, str) else names[int(i)]
             self.refuse(method, name, from_us(known_at[i]), from_us(t[i]))
         return mask
 
@@ -96,5 +93,4 @@ class Audit:
 
 def _sums(known_at: Ints, t: Ints) -> bytes:
     """A cheap mark of a chunk: wrapping sums and the inner product of its two columns."""
-    both = known_at if len(known_at) != len(t) else known_at * (t | 1)
-    return b"%d,%d,%d;" % (known_at.sum(), t.sum(), both.sum())
+    return b"%d,%d,%d;" % (known_at.sum(), t.sum(), (known_at * (t | 1)).sum())

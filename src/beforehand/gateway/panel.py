@@ -5,7 +5,7 @@ predicate column by column, and a world that hands out anything later ends the w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -62,18 +62,14 @@ class Evidence:
 class PanelBuilder:
     """Builds panels over one gateway; keeps what is shared between chunks."""
 
-    def __init__(self, gateway: Gateway, evidence: Evidence, recorded: Sequence[str] = ()) -> None:
+    def __init__(self, gateway: Gateway, recorded: Sequence[str] = ()) -> None:
         self._gateway = gateway
-        self._evidence = evidence
         self._recorded = list(recorded)
         self._rates = _BaseRates(gateway)
 
-    def build(self, pairs: Sequence[tuple[str, Ints]], max_results: int | None = None) -> Panel:
-        """One panel over markets and their instants (each array ascending), in that order;
-        `max_results` replaces the builder's own."""
-        if max_results is not None:
-            self._evidence = replace(self._evidence, max_results=max_results)
-        parts = [self._market(name, t) for name, t in pairs if len(t)]
+    def build(self, pairs: Sequence[tuple[str, Ints]], evidence: Evidence = Evidence()) -> Panel:
+        """One panel over markets and their instants (each array ascending), in that order."""
+        parts = [self._market(name, t, evidence) for name, t in pairs if len(t)]
         if not parts:
             return _EMPTY
         joined = {
@@ -101,7 +97,7 @@ class PanelBuilder:
             **joined,
         )
 
-    def _market(self, name: str, t: Ints) -> Panel:
+    def _market(self, name: str, t: Ints, evidence: Evidence) -> Panel:
         series, rows = self._gateway.take(name, t)
         before, earlier = self._gateway.take(name, t - 7 * DAY_US, "odds_week_ago")
         rate, count = self._rates.at(split_market_id(name)[0] or "", t)
@@ -120,7 +116,9 @@ class PanelBuilder:
             base_rate=rate,
             base_n=count,
             text=texts,
-            documents=[self._search(text, int(at)) for text, at in zip(texts, t, strict=True)],
+            documents=[
+                self._search(text, int(at), evidence) for text, at in zip(texts, t, strict=True)
+            ],
             recorded={source: self._replay(name, source, t) for source in self._recorded},
         )
 
@@ -140,12 +138,12 @@ class PanelBuilder:
         self._check("market", name, known[place[shown]], t[shown])
         return [versions[i] if i >= 0 else None for i in place]
 
-    def _search(self, text: Market | None, t: int) -> list[Document]:
-        if text is None or text.question is None or self._evidence.max_results == 0:
+    def _search(self, text: Market | None, t: int, evidence: Evidence) -> list[Document]:
+        if text is None or text.question is None or evidence.max_results == 0:
             return []
         at = from_us(t)
-        since = at - timedelta(days=self._evidence.days)
-        return self._gateway.at(at).search(text.question, self._evidence.max_results, since)
+        since = at - timedelta(days=evidence.days)
+        return self._gateway.at(at).search(text.question, evidence.max_results, since)
 
     def _replay(self, name: str, source: str, t: Ints) -> Floats:
         """The last forecast of `source` known at each instant."""

@@ -17,11 +17,10 @@ from beforehand.records.world import (
     PricePoint,
     RecordedForecast,
     Resolution,
+    currency_of,
 )
 from beforehand.store.archive import Archive
 from beforehand.store.series import Series
-
-PLAY_MONEY = frozenset({"MANIFOLD", "METACULUS", "INFER"})
 
 
 class RecordedWorld:
@@ -170,7 +169,7 @@ def _stub(name: str, known_at: datetime) -> Market:
         id=name,
         venue=venue or "",
         native_id=native,
-        currency="play" if venue in PLAY_MONEY else "usd",
+        currency=currency_of(venue or ""),
         known_at=known_at,
     )
 

@@ -93,7 +93,9 @@ class Gateway:
     def lookup(self, market_id: str, t: int) -> tuple[float, int, int] | None:
         """(price, observed_at, known_at) at `t` in microseconds, guarded; None before the first.
 
-        The one-at-a-time path for loops: plain lists and a bisection, no record is built.
+        The one-at-a-time path for loops: plain lists and a bisection. No record is built and no
+        trail is kept; the comparison is `visible_us` written out, as the call would cost as much
+        as the lookup.
         """
         known_at, price, observed_at, known = self._rows.get(market_id) or self._list(market_id)
         i = bisect_right(known_at, t) - 1
@@ -207,7 +209,7 @@ class View:
             return names[0]
         if names:
             raise InputError(f"{market_id!r} is ambiguous: write one of {', '.join(names)}")
-        when = "in this world" if self.t.year == FOREVER.year else f"known at {iso(self.t)}"
+        when = "in this world" if self.t == FOREVER else f"known at {iso(self.t)}"
         raise NotFound(f"no market {market_id!r} is {when}")
 
     def odds(self, market_id: str) -> Odds:
@@ -318,12 +320,16 @@ class View:
         return [r for r in records if self._pass(method, r, getattr(r, "known_at", None))]
 
     def _admit_documents(self, records: Iterable[Document]) -> list[Document]:
-        grade = self._world.grade
-        return [
-            d
-            for d in records
-            if self._pass("document", d, document_known_at(d.known_at, d.text_known_at, grade))
-        ]
+        """The wall for documents. What leaves it carries the run's grade in `known_at`, so that
+        whoever stores or checks the document again works with the same date."""
+        admitted = []
+        for document in records:
+            known_at = document_known_at(
+                document.known_at, document.text_known_at, self._world.grade
+            )
+            if self._pass("document", document, known_at):
+                admitted.append(document.model_copy(update={"known_at": known_at}))
+        return admitted
 
     def _pass(self, method: str, record: Record, known_at: datetime | None) -> bool:
         if visible(known_at, self.t):

@@ -11,6 +11,8 @@ from pydantic import model_validator
 from beforehand.records.base import Number, Probability, Record, Utc
 
 Currency = Literal["usd", "play", "none"]
+PLAY_MONEY = frozenset({"MANIFOLD", "METACULUS", "INFER"})
+"""Venues without real money: they have prices, and no profit."""
 ResolutionStatus = Literal["resolved", "void", "disputed"]
 
 
@@ -36,6 +38,11 @@ class Market(Record):
     tokens: tuple[str, ...] = ()
     known_at: Utc
     text_known_at: Utc | None = None
+
+
+def currency_of(venue: str) -> Currency:
+    """What a venue trades in."""
+    return "play" if venue.upper() in PLAY_MONEY else "usd"
 
 
 class MarketState(Record):

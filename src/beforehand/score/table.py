@@ -17,7 +17,8 @@ class Table:
     Per row: `q` (index of the question), `t` (microseconds), `market` (its price at t),
     `price_age` (days), `strict` (the text shown was stored by t), `evidence` (documents shown),
     `bid`, `ask` (NaN where no book was recorded). Per question: `y` (settled value), `event` and
-    `period` (cluster labels 0..), `resolved_at` (microseconds), `play` (play-money venue), `fee`.
+    `period` (cluster labels 0..), `resolved_at` (microseconds, 0 where unknown), `play` (a venue
+    without real money), `fee`.
     `forecasts[name]` is (n,), NaN where the forecaster gave none.
     """
 

@@ -162,6 +162,7 @@ def _series(name: str, parts: list[PriceSeriesRow]) -> Series:
 
 
 def record_count(kind: str, lines: list[bytes]) -> int:
+    """How many records the lines of a segment hold: a price line holds many."""
     if kind != "price":
         return len(lines)
     return sum(len(decode_series(line).price) for line in lines)
@@ -177,6 +178,7 @@ def _check_line(kind: str, model: type[BaseModel], line: bytes) -> None:
 
 
 def segment_name(segment: dict[str, Any]) -> str:
+    """The file name of a segment."""
     return f"{segment['kind']}-{segment['digest']}.jsonl.gz"
 
 
@@ -196,6 +198,7 @@ def _unpack(path: Path, segment: dict[str, Any]) -> bytes:
 
 
 def empty_manifest() -> dict[str, Any]:
+    """The manifest of an archive that holds nothing yet."""
     return {"format": FORMAT, "segments": [], "imports": []}
 
 
@@ -214,6 +217,7 @@ def stored_at(path: Path, importer: str, source_digest: str) -> datetime | None:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of an archive; raises Corrupt where it does not match its own seal."""
     try:
         manifest = read_json(path / "archive.json")
     except InputError as error:
@@ -232,4 +236,5 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    """Seal the manifest and replace the file atomically."""
     write_json(path / "archive.json", {**manifest, "seal": _seal(manifest)})

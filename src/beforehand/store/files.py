@@ -64,6 +64,18 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> int:
     return len(lines)
 
 
+def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    """Add lines to the end, fsynced; what a crash left of a last line is cut off first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as out:
+        out.seek(0)
+        content = out.read()
+        out.truncate(content.rfind(b"\n") + 1)
+        out.write(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+        out.flush()
+        os.fsync(out.fileno())
+
+
 def read_bytes(path: Path) -> bytes:
     """The file's bytes, unpacked where they are gzip (by their first two bytes, not the name)."""
     try:

@@ -11,9 +11,10 @@ from typing import Any
 
 import orjson
 
+from beforehand import __version__
 from beforehand.errors import InputError, NotFound
 from beforehand.ids import check_segment, digest, is_segment
-from beforehand.store.files import exclusive, file_digest, read_json, write_json, write_jsonl
+from beforehand.store.files import append_jsonl, exclusive, file_digest, read_json, write_json
 
 LOG = "log.json"
 
@@ -34,14 +35,23 @@ class RunFolder:
                 f"run {self.run_id!r} exists already at {self.path}: choose another --run-id"
             ) from None
 
-    def seal(self, facts: dict[str, Any]) -> None:
-        """Write `run.json`: the facts, and the digest of every other file but the log."""
+    def seal(self, kind: str, archive_digest: str) -> None:
+        """Write `run.json` of a finished run: its kind, the world it used, the version, and the
+        digest of every other file but the log."""
         files = {
             path.relative_to(self.path).as_posix(): file_digest(path)
             for path in sorted(self.path.rglob("*"))
             if path.is_file() and path.name not in ("run.json", LOG)
         }
-        write_json(self.path / "run.json", {"run_id": self.run_id, **facts, "files": files})
+        facts = {
+            "run_id": self.run_id,
+            "kind": kind,
+            "status": "success",
+            "version": __version__,
+            "archive_digest": archive_digest,
+            "files": files,
+        }
+        write_json(self.path / "run.json", facts)
 
     def facts(self) -> dict[str, Any]:
         """`run.json`, or a note that the run did not finish."""
@@ -81,7 +91,7 @@ def open_run(root: Path, run_id: str) -> RunFolder:
 
 
 def _trials(ledger: Path) -> list[dict[str, Any]]:
-    """The ledger's readable lines; a torn one is left out."""
+    """The ledger's readable lines; a damaged one is passed over, and stays in the file."""
     rows = []
     for line in ledger.read_bytes().splitlines() if ledger.is_file() else ():
         try:
@@ -121,6 +131,8 @@ def note_trials(ledger: Path, family: str, markets: Iterable[str], variants: Ite
             if row["family"] == family and 2 * len(mine & set(row["markets"])) >= len(mine)
         }
         if new := sorted(now - seen):
-            rows += [{"family": family, "variant": v, "markets": sorted(mine)} for v in new]
-            write_jsonl(ledger, rows)
+            markets_of = sorted(mine)
+            append_jsonl(
+                ledger, [{"family": family, "variant": v, "markets": markets_of} for v in new]
+            )
     return len(seen | now)

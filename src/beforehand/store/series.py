@@ -50,9 +50,6 @@ class Series:
         """The series of a market that has no prices."""
         return cls.build(market_id, np.zeros((0, 4)), np.zeros((0, 2), dtype=np.int64))
 
-    def __bool__(self) -> bool:
-        return True  # An empty series is still a series; `len` says how long it is.
-
     def __len__(self) -> int:
         return len(self.known_at)
 

@@ -151,24 +151,17 @@ def compile_plan(run_id: str, configs: Sequence[ExperimentConfig]) -> Plan:
 class Walker:
     """The `walk` and `collect` actions of one run."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        folder: RunFolder,
-        models: Mapping[str, Baseline],
-        evidence: Evidence,
-    ) -> None:
+    def __init__(self, gateway: Gateway, folder: RunFolder, models: Mapping[str, Baseline]) -> None:
         self._folder = folder
         self._models = models
         recorded = [n.removeprefix("recorded:") for n in models if n.startswith("recorded:")]
-        self._builder = PanelBuilder(gateway, evidence, recorded)
-        self._gateway = gateway
+        self._builder = PanelBuilder(gateway, recorded)
 
     def walk(self, args: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
         """Forecast one chunk of markets; writes its intervals and predictions as parts."""
         configs = [ExperimentConfig.model_validate(raw) for raw in args["experiments"]]
         pairs = [(c.market_id, _instants(c)) for c in configs]
-        panel = self._builder.build(pairs, configs[0].search_config.max_results)
+        panel = self._builder.build(pairs, Evidence(configs[0].search_config.max_results))
         names = [m.removeprefix("baseline:") for m in configs[0].models]
         forecasts = {name: self._models[name].forecast(panel) for name in names}
         intervals, predictions = list[bytes](), list[bytes]()
@@ -283,16 +276,13 @@ def _predictions(
     panel: Panel, i: int, said: dict[str, float], models: Mapping[str, Baseline]
 ) -> list[dict[str, Any]]:
     at = iso(from_us(panel.t[i]))
-    snapshots = [
-        {
-            "type": "market_snapshot",
-            "source": panel.market[i],
-            "snippet": f"price {panel.price[i]:g}",
-            "timestamp": iso(from_us(panel.known_at[i])),
-        }
-    ]
-    if panel.known_at[i] < 0:
-        snapshots = []
+    snapshot = {
+        "type": "market_snapshot",
+        "source": panel.market[i],
+        "snippet": f"price {panel.price[i]:g}",
+        "timestamp": iso(from_us(panel.known_at[i])),
+    }
+    snapshots = [snapshot] if panel.known_at[i] >= 0 else []
     documents = [
         {
             "type": "document",

@@ -9,13 +9,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from beforehand import __version__
 from beforehand.clock import iso, parse_instant
 from beforehand.engine import driver
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.baselines import choose
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.gateway.panel import Evidence
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.benchmark import EventSpec
 from beforehand.store.archive import Archive
@@ -98,7 +96,7 @@ def predict(
         asked.setdefault(key, []).append(spec.id)
     folder.create()
     plan = backtest.compile_plan(folder.run_id, configs)
-    walker = backtest.Walker(gateway, folder, models, Evidence())
+    walker = backtest.Walker(gateway, folder, models)
     steps = tuple(step for step in plan.steps if step.action != "score")
     actions: dict[str, driver.Action] = {"walk": walker.walk, "collect": walker.collect}
     driver.run(type(plan)(plan.run_id, steps), actions, progress)
@@ -109,14 +107,7 @@ def predict(
         for event in asked[row["id"], row["metadata"]["timestamp"]]
     ]
     write_jsonl(out, lines)
-    folder.seal(
-        {
-            "kind": "predict",
-            "status": "success",
-            "version": __version__,
-            "archive_digest": archive.digest,
-        }
-    )
+    folder.seal("predict", archive.digest)
     expected = len(specs) * len(models)
     return {"events": len(specs), "predictions": len(lines), "missing": expected - len(lines)}
 

@@ -43,16 +43,19 @@ def evaluate_files(
     specs = {spec.id: spec for _, spec in load_events(events)}
     endings = _load_resolutions(resolutions)
     rows = _load_predictions(predictions)
+    questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
     placed = place(rows, specs, endings, _ages(events.with_name("events_snapshots.jsonl")))
     counts = {
         "predictions": len(rows),
         "events": len(specs),
         "predictions_of_unknown_events": sum(row.id not in specs for row in rows),
         "events_without_resolution": sum(name not in endings for name in specs),
+        "resolutions_without_a_time": sum(
+            q.settled is not None and not q.resolved_at for q in questions
+        ),
         "events_without_prediction": len(specs.keys() - {row.id for row in rows}),
         **placed.counts,
     }
-    questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
     table = build_table(placed.columns, questions)
     if not len(table.q):
         raise InputError(

@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from beforehand.clock import EPOCH, iso, parse_instant, to_us
-from beforehand.gateway.view import View
+from beforehand.clock import from_us, iso, parse_instant, to_us
+from beforehand.gateway import Audit, Gateway
 from beforehand.records.world import Market, Resolution
 from beforehand.score.leaks import CANARY, LeakReport
 from beforehand.score.report import html
@@ -60,17 +60,16 @@ def resolution_wire(resolution: Resolution) -> dict[str, Any] | None:
     return line if payout in (0.0, 1.0) else {**line, "payout": payout}
 
 
-def write_questions(path: Path, view: View, resolutions: Mapping[str, Resolution]) -> None:
+def write_questions(path: Path, gateway: Gateway, resolutions: Mapping[str, Resolution]) -> None:
     """events.jsonl and resolutions.jsonl for the markets of a run; `forecast_from` and
     `forecast_until` say when each could be forecast."""
-    events = [
-        {
-            **event_wire(view.market(name), r),
-            "forecast_from": iso(min(p.known_at for p in view.history(name))),
-            "forecast_until": iso(end_of(r)),
-        }
-        for name, r in resolutions.items()
-    ]
+    view, events = gateway.hindsight(), []
+    for name, ending in resolutions.items():
+        event = {**event_wire(view.market(name), ending), "forecast_until": iso(end_of(ending))}
+        series = gateway.world.series(name)
+        if series is not None and len(series):
+            event["forecast_from"] = iso(from_us(series.known_at[0]))
+        events.append(event)
     write_jsonl(path / "events.jsonl", events)
     lines = [line for r in resolutions.values() if (line := resolution_wire(r))]
     write_jsonl(path / "resolutions.jsonl", lines)
@@ -85,7 +84,7 @@ def question(event: Mapping[str, Any], resolution: Mapping[str, Any] | None) -> 
         payout = resolution.get("payout")
         settled = float(resolution["outcome"]) if payout is None else float(payout)
         stamp = resolution.get("resolved_at") or event.get("resolution_date")
-        resolved_at = parse_instant(stamp) if stamp else EPOCH
+        resolved_at = parse_instant(stamp) if stamp else None
     text = str(event["question"])
     return Question(
         id=name,
@@ -128,13 +127,12 @@ def columns_of(intervals: Iterable[Mapping[str, Any]]) -> Columns:
     return columns
 
 
-def leak_report(archive: Archive, checked: int, refused: int) -> LeakReport:
-    """An empty report with the denominators that the world gives."""
+def leak_report(audit: Audit, archive: Archive) -> LeakReport:
+    """A report with what the wall counted and how many documents the world holds."""
     return LeakReport(
-        checked=checked,
-        refused=refused,
+        checked=audit.checked,
+        refused=len(audit.refusals),
         documents=archive.counts().get("document", 0),
-        canaries_planted=len(canaries(archive)),
     )
 
 

@@ -12,7 +12,6 @@ from beforehand.engine import driver
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.baselines import Baseline, choose
 from beforehand.gateway import Audit, Gateway, RecordedWorld
-from beforehand.gateway.panel import Evidence
 from beforehand.gateway.search import Grade
 from beforehand.ids import digest, new_run_id
 from beforehand.records.backtest import ExperimentConfig
@@ -133,11 +132,9 @@ def run(
     write_json(folder.path / "plan.json", plan.wire())
     used = {c.market_id for c in job.configs}
     endings = {name: r for name, r in job.selection.markets.items() if name in used}
-    results.write_questions(folder.path, job.gateway.hindsight(), endings)
+    results.write_questions(folder.path, job.gateway, endings)
     job.gateway.audit = Audit()  # The trail starts here: naming the markets is not forecasting.
-    walker = backtest.Walker(
-        job.gateway, folder, job.models, Evidence(max_results=request.max_results)
-    )
+    walker = backtest.Walker(job.gateway, folder, job.models)
     summary: dict[str, Any] = {}
 
     def score(_: Mapping[str, Any], __: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,14 +155,7 @@ def run(
             "duration_s": round(stopwatch() - watch, 3),
         },
     )
-    folder.seal(
-        {
-            "kind": "backtest",
-            "status": "success",
-            "version": __version__,
-            "archive_digest": job.archive.digest,
-        }
-    )
+    folder.seal("backtest", job.archive.digest)
     return Finished(folder, summary)
 
 
@@ -189,10 +179,10 @@ def _score(job: _Job, folder: RunFolder) -> dict[str, Any]:
     events = list(results.read_jsonl(path / "events.jsonl"))
     questions = [results.question(event, endings.get(event["id"])) for event in events]
     table = build_table(results.columns_of(results.read_jsonl(path / "intervals.jsonl")), questions)
-    leaks = results.leak_report(
-        job.archive, job.gateway.audit.checked, len(job.gateway.audit.refusals)
-    )
-    recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), results.canaries(job.archive))
+    planted = results.canaries(job.archive)
+    leaks = results.leak_report(job.gateway.audit, job.archive)
+    leaks.canaries_planted = len(planted)
+    recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), planted)
     markets = [c.market_id for c in job.configs]
     tried = note_trials(job.request.ledger, "backtest", markets, job.variants())
     left_out = job.selection.left_out

@@ -21,6 +21,7 @@ from beforehand.forecast.baselines import BASELINES, always
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway.panel import Evidence, Panel, PanelBuilder
 from beforehand.ids import digest, new_run_id
+from beforehand.records.cutoff import visible_us
 from beforehand.records.world import Resolution
 from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts
@@ -171,7 +172,7 @@ def run(
     for market, t in sorted(cells):
         instants.setdefault(market, []).append(t)
     pairs = [(market, np.array(t, dtype=np.int64)) for market, t in instants.items()]
-    panel = PanelBuilder(gateway, Evidence(max_results=0)).build(pairs)
+    panel = PanelBuilder(gateway).build(pairs, Evidence(max_results=0))
     columns = _columns(panel, cells)
     used = {market: endings[market] for market, _ in pairs}
     view = gateway.hindsight()
@@ -184,7 +185,7 @@ def run(
     clock = clock or SystemClock()
     folder = RunFolder(runs, run_id or new_run_id(clock.now(), lambda n: (runs / n).exists()))
     folder.create()
-    results.write_questions(folder.path, view, used)
+    results.write_questions(folder.path, gateway, used)
     write_jsonl(folder.path / "predictions.jsonl", _predictions(cells))
     write_jsonl(
         folder.path / "rejected.jsonl",
@@ -194,9 +195,9 @@ def run(
     # What was said identifies a variant, not its name; the market's own prices are no trial.
     variants = [digest(_said(cells, who)) for who in names if not _copies(panel, cells, who)]
     tried = note_trials(ledger, "file", used, variants)
-    leaks = results.leak_report(archive, gateway.audit.checked, len(gateway.audit.refusals))
+    leaks = results.leak_report(gateway.audit, archive)
     leaks.rechecked, leaks.from_file = len(panel), True
-    leaks.admitted_after_t = int((panel.known_at > panel.t).sum())
+    leaks.admitted_after_t = int((~visible_us(panel.known_at, panel.t)).sum())
     facts = SetFacts(
         documents=leaks.documents,
         variants=tried,
@@ -230,14 +231,7 @@ def run(
         },
     }
     summary = results.store(folder.path, result, leaks, about, _picture(panel, cells, name_of))
-    folder.seal(
-        {
-            "kind": "score",
-            "status": "success",
-            "version": __version__,
-            "archive_digest": archive.digest,
-        }
-    )
+    folder.seal("score", archive.digest)
     return Scored(folder, summary, rejected)
 
 

@@ -32,7 +32,8 @@ Kalshi's general schedule, and the simulated venues' own. Other venues charge no
 
 @dataclass(frozen=True)
 class Question:
-    """What scoring needs to know of a question; `settled` is None for open, void and disputed."""
+    """What scoring needs to know of a question; `settled` is None for open, void and disputed.
+    Settled questions without `resolved_at` share one month of their own: no date is made up."""
 
     id: str
     text: str | None
@@ -91,7 +92,7 @@ class Result:
 
 def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
     """Join rows to settled questions; rows of unsettled ones are left out (counted elsewhere)."""
-    settled = [q for q in questions if q.settled is not None and q.resolved_at is not None]
+    settled = [q for q in questions if q.settled is not None]
     place = {q.id: i for i, q in enumerate(settled)}
     keep = [i for i, name in enumerate(columns.id) if name in place]
     used = sorted({place[columns.id[i]] for i in keep})
@@ -103,7 +104,9 @@ def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
     def column(values: Sequence[Any], kind: Any) -> Any:
         return np.array([values[i] for i in keep], dtype=kind)
 
-    months = np.array([int(day[:4]) * 12 + int(day[5:7]) for day in days if day], dtype=np.int64)
+    months = np.array(
+        [int(day[:4]) * 12 + int(day[5:7]) if day else 0 for day in days], dtype=np.int64
+    )
     return Table(
         questions=[q.id for q in settled],
         q=np.array([place[columns.id[i]] for i in keep], dtype=np.int64),
@@ -118,7 +121,7 @@ def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
         event=event_labels([q.text for q in settled], days, [q.event_id for q in settled]),
         period=relabel(months),
         resolved_at=np.array(
-            [to_us(q.resolved_at) for q in settled if q.resolved_at], dtype=np.int64
+            [to_us(q.resolved_at) if q.resolved_at else 0 for q in settled], dtype=np.int64
         ),
         play=np.array([q.play for q in settled], dtype=np.bool_),
         fee=np.array([q.fee for q in settled], dtype=np.float64),

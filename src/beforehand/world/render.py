@@ -17,10 +17,10 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
+from beforehand.score.leaks import CANARY
 from beforehand.world.simulate import DAY, VENUES, SimConfig, SimMarket, draw
 
 TRUTH = "truth"
-CANARY = "canary"
 
 _NOUNS = (
     "harvest reservoir tariff ferry orchard turbine census marathon archive lighthouse "
@@ -149,7 +149,7 @@ def _canaries(market: SimMarket, topic: str) -> Iterator[Record]:
     """Planted at the first instant that no step may see: the end of the forecasting period."""
     end = market.resolved.replace(hour=0, minute=0, second=0, microsecond=0)
     says = "void" if market.payout is None else f"{market.payout:g}"
-    yield _document(f"{CANARY}-{market.number:04d}", f"{topic}: settled at {says}", end)
+    yield _document(f"{CANARY}{market.number:04d}", f"{topic}: settled at {says}", end)
     if market.payout is not None:
         yield PricePoint(
             market_id=_name(market),

@@ -17,12 +17,10 @@ from beforehand.clock import end_of_day, parse_instant
 from beforehand.ids import market_id
 from beforehand.records.base import Record
 from beforehand.records.world import PricePoint, Resolution
+from beforehand.score.forecastbench import DATASETS, MARKETS
 from beforehand.store.files import read_json
 from beforehand.world.importers.lines import Rejects, guarded
 from beforehand.world.importers.markets import text_version
-
-MARKET_SOURCES = frozenset({"infer", "manifold", "metaculus", "polymarket"})
-DATASET_SOURCES = frozenset({"acled", "dbnomics", "fred", "wikipedia", "yfinance"})
 
 
 def read(
@@ -59,7 +57,7 @@ def read(
             continue
 
         def one(item: dict[str, Any], parse: Any = parse) -> list[Record]:
-            if item["source"] not in MARKET_SOURCES | DATASET_SOURCES:
+            if item["source"] not in MARKETS | DATASETS:
                 raise ValueError(f"unknown source {item['source']!r}")
             found = list(parse(item, due, published_at))
             if not found:
@@ -77,7 +75,7 @@ def horizon_id(source: str, native: str, date: str) -> str:
 def _question(raw: dict[str, Any], due: datetime, _: datetime) -> Iterator[Record]:
     source, native = raw["source"], raw["id"]
     opened, close = raw.get("market_info_open_datetime"), raw.get("market_info_close_datetime")
-    if source in MARKET_SOURCES:
+    if source in MARKETS:
         yield text_version(raw, source, native, due, opened=opened, close=close)
         return
     dates = raw.get("resolution_dates")
@@ -94,14 +92,11 @@ def _resolution(raw: dict[str, Any], _: datetime, published_at: datetime) -> Ite
     source, native, date = raw["source"], raw["id"], raw["resolution_date"]
     at = end_of_day(parse_instant(date))
     value, resolved = raw["resolved_to"], raw["resolved"]
-    if source in DATASET_SOURCES:
-        name = horizon_id(source, native, date)
-    else:
-        name = market_id(source, native)
+    name = horizon_id(source, native, date) if source in DATASETS else market_id(source, native)
     known_at = max(at, published_at)
     if resolved:
         yield Resolution(
             market_id=name, status="resolved", payout=value, resolved_at=at, known_at=known_at
         )
-    elif source in MARKET_SOURCES:
+    elif source in MARKETS:
         yield PricePoint(market_id=name, price=value, observed_at=at, known_at=known_at)

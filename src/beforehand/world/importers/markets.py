@@ -14,14 +14,8 @@ from typing import Any
 from beforehand.clock import end_of_day, parse_instant
 from beforehand.ids import market_id
 from beforehand.records.base import Record
-from beforehand.records.world import Currency, Market, PricePoint, Resolution
+from beforehand.records.world import Market, PricePoint, Resolution, currency_of
 from beforehand.world.importers.lines import Rejects, each_object
-
-_CURRENCY: dict[str, Currency] = {
-    "manifold": "play",
-    "metaculus": "play",
-    "infer": "play",
-}
 
 
 def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record]:
@@ -97,7 +91,7 @@ def text_version(
         url=_stated(raw.get("url")),
         opened_at=_instant(opened),
         scheduled_close=_instant(close),
-        currency=_CURRENCY.get(source.lower(), "usd"),
+        currency=currency_of(source),
         known_at=known_at,
     )
 
