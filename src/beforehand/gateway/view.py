@@ -113,10 +113,9 @@ class Gateway:
     def replay(self, market_id: str, chunk: int = 65_536) -> Iterator[tuple[int, float]]:
         """(t, price at t) for each instant at which a price became known, a chunk at a time."""
         series = self.world.series(market_id) or Series.empty(market_id)
+        if not series.distinct:  # Several became known at once: the last stands.
+            return self.walk(market_id, np.unique(series.known_at), chunk)
         instants, prices, _, _ = self._rows.get(market_id) or self._list(market_id)
-        if len(set(instants)) < len(instants):  # Several became known at once: the last stands.
-            merged = dict(zip(instants, prices, strict=True))
-            return self.walk(market_id, np.array(list(merged), dtype=np.int64), chunk)
 
         def chunks() -> Iterator[Iterator[tuple[int, float]]]:
             for start in range(0, len(instants), chunk):

@@ -66,6 +66,11 @@ class Series:
         return bool((np.diff(self.observed_at) >= 0).all())
 
     @cached_property
+    def distinct(self) -> bool:
+        """True if no two prices became known at the same instant."""
+        return bool((np.diff(self.known_at) > 0).all())
+
+    @cached_property
     def _known_list(self) -> list[int]:
         return [int(k) for k in self.known_at]
 
