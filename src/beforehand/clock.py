@@ -34,6 +34,11 @@ class FrozenClock:
         return self.instant
 
 
+def epoch(instant: datetime) -> float:
+    """Seconds since 1970, for ledgers that several processes share."""
+    return (instant - EPOCH).total_seconds()
+
+
 def stopwatch() -> float:
     """Seconds on a monotonic clock, for durations in logs."""
     return time.monotonic()

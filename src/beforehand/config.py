@@ -39,6 +39,38 @@ class Home:
         return self.root / "data" / "runs"
 
     @property
+    def workspace(self) -> Path:
+        return self.root / "workspace"
+
+    @property
+    def traffic(self) -> Path:
+        return self.workspace / "traffic.db"
+
+    @property
+    def market_data(self) -> Path:
+        return self.workspace / "market_data.db"
+
+    @property
+    def queries(self) -> Path:
+        return self.root / "polymarket_markets.db"
+
+    @property
+    def recording(self) -> Path:
+        return self.root / "data" / "recording"
+
+    @property
+    def feeds(self) -> Path:
+        return self.root / "data" / "feeds"
+
+    @property
+    def live_checks(self) -> Path:
+        return self.workspace / "live_checks.json"
+
+    @property
+    def reddit_cache(self) -> Path:
+        return self.root / "data" / "reddit_cache" / "threads"
+
+    @property
     def trials(self) -> Path:
         return self.root / "data" / "trials.jsonl"
 

@@ -24,6 +24,7 @@ SUMMARIES = {
     "score": "Score your own probabilities against the market, at the times you state.",
     "world simulate": "Make a simulated world with known truth and store it as an archive.",
     "world fetch": "Download public question and resolution sets, and print their digests.",
+    "world record": "Record markets and news from the live services, at intervals.",
     "world info": "What the archive holds, and where it came from.",
     "world verify": "Check every stored byte and every record of the archive.",
     "world import markets": "Import market histories (JSONL): texts, prices, resolutions.",
@@ -33,6 +34,7 @@ SUMMARIES = {
     "world import kalshi": "Import recorded Kalshi responses (JSON).",
     "world import prices": "Import prices from CSV: id,time,price (bid, ask, volume, known_at).",
     "world import predictions": "Import PredictionRecord and ResolutionRecord JSONL.",
+    "world import market-data": "Load quotes (CSV, Parquet) into the market-data table.",
     "backtest run": "Backtest forecasters point in time over the archive, and score them.",
     "bench ingest": "Write events, dated snapshots and resolutions from the archive.",
     "bench predict": "Forecast every event at its own instant, point in time.",
@@ -40,9 +42,10 @@ SUMMARIES = {
     "bench forecastbench": "ForecastBench's leaderboard columns, for constants and forecast sets.",
     "runs list": "Every run, newest first.",
     "runs show": "One run: its leaderboard, validity card and leak report.",
+    "tool": "Call a tool by name; list, search and describe the tools.",
     "doctor": "Check the installation, the home folder, the archive and the recorded data.",
 }
-_MODULES = {"import": "imports", "list": "list_"}
+_MODULES = {"import": "imports", "list": "list_", "market-data": "market_data"}
 COMMANDS = {
     path: (
         "imports" if path.startswith("world import") else path.split()[0],

@@ -14,6 +14,7 @@ from beforehand.cli.options import (
     Seed,
     Spread,
     between,
+    market_names,
     settings,
 )
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, progress
@@ -22,7 +23,7 @@ from beforehand.clock import parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.store.files import read_json, read_text
+from beforehand.store.files import read_json
 from beforehand.work.grid import parse_interval
 from beforehand.work.run import Request
 from beforehand.work.run import run as run_backtest
@@ -104,23 +105,7 @@ def load_configs(path: Path) -> list[ExperimentConfig]:
 
 
 def _markets(text: str) -> list[str] | None:
-    if text.strip() == "all":
-        return None
-    if path := _file(text):
-        names = [line.split(",")[0].strip() for line in read_text(path).splitlines()]
-        names = [name for name in names if name and name.lower() != "id"]
-    else:
-        names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise InputError(f"--markets {text!r} names no market")
-    return names
-
-
-def _file(text: str) -> Path | None:
-    try:
-        return Path(text) if Path(text).is_file() else None
-    except OSError:  # A long list of ids is no file name.
-        return None
+    return None if text.strip() == "all" else market_names(text)
 
 
 def _instant(option: str, text: str | None) -> datetime | None:

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock, parse_instant
+from beforehand.config import Home
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.records.base import Record
 from beforehand.store.archive import stored_at
@@ -210,3 +211,27 @@ def _say(report: ImportReport) -> None:
         note(f"  {len(report.rejects):,} lines not taken, listed in {report.rejects_file}")
         for reject in report.rejects[:3]:
             note(f"    {reject.sentence()}")
+
+
+def market_data(
+    files: Annotated[list[Path], Parameter(help="CSV or Parquet with symbol and timestamp.")],
+    /,
+    *,
+    json: Json = False,
+) -> int:
+    """Load quotes into the market-data table of this home (tool run_query). Rejected rows are
+    listed, and leave exit code 3."""
+    from beforehand.store.market_data_load import load
+
+    home = Home.from_environment()
+    reports = [load(home.market_data, file, SystemClock().now()) for file in files]
+    if json:
+        emit({"table": str(home.market_data), "loads": [report.wire() for report in reports]})
+    for report in reports if not json else ():
+        said = "loaded before" if report.already else f"{report.loaded:,} rows loaded"
+        print(f"{report.source}: {said}, {report.rejected:,} rejected")
+        for reject in report.rejects[:10]:
+            note(reject.sentence())
+        if report.rejects_file:
+            note(f"rejected rows: {report.rejects_file}")
+    return EXIT_PARTIAL if any(report.rejected for report in reports) else EXIT_OK

@@ -1,4 +1,4 @@
-"""`beforehand world simulate|fetch|info|verify`."""
+"""`beforehand world simulate|fetch|record|info|verify`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,11 +7,12 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.text import Text
 
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.cli.options import market_names
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, progress
 from beforehand.cli.tables import console, table
 from beforehand.clock import SystemClock
 from beforehand.config import Home
-from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
+from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.ids import digest
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter, ImportReport
@@ -74,14 +75,17 @@ def fetch(
     json: Json = False,
 ) -> int:
     """Download public question and resolution sets, and print their digests."""
+    from beforehand.gateway.opening import open_traffic
     from beforehand.work import fetch as work
 
     if dataset != "forecastbench":
         raise InputError(f"unknown data set {dataset!r}: only forecastbench can be fetched")
     if kind not in ("llm", "human"):
         raise InputError(f"--kind must be llm or human, not {kind!r}")
-    folder = out or Home.from_environment().root / "data" / "downloads"
-    found = work.forecastbench(due, folder, base_url or work.FORECASTBENCH, kind, sha256 or ())
+    home = Home.from_environment()
+    folder = out or home.root / "data" / "downloads"
+    base = base_url or work.FORECASTBENCH
+    found = work.forecastbench(open_traffic(home), due, folder, base, kind, sha256 or ())
     if json:
         emit({"files": found})
     else:
@@ -92,6 +96,64 @@ def fetch(
             + " ".join(item["path"] for item in found)
         )
     return EXIT_OK
+
+
+def record(
+    *,
+    markets: Annotated[
+        str | None, Parameter(help="Market ids (VENUE:id), separated by commas, or a file of them.")
+    ] = None,
+    news: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="A Google News search; EDITION|words for other editions."),
+    ] = None,
+    what: Annotated[
+        str, Parameter(help="Of markets: texts, prices, books, history; and news.")
+    ] = "texts,prices,books,history,news",
+    every: Annotated[str, Parameter(help="Time between rounds: 1m, 10m, 1h.")] = "10m",
+    rounds: Annotated[int | None, Parameter(help="Stop after so many [go on].")] = None,
+    max_mb: Annotated[int, Parameter(help="Stop when the archive has this size.")] = 1000,
+    archive: ArchivePath = None,
+    json: Json = False,
+) -> int:
+    """Record chosen markets and news from the live services into the archive, at intervals.
+
+    Stop it with Ctrl-C and start it again at will: nothing that was fetched is lost.
+    """
+    from beforehand.gateway.opening import open_door
+    from beforehand.sources.google_news import build
+    from beforehand.work import record as work
+    from beforehand.work.grid import parse_interval
+
+    home, clock, path = Home.from_environment(), SystemClock(), archive_path(archive)
+    names = market_names(markets) if markets else []
+    feeds = []
+    for text in news or ():
+        edition, bar, words = text.rpartition("|")
+        feeds.append(build(words, edition=edition if bar else "US"))
+    chosen = frozenset(part.strip() for part in what.split(",") if part.strip())
+    if unknown := sorted(chosen - set(work.WHAT)):
+        raise InputError(f"--what {unknown[0]!r}: one or more of {', '.join(work.WHAT)}")
+    if rounds is not None and rounds < 1:
+        raise InputError(f"--rounds must be at least 1, not {rounds}")
+    if max_mb < 1:
+        raise InputError(f"--max-mb must be at least 1, not {max_mb}")
+    order = work.Order(
+        tuple(names), tuple(feeds), chosen, parse_interval(every), rounds, max_mb * 1_000_000
+    )
+    door = open_door(home, "record", path, clock=clock)
+    with progress("record") as update:
+        done = work.record(door, order, home, path, clock, progress=update)
+    if json:
+        emit({"archive": str(path), **done.wire()})
+    else:
+        for failure in done.failures[-10:]:
+            note(failure)
+        print(
+            f"{path}: {done.rounds} rounds, {done.exchanges} exchanges, "
+            f"{len(done.failures)} failures; {done.stopped}"
+        )
+    return EXIT_PARTIAL if done.failures else EXIT_OK
 
 
 def info(*, archive: ArchivePath = None, json: Json = False) -> int:

@@ -1,7 +1,9 @@
 """The only door to outside data: `Gateway(world).at(t)` gives a View pinned to t."""
 
 from beforehand.gateway.audit import Audit
+from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.recorded import RecordedWorld
-from beforehand.gateway.view import Gateway, View, World
+from beforehand.gateway.view import View
+from beforehand.gateway.world import World
 
 __all__ = ["Audit", "Gateway", "RecordedWorld", "View", "World"]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from beforehand.clock import DAY_US, from_us, to_us
 from beforehand.errors import CutoffViolation
-from beforehand.gateway.view import Gateway
+from beforehand.gateway.gateway import Gateway
 from beforehand.ids import split_market_id
 from beforehand.records.world import Document, Market
 

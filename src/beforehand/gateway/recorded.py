@@ -1,18 +1,22 @@
 """The recorded world as the gateway reads it: an archive held in memory, never written."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 
 from beforehand.clock import from_us, to_us
+from beforehand.gateway.market_search import Hit, MarketIndex, Method
 from beforehand.gateway.search import Grade, SearchIndex
+from beforehand.gateway.world import Listing
 from beforehand.ids import split_market_id
 from beforehand.records.world import (
     Document,
     Event,
     Market,
     MarketState,
+    Observation,
     OrderBook,
     PricePoint,
     RecordedForecast,
@@ -27,9 +31,16 @@ class RecordedWorld:
     """Answers the gateway from an archive. `until` is a saving, not the wall: the View checks
     whatever comes back. Every lazily loaded part is read once."""
 
-    def __init__(self, archive: Archive, grade: Grade = "captured") -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        grade: Grade = "captured",
+        extra: Callable[[], Iterable[Observation]] = tuple,
+    ) -> None:
+        """`extra` gives observations that are stored beside the archive (a cache of threads)."""
         self.archive = archive
         self.grade: Grade = grade
+        self._extra = extra
 
     @cached_property
     def all_series(self) -> dict[str, Series]:
@@ -71,6 +82,35 @@ class RecordedWorld:
     def _events(self) -> list[Event]:
         return self.archive.records(Event)
 
+    @cached_property
+    def market_index(self) -> MarketIndex:
+        """The search index over all market texts."""
+        return MarketIndex([v for versions in self._versions.values() for v in versions])
+
+    @cached_property
+    def _observations(self) -> dict[tuple[str, str], list[Observation]]:
+        groups: dict[tuple[str, str], list[Observation]] = defaultdict(list)
+        for row in chain(self.archive.records(Observation), self._extra()):
+            groups[row.source, row.kind].append(row)
+        return dict(groups)
+
+    def observations(
+        self, source: str, kind: str, subject: str | None, until: datetime
+    ) -> Sequence[Observation]:
+        """A vendor's rows, in stored order."""
+        found = self._observations.get((source, kind), [])
+        return found if subject is None else [row for row in found if row.subject == subject]
+
+    def list_markets(self, listing: Listing, until: datetime) -> Sequence[Market]:
+        """Every stored version; the View selects."""
+        return self.market_versions(None, until)
+
+    def find_markets(
+        self, query: str, until: datetime, limit: int, venues: frozenset[str] | None
+    ) -> tuple[list[Hit], Method]:
+        """Ranked with what was known at `until`."""
+        return self.market_index.search(query, to_us(until), limit, venues)
+
     def market_versions(self, market_id: str | None, until: datetime) -> Sequence[Market]:
         """Stored versions of one market, or of all; a market seen only by its prices is a stub."""
         if market_id is not None:
@@ -99,9 +139,11 @@ class RecordedWorld:
         """Every recorded forecast, to list who made them."""
         return [record for records in self._forecasts.values() for record in records]
 
-    def events(self, until: datetime) -> Sequence[Event]:
-        """Stored versions of events."""
-        return self._events
+    def events(
+        self, event_id: str | None, until: datetime, venue: str | None = None
+    ) -> Sequence[Event]:
+        """Stored versions of one event, or of all."""
+        return [e for e in self._events if event_id is None or e.id == event_id]
 
     def prices(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
         """Price points known until `until`, oldest knowledge first."""

@@ -1,43 +1,145 @@
-"""The one HTTP client of the package. Idempotent reads only, with a time limit and few retries."""
+"""The one HTTP client of the package: sends a Request once, and resolves addresses and secrets.
 
-import time
+An answer is whole or lost. The time limit covers the whole exchange, trickling bodies included;
+a body is bounded (unpacked); redirects are followed for keyless services only, so that no secret
+leaves for another host.
+"""
+
+import base64
+import os
+import threading
+from collections.abc import Mapping
+from urllib.parse import urlencode, urlsplit
 
 import httpx2
+from orjson import JSONDecodeError, dumps, loads
 
 from beforehand import __version__
-from beforehand.errors import InputError, NotFound, Unavailable
+from beforehand.clock import stopwatch
+from beforehand.errors import InputError, NotConfigured, Unauthorized
+from beforehand.sources.providers import PROVIDERS, Provider
+from beforehand.sources.request import Request
+from beforehand.traffic import Lost, Reply
 
-TIMEOUT_S, ATTEMPTS, BACKOFF_S = 30.0, 3, 0.5
-RETRIED = frozenset({429, 500, 502, 503, 504})
+MAX_BODY = 64 * 1024 * 1024
 
 
-def download(url: str, *, attempts: int = ATTEMPTS, backoff: float = BACKOFF_S) -> bytes:
-    """GET `url`; follows redirects, checks the length, retries on 429, 5xx and broken transfers.
+class HttpTransport:
+    """Sends requests; safe for threads. `environment` holds keys and address overrides."""
 
-    Raises NotFound on 404 and Unavailable (with what to do) on everything else that fails.
-    """
-    problem = "no attempt was made"
-    headers = {"User-Agent": f"beforehand/{__version__}"}
-    with httpx2.Client(timeout=TIMEOUT_S, follow_redirects=True, headers=headers) as client:
-        for attempt in range(attempts):
-            if attempt:
-                time.sleep(backoff * 2 ** (attempt - 1))
-            try:
-                response = client.get(url)
-            except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-                raise InputError(f"{url!r} is no address to fetch from: {error}") from None
-            except httpx2.HTTPError as error:
-                problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                continue
-            if response.status_code == 404:
-                raise NotFound(f"{url} does not exist (404)")
-            if response.status_code in RETRIED:
-                problem = f"the server answered {response.status_code}"
-                continue
-            if response.status_code != 200:
-                raise Unavailable(f"{url}: the server answered {response.status_code}")
-            return response.content
-    raise Unavailable(
-        f"{url} could not be fetched in {attempts} attempts ({problem}): check the network, or "
-        "download the file yourself and import it"
-    )
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = os.environ if environment is None else environment
+        self._client = httpx2.Client(follow_redirects=False, trust_env=True)
+        self._lock = threading.Lock()
+        self._reddit: tuple[str, float] | None = None
+
+    def url(self, request: Request) -> str:
+        """The full address, without secrets."""
+        provider = PROVIDERS[request.provider]
+        base = self._environment.get(provider.override) or provider.base
+        return base.rstrip("/") + request.path if base else request.path
+
+    def send(self, request: Request, timeout: float) -> Reply:
+        """One attempt within `timeout` seconds in all. Raises Lost, NotConfigured, InputError."""
+        provider = PROVIDERS[request.provider]
+        headers = {"User-Agent": f"beforehand/{__version__}", "Accept": "*/*"}
+        headers |= self._authorise(provider, timeout)
+        return self._exchange(request, self.url(request), headers, timeout)
+
+    def _exchange(
+        self, request: Request, url: str, headers: dict[str, str], timeout: float
+    ) -> Reply:
+        end = stopwatch() + timeout
+        content = None
+        if request.body is not None:
+            content = urlencode(request.body).encode() if request.form else dumps(request.body)
+            headers["Content-Type"] = (
+                "application/x-www-form-urlencoded" if request.form else "application/json"
+            )
+        query = list[tuple[str, str | int | float | bool | None]](request.params) or None
+        follow = PROVIDERS[request.provider].auth == "none"
+        try:
+            with self._client.stream(
+                "GET" if content is None else "POST",
+                url,
+                params=query,
+                content=content,
+                headers=headers,
+                timeout=httpx2.Timeout(timeout),
+                follow_redirects=follow,
+            ) as response:
+                parts, size = [], 0
+                for part in response.iter_bytes():
+                    parts.append(part)
+                    size += len(part)
+                    if size > MAX_BODY:
+                        raise Lost(f"the answer is larger than {MAX_BODY // 2**20} MiB")
+                    if stopwatch() > end:
+                        raise Lost(f"the answer was not complete after {timeout:.0f} s")
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+            raise InputError(f"{url!r} is no address to fetch from: {error}") from None
+        except httpx2.ConnectError as error:
+            raise Lost(f"no connection: {error}", sent=False) from None
+        except httpx2.HTTPError as error:
+            name = type(error).__name__
+            raise Lost(f"{name}: {error}" if str(error) else name) from None
+        found = {name.lower(): value for name, value in response.headers.items()}
+        return Reply(response.status_code, found, b"".join(parts), str(response.url))
+
+    def _authorise(self, provider: Provider, timeout: float) -> dict[str, str]:
+        """The headers that identify us; NotConfigured names the missing variable."""
+        missing = [name for name in provider.keys if not self._environment.get(name)]
+        if missing:
+            raise NotConfigured(
+                f"{provider.title} needs {' and '.join(missing)} in the environment: "
+                f"{provider.without}"
+            )
+        if provider.auth == "none":
+            return {}
+        secret = self._environment[provider.keys[0]]
+        if provider.auth == "bearer":
+            return {"Authorization": f"Bearer {secret}"}
+        if provider.auth == "x-api-key":
+            return {"x-api-key": secret}
+        if provider.auth == "contact":
+            return {"User-Agent": f"beforehand/{__version__} {secret}"}
+        agent = f"python:beforehand:{__version__} (read-only research)"
+        if provider.name == "reddit-auth":
+            pair = f"{secret}:{self._environment[provider.keys[1]]}".encode()
+            return {
+                "Authorization": f"Basic {base64.b64encode(pair).decode()}",
+                "User-Agent": agent,
+            }
+        return {"Authorization": f"Bearer {self._reddit_token(timeout)}", "User-Agent": agent}
+
+    def _reddit_token(self, timeout: float) -> str:
+        """An app-only token (client_credentials), kept until shortly before it expires."""
+        with self._lock:
+            if self._reddit is None or self._reddit[1] < stopwatch():
+                request = Request(
+                    "reddit-auth",
+                    "access_token",
+                    "/api/v1/access_token",
+                    body={"grant_type": "client_credentials"},
+                    form=True,
+                )
+                reply = self.send(request, timeout)
+                try:
+                    answer = loads(reply.body) if reply.status == 200 else {}
+                    self._reddit = (
+                        str(answer["access_token"]),
+                        stopwatch() + float(answer["expires_in"]) - 60.0,
+                    )
+                except (JSONDecodeError, KeyError, TypeError, ValueError):
+                    raise Unauthorized(
+                        f"Reddit's sign-in answered {reply.status}: it grants tokens to approved "
+                        "applications only; check REDDIT_CLIENT_ID and REDDIT_CLIENT_SECRET"
+                    ) from None
+            return self._reddit[0]
+
+
+def file_request(url: str) -> Request:
+    """A request for a public file at a full address."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise InputError(f"{url!r} is no address to fetch from: it must begin with http or https")
+    return Request("download", "file", url)

@@ -5,19 +5,14 @@ are kept. A View can only be narrowed. Its answers, counts, orderings and error 
 records known at t alone.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
-from itertools import chain
-from typing import Protocol, TypeVar
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from beforehand.clock import Clock, SystemClock, iso, to_us
-from beforehand.errors import CutoffViolation, InputError, NotFound
-from beforehand.gateway.audit import Audit
-from beforehand.gateway.search import Grade
+from beforehand.clock import iso, to_us
+from beforehand.errors import CutoffViolation, InputError, NotFound, ReplayMiss
+from beforehand.gateway.market_search import Hit, Method
+from beforehand.gateway.world import FOREVER, Listing
 from beforehand.ids import split_market_id
 from beforehand.records.base import Record
 from beforehand.records.cutoff import document_known_at, visible
@@ -27,147 +22,38 @@ from beforehand.records.world import (
     Event,
     Market,
     MarketState,
+    Observation,
     Odds,
     OrderBook,
     PricePoint,
     RecordedForecast,
     Resolution,
 )
-from beforehand.store.series import Rows, Series
+
+if TYPE_CHECKING:
+    from beforehand.gateway.gateway import Gateway
 
 R = TypeVar("R", bound=Record)
 MAX_LIMIT = 10_000
-FOREVER = datetime.max.replace(tzinfo=UTC)
-
-
-class World(Protocol):
-    """What a View reads from. `until` lets a world save work; nothing relies on it."""
-
-    grade: Grade
-
-    def market_versions(self, market_id: str | None, until: datetime) -> Sequence[Market]: ...
-    def states(self, market_id: str, until: datetime) -> Sequence[MarketState]: ...
-    def books(self, market_id: str, until: datetime) -> Sequence[OrderBook]: ...
-    def resolutions(self, market_id: str | None, until: datetime) -> Sequence[Resolution]: ...
-    def forecasts(self, market_id: str, until: datetime) -> Sequence[RecordedForecast]: ...
-    def events(self, until: datetime) -> Sequence[Event]: ...
-    def prices(self, market_id: str, until: datetime) -> Sequence[PricePoint]: ...
-    def last_price(self, market_id: str, until: datetime) -> Sequence[PricePoint]: ...
-    def series(self, market_id: str) -> Series | None: ...
-    def document(self, document_id: str, until: datetime) -> Sequence[Document]: ...
-    def documents(
-        self, until: datetime, since: datetime | None, limit: int
-    ) -> Sequence[Document]: ...
-    def search(
-        self, query: str, until: datetime, limit: int, since: datetime | None
-    ) -> Sequence[Document]: ...
-
-
-class Gateway:
-    """Hands out Views over one world and keeps the audit trail of all of them."""
-
-    def __init__(self, world: World, clock: Clock | None = None) -> None:
-        self.world = world
-        self.clock = clock or SystemClock()
-        self.audit = Audit()
-        self._rows: dict[str, Rows] = {}
-
-    def at(self, t: datetime) -> "View":
-        """The world at `t` (an aware datetime)."""
-        if t.tzinfo is None:
-            raise InputError("the instant of a View needs a time zone")
-        return View(self, t)
-
-    def live(self) -> "View":
-        """The world now."""
-        return self.at(self.clock.now())
-
-    def hindsight(self) -> "View":
-        """Everything the world holds: for naming markets and scoring them, never for forecasting.
-
-        Not the same as `live`: an ending may be recorded with a date that still lies ahead, and
-        a score must not depend on the day it is computed.
-        """
-        return self.at(FOREVER)
-
-    def lookup(self, market_id: str, t: int) -> tuple[float, int, int] | None:
-        """(price, observed_at, known_at) at `t` in microseconds, guarded; None before the first.
-
-        The one-at-a-time path for loops: plain lists and a bisection. No record is built and no
-        trail is kept; the comparison is `visible_us` written out, as the call would cost as much
-        as the lookup.
-        """
-        known_at, price, observed_at, known = self._rows.get(market_id) or self._list(market_id)
-        i = bisect_right(known_at, t) - 1
-        if i < 0:
-            return None
-        if known[i] > t:
-            raise CutoffViolation(f"{market_id}: a price known after t was looked up")
-        return price[i], observed_at[i], known[i]
-
-    def _list(self, market_id: str) -> Rows:
-        series = self.world.series(market_id) or Series.empty(market_id)
-        rows = self._rows[market_id] = series.rows()
-        return rows
-
-    def replay(self, market_id: str, chunk: int = 65_536) -> Iterator[tuple[int, float]]:
-        """(t, price at t) for each instant at which a price became known, a chunk at a time."""
-        series = self.world.series(market_id) or Series.empty(market_id)
-        if not series.distinct:  # Several became known at once: the last stands.
-            return self.walk(market_id, np.unique(series.known_at), chunk)
-        instants, prices, _, _ = self._rows.get(market_id) or self._list(market_id)
-
-        def chunks() -> Iterator[Iterator[tuple[int, float]]]:
-            for start in range(0, len(instants), chunk):
-                part = slice(start, start + chunk)
-                known, t = series.known_at[series.latest[part]], series.known_at[part]
-                if not self.audit.chunk("replay", market_id, known, t).all():
-                    raise CutoffViolation(f"{market_id}: a price known after t was replayed")
-                yield zip(instants[part], prices[part], strict=True)
-
-        return chain.from_iterable(chunks())
-
-    def take(
-        self, market_id: str, t: npt.NDArray[np.int64], method: str = "odds"
-    ) -> tuple[Series, npt.NDArray[np.int64]]:
-        """A series and the row in it for each instant (-1 where none), the chunk audited.
-
-        Raises CutoffViolation if the world handed out anything known after its instant.
-        """
-        # A market without prices answers like one whose first price is still to come.
-        series = self.world.series(market_id) or Series.empty(market_id)
-        rows = series.positions(t)
-        if len(rows) and rows.min() >= 0:
-            known, at = series.known_at[rows], t
-        else:
-            known, at = series.known_at[rows[rows >= 0]], t[rows >= 0]
-        if len(at) and not self.audit.chunk(method, market_id, known, at).all():
-            raise CutoffViolation(f"{market_id}: the world returned prices known after t")
-        return series, rows
-
-    def walk(
-        self, market_id: str, t: npt.NDArray[np.int64], chunk: int = 16384
-    ) -> Iterator[tuple[int, float]]:
-        """(t, price) for each instant that has a price, guarded a chunk at a time."""
-
-        def chunks() -> Iterator[Iterator[tuple[int, float]]]:
-            for start in range(0, len(t), chunk):
-                part = t[start : start + chunk]
-                series, rows = self.take(market_id, part, "walk")
-                if len(rows) and rows.min() < 0:
-                    part, rows = part[rows >= 0], rows[rows >= 0]
-                yield zip(part.tolist(), series.price[rows].tolist(), strict=True)
-
-        return chain.from_iterable(chunks())
 
 
 class View:
     """The world at `t`. Every method returns only records known at `t`."""
 
-    def __init__(self, gateway: Gateway, t: datetime) -> None:
+    def __init__(self, gateway: "Gateway", t: datetime | None) -> None:
         self._gateway = gateway
         self._world = gateway.world
-        self.t = t
+        self._t = t
+
+    @property
+    def t(self) -> datetime:
+        """The instant of this View; of a live one, the clock's."""
+        return self._gateway.clock.now() if self._t is None else self._t
+
+    @property
+    def live(self) -> bool:
+        """True where no instant is pinned."""
+        return self._t is None
 
     def narrow(self, t: datetime) -> "View":
         """A View at an earlier instant; a later one raises CutoffViolation."""
@@ -191,24 +77,26 @@ class View:
         return [_merge(groups[name]) for name in sorted(groups)]
 
     def resolve_id(self, market_id: str) -> str:
-        """`VENUE:native` for an id as a user wrote it; a bare id must be unambiguous at t."""
+        """`VENUE:native` for an id as a user wrote it: also a bare native id, a slug or a Gamma
+        number, as long as it is unambiguous at t."""
         venue, native = split_market_id(market_id)
         if venue is not None:
-            name = f"{venue}:{native}"
-            if any(visible(v.known_at, self.t) for v in self._world.market_versions(name, self.t)):
-                return name
-        names = sorted(
-            {
-                v.id
-                for v in self._world.market_versions(None, self.t)
-                if v.native_id == market_id and visible(v.known_at, self.t)
-            }
-        )
+            for version in self._world.market_versions(f"{venue}:{native}", self.t):
+                if visible(version.known_at, self.t):
+                    return version.id
+        found = [
+            v
+            for v in self._world.market_versions(None, self.t)
+            if native in (v.native_id, _extra(v, "slug"), _extra(v, "gamma_id"))
+            and venue in (None, v.venue)
+            and visible(v.known_at, self.t)
+        ]
+        names = {v.id for v in found}
         if len(names) == 1:
-            return names[0]
+            return names.pop()
         if names:
-            raise InputError(f"{market_id!r} is ambiguous: write one of {', '.join(names)}")
-        when = "in this world" if self.t == FOREVER else f"known at {iso(self.t)}"
+            raise InputError(f"{market_id!r} is ambiguous: write one of {_names(found)}")
+        when = "in this world" if self._t == FOREVER else f"known at {iso(self.t)}"
         raise NotFound(f"no market {market_id!r} is {when}")
 
     def odds(self, market_id: str) -> Odds:
@@ -256,20 +144,29 @@ class View:
             }
         )
 
-    def events(self) -> list[Event]:
-        """Every event known at t in its latest version, by id."""
+    def events(self, venue: str | None = None) -> list[Event]:
+        """Every event known at t (of one venue) in its latest version, by id."""
+        found = self._latest_events(self._world.events(None, self.t, venue))
+        return [event for event in found if venue in (None, event.venue)]
+
+    def event(self, event_id: str) -> Event:
+        """One event by its id or slug; NotFound if none by that name is known at t."""
+        for event in self._latest_events(self._world.events(event_id, self.t)):
+            return event
+        _, native = split_market_id(event_id)
+        named = [e for e in self.events() if native in (e.id.partition(":")[2], _extra(e, "slug"))]
+        if len(named) == 1:
+            return named[0]
+        if named:
+            raise InputError(f"{event_id!r} is ambiguous: write one of {_names(named)}")
+        raise NotFound(f"no event {event_id!r} is known at {iso(self.t)}")
+
+    def _latest_events(self, versions: Iterable[Event]) -> list[Event]:
         latest: dict[str, Event] = {}
-        for event in self._admit("event", self._world.events(self.t)):
+        for event in self._admit("event", versions):
             if event.id not in latest or latest[event.id].known_at <= event.known_at:
                 latest[event.id] = event
         return [latest[name] for name in sorted(latest)]
-
-    def event(self, event_id: str) -> Event:
-        """One event; NotFound if none by that id is known at t."""
-        for event in self.events():
-            if event.id == event_id:
-                return event
-        raise NotFound(f"no event {event_id!r} is known at {iso(self.t)}")
 
     def resolution(self, market_id: str) -> Resolution | None:
         """How the market ended, once that is known."""
@@ -314,6 +211,59 @@ class View:
             :limit
         ]
 
+    def observations(self, source: str, kind: str, subject: str | None) -> list[Observation]:
+        """A vendor's rows about a subject (None: about any), newest first, the latest version of
+        each; NOW-valued fields only where they were seen by t. ReplayMiss where neither a row
+        nor a fetch is on record by t."""
+        found = self._world.observations(source, kind, subject, self.t)
+        admitted = self._admit("observation", found)
+        if not admitted:
+            raise self._miss(source, kind, subject)
+        latest: dict[tuple[str, str], Observation] = {}
+        for row in sorted(admitted, key=lambda r: r.known_at):
+            if not row.snapshot:
+                latest[row.subject, row.id] = row
+        ordered = sorted(latest.values(), key=lambda r: (r.known_at, r.id), reverse=True)
+        return [self._strip(row) for row in ordered]
+
+    def snapshot(self, source: str, kind: str, subject: str) -> Observation:
+        """The last fetch of a vendor's snapshot until t; ReplayMiss where there is none."""
+        found = self._world.observations(source, kind, subject, self.t)
+        admitted = [r for r in self._admit("observation", found) if r.snapshot]
+        last = _last(admitted)
+        if last is None:
+            raise self._miss(source, kind, subject)
+        return self._strip(last)
+
+    def _strip(self, row: Observation) -> Observation:
+        if not row.now or visible(row.now_known_at, self.t):
+            return row
+        return row.model_copy(update={"now": {}, "now_known_at": None})
+
+    def _miss(self, source: str, kind: str, subject: str | None) -> ReplayMiss:
+        about = "" if subject is None else f" of {subject}"
+        return ReplayMiss(
+            f"no {source} {kind}{about} is on record at {iso(self.t)}: record it while it can be "
+            "fetched (--mode record, or `beforehand world record`)"
+        )
+
+    def list_markets(self, listing: Listing) -> list[Market]:
+        """The markets of a listing known at t, ordered by id (filter and sort by what moves with
+        `state`)."""
+        groups: dict[str, list[Market]] = {}
+        for version in self._admit("market", self._world.list_markets(listing, self.t)):
+            if listing.venues is None or version.venue in listing.venues:
+                groups.setdefault(version.id, []).append(version)
+        return [_merge(groups[name]) for name in sorted(groups)]
+
+    def find_markets(
+        self, query: str, limit: int, venues: frozenset[str] | None = None
+    ) -> tuple[list[Hit], Method]:
+        """The best markets for a query with their scores, ranked with what was known at t."""
+        hits, method = self._world.find_markets(query, self.t, _bounded(limit), venues)
+        passed = {id(m) for m in self._admit("market", [hit.market for hit in hits])}
+        return [hit for hit in hits if id(hit.market) in passed][:limit], method
+
     def _admit(self, method: str, records: Iterable[R]) -> list[R]:
         """The wall: what is not known at t is refused and written down."""
         return [r for r in records if self._pass(method, r, getattr(r, "known_at", None))]
@@ -331,13 +281,23 @@ class View:
         return admitted
 
     def _pass(self, method: str, record: Record, known_at: datetime | None) -> bool:
-        if visible(known_at, self.t):
+        t = self.t
+        if visible(known_at, t):
             assert known_at is not None
-            self._gateway.audit.admit(method, to_us(known_at), to_us(self.t))
+            self._gateway.audit.admit(method, to_us(known_at), to_us(t))
             return True
         name = getattr(record, "id", None) or getattr(record, "market_id", "?")
-        self._gateway.audit.refuse(method, str(name), known_at, self.t)
+        self._gateway.audit.refuse(method, str(name), known_at, t)
         return False
+
+
+def _extra(record: Record, name: str) -> object:
+    """A venue's own field that a record keeps, if it has it."""
+    return (record.model_extra or {}).get(name)
+
+
+def _names(records: Iterable[Market | Event]) -> str:
+    return ", ".join(sorted({record.id for record in records}))
 
 
 def _mirrored(level: BookLevel) -> BookLevel:

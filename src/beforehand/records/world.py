@@ -4,9 +4,9 @@ What is fixed (Market), what moves (MarketState, PricePoint, OrderBook) and how 
 (Resolution) are separate records, so that no Market can carry its own answer.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from beforehand.records.base import Number, Probability, Record, Utc
 
@@ -150,6 +150,51 @@ class RecordedForecast(Record):
     known_at: Utc
 
 
+class Observation(Record):
+    """A vendor's row that is none of the records above: a comment, a trade, a position, a fact.
+
+    `source`, `kind` and `subject` say where it came from, what it is and whom it is about; `id`
+    is the same in every fetch of the row. A *snapshot* (positions, holders, a leaderboard) is
+    known when it was fetched; any other row when it was made. `now` holds the fields that show
+    the moment of the fetch (scores, reactions): a View older than `now_known_at` takes them off.
+    """
+
+    source: str
+    kind: str
+    subject: str
+    id: str
+    data: dict[str, Any]
+    snapshot: bool = False
+    known_at: Utc
+    now: dict[str, Any] = Field(default_factory=dict)
+    now_known_at: Utc | None = None
+
+
+class Exchange(Record):
+    """A recorded request and its answer, as it came: the evidence behind the parsed records.
+
+    `key` is the digest of the request without its secrets, `digest` that of the body.
+    """
+
+    provider: str
+    endpoint: str
+    key: str
+    url: str
+    request: Any = None
+    body: str
+    digest: str
+    known_at: Utc
+
+
 WorldRecord = (
-    Market | MarketState | Event | PricePoint | OrderBook | Document | Resolution | RecordedForecast
+    Market
+    | MarketState
+    | Event
+    | PricePoint
+    | OrderBook
+    | Document
+    | Resolution
+    | RecordedForecast
+    | Observation
+    | Exchange
 )

@@ -1,12 +1,47 @@
 """Small readers that every vendor's JSON needs: numbers in strings, JSON in strings, dates."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import orjson
 
-from beforehand.errors import BadAnswer
+from beforehand.errors import BadAnswer, BeforehandError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def answer(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """For a parser: whatever a malformed answer trips over leaves it as BadAnswer."""
+
+    def decorate(parse: Callable[P, T]) -> Callable[P, T]:
+        @wraps(parse)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return parse(*args, **kwargs)
+            except BeforehandError:
+                raise
+            except (
+                ValueError,
+                TypeError,
+                KeyError,
+                IndexError,
+                AttributeError,
+                AssertionError,
+                OverflowError,
+                OSError,
+                RecursionError,
+            ) as error:
+                reason = str(error).splitlines()[0][:200] if str(error) else ""
+                raise BadAnswer(
+                    f"{what} does not have the expected shape ({type(error).__name__}: {reason})"
+                ) from None
+
+        return guarded
+
+    return decorate
 
 
 def number(value: Any) -> float | None:
@@ -42,6 +77,32 @@ def instant(value: Any) -> datetime | None:
     except ValueError:
         raise BadAnswer(f"{value!r} is not an ISO 8601 time") from None
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+
+
+def seconds(value: Any) -> datetime:
+    """Seconds since 1970, within the years we know."""
+    stamp = number(value)
+    if stamp is None or not 0 <= stamp < 253_402_214_400:
+        raise BadAnswer(f"{value!r} is no time in seconds since 1970")
+    return datetime.fromtimestamp(stamp, UTC)
+
+
+def text(value: Any) -> str | None:
+    """A string from a string or a number; None for null and ""."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, (dict, list)):
+        raise BadAnswer(f"a text was expected, not a {type(value).__name__}")
+    return str(value)
+
+
+def decode_json(body: str | bytes, what: str) -> Any:
+    """The JSON in an answer, or BadAnswer."""
+    try:
+        return orjson.loads(body)
+    except (orjson.JSONDecodeError, UnicodeEncodeError):
+        start = body[:60] if isinstance(body, str) else body[:60].decode("utf-8", "replace")
+        raise BadAnswer(f"{what} did not answer with JSON but with {start!r}") from None
 
 
 def embedded(value: Any) -> list[Any]:

@@ -5,8 +5,9 @@ historical tier drops the suffixes. A candle is known at its inclusive end. The 
 bids of both sides; a YES ask is one minus a NO bid. Shapes: Kalshi's OpenAPI 3.13.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from beforehand.errors import BadAnswer
 from beforehand.ids import market_id
@@ -16,15 +17,127 @@ from beforehand.records.world import (
     Event,
     Market,
     MarketState,
+    Observation,
     OrderBook,
     PricePoint,
     Resolution,
 )
-from beforehand.sources.fields import instant, mapping, number, probability, required, rows
+from beforehand.sources.fields import (
+    answer,
+    instant,
+    mapping,
+    number,
+    probability,
+    required,
+    rows,
+    seconds,
+)
 
 VENUE = "KALSHI"
+EASTERN = ZoneInfo("America/New_York")
+PERIODS = {"1m": 1, "1h": 60, "1d": 1440}
+"""Candle periods in minutes; Kalshi takes no others."""
 
 
+@answer("Kalshi's cutoff")
+def parse_cutoff(raw: Any) -> tuple[datetime, datetime]:
+    """(markets settled before, trades made before) stand in the historical tier."""
+    body = mapping(raw, "the cutoff")
+    settled = instant(required(body, "market_settled_ts"))
+    traded = instant(required(body, "trades_created_ts"))
+    assert settled is not None
+    assert traded is not None
+    return settled, traded
+
+
+@answer("a Kalshi page")
+def page(raw: Any, key: str) -> tuple[list[Any], str | None]:
+    """The rows of a page and the next cursor. A page may be empty while its cursor is not."""
+    body = mapping(raw, f"a page of {key}")
+    return rows(body.get(key), key), str(body["cursor"]) if body.get("cursor") else None
+
+
+@answer("a Kalshi trade list")
+def parse_trades(raw: Any, fetched_at: datetime) -> list[Observation]:
+    """Trades, each known when it was made."""
+    body = raw.get("trades") if isinstance(raw, dict) else raw
+    out = []
+    for row in rows(body, "trades"):
+        item = mapping(row, "a trade")
+        at = instant(required(item, "created_time"))
+        assert at is not None
+        ticker = str(required(item, "ticker"))
+        out.append(
+            Observation(
+                source="kalshi",
+                kind="trade",
+                subject=ticker,
+                id=str(required(item, "trade_id")),
+                data={
+                    "trade_id": str(item["trade_id"]),
+                    "time": at.isoformat().replace("+00:00", "Z"),
+                    "yes_price": probability(required(item, "yes_price_dollars")),
+                    "count": number(required(item, "count_fp")),
+                    "taker_side": item.get("taker_outcome_side") or item.get("taker_side"),
+                },
+                known_at=at,
+            )
+        )
+    return out
+
+
+@answer("a Kalshi candle list")
+def candle_rows(raw: Any, ticker: str, minutes: int) -> list[Observation]:
+    """Candles with open, high, low, close and both sides, each known at its inclusive end."""
+    body = mapping(raw, "candles")
+    if "markets" in body:
+        found = [c for m in rows(body["markets"], "markets") for c in rows(m["candlesticks"], "c")]
+    else:
+        found = rows(body.get("candlesticks"), "candlesticks")
+    out = []
+    for candle in found:
+        at = seconds(required(candle, "end_period_ts"))
+        price = candle.get("price")
+        data: dict[str, Any] = {
+            key: _field(price, key) for key in ("open", "high", "low", "close", "previous")
+        }
+        data |= {"yes_bid": _close(candle, "yes_bid"), "yes_ask": _close(candle, "yes_ask")}
+        if minutes == PERIODS["1d"]:
+            data["eastern_day"] = eastern_day(at)
+        data["volume"] = number(candle.get("volume_fp", candle.get("volume")))
+        interest = candle.get("open_interest_fp", candle.get("open_interest"))
+        out.append(
+            Observation(
+                source="kalshi",
+                kind="candle",
+                subject=f"{ticker}|{minutes}",
+                id=str(int(at.timestamp())),
+                data={"end": at.isoformat().replace("+00:00", "Z"), **data}
+                | {"open_interest": number(interest)},
+                known_at=at,
+            )
+        )
+    return out
+
+
+def eastern_day(end: datetime) -> str:
+    """The Eastern day that a daily candle ending at `end` covers: it ends at midnight Eastern,
+    which is 04:00 or 05:00 UTC of the next date."""
+    return (end - timedelta(seconds=1)).astimezone(EASTERN).date().isoformat()
+
+
+@answer("a Kalshi market")
+def listed(raw: dict[str, Any]) -> Market | None:
+    """That the market exists, known since its creation; its text is known when fetched."""
+    created = instant(raw.get("created_time") or raw.get("open_time"))
+    ticker = raw.get("ticker")
+    if created is None or not ticker:
+        return None
+    name = market_id(VENUE, str(ticker))
+    return Market(id=name, venue=VENUE, native_id=str(ticker), known_at=created)
+
+
+@answer("a Kalshi answer")
 def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Record]:
     """Any recorded response, by its shape: market(s), event(s), order book, candlesticks."""
     if isinstance(raw, list):
@@ -34,7 +147,8 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
         if key in body and "event_ticker" not in body and "title" not in body:
             return parse(body[key], fetched_at, market)
     if "candlesticks" in body or "end_period_ts" in body:
-        name = market or (market_id(VENUE, str(body["ticker"])) if body.get("ticker") else None)
+        ticker = body.get("ticker") or body.get("market_ticker")
+        name = market or (market_id(VENUE, str(ticker)) if ticker else None)
         if name is None:
             raise BadAnswer(
                 "these candles do not say which market they belong to: name it with --market"
@@ -48,6 +162,8 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
         return [parse_book(body, name, fetched_at)]
     if "markets" in body or ("event_ticker" in body and "ticker" not in body):
         return parse_event(body, fetched_at)
+    if "trades" in body or "trade_id" in body:
+        return list(parse_trades(body if "trades" in body else [body], fetched_at))
     if "ticker" in body or "ticker_name" in body:
         return parse_market(body, fetched_at)
     raise BadAnswer(
@@ -56,6 +172,7 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
     )
 
 
+@answer("a Kalshi market")
 def parse_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
     """A market: its text version, state, price with book, and its settlement if it has one."""
     ticker = str(raw.get("ticker") or required(raw, "ticker_name"))
@@ -133,6 +250,7 @@ def _resolution(
     )
 
 
+@answer("a Kalshi event")
 def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
     """An event and its nested markets."""
     ticker = str(raw.get("event_ticker") or required(raw, "ticker"))
@@ -151,6 +269,7 @@ def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
     return [event, *(record for m in nested for record in parse_market(m, fetched_at))]
 
 
+@answer("a Kalshi order book")
 def parse_book(raw: dict[str, Any], market: str, fetched_at: datetime) -> OrderBook:
     """Bids of both sides; the order they arrive in is not relied on."""
     body = mapping(raw.get("orderbook_fp") or raw.get("orderbook"), "the order book")
@@ -174,6 +293,7 @@ def parse_book(raw: dict[str, Any], market: str, fetched_at: datetime) -> OrderB
     )
 
 
+@answer("a Kalshi candle list")
 def parse_candles(candles: list[Any], market: str) -> list[PricePoint]:
     """Candles of the live (`close_dollars`) and of the historical tier (`close`).
 
@@ -182,9 +302,7 @@ def parse_candles(candles: list[Any], market: str) -> list[PricePoint]:
     """
     points = []
     for candle in candles:
-        end = number(required(candle, "end_period_ts"))
-        assert end is not None
-        at = datetime.fromtimestamp(end, UTC)
+        at = seconds(required(candle, "end_period_ts"))
         bid, ask = _close(candle, "yes_bid"), _close(candle, "yes_ask")
         trade = _close(candle, "price")
         if trade is None:

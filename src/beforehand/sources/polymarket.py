@@ -7,7 +7,7 @@ is void. Shapes: docs.polymarket.com, checked against recorded responses.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from beforehand.errors import BadAnswer
@@ -23,6 +23,7 @@ from beforehand.records.world import (
     Resolution,
 )
 from beforehand.sources.fields import (
+    answer,
     embedded,
     instant,
     mapping,
@@ -30,12 +31,46 @@ from beforehand.sources.fields import (
     probability,
     required,
     rows,
+    seconds,
 )
 
 VENUE = "POLYMARKET"
 SITE = "https://polymarket.com"
 
 
+@answer("a Polymarket page")
+def page(body: Any, key: str) -> tuple[list[Any], str | None]:
+    """The rows of a keyset page, and the cursor of the next one."""
+    found = mapping(body, f"a page of {key}")
+    cursor = found.get("next_cursor")
+    return rows(found.get(key), key), str(cursor) if cursor else None
+
+
+@answer("a Polymarket price answer")
+def parse_quotes(raw: Any, token: str, market: str, fetched_at: datetime) -> list[PricePoint]:
+    """Best bid and ask of the YES token from `/prices`; the price is their middle. Which side a
+    vendor calls BUY has changed before: the lower one is the bid."""
+    block = mapping(raw, "the prices").get(token)
+    if block is None:
+        return []
+    sides = [probability(value) for value in mapping(block, "a token's prices").values()]
+    known = sorted(value for value in sides if value is not None)
+    if not known:
+        return []
+    bid, ask = (known[0], known[-1]) if len(known) > 1 else (None, None)
+    return [
+        PricePoint(
+            market_id=market,
+            price=round((known[0] + known[-1]) / 2, 6),
+            bid=bid,
+            ask=ask,
+            observed_at=fetched_at,
+            known_at=fetched_at,
+        )
+    ]
+
+
+@answer("a Polymarket answer")
 def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Record]:
     """Any recorded response, by its shape: a market or a list of them, an event or a list,
     keyset and search pages, a book or a list, a price history (which needs `market`)."""
@@ -63,6 +98,7 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
     )
 
 
+@answer("a Polymarket market")
 def parse_market(
     raw: dict[str, Any], fetched_at: datetime, event: str | None = None
 ) -> list[Record]:
@@ -125,6 +161,26 @@ def parse_market(
             )
         )
     return records
+
+
+@answer("a Polymarket market")
+def listed(raw: dict[str, Any]) -> Market | None:
+    """What the listing itself fixed: that the market exists and which tokens it trades. Known
+    since its creation; the text is not (it may have been edited since)."""
+    created = instant(raw.get("createdAt") or raw.get("startDate"))
+    if created is None or not raw.get("conditionId"):
+        return None
+    version = raw.get("version") or "v1"
+    tokens = embedded(raw.get("clobTokenIds" if version == "v1" else "positionIds"))
+    if [str(o).lower() for o in embedded(raw.get("outcomes"))] == ["no", "yes"]:
+        tokens = tokens[::-1]
+    return Market(
+        id=market_id(VENUE, str(raw["conditionId"])),
+        venue=VENUE,
+        native_id=str(raw["conditionId"]),
+        tokens=tuple(str(t) for t in tokens),
+        known_at=created,
+    )
 
 
 def _resolution(
@@ -196,12 +252,16 @@ def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record
     return records
 
 
+def is_binary(raw: dict[str, Any]) -> bool:
+    """True for a market with two outcomes: no other is read."""
+    return len(embedded(raw.get("outcomes"))) == 2
+
+
+@answer("a Polymarket event")
 def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
     """A Gamma event and its nested binary markets."""
     name = market_id(VENUE, str(required(raw, "id")))
-    children = [
-        m for m in rows(raw.get("markets"), "markets") if len(embedded(m.get("outcomes"))) == 2
-    ]
+    children = [m for m in rows(raw.get("markets"), "markets") if is_binary(m)]
     records = [r for m in children for r in parse_market(m, fetched_at, event=name)]
     event = Event(
         id=name,
@@ -216,6 +276,7 @@ def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
     return [event, *records]
 
 
+@answer("a Polymarket book")
 def parse_book(raw: dict[str, Any], market: str | None = None) -> OrderBook:
     """A CLOB book; its own millisecond timestamp says when it stood so. Levels arrive worst
     first and leave best first; either side may be empty."""
@@ -234,7 +295,7 @@ def parse_book(raw: dict[str, Any], market: str | None = None) -> OrderBook:
         token_id=raw.get("asset_id"),
         bids=side("bids", -1),
         asks=side("asks", 1),
-        known_at=datetime.fromtimestamp(stamp / 1000, UTC),
+        known_at=seconds(stamp / 1000),
     )
 
 
@@ -245,6 +306,6 @@ def parse_history(raw: dict[str, Any], market: str) -> list[PricePoint]:
         stamp, price = number(required(item, "t")), probability(required(item, "p"))
         assert stamp is not None
         assert price is not None
-        at = datetime.fromtimestamp(stamp, UTC)
+        at = seconds(stamp)
         points.append(PricePoint(market_id=market, price=price, observed_at=at, known_at=at))
     return points

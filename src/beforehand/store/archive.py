@@ -47,6 +47,8 @@ KINDS: dict[str, type[BaseModel]] = {
     "document": world.Document,
     "resolution": world.Resolution,
     "forecast": world.RecordedForecast,
+    "observation": world.Observation,
+    "exchange": world.Exchange,
 }
 KIND_OF = {model: kind for kind, model in KINDS.items()}
 _COLUMNS = ("price", "bid", "ask", "volume")

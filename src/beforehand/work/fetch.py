@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from beforehand.errors import BadAnswer, InputError
-from beforehand.gateway.transport import download
+from beforehand.gateway.transport import file_request
 from beforehand.ids import digest
 from beforehand.store.files import write_atomic
+from beforehand.traffic import Traffic
 
 FORECASTBENCH = (
     "https://raw.githubusercontent.com/forecastingresearch/forecastbench-datasets/main/datasets"
@@ -14,7 +15,12 @@ FORECASTBENCH = (
 
 
 def forecastbench(
-    due: str, out: Path, base: str = FORECASTBENCH, kind: str = "llm", sha256: Sequence[str] = ()
+    traffic: Traffic,
+    due: str,
+    out: Path,
+    base: str = FORECASTBENCH,
+    kind: str = "llm",
+    sha256: Sequence[str] = (),
 ) -> list[dict[str, str]]:
     """The question set and the resolution set of a due date (YYYY-MM-DD) into `out`.
 
@@ -27,7 +33,7 @@ def forecastbench(
     found = []
     for i, name in enumerate(names):
         url = f"{base.rstrip('/')}/{name}"
-        body = download(url)
+        body = traffic.fetch(file_request(url)).body
         if body[:1] not in (b"{", b"\x1f"):
             raise BadAnswer(f"{url} did not answer with JSON")
         mark = digest(body)

@@ -1,0 +1,411 @@
+"""The live services as the gateway reads them: ask, parse, remember for a moment, keep on record.
+
+Every answer passes the traffic rules on its way in and the View's wall on its way out. What was
+fetched is known since the fetch; what a service dates itself (a trade, a candle, a filing) is known
+since then, so that a pinned View can be served prices and rows from a live service, and never
+today's texts.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from beforehand.clock import Clock, to_us
+from beforehand.errors import BeforehandError, InputError, NotFound, RateLimited
+from beforehand.gateway.market_search import Hit, MarketIndex, Method
+from beforehand.gateway.search import Grade
+from beforehand.gateway.services import (
+    ASKED,
+    gamma_events,
+    gamma_markets,
+    kalshi_markets,
+    page_parser,
+    page_request,
+)
+from beforehand.gateway.world import Listing
+from beforehand.ids import split_market_id
+from beforehand.records.base import Record
+from beforehand.records.world import (
+    Document,
+    Event,
+    Exchange,
+    Market,
+    MarketState,
+    Observation,
+    OrderBook,
+    PricePoint,
+    RecordedForecast,
+    Resolution,
+)
+from beforehand.sources import (
+    exa,
+    kalshi,
+    kalshi_requests,
+    polymarket,
+    polymarket_data,
+    polymarket_requests,
+)
+from beforehand.sources.fields import decode_json
+from beforehand.sources.request import Request
+from beforehand.store.files import read_json, write_json
+from beforehand.store.series import Series
+from beforehand.traffic import Traffic
+
+R = TypeVar("R", bound=Record)
+Keep = Callable[[Exchange, Sequence[Record]], None]
+FRESH = timedelta(seconds=30)
+"""For so long an answer stands in for a new call."""
+SEARCH_PAGES, LIST_PAGES, CANDLES = 3, 20, 1000
+
+
+class LiveWorld:
+    """Answers the gateway from the services. `keep` is given every exchange with its records."""
+
+    def __init__(
+        self,
+        traffic: Traffic,
+        clock: Clock,
+        grade: Grade = "captured",
+        keep: Keep | None = None,
+        extra: Callable[[], Iterable[Observation]] = tuple,
+        feeds: Path | None = None,
+    ) -> None:
+        """`feeds` is the folder for copies of polls that may not be repeated at once."""
+        self.grade: Grade = grade
+        self.spent = 0.0
+        self._feeds = feeds
+        self._traffic, self._clock, self._keep, self._extra = traffic, clock, keep, extra
+        self._answers: dict[str, tuple[datetime, list[Any]]] = {}
+        self._seen: dict[type[Record], dict[str, list[Any]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+
+    def pull(self, request: Request, parse: Callable[[Any, datetime], list[Any]]) -> list[Any]:
+        """The records in the answer to a request; a fresh answer is not asked for again."""
+        now = self._clock.now()
+        held = self._answers.get(request.key)
+        if held is not None and now - held[0] < FRESH:
+            return held[1]
+        try:
+            exchange = self._ask(request)
+        except RateLimited:
+            held_poll = self._poll(request)
+            if held_poll is None:
+                raise
+            exchange = held_poll
+        body: Any = exchange.body
+        if request.provider != "google-news":
+            body = decode_json(body, request.path)
+        try:
+            records = parse(body, exchange.known_at)
+        except BeforehandError:
+            # What was paid for is kept, even where it cannot be read today.
+            if self._keep is not None:
+                self._keep(exchange, [])
+            raise
+        self._answers[request.key] = (exchange.known_at, records)
+        found = [r for r in records if isinstance(r, Record)]
+        if self._keep is not None:
+            self._keep(exchange, found)
+        for record in found:
+            self._index(record)
+        return records
+
+    def _ask(self, request: Request) -> Exchange:
+        reply = self._traffic.fetch(request)
+        exchange = request.exchange(reply.url, reply.text, self._clock.now())
+        if request.window is not None and self._feeds is not None:
+            write_json(self._feeds / f"{request.key}.json", exchange.wire())
+        return exchange
+
+    def _poll(self, request: Request) -> Exchange | None:
+        """The copy of the last poll of a feed."""
+        if request.window is None or self._feeds is None:
+            return None
+        path = self._feeds / f"{request.key}.json"
+        return Exchange.model_validate(read_json(path)) if path.is_file() else None
+
+    def _index(self, record: Record) -> None:
+        name = str(getattr(record, "market_id", None) or getattr(record, "id", ""))
+        group = self._seen[type(record)][name]
+        if record not in group[-50:]:
+            group.append(record)
+
+    def seen(self, model: type[R]) -> list[R]:
+        """Every record of a kind that was fetched in this session."""
+        return [record for group in self._seen[model].values() for record in group]
+
+    def _pull_market(self, market_id: str) -> list[Any]:
+        """The records of one market as its venue shows it now, and that it was listed."""
+        venue, native = split_market_id(market_id)
+        try:
+            if venue == polymarket.VENUE:
+                if native.startswith("0x"):
+                    request = polymarket_requests.markets_request(condition_ids=[native])
+                elif native.isdigit():
+                    request = polymarket_requests.markets_request(ids=[native])
+                else:
+                    request = polymarket_requests.markets_request(slugs=[native])
+                return self.pull(request, gamma_markets)
+            if venue == kalshi.VENUE:
+                try:
+                    return self.pull(kalshi_requests.market_request(native), kalshi_markets)
+                except NotFound:
+                    return self.pull(kalshi_requests.market_request(native, True), kalshi_markets)
+        except NotFound:
+            return []
+        return []
+
+    def market_versions(self, market_id: str | None, until: datetime) -> Sequence[Market]:
+        """One market as it is shown now; of all, those seen in this session."""
+        if market_id is None:
+            return self.seen(Market)
+        return [r for r in self._pull_market(market_id) if isinstance(r, Market)]
+
+    def states(self, market_id: str, until: datetime) -> Sequence[MarketState]:
+        """The state as it is shown now."""
+        self._once(market_id)
+        return self._seen[MarketState][market_id]
+
+    def _once(self, market_id: str) -> None:
+        """Ask for a market unless a fresh state of it is at hand."""
+        held = self._seen[MarketState][market_id]
+        if not held or self._clock.now() - held[-1].known_at >= FRESH:
+            self._pull_market(market_id)
+
+    def _tokens(self, market_id: str) -> tuple[str, ...]:
+        self._once(market_id)
+        known = [m.tokens for m in self._seen[Market][market_id] if m.tokens]
+        return known[-1] if known else ()
+
+    def books(self, market_id: str, until: datetime) -> Sequence[OrderBook]:
+        """The order book as it stands now."""
+        venue, native = split_market_id(market_id)
+        if venue == kalshi.VENUE:
+
+            def read(body: Any, at: datetime) -> list[Any]:
+                return [kalshi.parse_book(body, market_id, at)]
+
+            self.pull(kalshi_requests.book_request(native), read)
+        elif tokens := self._tokens(market_id):
+            self.pull(
+                polymarket_requests.books_request(tokens[:1]),
+                lambda body, at: polymarket.parse(body, at, market_id),
+            )
+        return self._seen[OrderBook][market_id]
+
+    def resolutions(self, market_id: str | None, until: datetime) -> Sequence[Resolution]:
+        """How a market ended, as its venue says now."""
+        if market_id is None:
+            return self.seen(Resolution)
+        self._once(market_id)
+        state = (self._seen[MarketState][market_id] or [None])[-1]
+        venue, native = split_market_id(market_id)
+        if venue == polymarket.VENUE and state is not None and state.status == "closed":
+            self.pull(
+                polymarket_data.resolutions_request(native), polymarket_data.parse_resolutions
+            )
+        return self._seen[Resolution][market_id]
+
+    def prices(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
+        """The whole history, coarse, and the last fourteen days before `until` by the hour."""
+        end = min(until, self._clock.now())
+        venue, native = split_market_id(market_id)
+        if venue == kalshi.VENUE:
+            return _points(self._candles(native, end - timedelta(days=180), end, 60))
+        found: list[PricePoint] = []
+        for token in self._tokens(market_id)[:1]:
+            start = end - timedelta(days=14)
+            fine = {"start": start, "end": end, "bucket_seconds": 3600}
+            for window in ({}, fine):
+                found += self._history(market_id, token, window)
+        return found
+
+    def _history(self, market_id: str, token: str, window: dict[str, Any]) -> list[PricePoint]:
+        found: list[PricePoint] = []
+        cursor: str | None = None
+        for _ in range(LIST_PAGES):
+            request = polymarket_data.history_request(token, cursor=cursor, **window)
+
+            def read(body: Any, _: datetime) -> list[Any]:
+                points, following = polymarket_data.parse_history(body, market_id)
+                return [*points, following]
+
+            *points, cursor = self.pull(request, read)
+            found += points
+            if cursor is None:
+                break
+        return found
+
+    def _candles(self, ticker: str, start: datetime, end: datetime, minutes: int) -> list[Any]:
+        """Candles from the tier that holds them: a market settled before the cutoff is in the
+        historical one alone, and the live one would answer with nothing."""
+        name = f"{kalshi.VENUE}:{ticker}"
+        self._once(name)
+        settled = [r.resolved_at for r in self._seen[Resolution][name] if r.status == "resolved"]
+        cutoff = self.pull(
+            kalshi_requests.cutoff_request(), lambda b, _: list(kalshi.parse_cutoff(b))
+        )[0]
+        historical = bool(settled) and settled[-1] < cutoff
+        found: list[Any] = []
+        for low, high in kalshi_requests.candle_windows(start, end, minutes):
+            request = kalshi_requests.candles_request(ticker, low, high, minutes, historical)
+
+            def read(body: Any, at: datetime) -> list[Any]:
+                return [
+                    *kalshi.parse(body, at, name),
+                    *kalshi.candle_rows(body, ticker, minutes),
+                ]
+
+            found += self.pull(request, read)
+        return found
+
+    def last_price(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
+        """The price now, or the last one at or before an instant in the past."""
+        now = self._clock.now()
+        venue, native = split_market_id(market_id)
+        if now - until < FRESH:
+            self._once(market_id)
+            held = self._seen[PricePoint][market_id]
+            if held and now - held[-1].known_at < FRESH:
+                return held
+        if venue == kalshi.VENUE:
+            for days, minutes in ((2, 1), (150, 60)):
+                found = self._candles(native, until - timedelta(days=days), until, minutes)
+                if points := _points(found):
+                    return points
+            return []
+        for token in self._tokens(market_id)[:1]:
+            if now - until < FRESH:
+
+                def read(body: Any, at: datetime, token: str = token) -> list[Any]:
+                    return list(polymarket.parse_quotes(body, token, market_id, at))
+
+                self.pull(polymarket_requests.prices_request([token]), read)
+                return self._seen[PricePoint][market_id]
+            return self._history(market_id, token, {"as_of": until})
+        return []
+
+    def series(self, market_id: str) -> Series | None:
+        """Bulk walks want a recorded world."""
+        raise InputError("bulk walks read a recorded archive: use --mode replay")
+
+    def forecasts(self, market_id: str, until: datetime) -> Sequence[RecordedForecast]:
+        """No service gives other people's forecasts."""
+        return []
+
+    def events(
+        self, event_id: str | None, until: datetime, venue: str | None = None
+    ) -> Sequence[Event]:
+        """One event as it is shown now; of all, a page of the venue and those seen before."""
+        if event_id is None:
+            if venue == kalshi.VENUE:
+                self.pull(kalshi_requests.events_request(limit=200), kalshi.parse)
+            elif venue == polymarket.VENUE:
+                self.pull(polymarket_requests.events_request(closed=False), gamma_events)
+            return self.seen(Event)
+        venue, native = split_market_id(event_id)
+        try:
+            if venue == kalshi.VENUE:
+                found = self.pull(kalshi_requests.event_request(native), kalshi.parse)
+            elif venue == polymarket.VENUE:
+                number = native.isdigit()
+                request = polymarket_requests.events_request(
+                    ids=[native] if number else (), slugs=() if number else [native]
+                )
+                found = self.pull(request, gamma_events)
+            else:
+                return []
+        except NotFound:
+            return []
+        return [r for r in found if isinstance(r, Event)]
+
+    def list_markets(self, listing: Listing, until: datetime) -> Sequence[Market]:
+        """Pages of the venues' listings until `limit` markets were seen."""
+        found: list[Market] = []
+        for venue in sorted(listing.venues or ()):
+            if venue not in (polymarket.VENUE, kalshi.VENUE):
+                continue
+            cursor: str | None = None
+            seen: set[str] = set()
+            for _ in range(LIST_PAGES):
+                records = self.pull(page_request(venue, listing, cursor), page_parser(venue))
+                *records, cursor = records
+                markets = [r for r in records if isinstance(r, Market)]
+                found += markets
+                seen |= {m.id for m in markets}
+                if cursor is None or len(seen) >= listing.limit:
+                    break
+        return found
+
+    def find_markets(
+        self, query: str, until: datetime, limit: int, venues: frozenset[str] | None
+    ) -> tuple[list[Hit], Method]:
+        """Polymarket's own search, Kalshi's open events (it has no search); ranked here."""
+        found: list[Any] = []
+        if venues is None or polymarket.VENUE in venues:
+            for page in range(1, SEARCH_PAGES + 1):
+                records = self.pull(polymarket_requests.search_request(query, page), gamma_events)
+                found += records
+                if len([r for r in found if isinstance(r, Market)]) >= 2 * limit or not records:
+                    break
+        if venues is not None and kalshi.VENUE in venues:
+            found += self.pull(kalshi_requests.events_request(limit=200), kalshi.parse)
+        markets = [r for r in found if isinstance(r, Market)]
+        return MarketIndex(markets).search(query, to_us(until), limit, venues)
+
+    def observations(
+        self, source: str, kind: str, subject: str | None, until: datetime
+    ) -> Sequence[Observation]:
+        """A vendor's rows about a subject, as it answers now."""
+        stored = [
+            row
+            for row in self._extra()
+            if (row.source, row.kind) == (source, kind) and subject in (None, row.subject)
+        ]
+        if (source, kind) == ("kalshi", "candle") and subject is not None:
+            ticker, _, minutes = subject.partition("|")
+            start = until - timedelta(minutes=int(minutes) * CANDLES)
+            rows = self._candles(ticker, start, until, int(minutes))
+            return [*stored, *(row for row in rows if isinstance(row, Observation))]
+        ask = ASKED.get((source, kind))
+        if ask is None or subject is None:
+            return stored
+        try:
+            for request, parse in ask(subject, until, self._clock.now()):
+                stored += [
+                    row
+                    for row in self.pull(request, parse)
+                    if isinstance(row, Observation) and row.kind == kind
+                ]
+        except NotFound:
+            return stored
+        return stored
+
+    def document(self, document_id: str, until: datetime) -> Sequence[Document]:
+        """A document seen in this session."""
+        return self._seen[Document][document_id]
+
+    def documents(self, until: datetime, since: datetime | None, limit: int) -> Sequence[Document]:
+        """Documents seen in this session."""
+        return sorted(self.seen(Document), key=lambda d: d.known_at)[-limit:]
+
+    def search(
+        self, query: str, until: datetime, limit: int, since: datetime | None
+    ) -> Sequence[Document]:
+        """Exa, asked for the pages as they were stored by `until`."""
+        live = self._clock.now() - until < FRESH
+
+        def read(body: Any, at: datetime) -> list[Any]:
+            documents, dollars = exa.parse(body, at, live)
+            self.spent += dollars
+            return documents
+
+        request = exa.search_request(query, None if live else until, limit)
+        return list(self.pull(request, read))
+
+
+def _points(records: Sequence[Any]) -> list[PricePoint]:
+    return [record for record in records if isinstance(record, PricePoint)]

@@ -1,0 +1,96 @@
+"""Opening the door: the recorded world, or the live services, with or without a recording.
+
+replay   the archive answers; what it does not hold is an error, never a live call
+live     the services answer
+record   the services answer, and every exchange is kept
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from beforehand.clock import Clock, SystemClock
+from beforehand.config import Home
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.live import LiveWorld
+from beforehand.gateway.recorded import RecordedWorld
+from beforehand.gateway.search import Grade
+from beforehand.gateway.threads import read_threads
+from beforehand.gateway.transport import HttpTransport
+from beforehand.store.archive import Archive
+from beforehand.store.ledger import Ledger
+from beforehand.store.spool import Spool
+from beforehand.traffic import Traffic
+
+Mode = Literal["replay", "live", "record"]
+
+
+@dataclass
+class Door:
+    """An opened gateway, and what stands behind it."""
+
+    gateway: Gateway
+    mode: Mode
+    traffic: Traffic | None = None
+    live: LiveWorld | None = None
+    spool: Spool | None = None
+
+    def close(self, archive: Path, clock: Clock) -> int:
+        """Move what was recorded into the archive; returns how many exchanges."""
+        return 0 if self.spool is None else self.spool.flush(archive, clock.now())
+
+
+class _Later:
+    """The archive, opened when first asked: tools that need no archive work without one."""
+
+    def __init__(self, path: Path, grade: Grade, home: Home, clock: Clock) -> None:
+        self._path, self.grade, self._home, self._clock = path, grade, home, clock
+
+    @cached_property
+    def _world(self) -> RecordedWorld:
+        return RecordedWorld(
+            Archive(self._path),
+            self.grade,
+            lambda: read_threads(self._home.reddit_cache, self._clock.now()),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._world, name)
+
+
+def open_traffic(
+    home: Home, clock: Clock | None = None, environment: Mapping[str, str] | None = None
+) -> Traffic:
+    """The way out, with the ledger of this home folder."""
+    transport = HttpTransport(environment)
+    return Traffic(Ledger(home.traffic), transport.send, clock)
+
+
+def open_door(
+    home: Home,
+    mode: Mode,
+    archive: Path,
+    grade: Grade = "captured",
+    clock: Clock | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Door:
+    """A gateway in this mode. Nothing is read or sent before the first question."""
+    clock = clock or SystemClock()
+    if mode == "replay":
+        world: Any = _Later(archive, grade, home, clock)
+        return Door(Gateway(world, clock), mode)
+    traffic = open_traffic(home, clock, environment)
+    spool = Spool(home.recording) if mode == "record" else None
+    live = LiveWorld(
+        traffic,
+        clock,
+        grade,
+        keep=None if spool is None else spool.keep,
+        extra=lambda: read_threads(home.reddit_cache, clock.now()),
+        feeds=home.feeds,
+    )
+    return Door(Gateway(live, clock), mode, traffic, live, spool)

@@ -1,0 +1,67 @@
+"""What a View reads from: a recorded world, or the live services."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, Protocol
+
+from beforehand.gateway.market_search import Hit, Method
+from beforehand.gateway.search import Grade
+from beforehand.records.world import (
+    Document,
+    Event,
+    Market,
+    MarketState,
+    Observation,
+    OrderBook,
+    PricePoint,
+    RecordedForecast,
+    Resolution,
+)
+from beforehand.store.series import Series
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+Order = Literal["volume", "liquidity", "close_time", "id"]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Which markets to list: of these venues, in this status, at most so many."""
+
+    venues: frozenset[str] | None = None
+    status: str | None = None
+    order: Order = "volume"
+    ascending: bool = False
+    limit: int = 100
+
+
+class World(Protocol):
+    """What a View reads from. `until` lets a world save work; nothing relies on it."""
+
+    grade: Grade
+
+    def market_versions(self, market_id: str | None, until: datetime) -> Sequence[Market]: ...
+    def states(self, market_id: str, until: datetime) -> Sequence[MarketState]: ...
+    def books(self, market_id: str, until: datetime) -> Sequence[OrderBook]: ...
+    def resolutions(self, market_id: str | None, until: datetime) -> Sequence[Resolution]: ...
+    def forecasts(self, market_id: str, until: datetime) -> Sequence[RecordedForecast]: ...
+    def events(
+        self, event_id: str | None, until: datetime, venue: str | None = None
+    ) -> Sequence[Event]: ...
+    def prices(self, market_id: str, until: datetime) -> Sequence[PricePoint]: ...
+    def last_price(self, market_id: str, until: datetime) -> Sequence[PricePoint]: ...
+    def observations(
+        self, source: str, kind: str, subject: str | None, until: datetime
+    ) -> Sequence[Observation]: ...
+    def list_markets(self, listing: Listing, until: datetime) -> Sequence[Market]: ...
+    def find_markets(
+        self, query: str, until: datetime, limit: int, venues: frozenset[str] | None
+    ) -> tuple[list[Hit], Method]: ...
+    def series(self, market_id: str) -> Series | None: ...
+    def document(self, document_id: str, until: datetime) -> Sequence[Document]: ...
+    def documents(
+        self, until: datetime, since: datetime | None, limit: int
+    ) -> Sequence[Document]: ...
+    def search(
+        self, query: str, until: datetime, limit: int, since: datetime | None
+    ) -> Sequence[Document]: ...

@@ -1,0 +1,58 @@
+"""Exa search, asked for what stood there at t: `endPublishedDate` and `contents.snapshotAsOf`.
+
+A date filter alone is not point-in-time: `publishedDate` is an estimate, and the page may have
+been edited since. So the page's stored version at or before t is asked for, and `snapshotAt`
+says which version came; a hit without it has no `text_known_at` and the strict grade hides it.
+Shape, not recorded (exa-py 2.27).
+"""
+
+from datetime import datetime
+from typing import Any
+
+from beforehand.clock import iso
+from beforehand.ids import digest
+from beforehand.records.world import Document
+from beforehand.sources.fields import answer, instant, mapping, required, rows, text
+from beforehand.sources.request import Request
+
+MAX_TEXT = 2000
+
+
+def search_request(query: str, time_upper_bound: datetime | None, limit: int) -> Request:
+    """The documented `search(query, time_upper_bound, limit)`; None means now. It costs money, so
+    a lost answer is not asked for again."""
+    contents: dict[str, Any] = {"text": {"maxCharacters": MAX_TEXT}}
+    body: dict[str, Any] = {"query": query, "numResults": limit, "type": "auto"}
+    if time_upper_bound is not None:
+        body["endPublishedDate"] = iso(time_upper_bound)
+        contents["snapshotAsOf"] = iso(time_upper_bound)
+    return Request("exa", "search", "/search", body=body | {"contents": contents}, repeatable=False)
+
+
+@answer("an Exa answer")
+def parse(raw: Any, fetched_at: datetime, live: bool) -> tuple[list[Document], float]:
+    """(documents, dollars). `live` says that no time bound was sent: the text is then the one of
+    the fetch."""
+    body = mapping(raw, "an Exa answer")
+    found = []
+    for row in rows(required(body, "results"), "results"):
+        item = mapping(row, "a result")
+        url = str(required(item, "url"))
+        published = instant(item.get("publishedDate"))
+        stored = instant(item.get("snapshotAt")) or (fetched_at if live else None)
+        found.append(
+            Document(
+                id=f"exa:{digest([url, None if stored is None else iso(stored)])[:16]}",
+                title=text(item.get("title")) or url,
+                text=(text(item.get("text")) or "")[:MAX_TEXT],
+                url=url,
+                source="exa",
+                published_at=published,
+                known_at=published or stored or fetched_at,
+                text_known_at=stored,
+                captured_how="exa snapshotAt" if item.get("snapshotAt") else "exa",
+            )
+        )
+    cost = body.get("costDollars")
+    total = mapping(cost, "costDollars").get("total") if cost else None
+    return found, float(total or 0.0)

@@ -1,0 +1,296 @@
+"""Polymarket's Data API and comments: rows about wallets, trades, holders, builders; prices v2.
+
+v2 answers `{data, pagination}` in snake case and is what we ask; the v1 shapes (bare arrays,
+camelCase) are read as well and come out under the v2 names. Trades, activity and comments are
+known when they were made; positions, holders and leaderboards when they were fetched.
+
+Field names: polymarket-client 0.14. Shape, not recorded: v2, holders, builder leaderboard.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from beforehand.errors import BadAnswer
+from beforehand.ids import market_id
+from beforehand.records.base import Record
+from beforehand.records.world import Observation, PricePoint, Resolution
+from beforehand.sources.fields import (
+    answer,
+    instant,
+    mapping,
+    number,
+    probability,
+    required,
+    rows,
+    seconds,
+    text,
+)
+from beforehand.sources.observed import fetch_mark, snapshot
+from beforehand.sources.polymarket import VENUE
+from beforehand.sources.request import Request, params
+
+SOURCE = "polymarket"
+WINDOW = timedelta(days=15)
+_V1_NAMES = {
+    "asset": "token_id",
+    "proxy_wallet": "wallet",
+    "cur_price": "current_price",
+    "cash_pnl": "unrealized_pnl",
+}
+_TEXT = ("title", "slug", "event_slug", "outcome", "name", "pseudonym", "type", "side", "status")
+_NUMBERS = (
+    "size",
+    "usdc_size",
+    "price",
+    "amount",
+    "current_size",
+    "avg_price",
+    "entry_cost_usdc",
+    "current_price",
+    "current_value",
+    "realized_pnl",
+    "unrealized_pnl",
+    "total_pnl",
+    "percent_pnl",
+    "volume",
+    "active_users",
+)
+
+
+def user_request(kind: str, user: str, limit: int, cursor: str | None = None) -> Request:
+    """`/v2/positions` or `/v2/activity` of one wallet."""
+    values: dict[str, Any] = {"user": user, "limit": limit, "cursor": cursor}
+    if kind == "activity":
+        values |= {"sort_direction": "DESC", "start": 1}  # start=1: the whole history
+    return Request("polymarket-data", kind, f"/v2/{kind}", params(values))
+
+
+def trades_request(condition_id: str, limit: int) -> Request:
+    """Trades of one market, newest first."""
+    values = {"condition_id": condition_id, "limit": limit}
+    return Request("polymarket-data", "trades", "/v2/trades", params(values))
+
+
+def holders_request(condition_id: str, limit: int) -> Request:
+    """The largest holders of each outcome."""
+    values = {"condition_id": condition_id, "limit": limit}
+    return Request("polymarket-data", "holders", "/v2/holders", params(values))
+
+
+def builders_request(period: str, limit: int) -> Request:
+    """The builder leaderboard of a period: day, week, month, all."""
+    values = {"time_period": period, "limit": limit}
+    path = "/v2/builders/leaderboard"
+    return Request("polymarket-data", "builders", path, params(values))
+
+
+def resolutions_request(condition_id: str) -> Request:
+    """How a market resolved, with its payouts."""
+    values = {"condition_id": condition_id}
+    return Request("polymarket-data", "resolutions", "/v2/resolutions", params(values))
+
+
+def history_request(
+    token: str,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    as_of: datetime | None = None,
+    bucket_seconds: int | None = None,
+    cursor: str | None = None,
+) -> Request:
+    """Prices of a token: a window of at most 15 days, one point `as_of`, or all of them."""
+    values: dict[str, Any] = {"token_id": token, "cursor": cursor}
+    if as_of is not None:
+        values["as_of"] = int(as_of.timestamp())
+    elif start is not None:
+        values |= {"start": int(start.timestamp()), "bucket_seconds": bucket_seconds}
+        values["end"] = None if end is None else int(end.timestamp())
+    else:
+        values |= {"interval": "max", "bucket_seconds": bucket_seconds or 43_200}
+    return Request("polymarket-data", "prices-history", "/v2/prices-history", params(values))
+
+
+@answer("a Data API price history")
+def parse_history(raw: Any, market: str) -> tuple[list[PricePoint], str | None]:
+    """v2 prices and the next cursor. A row that stands for a bucket is known at the bucket's end:
+    its stamp plus `resolution_seconds` (0 is an exact tick)."""
+    found, cursor = _page(raw)
+    points = []
+    for row in found:
+        item = mapping(row, "a price row")
+        width = number(item.get("resolution_seconds")) or 0.0
+        price = probability(required(item, "price"))
+        assert price is not None
+        at = seconds(required(item, "timestamp")) + timedelta(seconds=width)
+        points.append(PricePoint(market_id=market, price=price, observed_at=at, known_at=at))
+    return points, cursor
+
+
+@answer("a Data API resolution list")
+def parse_resolutions(raw: Any, fetched_at: datetime) -> list[Record]:
+    """`/v2/resolutions`: payouts are millionths of a dollar per share; a pair of halves is void."""
+    records: list[Record] = []
+    for row in _page(raw)[0]:
+        item = mapping(row, "a resolution")
+        if not item.get("condition_id"):
+            continue
+        name = market_id(VENUE, str(item["condition_id"]))
+        status = item.get("status")
+        if status in ("disputed", "challenged", "arbitration"):
+            records.append(
+                Resolution(
+                    market_id=name, status="disputed", resolved_at=fetched_at, known_at=fetched_at
+                )
+            )
+        if status != "resolved" or not item.get("payouts"):
+            continue
+        pair = [number(p) for p in rows(item["payouts"], "payouts")]
+        if len(pair) != 2 or None in pair or not sum(p or 0.0 for p in pair) > 0:
+            raise BadAnswer(f"{name}: payouts {item['payouts']!r} are no pair of amounts")
+        share = (pair[0] or 0.0) / sum(p or 0.0 for p in pair)
+        stamp = item.get("resolved_at")
+        at = fetched_at if stamp in (None, "") else min(_moment(stamp), fetched_at)
+        void = abs(share - 0.5) < 0.01
+        records.append(
+            Resolution(
+                market_id=name,
+                status="void" if void else "resolved",
+                payout=None if void else round(share, 6),
+                resolved_at=at,
+                known_at=fetched_at,
+            )
+        )
+    return records
+
+
+@answer("a Data API answer")
+def parse_rows(raw: Any, kind: str, subject: str, fetched_at: datetime) -> list[Observation]:
+    """Positions, activity, trades, holders or builders as observations, v1 or v2."""
+    found, _ = _page(raw)
+    if kind == "holders":
+        found = [
+            {"token_id": group.get("token_id", group.get("token")), **mapping(h, "a holder")}
+            for group in (mapping(g, "a group of holders") for g in found)
+            for h in rows(group.get("holders"), "holders")
+        ]
+    cleaned = [_clean(mapping(row, f"a row of {kind}")) for row in found]
+    if kind in ("positions", "holders", "builders"):
+        return [snapshot(SOURCE, kind, subject, cleaned, fetched_at)]
+    out = [fetch_mark(SOURCE, kind, subject, len(cleaned), fetched_at)]
+    for i, row in enumerate(cleaned):
+        at = seconds(required(row, "timestamp"))
+        mark = [row.get(k) for k in ("transaction_hash", "token_id", "type", "side", "size")]
+        out.append(
+            Observation(
+                source=SOURCE,
+                kind=kind,
+                subject=subject,
+                id="/".join(str(m) for m in mark if m not in (None, "")) or f"{at}/{i}",
+                data=row,
+                known_at=at,
+            )
+        )
+    return out
+
+
+@answer("a comment list")
+def parse_comments(raw: Any, subject: str | None, fetched_at: datetime) -> list[Observation]:
+    """Comments (a list, a keyset page, or one), known when last changed. Reactions and what the
+    author holds show the moment of the fetch: they go to `now`."""
+    body = raw.get("comments", raw.get("data")) if isinstance(raw, dict) else raw
+    found = rows(body, "comments") if body is not None else [raw]
+    out = (
+        [] if subject is None else [fetch_mark(SOURCE, "comment", subject, len(found), fetched_at)]
+    )
+    for row in found:
+        item = mapping(row, "a comment")
+        created = instant(required(item, "createdAt"))
+        changed = instant(item.get("updatedAt")) or created
+        assert created is not None
+        assert changed is not None
+        parent = (
+            f"{str(item.get('parentEntityType') or 'Event').lower()}:{item.get('parentEntityID')}"
+        )
+        profile = item.get("profile")
+        profile = mapping(profile, "a profile") if profile else {}
+        reactions = item.get("reactions")
+        out.append(
+            Observation(
+                source=SOURCE,
+                kind="comment",
+                subject=subject or parent,
+                id=str(required(item, "id")),
+                data={
+                    "id": str(item["id"]),
+                    "body": text(item.get("body")) or "",
+                    "author": text(profile.get("name") or profile.get("pseudonym")),
+                    "wallet": text(profile.get("proxyWallet") or item.get("userAddress")),
+                    "reply_to": text(item.get("parentCommentID")),
+                    "created_at": created.isoformat().replace("+00:00", "Z"),
+                },
+                known_at=max(created, changed),
+                now={
+                    "reactions": len(reactions)
+                    if isinstance(reactions, list)
+                    else number(item.get("reactionCount")),
+                    "reports": number(item.get("reportCount")),
+                },
+                now_known_at=fetched_at,
+            )
+        )
+    return out
+
+
+def _page(raw: Any) -> tuple[list[Any], str | None]:
+    if isinstance(raw, list):
+        return raw, None
+    body = mapping(raw, "a Data API answer")
+    if "data" not in body:
+        raise BadAnswer(f"a Data API answer lacks `data` (keys: {', '.join(sorted(body)[:6])})")
+    pagination = body.get("pagination") or {}
+    cursor = mapping(pagination, "pagination").get("next_cursor")
+    return rows(body["data"], "data"), str(cursor) if cursor else None
+
+
+def _clean(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """One row under the v2 names, the fields that mean something, numbers as numbers."""
+    row = {_V1_NAMES.get(_snake(str(k)), _snake(str(k))): v for k, v in raw.items()}
+    out: dict[str, Any] = {}
+    for key in ("rank", "builder_name", "builder_code", "wallet", "token_id", "condition_id"):
+        if row.get(key) not in (None, ""):
+            out[key] = text(row[key])
+    for key in _TEXT:
+        if row.get(key) not in (None, ""):
+            out[key] = text(row[key])
+    for key in _NUMBERS:
+        if (value := number(row.get(key))) is not None:
+            out[key] = value
+    index = number(row.get("outcome_index"))
+    if index is not None and index != 999:  # 999: a redemption, which has no outcome
+        out["outcome_index"] = int(index)
+    for key in ("redeemable", "verified"):
+        if isinstance(row.get(key), bool):
+            out[key] = row[key]
+    if row.get("timestamp") not in (None, ""):
+        out["timestamp"] = row["timestamp"]
+    for key in ("transaction_hash", "end_date"):
+        if row.get(key) not in (None, ""):
+            out[key] = text(row[key])
+    if "size" in out and "current_size" not in out and "avg_price" in out:
+        out["current_size"] = out.pop("size")  # v1 positions
+    return out
+
+
+def _moment(value: Any) -> datetime:
+    """Epoch seconds or ISO 8601."""
+    if isinstance(value, (int, float)) or (isinstance(value, str) and value.isdigit()):
+        return seconds(value)
+    found = instant(value)
+    return found if found is not None else datetime.fromtimestamp(0, UTC)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()

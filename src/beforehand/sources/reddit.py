@@ -1,0 +1,136 @@
+"""Reddit posts and comments as observations. Reads need OAuth with approved credentials since
+2025; stored threads (`data/reddit_cache/threads/*.json`) need nothing.
+
+A post or comment is known when it was written, or last edited: the text that came is the edited
+one. Scores and counts show the moment of the fetch and go to `now`.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from beforehand.clock import iso
+from beforehand.records.world import Observation
+from beforehand.sources.fields import answer, mapping, number, required, rows, seconds, text
+from beforehand.sources.request import Request, params
+
+SOURCE = "reddit"
+WINDOWS = {"3m": "year", "6m": "year", "12m": "year", "24m": "all", "all": "all"}
+
+
+def search_request(query: str, subreddit: str | None, window: str, limit: int) -> Request:
+    """Posts that match, in one subreddit or in all."""
+    path = f"/r/{subreddit}/search" if subreddit else "/search"
+    values = {
+        "q": query,
+        "restrict_sr": bool(subreddit),
+        "sort": "relevance",
+        "t": WINDOWS[window],
+        "limit": limit,
+        "type": "link",
+        "raw_json": 1,
+    }
+    return Request("reddit", "search", path, params(values))
+
+
+def thread_request(post_id: str, depth: int, limit: int) -> Request:
+    """A post with its comments."""
+    values = {"depth": depth, "limit": limit, "sort": "confidence", "raw_json": 1}
+    return Request("reddit", "comments", f"/comments/{post_id.removeprefix('t3_')}", params(values))
+
+
+@answer("a Reddit answer")
+def parse(raw: Any, fetched_at: datetime) -> list[Observation]:
+    """Every post (t3) and comment (t1) of a listing, of a thread, or of `morechildren`."""
+    if isinstance(raw, dict) and isinstance(raw.get("json"), dict):
+        raw = mapping(raw["json"].get("data"), "data").get("things")
+    out: list[Observation] = []
+    stack = list(reversed(rows(raw if isinstance(raw, list) else [raw], "a Reddit answer")))
+    while stack:
+        thing = mapping(stack.pop(), "a thing")
+        kind, data = thing.get("kind"), mapping(thing.get("data"), "data")
+        if kind == "Listing":
+            stack += reversed(rows(data.get("children"), "children"))
+        elif kind == "t3":
+            out.append(_post(data, fetched_at))
+        elif kind == "t1":
+            out.append(_comment(data, fetched_at))
+            if isinstance(data.get("replies"), dict):
+                stack.append(data["replies"])
+    return out
+
+
+def _written(data: dict[str, Any], fetched_at: datetime) -> tuple[datetime, datetime]:
+    """(created, known): an edit makes the text known later; where it has no time (`true`, on very
+    old posts) the text counts as of the fetch."""
+    created = seconds(required(data, "created_utc"))
+    edited = data.get("edited")
+    if edited is True:
+        return created, fetched_at
+    return created, max(created, seconds(edited)) if edited else created
+
+
+def _post(data: dict[str, Any], fetched_at: datetime) -> Observation:
+    created, known = _written(data, fetched_at)
+    name = str(required(data, "id"))
+    return Observation(
+        source=SOURCE,
+        kind="post",
+        subject=str(data.get("subreddit") or "").lower(),
+        id=name,
+        data={
+            "id": name,
+            "subreddit": text(data.get("subreddit")),
+            "title": text(data.get("title")) or "",
+            "selftext": text(data.get("selftext")) or "",
+            "author": text(data.get("author")),
+            "created_at": iso(created),
+            "permalink": text(data.get("permalink")),
+            "url": text(data.get("url")),
+        },
+        known_at=known,
+        now={
+            "score": number(data.get("score")),
+            "num_comments": number(data.get("num_comments")),
+        },
+        now_known_at=fetched_at,
+    )
+
+
+def _comment(data: dict[str, Any], fetched_at: datetime) -> Observation:
+    created, known = _written(data, fetched_at)
+    name = str(required(data, "id"))
+    return Observation(
+        source=SOURCE,
+        kind="comment",
+        subject=str(data.get("link_id") or "").removeprefix("t3_"),
+        id=name,
+        data={
+            "id": name,
+            "body": text(data.get("body")) or "",
+            "author": text(data.get("author")),
+            "created_at": iso(created),
+            "parent": text(data.get("parent_id")),
+        },
+        known_at=known,
+        now={"score": number(data.get("score"))},
+        now_known_at=fetched_at,
+    )
+
+
+def thread_file(post: Observation, comments: Sequence[Observation]) -> dict[str, Any]:
+    """A thread as the cache keeps it: what was parsed, with its times."""
+    return {
+        "post": post.wire(),
+        "comments": [comment.wire() for comment in comments],
+    }
+
+
+@answer("a cached Reddit thread")
+def parse_thread_file(raw: Any, stored_at: datetime) -> list[Observation]:
+    """A cache file: ours, or a raw Reddit answer (known as of `stored_at`, its `recorded_at`)."""
+    if isinstance(raw, dict) and "post" in raw and "comments" in raw:
+        return [Observation.model_validate(row) for row in [raw["post"], *raw["comments"]]]
+    if isinstance(raw, dict) and "body" in raw and "uri" in raw:
+        return parse(raw["body"], stored_at)
+    return parse(raw, stored_at)

@@ -1,0 +1,1 @@
+"""Every tool of the documents, one decorated function each, over a View."""

@@ -1,0 +1,236 @@
+"""How long an answer may be, and what is said when something was left out.
+
+Tokens are estimated as a third of the bytes: JSON full of numbers runs at about three bytes a
+token, prose at four, so the estimate is on the careful side. A table is cut after the last row
+that fits, with a cursor; a series of numbers is thinned instead, keeping of each stretch its
+lowest and highest point, so that no spike disappears (after Jugel et al. 2014, "M4"); what is
+left too long is cut inside its longest texts.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from orjson import loads
+
+from beforehand.errors import InputError
+
+MAX_TOKENS = 10_000
+BYTES_PER_TOKEN = 3
+META_ROOM = 250
+"""Tokens kept free for `_meta`."""
+_encode = msgspec.json.Encoder().encode
+
+
+def estimate_tokens(data: bytes | str) -> int:
+    """Tokens of a text, estimated."""
+    size = len(data.encode()) if isinstance(data, str) else len(data)
+    return -(-size // BYTES_PER_TOKEN)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where an answer's rows are: under `key`, which counts go along (dotted names), and for a
+    series the column whose extremes are kept when it is thinned."""
+
+    key: str
+    default: int = 10
+    maximum: int = 100
+    counts: tuple[str, ...] = ()
+    series: str | None = None
+    whole: bool = False
+    """True where the tool itself applies skip and limit (a database does it better)."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A bounded answer: its JSON, and what was cut."""
+
+    raw: bytes
+    cut: dict[str, Any] | None
+
+    @cached_property
+    def content(self) -> dict[str, Any]:
+        """The answer as Python values."""
+        return dict(loads(self.raw))
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens."""
+        return estimate_tokens(self.raw)
+
+
+def encode_cursor(tool: str, offset: int) -> str:
+    """An opaque mark of where the next page begins."""
+    return base64.urlsafe_b64encode(f"{tool}:{offset}".encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None, tool: str) -> int:
+    """The offset in a cursor of this tool; InputError for any other text."""
+    if cursor is None:
+        return 0
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+        name, _, offset = text.rpartition(":")
+        if name == tool and offset.isdigit():
+            return int(offset)
+    except (binascii.Error, ValueError):
+        pass
+    raise InputError(f"cursor {cursor[:40]!r} was not made by {tool}: leave it out to begin anew")
+
+
+def bound(
+    result: dict[str, Any],
+    rows: Rows | None,
+    limit: int,
+    skip: int,
+    max_tokens: int,
+    meta: dict[str, Any],
+    tool: str,
+) -> Answer:
+    """The answer's JSON within `max_tokens`, with `_meta` saying what it cost and what was cut."""
+    room = max(max_tokens - META_ROOM, 50) * BYTES_PER_TOKEN
+    cut: dict[str, Any] | None = None
+    if rows is not None:
+        if rows.series is not None:
+            result, cut = _thinned(result, rows, limit, room)
+        else:
+            result, cut = _paged(result, rows, limit, skip, room, tool)
+    if cut is None or "reason" not in cut or cut["reason"] != "tokens":
+        size = len(_encode(result))
+        if size > room:
+            result, shortened = _shortened(result, room)
+            cut = {**(cut or {}), "texts_shortened": shortened, "reason": "tokens"}
+    if cut is not None:
+        meta = {**meta, "cut": cut}
+    raw = _encode({**result, "_meta": meta})
+    meta["tokens_estimated"] = estimate_tokens(raw) + 10
+    return Answer(_encode({**result, "_meta": meta}), cut)
+
+
+def _with(result: dict[str, Any], rows: Rows, kept: Sequence[Any]) -> dict[str, Any]:
+    """The result with these rows, and with the counts that go along."""
+    made = dict(result)
+    made[rows.key] = kept
+    for path in rows.counts:
+        *outer, last = path.split(".")
+        place = made
+        for name in outer:
+            place[name] = dict(place[name])
+            place = place[name]
+        place[last] = len(kept)
+    return made
+
+
+def _paged(
+    result: dict[str, Any], rows: Rows, limit: int, skip: int, room: int, tool: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    found = result[rows.key]
+    total = None if rows.whole else len(found)
+    page = found if rows.whole else found[skip : skip + limit]
+    shown = _with(result, rows, page)
+    reason = "limit"
+    if len(_encode(shown)) > room:
+        left = room - len(_encode(_with(result, rows, [])))
+        kept = 0
+        for row in page:
+            left -= len(_encode(row)) + 1
+            if left < 0:
+                break
+            kept += 1
+        if kept < len(page):
+            page, reason = page[: max(kept, 1)], "tokens"
+            shown = _with(result, rows, page)
+            if kept == 0:  # A single row that does not fit is shortened like any other answer.
+                shown, _ = _shortened(shown, room)
+    more = len(page) == limit if rows.whole else skip + len(page) < len(found)
+    if reason == "limit" and not more:
+        return shown, None
+    cut: dict[str, Any] = {"reason": reason, "rows_shown": len(page)}
+    if total is not None:
+        cut["rows_found"] = total
+    return shown, {**cut, "next_cursor": encode_cursor(tool, skip + len(page))}
+
+
+def _thinned(
+    result: dict[str, Any], rows: Rows, limit: int, room: int
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    found = result[rows.key]
+    assert rows.series is not None
+    kept = thin(found, limit, rows.series)
+    while len(kept) > 4 and len(_encode(_with(result, rows, kept))) > room:
+        kept = thin(found, len(kept) * 3 // 4, rows.series)
+    shown = _with(result, rows, kept)
+    if len(kept) == len(found):
+        return shown, None
+    return shown, {
+        "reason": "thinned",
+        "rows_found": len(found),
+        "rows_shown": len(kept),
+        "kept": "the first and last point, and the lowest and highest of each stretch",
+    }
+
+
+def thin(rows: Sequence[Any], keep: int, key: str) -> Sequence[Any]:
+    """At most `keep` (at least four) rows in order: first, last, and of each stretch of equal
+    length the lowest and the highest by `key`."""
+    n, keep = len(rows), max(keep, 4)
+    if n <= keep:
+        return rows
+    stretches = (keep - 2) // 2
+    inner = n - 2
+    chosen = {0, n - 1}
+    for i in range(stretches):
+        low, high = 1 + i * inner // stretches, 1 + (i + 1) * inner // stretches
+        places = [j for j in range(low, high) if rows[j].get(key) is not None]
+        if places:
+            chosen.add(min(places, key=lambda j: (rows[j][key], j)))
+            chosen.add(max(places, key=lambda j: (rows[j][key], -j)))
+    return [rows[j] for j in sorted(chosen)]
+
+
+def _shortened(value: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
+    """The value with its longest texts (then its longest lists) cut until it fits."""
+    plain = msgspec.json.decode(_encode(value))
+    shortened = 0
+    longest = 4000
+    while len(_encode(plain)) > room and longest >= 20:
+        plain, n = _cut_texts(plain, longest)
+        shortened = max(shortened, n)
+        longest //= 2
+    while len(_encode(plain)) > room:
+        plain, n = _cut_lists(plain)
+        if not n:
+            break
+        shortened += n
+    return plain, shortened
+
+
+def _cut_texts(value: Any, longest: int) -> tuple[Any, int]:
+    if isinstance(value, str):
+        if len(value) <= longest:
+            return value, 0
+        return f"{value[: longest - 1]}…", 1
+    if isinstance(value, dict):
+        parts = {key: _cut_texts(item, longest) for key, item in value.items()}
+        return {k: v for k, (v, _) in parts.items()}, sum(n for _, n in parts.values())
+    if isinstance(value, list):
+        items = [_cut_texts(item, longest) for item in value]
+        return [v for v, _ in items], sum(n for _, n in items)
+    return value, 0
+
+
+def _cut_lists(value: Any) -> tuple[Any, int]:
+    """Every list of more than one item loses its second half."""
+    if isinstance(value, dict):
+        parts = {key: _cut_lists(item) for key, item in value.items()}
+        return {k: v for k, (v, _) in parts.items()}, sum(n for _, n in parts.values())
+    if isinstance(value, list):
+        kept = value[: -(-len(value) // 2)] if len(value) > 1 else value
+        items = [_cut_lists(item) for item in kept]
+        return [v for v, _ in items], sum(n for _, n in items) + len(value) - len(kept)
+    return value, 0

@@ -1,0 +1,91 @@
+"""Discovery: three small tools through which a client reaches all others.
+
+A client that lists every tool pays for every schema on connecting; one that gets these three pays
+a few hundred tokens, and for a schema only when it asks for it.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from beforehand.gateway.market_search import stems
+from beforehand.tools.registry import REGISTRY, Tool, find_tool
+
+MODULES = (
+    "polymarket",
+    "polymarket_composites",
+    "agent_tools",
+    "kalshi",
+    "google_news",
+    "web_search",
+    "reddit",
+    "edgar",
+    "market_data",
+)
+"""The files that hold tools, in the order of the pages."""
+DEFINITIONS: list[dict[str, Any]] = [
+    {
+        "name": "search_tools",
+        "description": "Find tools by what they do. Returns names, servers and one-line summaries.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "Words; empty lists all."},
+                "server": {"type": "string", "description": "Only this server."},
+            },
+        },
+    },
+    {
+        "name": "get_tool_schema",
+        "description": "Get one tool's description and the JSON schema of its arguments.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}},
+            "required": ["name"],
+        },
+    },
+    {
+        "name": "call_tool",
+        "description": "Call a tool by name. Arguments must follow its schema.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
+            "required": ["name"],
+        },
+    },
+]
+
+
+def search_tools(query: str = "", server: str | None = None, limit: int = 10) -> list[Tool]:
+    """Tools whose name, server and summary share most words with the query, best first."""
+    load_tools()
+    found = [t for t in REGISTRY.values() if server in (None, t.server)]
+    asked = stems(query)
+    if not asked:
+        return sorted(found, key=lambda t: (t.server, t.name))
+    scored = []
+    for tool in found:
+        name = stems(tool.name.replace("_", " ").replace("-", " "))
+        text = stems(f"{tool.server.replace('-', ' ')} {tool.description}")
+        score = sum(3 * (w in name) + (w in text) for w in asked)
+        if score:
+            scored.append((-score, tool.name, tool))
+    return [tool for _, _, tool in sorted(scored, key=lambda s: s[:2])[:limit]]
+
+
+def describe_tool(name: str) -> dict[str, Any]:
+    """A tool's name, server, description and schema."""
+    load_tools()
+    tool = find_tool(name)
+    return {
+        "name": tool.name,
+        "server": tool.server,
+        "description": tool.description,
+        "inputSchema": tool.schema,
+    }
+
+
+def load_tools() -> dict[str, Tool]:
+    """Import every file of tools; returns the registry."""
+    for name in MODULES:
+        import_module(f"beforehand.tools.{name}")
+    return REGISTRY

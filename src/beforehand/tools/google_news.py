@@ -1,0 +1,141 @@
+"""The `google-news-rss` server: build, check and fetch English Google News search feeds."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from beforehand.clock import iso
+from beforehand.errors import NotFound, ReplayMiss
+from beforehand.gateway.view import View
+from beforehand.records.world import Document
+from beforehand.sources import google_news
+from beforehand.tools.bounds import Rows
+from beforehand.tools.registry import Call, Example, tool
+
+SERVER = "google-news-rss"
+PLAIN = Example("recorded", "2026-11-22", "needs no network")
+FEED = Example("simulated", "2026-11-01", "community documentation (shape, not recorded)")
+SERVICES = (google_news.SOURCE,)
+Words = Annotated[tuple[str, ...], Field(max_length=20)]
+Query = Annotated[str, Field(max_length=400, description="Words and operators.")]
+Edition = Annotated[str, Field(description="Country of an English edition, such as US or AE.")]
+Day = Annotated[str | None, Field(description="YYYY-MM-DD, whole days.")]
+
+
+@tool(SERVER, example=PLAIN, outside=False)
+def list_editions(call: Call) -> dict[str, Any]:
+    """List the English editions with their gl and ceid."""
+    return {
+        "editions": [
+            {"edition": code, "name": name, "gl": code, "hl": f"en-{code}", "ceid": f"{code}:en"}
+            for code, name in google_news.EDITIONS.items()
+        ]
+    }
+
+
+@tool(SERVER, example=PLAIN, outside=False)
+def explain_operators(call: Call) -> dict[str, Any]:
+    """Explain the search operators that work (no network)."""
+    return {
+        "operators": [{"operator": k, "meaning": v} for k, v in google_news.OPERATORS.items()],
+        "notes": [
+            "before: and after: count whole days and are never strict to an instant",
+            "about 100 items at most, and no paging",
+            "a pubDate may be the time of an update",
+        ],
+    }
+
+
+@tool(SERVER, example=PLAIN, outside=False)
+def build_search_feed(
+    call: Call,
+    *,
+    query: Query = "",
+    phrases: Annotated[Words, Field(description="Exact phrases.")] = (),
+    any_of: Annotated[Words, Field(description="Any of these words.")] = (),
+    exclude: Annotated[Words, Field(description="None of these words.")] = (),
+    in_title: Annotated[str | None, Field(description="A word in the headline.")] = None,
+    site: Annotated[str | None, Field(description="A domain, such as reuters.com.")] = None,
+    source: Annotated[str | None, Field(description="An outlet, such as Reuters.")] = None,
+    when: Annotated[str | None, Field(description="The last while: 1h, 7d, 1y.")] = None,
+    after: Day = None,
+    before: Day = None,
+    edition: Edition = "US",
+) -> dict[str, Any]:
+    """Build a feed from a structured query: the canonical q, its URL and its queryKey."""
+    feed = google_news.build(
+        query,
+        phrases=phrases,
+        any_of=any_of,
+        exclude=exclude,
+        in_title=in_title,
+        site=site,
+        source=source,
+        when=when,
+        after=after,
+        before=before,
+        edition=edition,
+    )
+    return {"q": feed.q, "edition": feed.edition, "url": feed.url, "queryKey": feed.query_key}
+
+
+@tool(
+    SERVER,
+    example=FEED,
+    rows=Rows("items", default=10, maximum=100, counts=("count",)),
+    services=SERVICES,
+)
+def preview_search_feed(call: Call, *, query: Query, edition: Edition = "US") -> dict[str, Any]:
+    """Look at a feed once: its newest items as text. A feed is polled at most once in three
+    hours; within that window the copy at hand is shown."""
+    return _read(call, google_news.build(query, edition=edition))
+
+
+@tool(
+    SERVER,
+    example=FEED,
+    rows=Rows("items", default=50, maximum=100, counts=("count",)),
+    services=SERVICES,
+)
+def fetch_search_feed(call: Call, *, query: Query, edition: Edition = "US") -> dict[str, Any]:
+    """Fetch a feed for a schedule, cached by its queryKey: at most one poll in three hours."""
+    return _read(call, google_news.build(query, edition=edition))
+
+
+def _read(call: Call, feed: google_news.Feed) -> dict[str, Any]:
+    """The feed's last copy by t; where none is on record, the stored documents that fit."""
+    head = {"q": feed.q, "edition": feed.edition, "queryKey": feed.query_key}
+    try:
+        found = call.view.snapshot(google_news.SOURCE, "feed", feed.subject)
+    except (ReplayMiss, NotFound) as miss:
+        documents = _documents(call.view, feed.q)
+        if not documents:
+            raise miss from None
+        call.note("this feed is not on record: documents of the archive that fit its words")
+        items = [_item(document) for document in documents]
+        return {**head, "fetched_at": None, "count": len(items), "items": items}
+    items = [row for row in found.data["rows"] if _published_by(row, call.at)]
+    return {**head, "fetched_at": iso(found.known_at), "count": len(items), "items": items}
+
+
+def _published_by(row: dict[str, Any], t: datetime) -> bool:
+    stamp = row.get("published_at")
+    return stamp is None or datetime.fromisoformat(stamp) <= t
+
+
+def _documents(view: View, q: str) -> list[Document]:
+    plain = " ".join(word for word in q.split() if ":" not in word and not word.startswith("-"))
+    return view.search(plain.replace('"', " "), 100)
+
+
+def _item(document: Document) -> dict[str, Any]:
+    published = document.published_at
+    return {
+        "title": document.title,
+        "source": document.source,
+        "link": document.url,
+        "published_at": None if published is None else iso(published),
+        "snippet": document.text,
+        "guid": document.id,
+    }

@@ -1,0 +1,182 @@
+"""How a market is shown: the documented keys, from what was known at t."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from beforehand.clock import iso
+from beforehand.config import (
+    MARKET_STATUS_ACTIVE,
+    MARKET_STATUS_CLOSED,
+    MARKET_STATUS_RESOLVED,
+)
+from beforehand.errors import NotFound
+from beforehand.gateway.market_search import Hit, Method
+from beforehand.gateway.view import View
+from beforehand.gateway.world import Listing
+from beforehand.ids import split_market_id
+from beforehand.records.world import Market, MarketState, Odds
+from beforehand.tools.registry import Call
+
+SIMULATED = "SIMEX"
+"""The venue of simulated worlds: it stands in for any."""
+SHORT = 300
+_ENDED = frozenset({"closed", "determined", "disputed", "amended"})
+_SETTLED = frozenset({"finalized", "settled", "resolved"})
+
+
+def venues(*names: str) -> frozenset[str]:
+    """A server's own venues, and the simulated one."""
+    return frozenset({*names, SIMULATED})
+
+
+def qualified(venue: str, market_id: str) -> str:
+    """The id as a user wrote it; a bare one belongs to the server's venue."""
+    return market_id if split_market_id(market_id)[0] else f"{venue}:{market_id}"
+
+
+def lookup(view: View, venue: str, market_id: str) -> Market:
+    """A market by id or slug, at the server's venue or (a bare id) wherever it is unambiguous."""
+    try:
+        return view.market(qualified(venue, market_id))
+    except NotFound:
+        if split_market_id(market_id)[0]:
+            raise
+        return view.market(market_id)
+
+
+def odds(view: View, market_id: str) -> Odds | None:
+    """The price at t, or None before the first."""
+    try:
+        return view.odds(market_id)
+    except NotFound:
+        return None
+
+
+def status(view: View, market: Market, state: MarketState | None) -> str:
+    """active, closed or resolved, as far as was known at t. Without an observed state a market
+    counts as closed from its scheduled close on."""
+    ended = view.resolution(market.id)
+    if ended is not None and ended.status != "disputed":
+        return MARKET_STATUS_RESOLVED
+    if state is not None and state.status is not None:
+        if state.status in _SETTLED:
+            return MARKET_STATUS_RESOLVED
+        return MARKET_STATUS_CLOSED if state.status in _ENDED else MARKET_STATUS_ACTIVE
+    if market.scheduled_close is not None and market.scheduled_close <= view.t:
+        return MARKET_STATUS_CLOSED
+    return MARKET_STATUS_ACTIVE
+
+
+def describe(view: View, market: Market, full: bool = False) -> dict[str, Any]:
+    """The documented market object. What moves is as last observed by t; null where nothing was."""
+    state, price = view.state(market.id), odds(view, market.id)
+    extra = market.model_extra or {}
+    outcomes = list(extra.get("outcomes") or ["Yes", "No"])
+    text = market.rules or market.background or ""
+    if not full and len(text) > SHORT:
+        text = text[: SHORT - 1] + "…"
+    close = market.scheduled_close
+    return {
+        "market_id": market.native_id,
+        "title": market.question,
+        "description": text,
+        "outcomes": outcomes,
+        "prices": {}
+        if price is None
+        else {outcomes[0]: price.price, outcomes[1]: round(1 - price.price, 9)},
+        "volume": None if state is None else state.volume,
+        "liquidity": None if state is None else state.liquidity,
+        "status": status(view, market, state),
+        "url": market.url,
+        "slug": extra.get("slug"),
+        "close_time": None if close is None else iso(close),
+    }
+
+
+def detail(view: View, market: Market) -> dict[str, Any]:
+    """A market in full: the documented object, and how old each part of it is."""
+    price, ended = odds(view, market.id), view.resolution(market.id)
+    made = {"id": market.id, **describe(view, market, full=True)}
+    made["event_id"] = market.event_id
+    made["known_since"] = iso(market.known_at)
+    made["text_known_at"] = None if market.text_known_at is None else iso(market.text_known_at)
+    if market.background and market.rules:
+        made["background"] = market.background
+    if price is not None:
+        made["quote"] = {
+            "bid": price.bid,
+            "ask": price.ask,
+            "observed_at": iso(price.observed_at),
+            "age_seconds": round(price.price_age, 3),
+        }
+    if ended is not None:
+        made["resolution"] = {
+            "status": ended.status,
+            "payout": ended.payout,
+            "resolved_at": iso(ended.resolved_at),
+        }
+    return made
+
+
+def listed(call: Call, listing: Listing) -> list[dict[str, Any]]:
+    """Described markets of a listing, filtered by status and ordered by what was known at t."""
+    found = [
+        describe(call.view, market)
+        for market in call.view.list_markets(listing)
+        if market.question is not None
+    ]
+    if listing.status is not None:
+        found = [row for row in found if row["status"] == listing.status]
+    key = {"id": "market_id"}.get(listing.order, listing.order)
+
+    def place(row: dict[str, Any]) -> Any:
+        value = row[key]
+        if isinstance(value, (int, float)):
+            return (0, value if listing.ascending else -value)
+        return (1, 0) if value is None else (0, value)
+
+    found.sort(key=lambda row: str(row["market_id"]))
+    if found and isinstance(_any_value(found, key), str) and not listing.ascending:
+        known = [row for row in found if row[key] is not None]
+        known.sort(key=lambda row: str(row[key]), reverse=True)
+        return known + [row for row in found if row[key] is None]
+    return sorted(found, key=place)
+
+
+def _any_value(rows: Iterable[dict[str, Any]], key: str) -> Any:
+    return next((row[key] for row in rows if row[key] is not None), None)
+
+
+def search(
+    call: Call, query: str, limit: int, names: frozenset[str]
+) -> tuple[list[dict[str, Any]], Method, bool]:
+    """(described markets, how they were found, whether a model rated them). Falls back from a
+    model's rating to words and meaning, then to the most traded ones: never empty while any
+    market has a text known at t."""
+    hits, method = call.view.find_markets(query, limit, names)
+    if not hits:
+        # Nothing fits the query: the most traded markets, and the method says so.
+        top = listed(call, Listing(names, order="volume", limit=limit))
+        return top[:limit], "top_volume", False
+    rows = [describe(call.view, hit.market) for hit in hits]
+    scorer = call.storage.scorer
+    if scorer is None:
+        return rows, method, False
+    return _rated(call, query, hits, rows, method)
+
+
+def _rated(
+    call: Call, query: str, hits: list[Hit], rows: list[dict[str, Any]], method: Method
+) -> tuple[list[dict[str, Any]], Method, bool]:
+    from beforehand.errors import BeforehandError
+
+    assert call.storage.scorer is not None
+    try:
+        ratings = call.storage.scorer(query, [hit.market for hit in hits])
+    except BeforehandError as error:
+        call.note(f"the model's rating failed ({error}): ranked without it")
+        return rows, method, False
+    for row, (score, reason) in zip(rows, ratings, strict=True):
+        row["relevance_score"], row["relevance_reason"] = round(score, 4), reason
+    rows.sort(key=lambda row: -float(row["relevance_score"]))
+    return rows, "hybrid_llm", True

@@ -1,0 +1,315 @@
+"""The `polymarket` server: markets, events, books, prices, wallets, comments, builders."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from beforehand.clock import iso, parse_instant
+from beforehand.errors import InputError, NotFound
+from beforehand.gateway.world import Listing, Order
+from beforehand.ids import split_market_id
+from beforehand.records.world import OrderBook
+from beforehand.sources.polymarket import VENUE
+from beforehand.tools.bounds import Rows
+from beforehand.tools.markets import (
+    describe,
+    detail,
+    listed,
+    lookup,
+    odds,
+    qualified,
+    search,
+    venues,
+)
+from beforehand.tools.registry import Call, Example, tool
+
+SERVER, SOURCE = "polymarket", "polymarket"
+NAMES = venues(VENUE)
+GAMMA = Example("recorded", "2026-07-25", "Gamma responses")
+BOOK = Example("recorded", "2026-08-09", "CLOB order books")
+HISTORY = Example("recorded", "2026-02-07", "CLOB price histories; Data API v2 from its SDK 0.14")
+ROWS_V1 = Example("recorded", "2026-08-03", "Data API v1 responses; v2 from its SDK 0.14")
+COMMENTS = Example("recorded", "2026-08-19", "Gamma comments")
+SHAPE = Example("simulated", "2026-10-31", "polymarket-client 0.14 (shape, not recorded)")
+DATA = ("polymarket-data", "gamma")
+Id = Annotated[
+    str, Field(min_length=1, max_length=200, description="Condition id, slug or VENUE:id.")
+]
+Ids = Annotated[
+    list[str], Field(min_length=1, max_length=20, description="Market ids, at most 20.")
+]
+Wallet = Annotated[
+    str, Field(pattern=r"^0x[0-9a-fA-F]{40}$", description="Wallet address, 0x and 40 hex digits.")
+]
+Status = Literal["active", "closed", "resolved"]
+MARKET_ROWS = Rows("markets", default=10, maximum=100)
+
+
+@tool(SERVER, example=GAMMA, rows=Rows("markets", default=10, maximum=50), services=("gamma",))
+def search_markets(
+    call: Call,
+    *,
+    query: Annotated[str, Field(min_length=1, max_length=400, description="Words or a question.")],
+    status: Annotated[Status | None, Field(description="Only markets in this status.")] = None,
+) -> dict[str, Any]:
+    """Search markets by words and meaning.
+
+    `search_method` says how they were found: hybrid_llm, hybrid, keyword or top_volume (nothing
+    fitted: the most traded ones).
+    """
+    wanted = 50 if status else min(call.skip + call.wanted + 1, 51)
+    found, method, rated = search(call, query, wanted, NAMES)
+    if status:
+        found = [row for row in found if row["status"] == status]
+    return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
+
+
+@tool(SERVER, example=GAMMA, rows=MARKET_ROWS, services=("gamma",))
+def list_markets(
+    call: Call,
+    *,
+    status: Annotated[Status | None, Field(description="Only markets in this status.")] = None,
+    order: Annotated[Order, Field(description="What to sort by.")] = "volume",
+    ascending: Annotated[bool, Field(description="Smallest first.")] = False,
+) -> dict[str, Any]:
+    """List markets, filtered and sorted by what was known about them."""
+    wanted = call.skip + call.wanted + 1
+    found = listed(call, Listing(NAMES, status, order, ascending, wanted))
+    return {"markets": found}
+
+
+@tool(SERVER, example=GAMMA, services=("gamma",))
+def get_market(call: Call, *, id: Id) -> dict[str, Any]:
+    """Get one market in full: text, status, price with its age, resolution once known."""
+    return detail(call.view, lookup(call.view, VENUE, id))
+
+
+@tool(SERVER, example=GAMMA, rows=Rows("events", default=10, maximum=100), services=("gamma",))
+def list_events(call: Call) -> dict[str, Any]:
+    """List events: groups of markets on one happening."""
+    found = call.view.events(VENUE)
+    if not found:
+        found = [event for event in call.view.events() if event.venue in NAMES]
+    return {"events": [_event(event) for event in found]}
+
+
+def _event(event: Any) -> dict[str, Any]:
+    return {
+        "event_id": event.id.partition(":")[2],
+        "title": event.title,
+        "slug": (event.model_extra or {}).get("slug"),
+        "market_count": len(event.market_ids),
+        "mutually_exclusive": event.mutually_exclusive,
+    }
+
+
+@tool(SERVER, example=GAMMA, rows=Rows("markets", default=20, maximum=200), services=("gamma",))
+def get_event(
+    call: Call, *, id: Annotated[str, Field(min_length=1, description="Event id or slug.")]
+) -> dict[str, Any]:
+    """Get one event with its markets."""
+    event = find_event(call, id)
+    return {**_event(event), "markets": event_markets(call, event)}
+
+
+def find_event(call: Call, event_id: str) -> Any:
+    """An event at the server's venue, or by its full id anywhere."""
+    try:
+        return call.view.event(qualified(VENUE, event_id))
+    except NotFound:
+        return call.view.event(event_id)
+
+
+def event_markets(call: Call, event: Any) -> list[dict[str, Any]]:
+    """The event's markets that are known at t."""
+    rows = []
+    for name in event.market_ids:
+        try:
+            rows.append(describe(call.view, call.view.market(name)))
+        except NotFound:
+            continue  # It joins the event later.
+    return rows
+
+
+@tool(SERVER, example=BOOK, services=("clob", "gamma"))
+def get_order_books(
+    call: Call,
+    *,
+    ids: Ids,
+    depth: Annotated[int, Field(ge=1, le=100, description="Levels a side.")] = 10,
+) -> dict[str, Any]:
+    """Get order books seen from YES, best levels first."""
+    books = []
+    for name in ids:
+        market = lookup(call.view, VENUE, name)
+        books.append(book_row(market.native_id, call.view.book(market.id), depth))
+    return {"books": books}
+
+
+def book_row(market_id: str, book: OrderBook | None, depth: int) -> dict[str, Any]:
+    """A book with its spread; `observed_at` is null where none is on record."""
+    if book is None:
+        return {"market_id": market_id, "observed_at": None, "bids": [], "asks": []}
+    bids = [[level.price, level.size] for level in book.bids]
+    asks = [[level.price, level.size] for level in book.asks]
+    spread = round(asks[0][0] - bids[0][0], 9) if bids and asks else None
+    return {
+        "market_id": market_id,
+        "observed_at": iso(book.known_at),
+        "bids": bids[:depth],
+        "asks": asks[:depth],
+        "spread": spread,
+        "levels": [len(bids), len(asks)],
+    }
+
+
+@tool(SERVER, example=BOOK, services=("clob", "gamma"))
+def get_prices(call: Call, *, ids: Ids) -> dict[str, Any]:
+    """Get the best bid, the best ask and the price of YES."""
+    prices = []
+    for name in ids:
+        market = lookup(call.view, VENUE, name)
+        price = odds(call.view, market.id)
+        row: dict[str, Any] = {"market_id": market.native_id, "bid": None, "ask": None}
+        if price is None:
+            row |= {"price": None, "observed_at": None, "age_seconds": None}
+        else:
+            row |= {"bid": price.bid, "ask": price.ask, "price": price.price}
+            row |= {
+                "observed_at": iso(price.observed_at),
+                "age_seconds": round(price.price_age, 3),
+            }
+        prices.append(row)
+    return {"prices": prices}
+
+
+@tool(
+    SERVER,
+    example=HISTORY,
+    rows=Rows("points", default=400, maximum=10_000, series="yes", counts=("data_points",)),
+    services=("polymarket-data", "gamma"),
+)
+def get_price_history(
+    call: Call,
+    *,
+    id: Id,
+    start: Annotated[str | None, Field(description="From this instant on (ISO 8601).")] = None,
+    end: Annotated[str | None, Field(description="Until this instant (ISO 8601).")] = None,
+) -> dict[str, Any]:
+    """Get the price of YES over time, oldest first.
+
+    Longer series are thinned to `limit` points that keep every stretch's lowest and highest.
+    """
+    market = lookup(call.view, VENUE, id)
+    low, high = moment("start", start), moment("end", end)
+    points = [
+        {"time": iso(p.observed_at), "yes": p.price}
+        for p in call.view.history(market.id, low)
+        if high is None or p.observed_at <= high
+    ]
+    return {"market_id": market.native_id, "data_points": len(points), "points": points}
+
+
+def moment(name: str, text: str | None) -> datetime | None:
+    """An instant among the arguments; InputError names it."""
+    if text is None:
+        return None
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+@tool(SERVER, example=ROWS_V1, rows=Rows("positions", default=20, maximum=500), services=DATA)
+def get_user_positions(call: Call, *, user: Wallet) -> dict[str, Any]:
+    """Get a wallet's positions, as last fetched."""
+    found = call.view.snapshot(SOURCE, "positions", user.lower())
+    return {
+        "user": user.lower(),
+        "observed_at": iso(found.known_at),
+        "positions": found.data["rows"],
+    }
+
+
+@tool(SERVER, example=ROWS_V1, rows=Rows("activity", default=20, maximum=500), services=DATA)
+def get_user_activity(
+    call: Call,
+    *,
+    user: Wallet,
+    type: Annotated[
+        str | None, Field(description="Only this type, such as TRADE, REDEEM, SPLIT, MERGE.")
+    ] = None,
+) -> dict[str, Any]:
+    """Get a wallet's activity, newest first."""
+    found = [row.data for row in call.view.observations(SOURCE, "activity", user.lower())]
+    if type is not None:
+        found = [row for row in found if str(row.get("type", "")).upper() == type.upper()]
+    return {"user": user.lower(), "activity": found}
+
+
+@tool(SERVER, example=SHAPE, rows=Rows("holders", default=20, maximum=200), services=DATA)
+def get_top_holders(call: Call, *, id: Id) -> dict[str, Any]:
+    """Get the largest holders of a market's outcomes, as last fetched."""
+    market = lookup(call.view, VENUE, id)
+    found = call.view.snapshot(SOURCE, "holders", market.native_id)
+    holders = sorted(found.data["rows"], key=lambda row: -float(row.get("amount") or 0))
+    return {
+        "market_id": market.native_id,
+        "observed_at": iso(found.known_at),
+        "holders": holders,
+    }
+
+
+@tool(SERVER, example=COMMENTS, rows=Rows("comments", default=20, maximum=200), services=("gamma",))
+def list_comments(call: Call, *, id: Id) -> dict[str, Any]:
+    """List comments, newest first.
+
+    Polymarket keeps comments per event: a market's are those of its event. A comment is known
+    when it was last changed; reactions are shown only where they were seen by then.
+    """
+    event = comment_subject(call, id)
+    found = call.view.observations(SOURCE, "comment", event)
+    comments = [
+        {**row.data, **{key: value for key, value in row.now.items() if value is not None}}
+        for row in found
+    ]
+    return {"event_id": event.removeprefix("event:"), "comments": comments}
+
+
+def comment_subject(call: Call, name: str) -> str:
+    """`event:ID` of a market or an event."""
+    try:
+        market = lookup(call.view, VENUE, name)
+    except NotFound:
+        try:
+            event_id = find_event(call, name).id
+        except NotFound:
+            event_id = qualified(VENUE, name.removeprefix("event:"))
+    else:
+        event_id = market.event_id or market.id
+    return f"event:{split_market_id(event_id)[1]}"
+
+
+@tool(SERVER, example=SHAPE, rows=Rows("builders", default=20, maximum=100), services=DATA)
+def get_builder_leaderboard(
+    call: Call,
+    *,
+    period: Annotated[
+        Literal["day", "week", "month", "all"], Field(description="Over this long.")
+    ] = "all",
+) -> dict[str, Any]:
+    """Get the builders by volume, as last fetched."""
+    found = call.view.snapshot(SOURCE, "builders", period)
+    return {
+        "period": period,
+        "observed_at": iso(found.known_at),
+        "builders": found.data["rows"],
+    }
+
+
+def change(call: Call, market_id: str, days: int) -> float | None:
+    """How far the price of YES has moved since so many days before t."""
+    now = odds(call.view, market_id)
+    earlier = odds(call.view.narrow(call.view.t - timedelta(days=days)), market_id)
+    return None if now is None or earlier is None else round(now.price - earlier.price, 9)

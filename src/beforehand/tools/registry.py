@@ -1,0 +1,286 @@
+"""The tool registry: a tool is one decorated function, and everything else is read off it.
+
+    @tool("polymarket", example=…)
+    def get_market(call: Call, *, id: Annotated[str, Field(description="…")]) -> dict: …
+
+From the signature come the JSON schema, the validation, the help text, the page and (later) the
+MCP and HTTP forms. Each tool that touches outside data also takes `as_of`, which can only lie at or
+before the instant the toolbox is pinned to; each that returns rows takes `limit` and `cursor`.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from beforehand.clock import iso, parse_instant
+from beforehand.errors import InputError, NotFound
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.view import View
+from beforehand.tools.bounds import MAX_TOKENS, Answer, Rows, bound, decode_cursor
+from beforehand.tools.storage import Storage
+
+Evidence = Literal["recorded", "simulated"]
+MAX_ALLOWED_TOKENS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Example:
+    """What a tool was tried on: real captures, or a shape from a vendor's specification or SDK
+    (`simulated`: "shape, not recorded"); with the date of either."""
+
+    evidence: Evidence
+    date: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How often one user of a server may call a tool."""
+
+    calls: int
+    seconds: int
+
+
+@dataclass
+class Call:
+    """What a tool function is given: the View, what is stored beside the archive, and how many
+    rows will be shown (`skip` of them were shown before)."""
+
+    view: View
+    storage: Storage
+    wanted: int = 0
+    skip: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def at(self) -> datetime:
+        """The instant of the answer."""
+        return self.view.t
+
+    def note(self, text: str) -> None:
+        """A sentence for the answer's `_meta`."""
+        self.notes.append(text)
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A registered tool. `services` are the providers it may ask; none for a pure tool."""
+
+    name: str
+    server: str
+    function: Callable[..., Any]
+    example: Example
+    rows: Rows | None
+    services: tuple[str, ...]
+    outside: bool
+    limit: Limit | None
+
+    @cached_property
+    def summary(self) -> str:
+        """The first sentence of the docstring, on one line."""
+        text = inspect.getdoc(self.function) or ""
+        return " ".join(text.split("\n\n")[0].split())
+
+    @cached_property
+    def description(self) -> str:
+        """The whole docstring."""
+        return inspect.getdoc(self.function) or ""
+
+    @cached_property
+    def model(self) -> type[BaseModel]:
+        """The arguments as a pydantic model."""
+        fields: dict[str, Any] = {}
+        hints = get_type_hints(self.function, include_extras=True)
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            if name != "call":
+                default = parameter.default
+                fields[name] = (hints[name], ... if default is parameter.empty else default)
+        if self.rows is not None:
+            rows = self.rows
+            limit = Annotated[
+                int, Field(ge=1, le=rows.maximum, description=f"Rows, at most {rows.maximum:,}.")
+            ]
+            fields["limit"] = (limit, rows.default)
+            if not rows.series:
+                cursor = Annotated[str | None, Field(description="`next_cursor` of a cut answer.")]
+                fields["cursor"] = (cursor, None)
+        if self.outside:
+            as_of = Annotated[
+                str | None,
+                Field(description="Answer as of this instant (ISO 8601 with a zone)."),
+            ]
+            fields["as_of"] = (as_of, None)
+        tokens = Annotated[
+            int,
+            Field(ge=100, le=MAX_ALLOWED_TOKENS, description="Longest answer, in tokens."),
+        ]
+        fields["max_tokens"] = (tokens, MAX_TOKENS)
+        return create_model(
+            f"{self.name.replace('-', '_')}_arguments",
+            __config__=ConfigDict(extra="forbid"),
+            **fields,
+        )
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, without pydantic's titles."""
+        return dict(_untitled(self.model.model_json_schema()))
+
+    @property
+    def arguments(self) -> list[str]:
+        """The names of the arguments."""
+        return list(self.model.model_fields)
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments as Python values; InputError names the first one that is wrong."""
+        if unknown := [name for name in arguments if name not in self.model.model_fields]:
+            raise InputError(
+                f"unknown argument {unknown[0]!r}: {self.name} takes {', '.join(self.arguments)}"
+            )
+        try:
+            made = self.model.model_validate(dict(arguments))
+        except ValidationError as error:
+            raise InputError(f"{self.name}: {_first(error)}") from None
+        return {name: getattr(made, name) for name in self.arguments}
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    name = ".".join(
+        str(part) for part in first["loc"] if not isinstance(part, str) or part != "str"
+    )
+    if first["type"] == "missing":
+        return f"the argument {name!r} is missing"
+    given = repr(first.get("input"))
+    given = given if len(given) <= 80 else given[:80] + "…"
+    return f"{name}: {first['msg'][0].lower()}{first['msg'][1:]} (given {given})"
+
+
+def _untitled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            k: _untitled(v) for k, v in value.items() if not (k == "title" and isinstance(v, str))
+        }
+    return [_untitled(item) for item in value] if isinstance(value, list) else value
+
+
+REGISTRY: dict[str, Tool] = {}
+Function = Callable[..., Any]
+
+
+def tool(
+    server: str,
+    *,
+    example: Example,
+    name: str | None = None,
+    rows: Rows | None = None,
+    services: tuple[str, ...] = (),
+    outside: bool = True,
+    limit: Limit | None = None,
+) -> Callable[[Function], Function]:
+    """Register a function as a tool of a server."""
+
+    def register(function: Function) -> Function:
+        made = Tool(
+            name or function.__name__, server, function, example, rows, services, outside, limit
+        )
+        if made.name in REGISTRY:
+            raise ValueError(f"two tools are named {made.name}")
+        REGISTRY[made.name] = made
+        return function
+
+    return register
+
+
+def find_tool(name: str) -> Tool:
+    """A tool by its name; NotFound names close ones."""
+    if name in REGISTRY:
+        return REGISTRY[name]
+    from rapidfuzz import process
+
+    close = [match for match, _, _ in process.extract(name, list(REGISTRY), limit=3)]
+    raise NotFound(f"no tool is named {name!r}: perhaps {' or '.join(close)}")
+
+
+class Toolbox:
+    """Tools over one gateway. With `pinned`, every call is answered as of that instant at the
+    latest: whoever holds the toolbox cannot look past it."""
+
+    def __init__(self, gateway: Gateway, storage: Storage, pinned: datetime | None = None) -> None:
+        self.gateway, self.storage, self.pinned = gateway, storage, pinned
+
+    def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Answer:
+        """Validate, run and bound one call. Raises our errors only."""
+        found = find_tool(name)
+        values = found.validate(arguments or {})
+        max_tokens = values.pop("max_tokens")
+        view = self._view(values.pop("as_of", None))
+        cursor = values.pop("cursor", None)
+        limit = values.pop("limit", None)
+        skip = decode_cursor(cursor, found.name)
+        sent, spent = self.storage.sent(), self.storage.spent()
+        call = Call(view, self.storage, wanted=limit or 0, skip=skip)
+        result = found.function(call, **values)
+        meta: dict[str, Any] = {"tool": found.name}
+        if found.outside:
+            meta["as_of"] = None if view.live else iso(view.t)
+            meta["world"] = self.storage.mode
+        meta["cost"] = {
+            "requests": self.storage.sent() - sent,
+            "usd": round(self.storage.spent() - spent, 6),
+        }
+        if call.notes:
+            meta["notes"] = call.notes
+        return bound(result, found.rows, limit or 0, skip, max_tokens, meta, found.name)
+
+    def _view(self, as_of: str | None) -> View:
+        view = self.gateway.live() if self.pinned is None else self.gateway.at(self.pinned)
+        if as_of is None:
+            return view
+        try:
+            return view.narrow(parse_instant(as_of))
+        except ValueError as error:
+            raise InputError(f"as_of: {error}") from None
+
+
+def coerce(found: Tool, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments from the command line: a text where a text is wanted, else JSON; a list may be
+    written with commas."""
+    from orjson import JSONDecodeError, loads
+
+    values: dict[str, Any] = {}
+    for name, text in texts.items():
+        entry = found.model.model_fields.get(name)
+        wanted = None if entry is None else _kinds(entry.annotation)
+        if wanted is None or (str in wanted and not wanted & {list, dict, tuple}):
+            values[name] = text
+            continue
+        try:
+            values[name] = loads(text)
+        except JSONDecodeError:
+            values[name] = (
+                [part.strip() for part in text.split(",") if part.strip()]
+                if wanted & {list, tuple}
+                else text
+            )
+            continue
+        if wanted & {list, tuple} and not isinstance(values[name], list):
+            values[name] = [text]
+    return values
+
+
+def _kinds(annotation: Any) -> set[type]:
+    """The plain types in an annotation."""
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return {str}
+    if origin in (Union, UnionType, Annotated):
+        return set().union(*(_kinds(part) for part in get_args(annotation)))
+    found = origin or annotation
+    return {found} if isinstance(found, type) else set()

@@ -1,0 +1,52 @@
+"""What tools read besides the View: the log of searches, the market-data table, the meters."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from beforehand.config import Home
+from beforehand.gateway.live import LiveWorld
+from beforehand.gateway.threads import write_threads
+from beforehand.records.world import Market, Observation
+from beforehand.store.market_data import MarketData
+from beforehand.store.queries import Queries
+from beforehand.traffic import Traffic
+
+Mode = Literal["replay", "live", "record"]
+Scorer = Callable[[str, Sequence[Market]], list[tuple[float, str]]]
+"""A model's (relevance in [0, 1], reason) for each market and a query."""
+
+
+@dataclass
+class Storage:
+    """Opened on first use. `scorer` is the model that rates search results, where there is one."""
+
+    home: Home
+    mode: Mode = "replay"
+    world: LiveWorld | None = None
+    traffic: Traffic | None = None
+    scorer: Scorer | None = None
+
+    @cached_property
+    def queries(self) -> Queries:
+        """The log of market searches."""
+        return Queries(self.home.queries)
+
+    @cached_property
+    def table(self) -> MarketData:
+        """The market-data table."""
+        return MarketData(self.home.market_data)
+
+    def keep_threads(self) -> None:
+        """Store the Reddit threads that were fetched live, for the cache-backed tool."""
+        if self.world is not None:
+            write_threads(self.home.reddit_cache, self.world.seen(Observation))
+
+    def sent(self) -> int:
+        """Requests sent so far."""
+        return 0 if self.traffic is None else self.traffic.sent
+
+    def spent(self) -> float:
+        """Dollars that services said they charged."""
+        return 0.0 if self.world is None else self.world.spent

@@ -1,0 +1,242 @@
+"""Every outside call passes here: limits, time limits, retries, pauses, the circuit.
+
+Rules, in order. A gate that is shut (a feed's window, a pause the service asked for, an open
+circuit) refuses at once and says until when. A limit makes the call wait for its turn. An answer
+of 429 or 5xx is asked again with exponential backoff and full jitter (or after `Retry-After`); no
+other status is. A lost answer (time out, dropped, cut short) is asked again only where the request
+may be repeated. All of it ends at the provider's deadline. The waiting and counting is shared by
+every process of a home folder through the ledger.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from beforehand.clock import Clock, SystemClock, epoch
+from beforehand.errors import NotFound, RateLimited, Refused, Unauthorized, Unavailable
+from beforehand.sources.providers import PROVIDERS, Provider
+from beforehand.sources.request import Request
+from beforehand.store.ledger import Ledger
+
+BACKOFF_S = 0.5
+CIRCUIT_AFTER, CIRCUIT_S = 5, 30.0
+"""So many failures in a row open the circuit for so long; then one call is let through."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole answer: status, headers in lower case, the body, where it came from."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    url: str
+
+    @property
+    def text(self) -> str:
+        """The body as text: UTF-8, or Latin-1 where it is not."""
+        try:
+            return self.body.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return self.body.decode("latin-1")
+
+
+class Lost(Exception):
+    """No whole answer came. `sent` is False where the request cannot have arrived."""
+
+    def __init__(self, message: str, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+Send = Callable[[Request, float], Reply]
+"""Sends once, within so many seconds; raises Lost."""
+
+
+class Traffic:
+    """The one way out. Safe for threads."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        send: Send,
+        clock: Clock | None = None,
+        providers: dict[str, Provider] = PROVIDERS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._ledger, self._send, self._sleep = ledger, send, sleep
+        self._clock = clock or SystemClock()
+        self._providers = providers
+        self._counted = threading.Lock()
+        self.sent = 0
+
+    def fetch(self, request: Request) -> Reply:
+        """The answer to `request` (status 200).
+
+        Raises NotFound (404), Unauthorized (401, 403), Refused (any other 4xx), RateLimited and
+        Unavailable, each saying what to do.
+        """
+        provider = self._providers[request.provider]
+        end = self._now() + provider.deadline
+        self._check_gates(provider)
+        window = f"window/{provider.name}/{request.window}"
+        if request.window is not None:
+            shut = self._ledger.claim(
+                window, self._now(), provider.window_seconds, "it was polled in this window"
+            )
+            if shut is not None:
+                raise RateLimited(
+                    f"{provider.title}: this feed is polled once in "
+                    f"{_span(provider.window_seconds)}; next in {_span(shut[0])} ({shut[1]})",
+                    shut[0],
+                )
+        try:
+            return self._attempts(request, provider, end)
+        except (Refused, Unauthorized, NotFound):
+            if request.window is not None:
+                self._ledger.open(window)
+            raise
+
+    def _attempts(self, request: Request, provider: Provider, end: float) -> Reply:
+        problem, pause = "no time was left to try", 0.0
+        for attempt in range(1, provider.attempts + 1):
+            if pause:
+                self._sleep(pause)
+            self._wait_for_turn(request, provider, end)
+            left = end - self._now()
+            if left <= 0:
+                break
+            try:
+                with self._counted:
+                    self.sent += 1
+                reply = self._send(request, min(provider.timeout, left))
+            except Lost as lost:
+                problem = str(lost)
+                self._failed(provider, problem)
+                if lost.sent and not request.repeatable:
+                    raise Unavailable(
+                        f"{provider.title}: {problem}. The request may have been carried out, so "
+                        "it was not sent again: check the account before you repeat it"
+                    ) from None
+                asked = None
+            else:
+                if reply.status == 200:
+                    self._ledger.succeeded(provider.name)
+                    return reply
+                asked = self._refusal(reply, request, provider)
+                problem = f"it answered {reply.status}"
+            pause = asked if asked is not None else _backoff(attempt)
+            if self._now() + pause >= end:
+                if asked is not None:
+                    self._ledger.shut(
+                        f"pause/{provider.name}", self._now() + asked, "it asked for a pause"
+                    )
+                    raise RateLimited(
+                        f"{provider.title} {problem} and asks to wait {_span(asked)}: try again "
+                        "then",
+                        asked,
+                    )
+                break
+            self._check_gates(provider)
+        raise Unavailable(
+            f"{provider.title} could not be reached within {provider.attempts} attempts and "
+            f"{provider.deadline:g} s ({problem}): check the network and try again, or use what is "
+            "recorded (--mode replay)"
+        )
+
+    def _refusal(self, reply: Reply, request: Request, provider: Provider) -> float | None:
+        """What an answer other than 200 means: raises, or returns the pause it asks for."""
+        status, where = reply.status, f"{provider.title} ({request.path})"
+        if status in provider.defer:
+            raise RateLimited(
+                f"{where} answered {status}: deferred to the next window, in "
+                f"{_span(provider.window_seconds)}",
+                provider.window_seconds,
+            )
+        if status == 404:
+            raise NotFound(f"{where} does not know this (404)")
+        if status in (401, 403):
+            hint = f"check {' and '.join(provider.keys)}" if provider.keys else "it wants a key"
+            raise Unauthorized(f"{where} answered {status}: {hint}")
+        if status != 429 and status < 500:
+            raise Refused(f"{where} refused the request ({status}): {reply.text[:200].strip()}")
+        if status != 429:
+            self._failed(provider, f"it answered {status}")
+        asked = _retry_after(reply.headers.get("retry-after"), self._clock.now())
+        if asked is not None and asked > 0:
+            # Whoever else is about to call waits as well.
+            self._ledger.shut(
+                f"pause/{provider.name}", self._now() + asked - 0.001, "it asked for a pause"
+            )
+        return asked
+
+    def _wait_for_turn(self, request: Request, provider: Provider, end: float) -> None:
+        limits = [
+            (f"{provider.name}/{'+'.join(limit.endpoints)}", limit.calls, limit.seconds)
+            for limit in provider.limits
+            if not limit.endpoints or request.endpoint in limit.endpoints
+        ]
+        while (wait := self._ledger.take(limits, self._now())) > 0:
+            if self._now() + wait >= end:
+                raise RateLimited(
+                    f"{provider.title}: its limit is used up for the next {_span(wait)} (all "
+                    "processes of this home folder count together): try again then",
+                    wait,
+                )
+            self._sleep(wait)
+
+    def _check_gates(self, provider: Provider) -> None:
+        now = self._now()
+        shut = self._ledger.gate(f"pause/{provider.name}", now)
+        if shut is not None:
+            if shut[0] > provider.timeout:
+                raise RateLimited(
+                    f"{provider.title} asked for a pause: try again in {_span(shut[0])}", shut[0]
+                )
+            self._sleep(shut[0])
+        shut = self._ledger.gate(f"circuit/{provider.name}", self._now())
+        if shut is not None:
+            raise Unavailable(
+                f"{provider.title} failed {CIRCUIT_AFTER} times in a row (last: {shut[1]}): not "
+                f"asked again for {_span(shut[0])}. What is recorded still works (--mode replay)",
+                shut[0],
+            )
+
+    def _failed(self, provider: Provider, problem: str) -> None:
+        if self._ledger.failed(provider.name) >= CIRCUIT_AFTER:
+            self._ledger.shut(f"circuit/{provider.name}", self._now() + CIRCUIT_S, problem)
+
+    def _now(self) -> float:
+        return epoch(self._clock.now())
+
+
+def _backoff(attempt: int) -> float:
+    """Full jitter: uniform in (0, 2^n) half seconds (AWS Architecture Blog, 2015)."""
+    return float(random.uniform(0.2, 1.0) * BACKOFF_S * 2 ** (attempt - 1))
+
+
+def _retry_after(value: str | None, now: datetime) -> float | None:
+    """Seconds of a Retry-After header: a number or an HTTP date (RFC 9110, 10.2.3)."""
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        stamp = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    if stamp.tzinfo is None:
+        stamp = stamp.replace(tzinfo=UTC)
+    return max(0.0, (stamp - now).total_seconds())
+
+
+def _span(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 1 else "a second"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
