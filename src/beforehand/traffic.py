@@ -82,7 +82,7 @@ class Traffic:
         """
         provider = self._providers[request.provider]
         end = self._now() + provider.deadline
-        self._check_gates(provider)
+        self._check_gates(provider, end)
         window = f"window/{provider.name}/{request.window}"
         if request.window is not None:
             shut = self._ledger.claim(
@@ -106,6 +106,7 @@ class Traffic:
         for attempt in range(1, provider.attempts + 1):
             if pause:
                 self._sleep(pause)
+                self._check_gates(provider, end)
             self._wait_for_turn(request, provider, end)
             left = end - self._now()
             if left <= 0:
@@ -141,7 +142,6 @@ class Traffic:
                         asked,
                     )
                 break
-            self._check_gates(provider)
         raise Unavailable(
             f"{provider.title} could not be reached within {provider.attempts} attempts and "
             f"{provider.deadline:g} s ({problem}): check the network and try again, or use what is "
@@ -189,11 +189,11 @@ class Traffic:
                 )
             self._sleep(wait)
 
-    def _check_gates(self, provider: Provider) -> None:
+    def _check_gates(self, provider: Provider, end: float) -> None:
         now = self._now()
         shut = self._ledger.gate(f"pause/{provider.name}", now)
         if shut is not None:
-            if shut[0] > provider.timeout:
+            if now + shut[0] >= end:
                 raise RateLimited(
                     f"{provider.title} asked for a pause: try again in {_span(shut[0])}", shut[0]
                 )

@@ -87,7 +87,9 @@ class Liar:
             for w, k in TIMES.items()
         ]
 
-    def events(self, until: datetime) -> list[Event]:
+    def events(
+        self, event_id: str | None, until: datetime, venue: str | None = None
+    ) -> list[Event]:
         return [Event(id=w, venue="POLYMARKET", title=w, known_at=k) for w, k in TIMES.items()]
 
     def prices(self, market_id: str, until: datetime) -> list[PricePoint]:

@@ -42,7 +42,7 @@ SUMMARIES = {
     "bench forecastbench": "ForecastBench's leaderboard columns, for constants and forecast sets.",
     "runs list": "Every run, newest first.",
     "runs show": "One run: its leaderboard, validity card and leak report.",
-    "tool": "Call a tool by name; list, search and describe the tools.",
+    "tool": "Call a tool by name; list, find and describe the tools.",
     "doctor": "Check the installation, the home folder, the archive and the recorded data.",
 }
 _MODULES = {"import": "imports", "list": "list_", "market-data": "market_data"}

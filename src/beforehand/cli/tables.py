@@ -18,7 +18,10 @@ def console() -> Console:
 
 
 def table(
-    title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str | Text]]
+    title: str,
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[str | Text]],
+    name_width: int = NAME_WIDTH,
 ) -> Table:
     """A rich table; `columns` are (name, justify)."""
     made = Table(
@@ -31,7 +34,7 @@ def table(
     )
     for i, (name, justify) in enumerate(columns):
         # Only the first column, a name, may be cut; figures never are.
-        limit = NAME_WIDTH if i == 0 and len(columns) > MANY else None
+        limit = name_width if i == 0 and len(columns) > MANY else None
         made.add_column(name, justify=justify, no_wrap=True, max_width=limit)  # type: ignore[arg-type]
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))

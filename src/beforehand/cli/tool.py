@@ -1,4 +1,4 @@
-"""`beforehand tool list|search|schema|NAME`: every tool, callable by name."""
+"""`beforehand tool list|find|schema|NAME`: every tool, callable by name."""
 
 from typing import Annotated, Any, Literal
 
@@ -19,8 +19,8 @@ Mode = Literal["replay", "live", "record"]
 
 
 def tool(
-    name: Annotated[str, Parameter(help="A tool; or list, search WORDS, schema TOOL.")],
-    what: Annotated[str, Parameter(help="Of search and schema: words, or a tool.")] = "",
+    name: Annotated[str, Parameter(help="A tool; or list, find WORDS, schema TOOL.")],
+    what: Annotated[str, Parameter(help="Of find and schema: words, or a tool.")] = "",
     /,
     *,
     arg: Annotated[
@@ -30,20 +30,20 @@ def tool(
     as_of: Annotated[
         str | None, Parameter(help="Pin the call to this instant: nothing later is seen.")
     ] = None,
-    server: Annotated[str | None, Parameter(help="Of list and search: only this server.")] = None,
+    server: Annotated[str | None, Parameter(help="Of list and find: only this server.")] = None,
     mode: Annotated[
         Mode, Parameter(help="replay: the archive. live: the services. record: both, kept.")
     ] = "replay",
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
-    """Call a tool by name, or list, search and describe the tools.
+    """Call a tool by name, or list, find and describe the tools.
 
     `beforehand tool schema NAME` shows what a tool takes.
     """
     load_tools()
-    if name in ("list", "search"):
-        return _list(search_tools(what if name == "search" else "", server), json)
+    if name in ("list", "find"):
+        return _list(search_tools(what if name == "find" else "", server), json)
     if name == "schema":
         return _schema(what, json)
     if what:
@@ -109,7 +109,7 @@ def _list(found: list[Tool], json: bool) -> int:
     cells = [
         [r["name"], r["server"], f"{r['label']} {r['date']}", _brief(r["summary"])] for r in rows
     ]
-    console().print(table("", [(name, "left") for name in columns], cells))
+    console().print(table("", [(name, "left") for name in columns], cells, 40))
     return EXIT_OK
 
 

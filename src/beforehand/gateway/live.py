@@ -47,7 +47,7 @@ from beforehand.sources import (
     polymarket_data,
     polymarket_requests,
 )
-from beforehand.sources.fields import decode_json
+from beforehand.sources.fields import answer, decode_json
 from beforehand.sources.request import Request
 from beforehand.store.files import read_json, write_json
 from beforehand.store.series import Series
@@ -88,27 +88,28 @@ class LiveWorld:
         held = self._answers.get(request.key)
         if held is not None and now - held[0] < FRESH:
             return held[1]
+        keep = self._keep
         try:
             exchange = self._ask(request)
         except RateLimited:
             held_poll = self._poll(request)
             if held_poll is None:
                 raise
-            exchange = held_poll
+            exchange, keep = held_poll, None
         body: Any = exchange.body
-        if request.provider != "google-news":
-            body = decode_json(body, request.path)
         try:
-            records = parse(body, exchange.known_at)
+            if request.provider != "google-news":
+                body = decode_json(body, request.path)
+            records = answer(f"the answer of {request.path}")(parse)(body, exchange.known_at)
         except BeforehandError:
             # What was paid for is kept, even where it cannot be read today.
-            if self._keep is not None:
-                self._keep(exchange, [])
+            if keep is not None:
+                keep(exchange, [])
             raise
         self._answers[request.key] = (exchange.known_at, records)
         found = [r for r in records if isinstance(r, Record)]
-        if self._keep is not None:
-            self._keep(exchange, found)
+        if keep is not None:
+            keep(exchange, found)
         for record in found:
             self._index(record)
         return records
@@ -213,15 +214,15 @@ class LiveWorld:
         """The whole history, coarse, and the last fourteen days before `until` by the hour."""
         end = min(until, self._clock.now())
         venue, native = split_market_id(market_id)
+        found = list(self._seen[PricePoint][market_id])
         if venue == kalshi.VENUE:
-            return _points(self._candles(native, end - timedelta(days=180), end, 60))
-        found: list[PricePoint] = []
+            found += _points(self._candles(native, end - timedelta(days=180), end, 60))
         for token in self._tokens(market_id)[:1]:
             start = end - timedelta(days=14)
             fine = {"start": start, "end": end, "bucket_seconds": 3600}
             for window in ({}, fine):
                 found += self._history(market_id, token, window)
-        return found
+        return list({(p.observed_at, p.known_at, p.price): p for p in found}.values())
 
     def _history(self, market_id: str, token: str, window: dict[str, Any]) -> list[PricePoint]:
         found: list[PricePoint] = []
@@ -354,7 +355,10 @@ class LiveWorld:
         if venues is not None and kalshi.VENUE in venues:
             found += self.pull(kalshi_requests.events_request(limit=200), kalshi.parse)
         markets = [r for r in found if isinstance(r, Market)]
-        return MarketIndex(markets).search(query, to_us(until), limit, venues)
+        now = self._clock.now()
+        # A live question is answered with the texts that came in since it was asked.
+        t = now if now - until < FRESH else until
+        return MarketIndex(markets).search(query, to_us(t), limit, venues)
 
     def observations(
         self, source: str, kind: str, subject: str | None, until: datetime

@@ -57,7 +57,7 @@ class _Later:
         )
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or (name == "simulated" and "_world" not in self.__dict__):
             raise AttributeError(name)
         return getattr(self._world, name)
 

@@ -82,6 +82,12 @@ class RecordedWorld:
     def _events(self) -> list[Event]:
         return self.archive.records(Event)
 
+    @property
+    def simulated(self) -> bool:
+        """True where the archive holds a simulated world."""
+        imports = getattr(self.archive, "manifest", {}).get("imports", ())
+        return any(entry["importer"] == "simulate" for entry in imports)
+
     @cached_property
     def market_index(self) -> MarketIndex:
         """The search index over all market texts."""

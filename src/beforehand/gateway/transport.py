@@ -8,6 +8,7 @@ leaves for another host.
 import base64
 import os
 import threading
+import weakref
 from collections.abc import Mapping
 from urllib.parse import urlencode, urlsplit
 
@@ -30,6 +31,7 @@ class HttpTransport:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = os.environ if environment is None else environment
         self._client = httpx2.Client(follow_redirects=False, trust_env=True)
+        weakref.finalize(self, self._client.close)
         self._lock = threading.Lock()
         self._reddit: tuple[str, float] | None = None
 

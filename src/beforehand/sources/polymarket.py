@@ -253,8 +253,9 @@ def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record
 
 
 def is_binary(raw: dict[str, Any]) -> bool:
-    """True for a market with two outcomes: no other is read."""
-    return len(embedded(raw.get("outcomes"))) == 2
+    """True for a market with two outcomes and an id on the chain: no other is read (a market that
+    waits to be opened has none yet)."""
+    return len(embedded(raw.get("outcomes"))) == 2 and bool(raw.get("conditionId"))
 
 
 @answer("a Polymarket event")

@@ -63,7 +63,8 @@ def user_request(kind: str, user: str, limit: int, cursor: str | None = None) ->
     """`/v2/positions` or `/v2/activity` of one wallet."""
     values: dict[str, Any] = {"user": user, "limit": limit, "cursor": cursor}
     if kind == "activity":
-        values |= {"sort_direction": "DESC", "start": 1}  # start=1: the whole history
+        # start=1: the whole history.
+        values |= {"sort_direction": "DESC", "start": 1, "exclude_deposits_withdrawals": False}
     return Request("polymarket-data", kind, f"/v2/{kind}", params(values))
 
 

@@ -9,6 +9,7 @@ import fcntl
 import os
 import secrets
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -40,6 +41,7 @@ class Spool:
             self.folder.mkdir(parents=True, exist_ok=True)
             path = self.folder / f"{os.getpid()}-{secrets.token_hex(4)}.jsonl"
             self._file = path.open("ab", buffering=0)
+            weakref.finalize(self, self._file.close)
             fcntl.flock(self._file, fcntl.LOCK_EX)
         rows = [[KIND_OF[type(r)], r.model_dump(mode="json", exclude_none=True)] for r in records]
         line = dumps({"exchange": exchange.wire(), "records": rows})

@@ -21,7 +21,7 @@ from beforehand.tools.polymarket import GAMMA, HISTORY, NAMES, Id, moment
 from beforehand.tools.registry import Call, Example, tool
 
 SERVER, PLATFORM = "polymarket-agent", "polymarket"
-LOG = Example("recorded", "2026-11-22", "the home folder's own log")
+LOG = Example("offline", "2026-11-22", "the home folder's own log")
 SAME_HOUR = timedelta(hours=1)
 
 

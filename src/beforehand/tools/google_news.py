@@ -14,7 +14,7 @@ from beforehand.tools.bounds import Rows
 from beforehand.tools.registry import Call, Example, tool
 
 SERVER = "google-news-rss"
-PLAIN = Example("recorded", "2026-11-22", "needs no network")
+PLAIN = Example("offline", "2026-11-22", "needs no network")
 FEED = Example("simulated", "2026-11-01", "community documentation (shape, not recorded)")
 SERVICES = (google_news.SOURCE,)
 Words = Annotated[tuple[str, ...], Field(max_length=20)]

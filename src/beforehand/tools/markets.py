@@ -17,8 +17,8 @@ from beforehand.ids import split_market_id
 from beforehand.records.world import Market, MarketState, Odds
 from beforehand.tools.registry import Call
 
-SIMULATED = "SIMEX"
-"""The venue of simulated worlds: it stands in for any."""
+SIMULATED = frozenset({"SIM", "SIMEX", "SIMKET", "SIMPLAY"})
+"""The venues of simulated worlds: they stand in for any."""
 SHORT = 300
 _ENDED = frozenset({"closed", "determined", "disputed", "amended"})
 _SETTLED = frozenset({"finalized", "settled", "resolved"})
@@ -26,7 +26,7 @@ _SETTLED = frozenset({"finalized", "settled", "resolved"})
 
 def venues(*names: str) -> frozenset[str]:
     """A server's own venues, and the simulated one."""
-    return frozenset({*names, SIMULATED})
+    return SIMULATED | set(names)
 
 
 def qualified(venue: str, market_id: str) -> str:

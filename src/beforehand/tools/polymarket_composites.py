@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from beforehand.clock import iso
-from beforehand.errors import BeforehandError, NotFound, ReplayMiss
+from beforehand.errors import InputError, NotFound, ReplayMiss
 from beforehand.sources import btc
 from beforehand.sources.polymarket import VENUE
 from beforehand.tools.bounds import Rows
@@ -37,7 +37,7 @@ def get_btc_price(call: Call) -> dict[str, Any]:
         raise NotFound(f"no price of Bitcoin is known at {iso(call.at)}")
     return {
         "price": rows[0].data["price"],
-        "source": "coinbase",
+        "source": rows[0].data.get("source", btc.SOURCE),
         "observed_at": rows[0].data["observed_at"],
     }
 
@@ -114,7 +114,7 @@ def compare_markets(call: Call, *, ids: Ids) -> dict[str, Any]:
     for name in ids:
         try:
             market = lookup(call.view, VENUE, name)
-        except BeforehandError as error:
+        except (NotFound, InputError) as error:
             missing.append({"id": name, "reason": str(error)})
             continue
         price, state = odds(call.view, market.id), call.view.state(market.id)

@@ -25,14 +25,15 @@ from beforehand.gateway.view import View
 from beforehand.tools.bounds import MAX_TOKENS, Answer, Rows, bound, decode_cursor
 from beforehand.tools.storage import Storage
 
-Evidence = Literal["recorded", "simulated"]
+Evidence = Literal["recorded", "simulated", "offline"]
 MAX_ALLOWED_TOKENS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Example:
     """What a tool was tried on: real captures, or a shape from a vendor's specification or SDK
-    (`simulated`: "shape, not recorded"); with the date of either."""
+    (`simulated`: "shape, not recorded"); with the date of either. `offline`: there is nothing
+    outside to ask."""
 
     evidence: Evidence
     date: str
@@ -231,6 +232,8 @@ class Toolbox:
         if found.outside:
             meta["as_of"] = None if view.live else iso(view.t)
             meta["world"] = self.storage.mode
+            if getattr(self.gateway.world, "simulated", False):
+                meta["simulated"] = True
         meta["cost"] = {
             "requests": self.storage.sent() - sent,
             "usd": round(self.storage.spent() - spent, 6),

@@ -15,7 +15,7 @@ from beforehand.tools.registry import Call, Example, Limit, tool
 
 SERVER, MAX_RESULTS, DEFAULT_RESULTS = "web-search", 8, 5
 OPENAI = Example("simulated", "2026-10-31", "openai 3.54 (shape, not recorded)")
-PLAIN = Example("recorded", "2026-11-22", "needs no network")
+PLAIN = Example("offline", "2026-11-22", "needs no network")
 EXA = Example("simulated", "2026-10-31", "exa-py 2.27 (shape, not recorded)")
 PER_USER = Limit(20, 600)
 

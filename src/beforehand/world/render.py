@@ -18,6 +18,7 @@ from beforehand.records.world import (
     Resolution,
 )
 from beforehand.score.leaks import CANARY
+from beforehand.world import services
 from beforehand.world.simulate import DAY, VENUES, SimConfig, SimMarket, draw
 
 TRUTH = "truth"
@@ -48,6 +49,7 @@ def records(config: SimConfig) -> Iterator[Record]:
     by_event: dict[int, list[SimMarket]] = {}
     for market in markets:
         by_event.setdefault(market.event, []).append(market)
+    listed: list[Market] = []
     for event, members in by_event.items():
         place, noun, level = topics[event]
         yield Event(
@@ -59,8 +61,13 @@ def records(config: SimConfig) -> Iterator[Record]:
             known_at=members[0].opened,
         )
         for rank, market in enumerate(members):
-            yield from _market_records(config, rng, market, place, noun, level + 5 * rank)
+            told = list(_market_records(config, rng, market, place, noun, level + 5 * rank))
+            listed += [r for r in told[:1] if isinstance(r, Market)]
+            yield from told
     yield from _noise_documents(config, rng)
+    yield from services.records(
+        listed, config.start, config.start + 7 * config.dates * DAY, config.seed
+    )
 
 
 def _name(market: SimMarket) -> str:

@@ -1,0 +1,232 @@
+"""What the vendors' other services would have said in a simulated world: books, comments, wallets,
+feeds, threads, filings, Bitcoin. A little of each, so that every tool has something to answer
+without a network; all of it is made up, and says so.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from beforehand.clock import end_of_day, iso
+from beforehand.ids import digest
+from beforehand.records.base import Record
+from beforehand.records.world import BookLevel, Market, MarketState, Observation, OrderBook
+from beforehand.sources import btc, edgar, google_news, reddit, web_search
+from beforehand.sources.observed import fetch_mark, snapshot
+from beforehand.sources.polymarket_data import SOURCE
+
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+CIK = "9999999999"
+SEARCH = "index"
+"""The search under which the simulated feed, answer and threads are filed."""
+_WALLETS = 4
+
+
+def records(
+    markets: Sequence[Market], start: datetime, stop: datetime, seed: int
+) -> Iterator[Record]:
+    """Observations between two instants about these markets (each with its listing time)."""
+    rng = np.random.default_rng([seed, 2])
+    wallets = [f"0x{digest([seed, i])[:40]}" for i in range(_WALLETS)]
+    for market in markets:
+        yield from _about(rng, market, wallets, stop)
+    for at in _every(start, stop, 7 * DAY):
+        yield from _wallets(rng, wallets, markets, at)
+        rows = [_builder(rng, rank) for rank in (1, 2, 3)]
+        for period in ("day", "week", "month", "all"):
+            yield snapshot(SOURCE, "builders", period, rows, at)
+        yield from _texts(rng, at)
+    price = 60_000.0
+    for at in _every(start, stop, DAY):
+        price = round(price * float(np.exp(rng.normal(0, 0.02))), 2)
+        yield Observation(
+            source=btc.SOURCE,
+            kind="price",
+            subject=btc.SUBJECT,
+            id=iso(at),
+            data={"price": price, "observed_at": iso(at), "source": "simulated"},
+            known_at=at,
+        )
+    yield from _company(rng, start, stop)
+
+
+def _every(start: datetime, stop: datetime, step: timedelta) -> Iterator[datetime]:
+    at = start + step
+    while at < stop:
+        yield at
+        at += step
+
+
+def _about(
+    rng: np.random.Generator, market: Market, wallets: list[str], stop: datetime
+) -> Iterator[Record]:
+    """States, books, holders, trades and comments of one market in its first weeks."""
+    event = (market.event_id or "").partition(":")[2]
+    for week in range(3):
+        at = market.known_at + (7 * week + 1) * DAY
+        if at >= min(stop, market.scheduled_close or stop):
+            return
+        mid = round(float(rng.uniform(0.1, 0.9)), 2)
+        yield MarketState(
+            market_id=market.id,
+            status="active",
+            volume=float(rng.integers(1_000, 500_000)),
+            liquidity=float(rng.integers(100, 20_000)),
+            last_price=mid,
+            known_at=at,
+        )
+        levels = [(round(0.01 * (i + 1), 2), float(rng.integers(10, 2_000))) for i in range(5)]
+        yield OrderBook(
+            market_id=market.id,
+            bids=tuple(BookLevel(price=round(mid - d, 2), size=s) for d, s in levels),
+            asks=tuple(BookLevel(price=round(mid + d, 2), size=s) for d, s in levels),
+            known_at=at,
+        )
+        holders = [
+            {"wallet": w, "amount": float(rng.integers(10, 5_000)), "outcome_index": i % 2}
+            for i, w in enumerate(wallets)
+        ]
+        yield snapshot(SOURCE, "holders", market.native_id, holders, at)
+        yield _trade(rng, market.native_id, mid, at + HOUR)
+        yield _comment(rng, event, market.native_id, week, at + 2 * HOUR)
+
+
+def _trade(rng: np.random.Generator, ticker: str, price: float, at: datetime) -> Observation:
+    name = digest([ticker, iso(at)])[:16]
+    data = {
+        "trade_id": name,
+        "time": iso(at),
+        "yes_price": price,
+        "count": float(rng.integers(1, 500)),
+        "taker_side": "yes" if rng.random() < 0.5 else "no",
+    }
+    return _row("kalshi", "trade", ticker, name, data, at)
+
+
+def _comment(
+    rng: np.random.Generator, event: str, market: str, week: int, at: datetime
+) -> Observation:
+    name = digest([market, week, "comment"])[:12]
+    data = {
+        "id": name,
+        "body": f"Simulated comment {week + 1} on {market}.",
+        "author": f"sim-{int(rng.integers(1, 50)):02d}",
+        "wallet": None,
+        "reply_to": None,
+        "created_at": iso(at),
+    }
+    made = _row(SOURCE, "comment", f"event:{event}", name, data, at)
+    now = {"reactions": int(rng.integers(0, 20)), "reports": 0}
+    return made.model_copy(update={"now": now, "now_known_at": at + 30 * DAY})
+
+
+def _wallets(
+    rng: np.random.Generator, wallets: list[str], markets: Sequence[Market], at: datetime
+) -> Iterator[Observation]:
+    """Positions, as fetched at `at`, and one trade of each wallet."""
+    open_now = [m for m in markets if m.known_at <= at] or list(markets[:1])
+    for wallet in wallets:
+        market = open_now[int(rng.integers(0, len(open_now)))]
+        price, size = round(float(rng.uniform(0.1, 0.9)), 2), float(rng.integers(5, 900))
+        about = {"condition_id": market.native_id, "title": market.question}
+        held = {
+            **about,
+            "wallet": wallet,
+            "current_size": size,
+            "avg_price": price,
+            "outcome_index": 0,
+        }
+        yield snapshot(SOURCE, "positions", wallet, [held], at)
+        name = digest([wallet, iso(at)])[:16]
+        data = {**about, "type": "TRADE", "side": "BUY", "size": size, "price": price}
+        data |= {"wallet": wallet, "timestamp": int(at.timestamp()), "transaction_hash": name}
+        yield _row(SOURCE, "activity", wallet, name, data, at)
+
+
+def _builder(rng: np.random.Generator, rank: int) -> dict[str, Any]:
+    return {
+        "rank": str(rank),
+        "builder_name": f"Simulated Builder {rank}",
+        "volume": float(rng.integers(1_000, 90_000)),
+        "active_users": float(rng.integers(1, 400)),
+        "verified": False,
+    }
+
+
+def _texts(rng: np.random.Generator, at: datetime) -> Iterator[Record]:
+    """A feed, an answer, and a thread of that week."""
+    level = int(rng.integers(100, 1000))
+    title = f"Simulated headline: index at {level}"
+    item = {
+        "title": title,
+        "source": "simulated wire",
+        "link": "https://example.org/simulated",
+        "published_at": iso(at - HOUR),
+        "snippet": title,
+        "guid": digest([title, iso(at)])[:16],
+    }
+    feed = google_news.build(SEARCH)
+    yield snapshot(google_news.SOURCE, "feed", feed.subject, [item], at)
+    cited = {"title": title, "url": item["link"], "snippet": title}
+    told = snapshot(
+        web_search.SOURCE, "answer", web_search.subject(SEARCH, None, None), [cited], at
+    )
+    data = {**told.data, "answer": f"Simulated answer: the index stands at {level}.", "tokens": {}}
+    yield told.model_copy(update={"data": data})
+    name = digest(["thread", iso(at)])[:7]
+    post = {
+        "id": name,
+        "subreddit": "simulated",
+        "title": f"Where will the index go from {level}?",
+        "selftext": "Simulated post.",
+        "author": "sim",
+        "created_at": iso(at),
+        "permalink": f"/r/simulated/comments/{name}/",
+        "url": None,
+    }
+    made = _row(reddit.SOURCE, "post", "simulated", name, post, at)
+    now = {"score": int(rng.integers(0, 300)), "num_comments": 1}
+    yield made.model_copy(update={"now": now, "now_known_at": at + 2 * DAY})
+    reply = {"id": f"{name}c", "body": "Simulated reply.", "author": "sim"}
+    reply |= {"created_at": iso(at + HOUR), "parent": f"t3_{name}"}
+    yield _row(reddit.SOURCE, "comment", name, f"{name}c", reply, at + HOUR)
+
+
+def _company(rng: np.random.Generator, start: datetime, stop: datetime) -> Iterator[Observation]:
+    """A company that reports every quarter, filed five weeks after the quarter's end."""
+    yield fetch_mark(edgar.SOURCE, "fact", CIK, 0, start)
+    for i, at in enumerate(_every(start, stop, 91 * DAY)):
+        filed, accession = at + 35 * DAY, f"{CIK}-{i:06d}"
+        day = filed.date().isoformat()
+        fact = {
+            "concept": "us-gaap:Revenues",
+            "unit": "USD",
+            "value": float(rng.integers(10_000, 99_000)),
+            "start": None,
+            "end": at.date().isoformat(),
+            "fiscal_year": at.year,
+            "fiscal_period": f"Q{1 + i % 4}",
+            "form": "10-Q",
+            "filed": day,
+            "accession": accession,
+        }
+        known = end_of_day(filed)
+        yield _row(edgar.SOURCE, "fact", CIK, f"us-gaap:Revenues/{accession}", fact, known)
+        filing = {
+            "accession": accession,
+            "form": "10-Q",
+            "filed": day,
+            "report_date": fact["end"],
+            "accepted": None,
+            "document": None,
+            "description": "Simulated filing",
+        }
+        yield _row(edgar.SOURCE, "filing", CIK, accession, filing, known)
+
+
+def _row(
+    source: str, kind: str, subject: str, name: str, data: dict[str, Any], at: datetime
+) -> Observation:
+    return Observation(source=source, kind=kind, subject=subject, id=name, data=data, known_at=at)

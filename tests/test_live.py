@@ -1,0 +1,375 @@
+"""Every tool against a real server on loopback, live and recorded; then replayed with it gone."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shapes
+from beforehand.clock import FrozenClock
+from beforehand.config import Home
+from beforehand.errors import (
+    BadAnswer,
+    BeforehandError,
+    NotFound,
+    ReplayMiss,
+    Unavailable,
+)
+from beforehand.gateway.opening import Door, open_door
+from beforehand.records.world import Exchange
+from beforehand.sources import google_news
+from beforehand.sources.shapes import PROBES
+from beforehand.store.archive import Archive
+from beforehand.store.market_data_load import load
+from beforehand.tools.discovery import load_tools
+from beforehand.tools.registry import Toolbox
+from beforehand.tools.storage import Storage
+from beforehand.work import live_check
+from beforehand.work.record import Order, record
+from toolcalls import CALLS, NOW, QUOTES, vendor_of_shapes
+from vendor import Vendor, serving
+
+REGISTRY = load_tools()
+
+
+class Steps:
+    """A clock that is moved by hand, and by every sleep."""
+
+    def __init__(self) -> None:
+        self.at = NOW
+
+    def now(self) -> Any:
+        self.at += timedelta(milliseconds=1)
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+@dataclass
+class Setup:
+    vendor: Vendor
+    home: Home
+    archive: Path
+    clock: Steps
+
+    def door(self, mode: str) -> Door:
+        return open_door(
+            self.home, mode, self.archive, clock=self.clock, environment=self.vendor.environment
+        )  # type: ignore[arg-type]
+
+    def box(self, mode: str, pinned: Any = None) -> tuple[Toolbox, Door]:
+        door = self.door(mode)
+        storage = Storage(self.home, mode, door.live, door.traffic)  # type: ignore[arg-type]
+        return Toolbox(door.gateway, storage, pinned), door
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Iterator[Setup]:
+    home = Home(tmp_path / "home")
+    quotes = tmp_path / "quotes.csv"
+    quotes.write_text(QUOTES)
+    load(home.market_data, quotes, NOW)
+    with serving(vendor_of_shapes()) as vendor:
+        yield Setup(vendor, home, tmp_path / "archive", Steps())
+
+
+def test_every_tool_has_a_call() -> None:
+    assert set(CALLS) == set(REGISTRY)
+
+
+def test_every_tool_live_then_recorded_then_replayed(setup: Setup) -> None:
+    """One recording session asks for everything; with the server gone, each answer is the same as
+    of the instant at which it was recorded."""
+    box, door = setup.box("record")
+    recorded, at = {}, {}
+    for name, arguments in CALLS.items():
+        recorded[name] = box.call(name, arguments).content
+        at[name] = setup.clock.now()
+        meta = recorded[name].pop("_meta")
+        assert meta["tool"] == name
+    door.close(setup.archive, setup.clock)
+    assert recorded["search_markets"]["markets"][0]["title"] == shapes.GAMMA_MARKET["question"]
+    assert recorded["get_order_books"]["books"][0]["bids"][0] == [0.6, 10.0]
+    assert recorded["get_prices"]["prices"][0]["price"] == 0.61
+    assert recorded["get_user_positions"]["positions"][0]["current_size"] == 10.5
+    assert recorded["get_top_holders"]["holders"][0]["amount"] == 500.25
+    assert recorded["list_comments"]["comments"][0]["body"] == "Clouds."
+    assert recorded["get_btc_price"]["price"] == 61234.5
+    assert recorded["get_market_metadata"]["quote"]["bid"] == 0.56
+    assert recorded["get_odds_at"]["odds"] == 0.57
+    assert recorded["get_kalshi_candlesticks"]["candles"][0]["eastern_day"] == "2026-01-05"
+    assert recorded["get_kalshi_trades"]["trades"][0]["yes_price"] == 0.57
+    assert recorded["preview_search_feed"]["items"][0]["title"] == "Rain in Avaria"
+    assert recorded["search_web"]["answer"] == "It may rain in Avaria."
+    assert recorded["search"]["results"][0]["title"] == "Rain expected"
+    threads = recorded["reddit_api_search_and_fetch_threads"]["threads"]
+    assert threads[0]["comments"][0]["body"] == "Yes, rain."
+    assert recorded["get_company_facts"]["facts"][0]["value"] == 5
+    assert recorded["run_query"]["metadata"]["row_count"] == 2
+    assert recorded["get_market_price_history"]["data_source"] == "polymarket_data_api_v2"
+
+    exchanges = Archive(setup.archive).records(Exchange)
+    assert len(exchanges) >= 25
+    assert all(e.digest and e.known_at >= NOW for e in exchanges)
+    stored = b"".join(b"\n".join(Archive(setup.archive).lines(k)) for k in ("exchange", "market"))
+    assert b"secret-" not in stored, "no key goes on record"
+    assert not Archive(setup.archive).verify()
+
+    asked = len(setup.vendor.log)
+    setup.vendor.routes.clear()
+    box, _ = setup.box("replay")
+    gateway, storage = box.gateway, box.storage
+    differing = []
+    for name, arguments in CALLS.items():
+        box = Toolbox(gateway, storage, at[name])
+        replayed = box.call(name, arguments).content
+        assert replayed.pop("_meta")["cost"] == {"requests": 0, "usd": 0.0}
+        if _settled(name, replayed) != _settled(name, recorded[name]):
+            differing.append(name)
+    # Exa ranks by its own lights, the archive by ours.
+    assert differing == ["search"]
+    assert len(setup.vendor.log) == asked, "a replay asks nobody"
+
+
+def _settled(name: str, content: dict[str, Any]) -> str:
+    """The answer without what is bound to differ: the moment of the call, and the named source."""
+    text = json.dumps(content, sort_keys=True)
+    content = json.loads(text)
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, dict):
+            moving = {"timestamp", "age_seconds", "time_upper_bound", "data_source", "note"}
+            moving |= {"text_known_at", "observed_at", "reason"}
+            moving |= {"created_at", "id", "count"} if name == "get_polymarket_history" else set()
+            return {k: walk(v) for k, v in value.items() if k not in moving}
+        if isinstance(value, list):
+            if name == "get_polymarket_history":
+                value = value[-1:]
+            return [walk(item) for item in value]
+        return value
+
+    return json.dumps(walk(content), sort_keys=True)
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS)))
+def test_a_replay_miss_is_an_error_and_never_a_call(setup: Setup, name: str) -> None:
+    from beforehand.store.archive_writer import ArchiveWriter
+
+    ArchiveWriter(setup.archive).add(
+        [], importer="none", source="", source_digest="", recorded_at=NOW
+    )
+    box, _ = setup.box("replay")
+    tool = REGISTRY[name]
+    empty = {"markets", "events", "history"}
+    if tool.outside and name != "run_query":
+        with suppress(ReplayMiss, NotFound):
+            content = box.call(name, CALLS[name]).content
+            assert not any(content.get(key) for key in empty | {"results"}), name
+    else:
+        box.call(name, CALLS[name])
+    assert setup.vendor.log == []
+
+
+def test_a_pinned_live_view_gets_prices_and_no_texts_of_today(setup: Setup) -> None:
+    box, _ = setup.box("live", NOW - timedelta(days=1))
+    history = box.call("get_price_history", CALLS["get_price_history"]).content
+    assert [p["yes"] for p in history["points"]] == [0.5], "later points are not shown"
+    market = box.call("get_market", CALLS["get_market"]).content
+    assert market["title"] is None
+    assert market["volume"] is None
+    assert market["known_since"] == "2025-12-01T00:00:00Z"
+    assert box.call("search_markets", {"query": "rain"}).content["markets"] == []
+    with pytest.raises(NotFound, match="has no price within"):
+        box.call("get_market_price_history", {"market_id": shapes.CONDITION, "date": "2026-01-07"})
+    with pytest.raises(ReplayMiss):
+        box.call("get_user_positions", {"user": shapes.WALLET})
+    facts = box.call("get_company_facts", {"cik": "320193"}).content["facts"]
+    assert len(facts) == 1
+    candle = box.call("get_btc_price", {}).content
+    assert candle["observed_at"] <= "2026-01-06"
+    searched = box.call("search", {"query": "rain"}).content["results"]
+    assert [r["title"] for r in searched] == ["Rain expected"], "no stored version, not shown"
+    body = next(a.body for a in setup.vendor.log if a.path == "/search")
+    assert body["contents"]["snapshotAsOf"].startswith("2026-01-06")
+
+
+def test_a_feed_is_polled_once_and_served_from_its_copy(setup: Setup) -> None:
+    box, _ = setup.box("live")
+    first = box.call("fetch_search_feed", {"query": "rain"}).content
+    setup.clock.at += timedelta(hours=1)
+    again, _ = setup.box("live")
+    second = again.call("fetch_search_feed", {"query": "rain"}).content
+    assert second["fetched_at"] == first["fetched_at"]
+    assert len(setup.vendor.log) == 1
+    setup.clock.at += timedelta(hours=2, minutes=1)
+    third = setup.box("live")[0].call("fetch_search_feed", {"query": "rain"}).content
+    assert third["fetched_at"] > first["fetched_at"]
+    assert len(setup.vendor.log) == 2
+
+
+@pytest.mark.parametrize(
+    "lie", [b"<html>maintenance</html>", b"", b"[]", b'{"markets": 5}', b"null"]
+)
+def test_a_lying_service_ends_in_our_own_error(setup: Setup, lie: bytes) -> None:
+    for key in list(setup.vendor.routes):
+        setup.vendor.routes[key] = lie
+    box, _ = setup.box("live")
+    for name, arguments in CALLS.items():
+        try:
+            box.call(name, arguments)
+        except BeforehandError:
+            continue
+
+
+def test_what_was_paid_is_kept_though_it_cannot_be_read(setup: Setup) -> None:
+    setup.vendor.route("exa", "/search", {"results": "none of your business"})
+    box, door = setup.box("record")
+    with pytest.raises(BadAnswer):
+        box.call("search", {"query": "rain"})
+    assert door.close(setup.archive, setup.clock) == 1
+    (kept,) = Archive(setup.archive).records(Exchange)
+    assert "none of your business" in kept.body
+
+
+def test_an_unflushed_recording_survives_its_process(setup: Setup) -> None:
+    box, door = setup.box("record")
+    box.call("get_btc_price", {})
+    assert door.spool is not None
+    assert door.spool._file is not None
+    path = Path(door.spool._file.name)
+    with path.open("ab") as torn:
+        torn.write(b'{"exchange": {"prov')
+    door.spool._file.close()  # The process is gone, and its lock with it.
+    door.spool._file = None
+    other = setup.door("record")
+    assert other.close(setup.archive, setup.clock) == 1
+    assert not path.exists()
+    assert setup.box("replay")[0].call("get_btc_price", {}).content["price"] == 61234.5
+
+
+ORDER = Order(
+    markets=(f"POLYMARKET:{shapes.CONDITION}", "KALSHI:KXRAIN-26MAR-T1"),
+    feeds=(google_news.build("rain"),),
+    every=timedelta(minutes=10),
+    rounds=3,
+)
+
+
+def test_the_recorder(setup: Setup) -> None:
+    done = record(
+        setup.door("record"), ORDER, setup.home, setup.archive, setup.clock, setup.clock.sleep
+    )
+    assert done.failures == []
+    assert (done.rounds, done.stopped) == (3, "the rounds are done")
+    counts = Archive(setup.archive).counts()
+    assert counts["book"] >= 3
+    assert counts["state"] >= 6
+    assert counts["market"] >= 6, "each round keeps the text as it stood"
+    assert counts["document"] == 1
+    assert done.exchanges == counts["exchange"]
+    assert sum(a.path == "/v2/prices-history" for a in setup.vendor.log) == 2, "backfilled once"
+    assert sum(a.path == "/rss/search" for a in setup.vendor.log) == 1
+
+    again = record(
+        setup.door("record"), ORDER, setup.home, setup.archive, setup.clock, setup.clock.sleep
+    )
+    assert again.rounds == 3
+    times = sorted(
+        {e.known_at for e in Archive(setup.archive).records(Exchange) if e.endpoint == "books"}
+    )
+    gaps = [(b - a) for a, b in pairwise(times)]
+    assert len(times) == 6
+    assert all(abs(gap - timedelta(minutes=10)) < timedelta(seconds=30) for gap in gaps), "one grid"
+
+
+def test_a_text_is_served_as_it_stood(setup: Setup) -> None:
+    """Promise one, on what the recorder collects: the wording changes, and each instant sees its
+    own."""
+    name = f"POLYMARKET:{shapes.CONDITION}"
+    order = Order(markets=(name,), what=frozenset({"texts"}), rounds=1)
+    record(setup.door("record"), order, setup.home, setup.archive, setup.clock, setup.clock.sleep)
+    before = setup.clock.at + timedelta(minutes=1)
+    edited = {
+        **shapes.GAMMA_MARKET,
+        "description": "Resolves YES if it rains. Update: drizzle counts.",
+    }
+    setup.vendor.route("gamma", "/markets/keyset", {"markets": [edited], "next_cursor": None})
+    record(setup.door("record"), order, setup.home, setup.archive, setup.clock, setup.clock.sleep)
+    old = setup.box("replay", before)[0].call("get_market", {"id": shapes.CONDITION}).content
+    new = setup.box("replay")[0].call("get_market", {"id": shapes.CONDITION}).content
+    assert old["description"] == "Resolves YES if it rains."
+    assert "drizzle" in new["description"]
+    slug = setup.box("replay", before)[0].call("get_market", {"id": "will-it-rain"}).content
+    assert slug["market_id"] == shapes.CONDITION
+
+
+def test_the_recorder_is_bounded_and_goes_on_after_failures(setup: Setup) -> None:
+    small = Order(markets=ORDER.markets, rounds=50, max_bytes=3000)
+    done = record(
+        setup.door("record"), small, setup.home, setup.archive, setup.clock, setup.clock.sleep
+    )
+    assert "has reached" in done.stopped
+    assert done.rounds < 50
+    setup.vendor.route("clob", "/books", 400)
+    one = Order(markets=(*ORDER.markets, "POLYMARKET:nothing"), rounds=1)
+    done = record(
+        setup.door("record"), one, setup.home, setup.archive, setup.clock, setup.clock.sleep
+    )
+    assert any("books" in f for f in done.failures)
+    assert any("nothing" in f for f in done.failures)
+    assert done.exchanges > 3
+
+
+def test_an_interrupt_loses_nothing(setup: Setup) -> None:
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        record(setup.door("record"), ORDER, setup.home, setup.archive, setup.clock, stop)
+    assert Archive(setup.archive).counts()["exchange"] == len(setup.vendor.log)
+    assert not list(setup.home.recording.glob("*.jsonl"))
+
+
+def test_doctor_live_reports_drift(setup: Setup) -> None:
+    traffic = setup.door("live").traffic
+    assert traffic is not None
+    found = live_check.check(traffic, setup.clock, setup.home.live_checks)
+    assert {row["state"] for row in found} == {"ok"}, found
+    assert len(found) == len(PROBES)
+    renamed = {**shapes.KALSHI_TRADE, "price": "0.57"}
+    del renamed["yes_price_dollars"]
+    setup.vendor.route("kalshi", "/markets/trades", {"trades": [renamed], "cursor": ""})
+    setup.vendor.route("coinbase", "/products/BTC-USD/ticker", b"<html>")
+    setup.vendor.route("edgar", "/submissions", 404)
+    setup.clock.at += timedelta(hours=4)
+    found = live_check.check(traffic, setup.clock, setup.home.live_checks)
+    states = {row["name"]: row for row in found}
+    assert states["kalshi trades"]["state"] == "drift"
+    assert "yes_price_dollars" in states["kalshi trades"]["detail"]
+    assert states["coinbase ticker"]["state"] == "drift"
+    assert states["edgar submissions"]["state"] == "not reachable"
+    from beforehand.tools.labels import label
+
+    verified = label(REGISTRY["get_market"], setup.home)
+    assert verified == {"label": "live-verified", "date": "2026-01-07", "source": "gamma markets"}
+    assert label(REGISTRY["get_btc_price"], setup.home)["label"] == "simulated"
+
+
+def test_a_dead_network_says_so(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    nowhere = {f"BEFOREHAND_{p}_URL": "http://127.0.0.1:1" for p in ("GAMMA", "KALSHI", "COINBASE")}
+    door = open_door(home, "live", tmp_path / "a", clock=None, environment=nowhere)
+    box = Toolbox(door.gateway, Storage(home, "live", door.live, door.traffic))
+    with pytest.raises(Unavailable, match="check the network"):
+        box.call("get_btc_price", {})
+
+
+def test_frozen_clocks_still_work(setup: Setup) -> None:
+    assert FrozenClock(NOW).now() == NOW

@@ -1,0 +1,314 @@
+"""Limits, time limits, retries, pauses and the circuit, against a real server that misbehaves."""
+
+import multiprocessing
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from beforehand import traffic as traffic_module
+from beforehand.clock import SystemClock
+from beforehand.errors import (
+    BeforehandError,
+    InputError,
+    NotConfigured,
+    NotFound,
+    RateLimited,
+    Refused,
+    Unauthorized,
+    Unavailable,
+)
+from beforehand.gateway.transport import HttpTransport, file_request
+from beforehand.sources.google_news import build
+from beforehand.sources.providers import PROVIDERS, Limit, Provider
+from beforehand.sources.request import Request
+from beforehand.store.ledger import Ledger
+from beforehand.traffic import CIRCUIT_AFTER, Traffic
+from vendor import Asked, Vendor, serving
+
+READ = Request("gamma", "markets", "/markets/keyset")
+PAID = Request("exa", "search", "/search", body={"query": "x"}, repeatable=False)
+
+
+@pytest.fixture
+def vendor() -> Iterator[Vendor]:
+    with serving(Vendor()) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic_module, "BACKOFF_S", 0.01)
+
+
+def open_traffic(vendor: Vendor, path: Path, **changes: object) -> Traffic:
+    """Traffic to the vendor with short time limits; `changes` go to every provider."""
+    quick = {"timeout": 0.5, "deadline": 2.0, **changes}
+    providers = {name: replace(p, **quick) for name, p in PROVIDERS.items()}  # type: ignore[arg-type]
+    transport = HttpTransport(vendor.environment)
+    return Traffic(Ledger(path / "traffic.db"), transport.send, providers=providers)
+
+
+def turns(*answers: object) -> object:
+    """Each call gets the next answer, the last one for ever."""
+    left = list(answers)
+
+    def answer(_: Asked) -> object:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return answer
+
+
+@pytest.mark.parametrize("fault", [429, 500, 502, 503, 504, "drop", "truncate", "drip"])
+def test_a_repeatable_read_survives_a_fault(vendor: Vendor, tmp_path: Path, fault: object) -> None:
+    vendor.route("gamma", "/markets", turns(fault, {"ok": 1}))
+    reply = open_traffic(vendor, tmp_path).fetch(READ)
+    assert (reply.body, len(vendor.log)) == (b'{"ok": 1}', 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(404, NotFound), (400, Refused), (422, Refused), (401, Unauthorized), (403, Unauthorized)],
+)
+def test_no_other_status_is_asked_again(
+    vendor: Vendor, tmp_path: Path, status: int, error: type[Exception]
+) -> None:
+    vendor.route("gamma", "/markets", status)
+    with pytest.raises(error):
+        open_traffic(vendor, tmp_path).fetch(READ)
+    assert len(vendor.log) == 1
+
+
+def test_what_was_paid_is_not_asked_again_after_a_lost_answer(
+    vendor: Vendor, tmp_path: Path
+) -> None:
+    traffic = open_traffic(vendor, tmp_path)
+    for fault in ("drop", "truncate", "drip"):
+        vendor.log.clear()
+        vendor.route("exa", "/search", turns(fault, {"results": []}))
+        with pytest.raises(Unavailable, match="may have been carried out"):
+            traffic.fetch(PAID)
+        assert len(vendor.log) == 1, fault
+    vendor.route("exa", "/search", turns(503, 429, {"results": []}))
+    vendor.log.clear()
+    assert traffic.fetch(PAID).status == 200
+    assert len(vendor.log) == 3
+
+
+def test_a_request_that_never_left_may_be_sent_again(tmp_path: Path) -> None:
+    nowhere = {p.override: "http://127.0.0.1:1" for p in PROVIDERS.values()} | {"EXA_API_KEY": "k"}
+    traffic = Traffic(Ledger(tmp_path / "t.db"), HttpTransport(nowhere).send)
+    with pytest.raises(Unavailable, match="within 4 attempts"):
+        traffic.fetch(PAID)
+    assert traffic.sent == 4
+
+
+def test_the_deadline_covers_all_attempts(vendor: Vendor, tmp_path: Path) -> None:
+    vendor.route("gamma", "/markets", "drip")
+    traffic = open_traffic(vendor, tmp_path, timeout=0.4, deadline=1.0, attempts=10)
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match="check the network"):
+        traffic.fetch(READ)
+    assert time.monotonic() - began < 2.0
+    assert len(vendor.log) < 5
+
+
+@pytest.mark.parametrize("as_date", [False, True])
+def test_retry_after_is_honoured(vendor: Vendor, tmp_path: Path, as_date: bool) -> None:
+    at = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+    header = {"Retry-After": at if as_date else "1"}
+    vendor.route("gamma", "/markets", turns((429, header, {}), {"ok": 1}))
+    open_traffic(vendor, tmp_path, deadline=5.0).fetch(READ)
+    first, second = vendor.log
+    assert second.at - first.at >= 0.9
+
+
+def test_a_long_pause_is_told_and_shared(vendor: Vendor, tmp_path: Path) -> None:
+    vendor.route("gamma", "/markets", (429, {"Retry-After": "600"}, {}))
+    with pytest.raises(RateLimited, match="wait 10 min") as found:
+        open_traffic(vendor, tmp_path).fetch(READ)
+    assert found.value.retry_after == 600
+    with pytest.raises(RateLimited, match="asked for a pause"):
+        open_traffic(vendor, tmp_path).fetch(READ)
+    assert len(vendor.log) == 1
+
+
+def test_the_circuit_opens_and_closes(
+    vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic_module, "CIRCUIT_S", 0.4)
+    vendor.route("gamma", "/markets", 500)
+    traffic = open_traffic(vendor, tmp_path, attempts=1)
+    for _ in range(CIRCUIT_AFTER):
+        with pytest.raises(Unavailable, match="answered 500"):
+            traffic.fetch(READ)
+    with pytest.raises(Unavailable, match="failed 5 times in a row"):
+        open_traffic(vendor, tmp_path).fetch(READ)
+    assert len(vendor.log) == CIRCUIT_AFTER
+    time.sleep(0.5)
+    vendor.route("gamma", "/markets", {"ok": 1})
+    assert traffic.fetch(READ).status == 200
+    assert traffic.fetch(READ).status == 200
+
+
+def test_google_news_defers_to_the_next_window(vendor: Vendor, tmp_path: Path) -> None:
+    request = build("fed rates").request()
+    for status in (429, 503):
+        vendor.log.clear()
+        vendor.route("google-news", "/rss/search", status)
+        traffic = open_traffic(vendor, tmp_path / str(status))
+        with pytest.raises(RateLimited, match=r"deferred to the next window, in 3\.0 h"):
+            traffic.fetch(request)
+        with pytest.raises(RateLimited, match=r"polled once in 3\.0 h"):
+            traffic.fetch(request)
+        assert len(vendor.log) == 1
+    vendor.log.clear()
+    vendor.route("google-news", "/rss/search", 500)
+    with pytest.raises(Unavailable):
+        open_traffic(vendor, tmp_path / "two").fetch(request)
+    assert len(vendor.log) == 2, "two attempts"
+    assert PROVIDERS["google-news"].timeout == 10
+    assert PROVIDERS["openai"].deadline == 15
+
+
+def test_a_feed_is_polled_once_in_its_window(vendor: Vendor, tmp_path: Path) -> None:
+    vendor.route("google-news", "/rss/search", b"<rss/>")
+    traffic = open_traffic(vendor, tmp_path)
+    traffic.fetch(build("fed rates").request())
+    with pytest.raises(RateLimited, match="polled"):
+        open_traffic(vendor, tmp_path).fetch(build("  fed   rates ").request())
+    traffic.fetch(build("fed rates", edition="AE").request())
+    assert len(vendor.log) == 2
+
+
+def _hammer(url: str, path: str, calls: int) -> None:
+    environment = {p.override: f"{url}/{p.name}" for p in PROVIDERS.values()}
+    providers = {"gamma": replace(PROVIDERS["gamma"], limits=(Limit(10, 0.5),), deadline=60.0)}
+    traffic = Traffic(Ledger(Path(path)), HttpTransport(environment).send, providers=providers)
+    for _ in range(calls):
+        traffic.fetch(READ)
+
+
+def test_a_limit_holds_in_any_window_over_threads_and_processes(
+    vendor: Vendor, tmp_path: Path
+) -> None:
+    vendor.route("gamma", "/markets", {"ok": 1})
+    url, path = f"http://127.0.0.1:{vendor.port}", str(tmp_path / "t.db")
+    Ledger(Path(path))
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_hammer, args=(url, path, 12)) for _ in range(2)]
+    threads = [Thread(target=_hammer, args=(url, path, 12)) for _ in range(2)]
+    for worker in (*workers, *threads):
+        worker.start()
+    for worker in (*workers, *threads):
+        worker.join(60)
+    times = sorted(asked.at for asked in vendor.log)
+    assert len(times) == 48
+    for i, start in enumerate(times):
+        assert sum(start <= t < start + 0.5 for t in times[i:]) <= 10
+    assert times[-1] - times[0] >= 4 * 0.5
+
+
+def test_without_the_ledger_the_limit_breaks(
+    vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ledger, "take", lambda *_: 0.0)
+    vendor.route("gamma", "/markets", {"ok": 1})
+    _hammer(f"http://127.0.0.1:{vendor.port}", str(tmp_path / "t.db"), 12)
+    assert vendor.log[-1].at - vendor.log[0].at < 0.5
+
+
+def test_a_used_up_limit_is_an_error_when_the_wait_is_too_long(tmp_path: Path) -> None:
+    provider = Provider("gamma", "Gamma", "", (Limit(1, 100.0),), deadline=1.0)
+    traffic = Traffic(
+        Ledger(tmp_path / "t.db"),
+        lambda r, t: traffic_module.Reply(200, {}, b"{}", ""),
+        providers={"gamma": provider},
+    )
+    traffic.fetch(READ)
+    with pytest.raises(RateLimited, match="used up for the next 100 s"):
+        traffic.fetch(READ)
+
+
+def test_the_ledger_survives_a_clock_that_steps_back(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "t.db")
+    limit = [("b", 2, 10.0)]
+    assert ledger.take(limit, 1000.0) == 0
+    assert ledger.take(limit, 1001.0) == 0
+    assert 0 < ledger.take(limit, 500.0) <= 10.2
+    assert ledger.take(limit, 510.2) == 0
+
+
+def test_gates_keep_the_later_end(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "t.db")
+    ledger.shut("g", 10.0, "first")
+    ledger.shut("g", 5.0, "second")
+    assert ledger.gate("g", 0.0) == (10.0, "first")
+    assert ledger.gate("g", 10.0) is None
+    assert ledger.claim("w", 0.0, 3.0, "x") is None
+    assert ledger.claim("w", 1.0, 3.0, "x") == (2.0, "x")
+
+
+def test_secrets_go_where_they_belong_and_nowhere_else(vendor: Vendor, tmp_path: Path) -> None:
+    vendor.route("exa", "/search", {"results": []})
+    vendor.route("openai", "/responses", {"output": []})
+    vendor.route("reddit-auth", "/api", {"access_token": "tok", "expires_in": 3600})
+    vendor.route("reddit", "/search", {"kind": "Listing", "data": {"children": []}})
+    vendor.route("edgar", "/api", {})
+    traffic = open_traffic(vendor, tmp_path)
+    reply = traffic.fetch(PAID)
+    assert vendor.log[-1].headers["x-api-key"] == "secret-exa_api_key"
+    kept = PAID.exchange(reply.url, reply.text, SystemClock().now())
+    assert "secret" not in kept.model_dump_json()
+    traffic.fetch(Request("openai", "responses", "/responses", body={}, repeatable=False))
+    assert vendor.log[-1].headers["Authorization"] == "Bearer secret-openai_api_key"
+    traffic.fetch(Request("reddit", "search", "/search"))
+    traffic.fetch(Request("reddit", "search", "/search"))
+    assert [a.path for a in vendor.log[-3:]] == ["/api/v1/access_token", "/search", "/search"]
+    assert vendor.log[-3].body == "grant_type=client_credentials"
+    assert vendor.log[-1].headers["Authorization"] == "Bearer tok"
+    traffic.fetch(Request("edgar", "companyfacts", "/api/x"))
+    assert vendor.log[-1].headers["User-Agent"].endswith("secret-beforehand_contact")
+    bare = Traffic(Ledger(tmp_path / "b.db"), HttpTransport({}).send)
+    with pytest.raises(NotConfigured, match="EXA_API_KEY"):
+        bare.fetch(PAID)
+    with pytest.raises(NotConfigured, match="BEFOREHAND_CONTACT"):
+        bare.fetch(Request("edgar", "companyfacts", "/api/x"))
+
+
+def test_a_keyed_request_follows_no_redirect(vendor: Vendor, tmp_path: Path) -> None:
+    elsewhere = f"http://127.0.0.1:{vendor.port}/gamma/stolen"
+    vendor.route("exa", "/search", (302, {"Location": elsewhere}, {}))
+    with pytest.raises(BeforehandError):
+        open_traffic(vendor, tmp_path, attempts=1).fetch(PAID)
+    assert [asked.path for asked in vendor.log] == ["/search"]
+
+
+def test_a_lying_server_ends_in_our_own_error(vendor: Vendor, tmp_path: Path) -> None:
+    import gzip
+
+    bomb = gzip.compress(b" " * (80 * 2**20))
+    vendor.route("gamma", "/markets", (200, {"Content-Encoding": "gzip"}, bomb))
+    with pytest.raises(Unavailable, match="64 MiB"):
+        open_traffic(vendor, tmp_path, timeout=10.0, deadline=20.0, attempts=1).fetch(READ)
+    vendor.route("gamma", "/markets", (200, {"Content-Encoding": "gzip"}, b"no gzip"))
+    with pytest.raises(Unavailable):
+        open_traffic(vendor, tmp_path, attempts=1).fetch(READ)
+
+
+def test_files(vendor: Vendor, tmp_path: Path) -> None:
+    vendor.route("files", "/a.gz", turns(503, "truncate", b"\x1f\x8bdata"))
+    base = f"http://127.0.0.1:{vendor.port}/files"
+    traffic = open_traffic(vendor, tmp_path)
+    environment = {k: v for k, v in vendor.environment.items() if "DOWNLOAD" not in k}
+    traffic = Traffic(Ledger(tmp_path / "f.db"), HttpTransport(environment).send)
+    assert traffic.fetch(file_request(f"{base}/a.gz")).body == b"\x1f\x8bdata"
+    with pytest.raises(NotFound):
+        traffic.fetch(file_request(f"{base}/none"))
+    with pytest.raises(InputError, match="http"):
+        file_request("ftp://x")
