@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worlds import START, VENUES, WORDS, MemoryArchive, pair
+from worlds import SNAPSHOTS, START, STREAMS, VENUES, WORDS, MemoryArchive, pair
 
 from beforehand.clock import FrozenClock, to_us
 from beforehand.errors import BeforehandError
@@ -17,6 +17,7 @@ from beforehand.forecast.baselines import BASELINES
 from beforehand.gateway import Gateway, RecordedWorld, View
 from beforehand.gateway import view as view_module
 from beforehand.gateway.panel import Evidence, PanelBuilder
+from beforehand.gateway.world import Listing
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
 
@@ -78,8 +79,26 @@ def calls(view: View) -> dict[str, list[Callable[[], Any]]]:
             *(lambda w=w: view.search(" ".join(w), 3) for w in pairwise(WORDS)),
             lambda: view.search(" ".join(WORDS), 10, START + timedelta(hours=4)),
         ],
+        "list_markets": [
+            lambda o=o: view.list_markets(Listing(frozenset(VENUES[:2]), None, o))
+            for o in ("volume", "id")
+        ],
+        "find_markets": [
+            *(lambda w=w: _found(view, " ".join(w)) for w in pairwise(WORDS)),
+            lambda: _found(view, "harvets stadum", frozenset(VENUES[:1])),
+        ],
+        "observations": [
+            *(lambda k=k: view.observations(*k) for k in STREAMS),
+            lambda: view.observations("reddit", "post", None),
+        ],
+        "snapshot": [lambda k=k: view.snapshot(*k) for k in SNAPSHOTS],
         "narrow": [lambda: attempt(lambda: view.narrow(START).markets())],
     }
+
+
+def _found(view: View, query: str, venues: frozenset[str] | None = None) -> str:
+    hits, method = view.find_markets(query, 3, venues)
+    return f"{method} {[(hit.market.model_dump_json(), hit.score) for hit in hits]}"
 
 
 def dump(gateway: Gateway, t: datetime) -> str:

@@ -12,13 +12,16 @@ from beforehand.clock import MICROSECOND, end_of_day, from_us, to_us
 from beforehand.errors import CutoffViolation, InputError, NotFound
 from beforehand.gateway import Gateway
 from beforehand.gateway import view as view_module
+from beforehand.gateway.market_search import Hit, Method
 from beforehand.gateway.panel import PanelBuilder
+from beforehand.gateway.world import Listing
 from beforehand.records.cutoff import document_known_at, visible, visible_us
 from beforehand.records.world import (
     Document,
     Event,
     Market,
     MarketState,
+    Observation,
     OrderBook,
     PricePoint,
     RecordedForecast,
@@ -129,6 +132,43 @@ class Liar:
         )
         return made
 
+    def observations(
+        self, source: str, kind: str, subject: str | None, until: datetime
+    ) -> list[Observation]:
+        made = [
+            Observation(
+                source=source,
+                kind=kind,
+                subject="s",
+                id=w,
+                data={
+                    "said": w,
+                    "rows": [{"title": w}],
+                    "answer": w,
+                    "title": f"harvest ferry tariff {w}",
+                    "concept": w,
+                    "form": "10-K",
+                    "end": k.isoformat(),
+                    "price": 0.5,
+                    "observed_at": k.isoformat(),
+                },
+                snapshot=kind == "shot",
+                known_at=k,
+                now={"said": "later"},
+                now_known_at=TIMES["after"],
+            )
+            for w, k in TIMES.items()
+        ]
+        return made[::-1]
+
+    def list_markets(self, listing: Listing, until: datetime) -> list[Market]:
+        return self.market_versions(None, until)
+
+    def find_markets(
+        self, query: str, until: datetime, limit: int, venues: frozenset[str] | None
+    ) -> tuple[list[Hit], Method]:
+        return [Hit(market, 1.0) for market in self.market_versions(None, until)], "hybrid"
+
     def document(self, document_id: str, until: datetime) -> list[Document]:
         return self._documents()
 
@@ -156,6 +196,12 @@ def shown(gateway: Gateway) -> dict[str, Any]:
         "resolution": [r for r in [view.resolution(M)] if r],
         "resolutions": view.resolutions(),
         "document": [view.document("x").id],
+        "listed": [m.question for m in view.list_markets(Listing())],
+        "found": [hit.market.question for hit in view.find_markets("anything", 10)[0]],
+        "observations": [
+            (o.id, o.now) for o in view.observations("x", "y", None) if o.now or o.id != "x"
+        ],
+        "snapshot": [view.snapshot("x", "shot", "s").data["said"]],
         "documents": [d.id for d in view.documents()],
         "search": [d.id for d in view.search("anything", 10)],
     }
@@ -169,7 +215,9 @@ def test_the_liar_is_caught_in_every_method() -> None:
     assert answers["resolution"] == answers["resolutions"] == []
     for method in ("events", "forecasts", "documents", "search"):
         assert sorted(answers[method]) == ["at", "before"], method
-    for method in ("market", "markets", "state", "book", "document"):
+    assert sorted(answers["observations"]) == [("at", {}), ("before", {})], "NOW fields are off"
+    assert sorted(answers["found"]) == ["at", "before"]
+    for method in ("market", "markets", "listed", "snapshot", "state", "book", "document"):
         assert answers[method] == ["at"], method
     with pytest.raises(NotFound):
         gateway.at(T).event("after")
@@ -184,6 +232,7 @@ def test_the_liar_is_caught_in_every_method() -> None:
         "forecast",
         "resolution",
         "document",
+        "observation",
     }
     assert ("document", None) in refused
     assert gateway.audit.checked > len(gateway.audit.refusals) > 0

@@ -14,6 +14,7 @@ from beforehand.records.world import (
     Event,
     Market,
     MarketState,
+    Observation,
     OrderBook,
     PricePoint,
     RecordedForecast,
@@ -62,7 +63,7 @@ def _record(rng: np.random.Generator) -> Record:
     native = f"m{int(rng.integers(0, 3))}"
     name, at = f"{venue}:{native}", _hour(rng)
     p = round(float(rng.random()), 3)
-    kind = int(rng.integers(0, 10))
+    kind = int(rng.integers(0, 12))
     if kind <= 2:
         known = at + timedelta(hours=int(rng.integers(0, 3)))
         book = rng.random() < 0.5
@@ -106,12 +107,81 @@ def _record(rng: np.random.Generator) -> Record:
         )
     if kind == 8:
         return RecordedForecast(market_id=name, predictor="someone", probability=p, known_at=at)
+    if kind >= 10:
+        return _observation(rng, native, at)
     return Document(
         id=f"d{int(rng.integers(0, 30))}",
         title=_text(rng, 4),
         text=_text(rng, 2),
         known_at=at,
         text_known_at=None if rng.random() < 0.2 else at + timedelta(hours=int(rng.integers(0, 3))),
+    )
+
+
+WALLET = "0x" + "ab" * 20
+STREAMS = (
+    ("polymarket", "activity", WALLET),
+    ("polymarket", "comment", "event:e"),
+    ("kalshi", "trade", "m0"),
+    ("kalshi", "candle", "m1|1440"),
+    ("reddit", "post", "avaria"),
+    ("reddit", "comment", "r1"),
+    ("edgar", "fact", "0000000007"),
+    ("edgar", "filing", "0000000007"),
+    ("coinbase", "price", "BTC-USD"),
+)
+SNAPSHOTS = (
+    ("polymarket", "positions", WALLET),
+    ("polymarket", "holders", "m0"),
+    ("polymarket", "holders", "m2"),
+    ("polymarket", "builders", "week"),
+    ("google-news", "feed", f"US|{WORDS[0]}"),
+    ("openai", "answer", f"{WORDS[1]} {WORDS[2]}||"),
+    ("reddit", "search", f"|all|10|{WORDS[0]}"),
+)
+
+
+def _observation(rng: np.random.Generator, native: str, at: datetime) -> Observation:
+    """A vendor's row of any kind that a tool shows, with NOW-valued fields seen later."""
+    number, text = round(float(rng.random()), 3), _text(rng, 2)
+    data = {
+        "id": f"r{int(rng.integers(0, 3))}",
+        "title": text,
+        "selftext": text,
+        "body": text,
+        "parent": "t3_r1",
+        "type": "TRADE",
+        "price": number,
+        "observed_at": at.isoformat(),
+        "concept": f"x:{text}",
+        "form": "10-K",
+        "end": at.isoformat(),
+        "close": number,
+        "amount": number,
+    }
+    seen = at + timedelta(hours=int(rng.integers(0, 6)))
+    if rng.random() < 0.6:
+        source, kind, subject = STREAMS[int(rng.integers(0, len(STREAMS)))]
+        return Observation(
+            source=source,
+            kind=kind,
+            subject=subject,
+            id=str(data["id"]),
+            data=data,
+            known_at=at,
+            now={"score": number, "num_comments": number, "reactions": number},
+            now_known_at=seen,
+        )
+    source, kind, subject = SNAPSHOTS[int(rng.integers(0, len(SNAPSHOTS)))]
+    rows = [{**data, "url": "u", "link": "u", "published_at": at.isoformat(), "snippet": text}]
+    return Observation(
+        source=source,
+        kind=kind,
+        subject=subject,
+        id="@snapshot",
+        data={"rows": rows, "answer": text},
+        snapshot=True,
+        known_at=at,
     )
 
 
@@ -122,14 +192,22 @@ def known(record: Record) -> datetime:
     return max(at, late) if late else at
 
 
+def _changed(rng: np.random.Generator, record: Record, t: datetime) -> Record:
+    """The record with other NOW-valued fields, where those were seen after t only."""
+    if isinstance(record, Observation) and record.now_known_at and record.now_known_at > t:
+        return record.model_copy(update={"now": {"score": float(rng.random())}})
+    return record
+
+
 def pair(seed: int) -> tuple[list[Record], list[Record], datetime]:
     """Two worlds with the same records up to t, in the same order, and unrelated ones after."""
     rng = np.random.default_rng(seed)
     world = random_world(rng)
     t = _hour(rng) + int(rng.integers(-1, 2)) * MICROSECOND
     early = [r for r in world if known(r) <= t]
+    changed = [_changed(rng, r, t) for r in early]
     later = [r for r in random_world(rng, int(rng.integers(0, 120))) if known(r) > t]
-    mixed = list(early)
+    mixed = list(changed)
     for record in later:
         mixed.insert(int(rng.integers(0, len(mixed) + 1)), record)
     return world, mixed, t

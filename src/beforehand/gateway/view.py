@@ -151,10 +151,14 @@ class View:
 
     def event(self, event_id: str) -> Event:
         """One event by its id or slug; NotFound if none by that name is known at t."""
-        for event in self._latest_events(self._world.events(event_id, self.t)):
-            return event
         _, native = split_market_id(event_id)
-        named = [e for e in self.events() if native in (e.id.partition(":")[2], _extra(e, "slug"))]
+        for world in (event_id, None):
+            found = self._latest_events(self._world.events(world, self.t))
+            if exact := [event for event in found if event.id == event_id]:
+                return exact[0]
+            named = [e for e in found if native in (e.id.partition(":")[2], _extra(e, "slug"))]
+            if named:
+                break
         if len(named) == 1:
             return named[0]
         if named:
