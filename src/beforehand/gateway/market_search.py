@@ -29,10 +29,10 @@ POOL = 200
 K1, B = 1.2, 0.5
 SIMILAR = 0.7
 """OSA similarity from which a vocabulary word stands in for an unknown one."""
-MEANING = 0.62
-"""The share of meaning in the fused score; the rest is the share of the query's words found."""
-LEAST = 0.3
-"""Cosine below which a market that shares no word is no result."""
+MEANING = 0.7
+"""The share of meaning in the fused score; the rest goes to the words of the query found."""
+LEAST = 0.4
+"""Where no word is shared and no cosine reaches this, nothing fits the query."""
 _WORD = re.compile(r"[^\W_]+")
 _STOP = frozenset(
     "a an and any are as at be been by can did do does for from had has have in into is it its "
@@ -120,48 +120,41 @@ class MarketIndex:
     ) -> tuple[list[Hit], Method]:
         """The best markets for a query and how they were found; empty where nothing fits."""
         n = self.count_until(t)
-        if n == 0:
+        if n == 0 or not _WORD.search(query):
             return [], "keyword"
-        lexical, coverage = self.lexical(query, n)
-        allowed = self._allowed(n, venues)
-        vectors = self.vectors
-        if vectors is None:
-            order = _top(np.where(allowed, lexical, 0.0), POOL)
-            return self._hits(order, coverage, limit), "keyword"
+        score, coverage = self.lexical(query, n)
+        latest = self._allowed(n, venues)
+        places = _best(score * latest, POOL)
+        if self.vectors is None:
+            places = places[np.lexsort((-places, -np.round(score[places], 9)))]
+            return self._hits(places, coverage[places], limit), "keyword"
         cosine = self.meaning(query, n)
-        # Equal words in another order or with other numbers: the lexical score breaks the tie.
-        fine = lexical / (lexical.max() or 1.0)
-        score = MEANING * np.maximum(cosine, 0.0) + (1 - MEANING) * (0.8 * coverage + 0.2 * fine)
-        fits = allowed & ((coverage > 0.0) | (cosine >= LEAST))
-        order = _top(np.where(fits, score, 0.0), POOL)
-        return self._hits(order, score, limit), "hybrid"
+        places = np.union1d(places, _best(cosine * latest, POOL))
+        if not coverage[places].any() and cosine[places].max(initial=0.0) < LEAST:
+            return [], "hybrid"
+        # Squared: a few common words in common say little, all words in common say it all.
+        fused = MEANING * np.maximum(cosine[places], 0.0) + (1 - MEANING) * coverage[places] ** 2
+        order = np.lexsort((-places, -np.round(score[places], 9), -np.round(fused, 6)))
+        return self._hits(places[order], fused[order], limit), "hybrid"
 
     def lexical(self, query: str, n: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[Any]]:
         """(BM25, share of the query's weight that is found) of each of the first n versions
         (Robertson and Zaragoza 2009). A word unknown at t counts as the most similar known ones."""
         score, found = np.zeros(n), np.zeros(n)
         total = 0.0
-        length = 1.0 - B + B * self._lengths[:n] / max(self._mean[n - 1], 1.0)
+        mean = max(self._mean[n - 1], 1.0)
         for word in dict.fromkeys(stems(query)):
-            best: dict[str, float] = {word: 1.0}
-            if self._known(word, n) is None:
-                best = self._similar(word, n)
+            known = self._known(word, n)
+            close = [(known, 1.0)] if known is not None else self._similar(word, n)
             heaviest = 0.0
-            matched = np.zeros(n)
-            for candidate, similarity in best.items():
-                at = self._known(candidate, n)
-                if at is None:
-                    continue
+            for at, similarity in close:
                 weight = float(np.log1p((n - len(at) + 0.5) / (len(at) + 0.5)))
                 heaviest = max(heaviest, weight)
-                matched[at] = np.maximum(matched[at], similarity * weight)
-            if not heaviest:
-                heaviest = float(np.log1p(2.0 * n + 1.0))  # As rare as a word can be.
-            total += heaviest
-            at = np.flatnonzero(matched)
-            found[at] += matched[at]
-            score[at] += matched[at] * (K1 + 1) / (1 + K1 * length[at])
-        return score, found / total if total else found
+                length = 1.0 - B + B * self._lengths[at] / mean
+                found[at] += similarity * weight
+                score[at] += similarity * weight * (K1 + 1) / (1 + K1 * length)
+            total += heaviest or float(np.log1p(2.0 * n + 1.0))  # As rare as a word can be.
+        return score, np.minimum(found / total, 1.0) if total else found
 
     def meaning(self, query: str, n: int) -> Floats:
         """Cosine of the query with each of the first n versions."""
@@ -169,8 +162,7 @@ class MarketIndex:
         assert vectors is not None
         assert model is not None
         asked = _unit(np.asarray(model.embed(query), dtype=np.float32).reshape(1, -1))[0]
-        # Rounded: the last bits of a product may depend on how many rows stand behind these.
-        return np.asarray(np.round(vectors[:n] @ asked, 5), dtype=np.float32)
+        return np.asarray(vectors[:n] @ asked, dtype=np.float32)
 
     def _known(self, word: str, n: int) -> Ints | None:
         at = self._postings.get(word)
@@ -178,9 +170,10 @@ class MarketIndex:
             return None
         return at[: np.searchsorted(at, n)]
 
-    def _similar(self, word: str, n: int) -> dict[str, float]:
+    def _similar(self, word: str, n: int) -> list[tuple[Ints, float]]:
+        """The known words that an unknown one may be a misspelling of, the most similar first."""
         if len(word) < 4 or word.isdigit():
-            return {}
+            return []
         from rapidfuzz import process
         from rapidfuzz.distance import OSA
 
@@ -188,7 +181,9 @@ class MarketIndex:
         close = process.extract(
             word, known, scorer=OSA.normalized_similarity, score_cutoff=SIMILAR, limit=3
         )
-        return {candidate: float(similarity) ** 2 for candidate, similarity, _ in close}
+        ordered = sorted(close, key=lambda found: (-found[1], found[0]))
+        places = [(self._known(found[0], n), float(found[1]) ** 2) for found in ordered]
+        return [(at, similarity) for at, similarity in places if at is not None]
 
     def _allowed(self, n: int, venues: frozenset[str] | None) -> npt.NDArray[np.bool_]:
         latest = self._superseded[:n] >= n
@@ -204,9 +199,10 @@ class MarketIndex:
     def _venue_codes(self) -> Ints:
         return np.array([self._codes[row.venue] for row in self.rows], dtype=np.int64)
 
-    def _hits(self, order: Ints, score: npt.NDArray[Any], limit: int) -> list[Hit]:
+    def _hits(self, places: Ints, score: npt.NDArray[Any], limit: int) -> list[Hit]:
         return [
-            Hit(self.rows[i], round(float(min(score[i], 1.0)), 4)) for i in order[:limit].tolist()
+            Hit(self.rows[place], round(float(min(value, 1.0)), 4))
+            for place, value in zip(places[:limit].tolist(), score[:limit].tolist(), strict=True)
         ]
 
 
@@ -215,12 +211,10 @@ def _unit(vectors: Floats) -> Floats:
     return np.asarray(vectors / np.where(norms > 0, norms, 1.0), dtype=np.float32)
 
 
-def _top(score: npt.NDArray[Any], pool: int) -> Ints:
-    """Positions of the highest positive scores, best first; of equal ones the newest version."""
-    n = len(score)
-    if n > pool:
-        cut = np.partition(score, n - pool)[n - pool]
-        at = np.flatnonzero(score >= max(cut, 1e-12))
-    else:
-        at = np.flatnonzero(score > 0)
-    return np.asarray(at[np.lexsort((-at, -np.round(score[at], 9)))], dtype=np.int64)
+def _best(score: npt.NDArray[Any], pool: int) -> Ints:
+    """Positions of the highest positive scores (all that tie with the last), ascending."""
+    places = np.flatnonzero(score > 0)
+    if len(places) <= pool:
+        return places
+    found = score[places]
+    return places[found >= np.partition(found, len(found) - pool)[len(found) - pool]]
