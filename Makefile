@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test setup lock bench clean
+.PHONY: demo test setup lock docs bench clean
 
 demo: setup
 	$(BIN)/beforehand demo
@@ -27,11 +27,17 @@ $(STAMP): requirements.lock pyproject.toml
 lock:
 	$(BIN)/uv export --quiet --no-header --no-emit-project --extra dev -o requirements.lock
 
+# The servers' pages, from the tool registry.
+docs: setup
+	$(BIN)/python -m beforehand.tools.pages docs/servers
+
 bench: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[bench]"
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/start.py
 	$(BIN)/python bench/coverage.py 3000
+	$(BIN)/python bench/search.py
+	$(BIN)/python bench/query.py
 
 clean:
 	rm -rf .venv

@@ -43,7 +43,7 @@ SUMMARIES = {
     "runs list": "Every run, newest first.",
     "runs show": "One run: its leaderboard, validity card and leak report.",
     "tool": "Call a tool by name; list, find and describe the tools.",
-    "doctor": "Check the installation, the home folder, the archive and the recorded data.",
+    "doctor": "Check the installation, the archive, the tools, and (--live) the services.",
 }
 _MODULES = {"import": "imports", "list": "list_", "market-data": "market_data"}
 COMMANDS = {

@@ -3,22 +3,56 @@
 import os
 import platform
 import sys
+from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
 
+from cyclopts import Parameter
 from rich.text import Text
 
 from beforehand import __version__
-from beforehand.cli.output import Json, emit
+from beforehand.cli.output import Json, emit, progress
 from beforehand.cli.tables import console, table
+from beforehand.clock import SystemClock
 from beforehand.config import Home, recorded_data
-from beforehand.errors import EXIT_FAILED, EXIT_OK, BeforehandError
+from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, BeforehandError
+from beforehand.gateway.opening import open_traffic
+from beforehand.sources.providers import PROVIDERS, Provider
 from beforehand.store.archive import Archive
+from beforehand.tools.discovery import load_tools
+from beforehand.tools.labels import label
+from beforehand.work.live_check import check, read_checks
 
-LIBRARIES = ("numpy", "pydantic", "msgspec", "orjson", "httpx2", "cyclopts", "rich", "jinja2")
+LIBRARIES = (
+    "numpy",
+    "pydantic",
+    "msgspec",
+    "orjson",
+    "httpx2",
+    "cyclopts",
+    "rich",
+    "jinja2",
+    "duckdb",
+    "rapidfuzz",
+    "wordllama",
+)
 
 
-def doctor(*, json: Json = False) -> int:
-    """Check the installation, the home folder, the archive and the recorded data."""
+def doctor(
+    *,
+    live: Annotated[
+        bool,
+        Parameter(negative="", help="Ask the live services, and compare their answers' shapes."),
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Check the installation, the home folder, the archive, the tools and the recorded data.
+
+    With --live each outside service is asked one small question; drift leaves exit code 1, a
+    service that cannot be reached exit code 3.
+    """
+    if live:
+        return _live(json)
     checks = [
         ("beforehand", True, __version__),
         ("python", sys.version_info >= (3, 11), platform.python_version()),
@@ -26,6 +60,8 @@ def doctor(*, json: Json = False) -> int:
         _home(),
         _archive(),
         _data(),
+        _tools(),
+        *(_key(provider) for provider in PROVIDERS.values() if provider.without),
     ]
     broken = [name for name, ok, _ in checks if ok is False]
     if json:
@@ -41,12 +77,60 @@ def doctor(*, json: Json = False) -> int:
             False: Text("broken", style="red"),
             None: Text("not there", style="dim"),
         }
-        rows: list[list[str | Text]] = [[name, mark[ok], detail] for name, ok, detail in checks]
+        rows: list[list[str | Text]] = [
+            [name, mark[ok], detail if len(detail) <= 100 else f"{detail[:99]}…"]
+            for name, ok, detail in checks
+        ]
         console().print(table("", [("check", "left"), ("state", "left"), ("detail", "left")], rows))
     return EXIT_FAILED if broken else EXIT_OK
 
 
 Check = tuple[str, bool | None, str]
+
+
+def _tools() -> Check:
+    """How many tools there are, and how far they are proven from this home."""
+    home = Home.from_environment()
+    found = [label(tool, home) for tool in load_tools().values()]
+    counts = Counter(entry["label"] for entry in found)
+    said = ", ".join(f"{n} {name}" for name, n in sorted(counts.items()))
+    checks = read_checks(home.live_checks).values()
+    last = max((row.get("date", "") for row in checks), default="")
+    asked = f"live services last asked {last}" if last else "live services never asked (--live)"
+    return "tools", True, f"{len(found)}: {said}; {asked}"
+
+
+def _key(provider: Provider) -> Check:
+    missing = [name for name in provider.keys if not os.environ.get(name)]
+    if missing:
+        return provider.title, None, f"{' and '.join(missing)} not set: {provider.without}"
+    return provider.title, True, f"{' and '.join(provider.keys)} set"
+
+
+_TONES = {"ok": "green", "drift": "red", "not reachable": "red"}
+
+
+def _live(json: bool) -> int:
+    home, clock = Home.from_environment(), SystemClock()
+    with progress("doctor") as update:
+        found = check(open_traffic(home, clock), clock, home.live_checks, update)
+    states = {row["state"] for row in found}
+    if json:
+        emit({"ok": states <= {"ok", "empty"}, "checks": found})
+    else:
+        rows: list[list[str | Text]] = [
+            [
+                row["name"],
+                Text(row["state"], style=_TONES.get(row["state"], "dim")),
+                row["detail"][:100],
+            ]
+            for row in found
+        ]
+        columns = [("service", "left"), ("state", "left"), ("detail", "left")]
+        console().print(table("", columns, rows))
+    if "drift" in states:
+        return EXIT_FAILED
+    return EXIT_OK if states <= {"ok", "empty", "not configured"} else EXIT_PARTIAL
 
 
 def _library(name: str) -> Check:

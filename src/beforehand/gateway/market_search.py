@@ -217,4 +217,5 @@ def _best(score: npt.NDArray[Any], pool: int) -> Ints:
     if len(places) <= pool:
         return places
     found = score[places]
-    return places[found >= np.partition(found, len(found) - pool)[len(found) - pool]]
+    cut = np.partition(found, len(found) - pool)[len(found) - pool]
+    return np.asarray(places[found >= cut], dtype=np.int64)

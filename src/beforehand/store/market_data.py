@@ -2,11 +2,11 @@
 outside.
 
     workspace/market_data.db        SQLite: rows and indexes, for the templates that return rows
-    workspace/market_data/*.parquet the same rows as columns, one file a load, for the templates
-                                    that return statistics (DuckDB)
+    workspace/market_data/*.duckdb  the same rows as columns, one file a load, for the templates
+                                    that return statistics (DuckDB, opened read-only)
 
-A load is visible once its SQLite transaction is committed; a Parquet file that no load lists is
-passed over. LIKE has one rule everywhere: `%` is any run, `_` one character, letters of ASCII
+A load is visible once its SQLite transaction is committed; a file that no load lists is passed
+over. LIKE has one rule everywhere: `%` is any run, `_` one character, letters of ASCII
 match in either case, nothing is escaped. Patterns are matched against the list of symbols once,
 by SQLite, and both engines are then given the symbols themselves.
 """
@@ -33,8 +33,9 @@ CREATE TABLE IF NOT EXISTS market_data (
   data_source TEXT, is_valid INTEGER NOT NULL, created_at TEXT NOT NULL, created_us INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS symbols (symbol TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS symbols_any_case ON symbols (symbol COLLATE NOCASE);
 CREATE TABLE IF NOT EXISTS loads (
-  id INTEGER PRIMARY KEY, source TEXT NOT NULL, digest TEXT NOT NULL UNIQUE, parquet TEXT,
+  id INTEGER PRIMARY KEY, source TEXT NOT NULL, digest TEXT NOT NULL UNIQUE, columns TEXT,
   rows INTEGER NOT NULL, rejected INTEGER NOT NULL, loaded_at TEXT NOT NULL
 );
 """
@@ -91,8 +92,10 @@ class MarketData:
             )
         self.path = path
         self._db = connect(path)
-        self._db.execute("PRAGMA query_only=ON")
+        for pragma in ("query_only=ON", "mmap_size=4294967296", "cache_size=-65536"):
+            self._db.execute(f"PRAGMA {pragma}")
         self._duck: Any = None
+        self._attached: set[str] = set()
 
     def run(
         self,
@@ -138,26 +141,35 @@ class MarketData:
     def _statistics(
         self, plan: Plan, known: int, limit: int, offset: int
     ) -> tuple[list[Any], str, list[Any]]:
+        values: list[Any] = [
+            self.symbols(value) if is_pattern else value
+            for value, is_pattern in zip(plan.values, plan.patterns, strict=True)
+        ]
+        source = self._columns_of_all_loads()
+        if source is None:
+            return [], plan.text, [*plan.values]
+        query = plan.text.replace("FROM market_data", f"FROM {source}")
+        rows = self._duck.execute(query, [*values, known, limit, offset]).fetchall()
+        return rows, plan.text, [*plan.values]
+
+    def _columns_of_all_loads(self) -> str | None:
+        """What to select from: the columns of every committed load, attached read-only."""
         import duckdb
 
         if self._duck is None:
-            self._duck = duckdb.connect(config={"enable_object_cache": True})
-        files = [
-            str(self.path.with_suffix("") / row[0])
-            for row in self._db.execute("SELECT parquet FROM loads WHERE rows > 0 ORDER BY id")
-        ]
-        if not files:
-            return [], plan.text, [*plan.values, known, limit, offset]
-        values: list[Any] = list(plan.values)
-        for i, value in enumerate(values):
-            if plan.patterns[i]:
-                values[i] = None if value == "%" else self.symbols(value)
-        used = [*values, known, limit, offset]
-        rows = self._duck.execute(
-            plan.text.replace("market_data", "read_parquet($files)"),
-            {"files": files, **{f"p{i + 1}": value for i, value in enumerate(used)}},
-        ).fetchall()
-        return rows, plan.text, [*plan.values, known, limit, offset]
+            self._duck = duckdb.connect()
+        loads = self._db.execute("SELECT id, columns FROM loads WHERE rows > 0 ORDER BY id")
+        names = []
+        for number, file in loads.fetchall():
+            name = f"load_{number}"
+            if name not in self._attached:
+                path = str(self.path.with_suffix("") / file).replace("'", "''")
+                self._duck.execute(f"ATTACH '{path}' AS {name} (READ_ONLY)")
+                self._attached.add(name)
+            names.append(f"{name}.market_data")
+        if len(names) < 2:
+            return names[0] if names else None
+        return "(" + " UNION ALL ".join(f"SELECT * FROM {name}" for name in names) + ")"
 
 
 def _columns(template: str, columns: Sequence[str] | None) -> tuple[str, ...]:

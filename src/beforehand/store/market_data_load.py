@@ -1,6 +1,6 @@
 """Loading CSV and Parquet into the market-data table, with every rejected row reported.
 
-DuckDB reads the file; each row is checked; what is taken goes to a Parquet file and, in one
+DuckDB reads the file; each row is checked; what is taken goes to a file of columns and, in one
 transaction that also lists that file, to SQLite. The same file is not loaded twice.
 """
 
@@ -66,14 +66,9 @@ def load(path: Path, file: Path, loaded_at: datetime) -> LoadReport:
         try:
             _read(duck, file, report)
             _check(duck, db, file, loaded_at, report)
-            segment = folder / f"{mark[:32]}.parquet"
+            segment = folder / f"{mark[:32]}.duckdb"
             if report.loaded:
-                partial = segment.with_suffix(".partial")
-                duck.execute(
-                    f"COPY (SELECT {', '.join(COLUMNS)}, created_us FROM good ORDER BY id) TO "
-                    f"'{_quoted(partial)}' (FORMAT parquet, ROW_GROUP_SIZE 1000000)"
-                )
-                partial.replace(segment)
+                _write_columns(duck, segment)
             if report.rejects:
                 target = folder / f"{mark[:32]}.rejects.jsonl"
                 write_jsonl(target, [vars(reject) for reject in report.rejects])
@@ -85,6 +80,18 @@ def load(path: Path, file: Path, loaded_at: datetime) -> LoadReport:
             duck.close()
             db.close()
     return report
+
+
+def _write_columns(duck: Any, segment: Path) -> None:
+    """The rows as a DuckDB file of their own, whole or not at all."""
+    partial = segment.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
+    duck.execute(f"ATTACH '{_quoted(partial)}' AS made")
+    columns = ", ".join((*COLUMNS, "created_us"))
+    duck.execute(f"CREATE TABLE made.market_data AS SELECT {columns} FROM good ORDER BY id")
+    duck.execute("CHECKPOINT made")
+    duck.execute("DETACH made")
+    partial.replace(segment)
 
 
 def _quoted(path: Path) -> str:
@@ -227,7 +234,7 @@ def _store(
         symbols = duck.execute("SELECT DISTINCT symbol FROM good").fetchall()
         db.executemany("INSERT OR IGNORE INTO symbols VALUES (?)", symbols)
         db.execute(
-            "INSERT INTO loads (source, digest, parquet, rows, rejected, loaded_at) "
+            "INSERT INTO loads (source, digest, columns, rows, rejected, loaded_at) "
             "VALUES (?, ?, ?, ?, ?, ?)",
             (report.source, mark, segment, report.loaded, report.rejected, iso(at)),
         )

@@ -27,6 +27,8 @@ COLUMNS = (
     "created_at",
 )
 _LIKE = "symbol IN (SELECT symbol FROM symbols WHERE symbol LIKE ?)"
+_EQUAL = _LIKE.replace("symbol LIKE ?", "symbol = ? COLLATE NOCASE")
+"""The same for a pattern without wildcards, through an index."""
 _VALUE = "coalesce(price, (bid + ask) / 2)"
 _KNOWN = "created_us <= ?"
 _END = "LIMIT ? OFFSET ?"
@@ -60,7 +62,14 @@ class Template:
 def _rows(where: str, order: str, *names: str) -> Callable[[dict[str, Any]], Plan]:
     condition = f"{where} AND {_KNOWN}" if where else _KNOWN
     text = f"SELECT {{columns}} FROM market_data WHERE {condition} ORDER BY {order} {_END}"
-    return lambda values: Plan(text, tuple(values[name] for name in names))
+
+    def plan(values: dict[str, Any]) -> Plan:
+        pattern = str(values.get("symbol_pattern", "%"))
+        plain = "%" not in pattern and "_" not in pattern
+        chosen = text.replace(_LIKE, _EQUAL) if plain else text
+        return Plan(chosen, tuple(values[name] for name in names))
+
+    return plan
 
 
 _LATEST = (
@@ -104,11 +113,6 @@ def _cross(values: dict[str, Any]) -> Plan:
     return Plan(text, (values["left_pattern"], values["right_pattern"]))
 
 
-_PICK = (
-    "($p1 IS NULL OR list_contains($p1::VARCHAR[], symbol)) "
-    "AND ($p2::VARCHAR IS NULL OR file_date >= $p2) AND ($p3::VARCHAR IS NULL OR file_date <= $p3) "
-    "AND created_us <= $p4"
-)
 _STATS = (
     "count(*) AS records, count(bid) AS records_with_bid, count(ask) AS records_with_ask, "
     "min(bid) AS bid_min, max(bid) AS bid_max, round(avg(bid), 9) AS bid_avg, min(ask) AS ask_min, "
@@ -128,14 +132,22 @@ _STAT_COLUMNS = (
 
 
 def _grouped(select: str, group: str) -> Callable[[dict[str, Any]], Plan]:
+    """A statement of DuckDB over the columns; a condition that excludes nothing is left out."""
     by = f" GROUP BY {group} ORDER BY {group}" if group else ""
-    text = f"SELECT {select} FROM market_data WHERE {_PICK}{by} LIMIT $p5 OFFSET $p6"
 
     def plan(values: dict[str, Any]) -> Plan:
         start, end = values["start_date"], values["end_date"]
         if values.get("file_date"):
             start = end = values["file_date"]
-        return Plan(text, (values["symbol_pattern"], start, end), (True, False, False))
+        asked = (
+            ("list_contains(?::VARCHAR[], symbol)", values["symbol_pattern"], True),
+            ("file_date >= ?", start, False),
+            ("file_date <= ?", end, False),
+        )
+        used = [entry for entry in asked if entry[1] not in (None, "%")]
+        where = " AND ".join([condition for condition, _, _ in used] + [_KNOWN])
+        text = f"SELECT {select} FROM market_data WHERE {where}{by} {_END}"
+        return Plan(text, tuple(v for _, v, _ in used), tuple(p for _, _, p in used))
 
     return plan
 

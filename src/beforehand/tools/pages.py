@@ -1,0 +1,122 @@
+"""A page for each server, written from the registry: `make docs` (python -m beforehand.tools.pages
+FOLDER) writes them, and a test holds the committed ones to it."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from beforehand.sources.providers import PROVIDERS, Provider
+from beforehand.store.files import write_atomic
+from beforehand.tools.bounds import MAX_TOKENS
+from beforehand.tools.discovery import load_tools
+from beforehand.tools.registry import Tool
+
+PURPOSES = {
+    "polymarket": "Read-only access to Polymarket: markets, events, order books, prices, wallets, "
+    "comments, builders; composites; the price of Bitcoin.",
+    "polymarket-agent": "The agents' four tools over Polymarket, with the log of their searches.",
+    "kalshi": "Read-only access to Kalshi: markets, odds at an instant, events, order books, "
+    "candles, trades.",
+    "google-news-rss": "Build, check and fetch English Google News search feeds.",
+    "web-search": "General web search with a narrative answer and citations.",
+    "search": "Dated documents, nothing known later than an upper bound.",
+    "reddit": "Reddit threads, stored or fetched with approved credentials.",
+    "edgar": "What companies reported to the SEC, by the day it was filed.",
+    "market-data": "The market-data table, by query template.",
+}
+COMMON = ("as_of", "max_tokens", "cursor", "limit")
+
+
+def pages() -> dict[str, str]:
+    """File name to text, one page a server."""
+    found: dict[str, list[Tool]] = {}
+    for tool in load_tools().values():
+        found.setdefault(tool.server, []).append(tool)
+    return {f"{server}.md": _page(server, tools) for server, tools in sorted(found.items())}
+
+
+def _page(server: str, tools: list[Tool]) -> str:
+    lines = [f"# Server `{server}`", "", PURPOSES[server], ""]
+    lines += ["Written from the tool registry by `make docs`.", "", "## Tools", ""]
+    for tool in tools:
+        lines += _tool(tool)
+    lines += ["## Keys, waiting times, failures, limits", ""]
+    names = dict.fromkeys(name for tool in tools for name in tool.services)
+    if not names:
+        lines += ["Nothing outside is asked: no key, no network.", ""]
+    for name in names:
+        lines += _service(PROVIDERS[name])
+    limited = [tool for tool in tools if tool.limit is not None]
+    for tool in limited:
+        assert tool.limit is not None
+        lines += [
+            f"`{tool.name}`: {tool.limit.calls} calls in {tool.limit.seconds / 60:g} minutes for "
+            "each user of a server.",
+            "",
+        ]
+    lines += [
+        f"No answer is longer than {MAX_TOKENS:,} estimated tokens unless `max_tokens` asks for "
+        "more; `_meta` says what an answer cost and what was cut.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _tool(tool: Tool) -> list[str]:
+    example = tool.example
+    tried = {
+        "recorded": f"Tried on recorded answers ({example.source}, {example.date}).",
+        "simulated": f"Shape, not recorded ({example.source.split(' (')[0]}, {example.date}).",
+        "offline": f"Needs nothing outside ({example.source}).",
+    }[example.evidence]
+    lines = [f"### `{tool.name}`", "", tool.description, "", tried, ""]
+    lines += ["| argument | type | default | meaning |", "|---|---|---|---|"]
+    required = tool.schema.get("required", ())
+    for name, entry in tool.schema["properties"].items():
+        default = "required" if name in required else _shown(entry.get("default"))
+        meaning = str(entry.get("description", "")).replace("|", "\\|")
+        lines.append(f"| `{name}` | {_kind(entry)} | {default} | {meaning} |")
+    return [*lines, ""]
+
+
+def _shown(value: Any) -> str:
+    return "" if value in (None, "", []) else f"`{str(value).lower() if value is True else value}`"
+
+
+def _kind(entry: dict[str, Any]) -> str:
+    if "enum" in entry:
+        return ", ".join(str(choice) for choice in entry["enum"])
+    if "anyOf" in entry:
+        return " or ".join(_kind(part) for part in entry["anyOf"] if part.get("type") != "null")
+    if entry.get("type") == "array":
+        return f"list of {_kind(entry.get('items', {}))}"
+    return str(entry.get("type", "any"))
+
+
+def _service(provider: Provider) -> list[str]:
+    """What calling a service asks for, and how it fails."""
+    limits = ", ".join(
+        f"{limit.calls:,} calls in {limit.seconds:g} s"
+        + (f" ({', '.join(limit.endpoints)})" if limit.endpoints else "")
+        for limit in provider.limits
+    )
+    key = "No key."
+    if provider.keys:
+        key = f"Needs {' and '.join(provider.keys)}: {provider.without}."
+    lines = [
+        f"**{provider.title}.** {key} One attempt takes at most {provider.timeout:g} s, all of "
+        f"them {provider.deadline:g} s ({provider.attempts} attempts; 429 and 5xx are asked "
+        f"again, after Retry-After where it is given). Limits kept: {limits}."
+    ]
+    if provider.defer:
+        codes = " and ".join(str(code) for code in sorted(provider.defer))
+        lines[0] += (
+            f" {codes} are not asked again: the feed waits for its next window of "
+            f"{provider.window_seconds / 3600:g} hours."
+        )
+    return [*lines, ""]
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        write_atomic(Path(sys.argv[1]) / name, text.encode())
