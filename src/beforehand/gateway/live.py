@@ -6,15 +6,15 @@ since then, so that a pinned View can be served prices and rows from a live serv
 today's texts.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from beforehand.clock import Clock, to_us
-from beforehand.errors import BeforehandError, InputError, NotFound, RateLimited
+from beforehand.errors import InputError, NotFound
 from beforehand.gateway.market_search import Hit, MarketIndex, Method
+from beforehand.gateway.pull import FRESH, Keep, Puller
 from beforehand.gateway.search import Grade
 from beforehand.gateway.services import (
     ASKED,
@@ -26,11 +26,9 @@ from beforehand.gateway.services import (
 )
 from beforehand.gateway.world import Listing
 from beforehand.ids import split_market_id
-from beforehand.records.base import Record
 from beforehand.records.world import (
     Document,
     Event,
-    Exchange,
     Market,
     MarketState,
     Observation,
@@ -47,21 +45,14 @@ from beforehand.sources import (
     polymarket_data,
     polymarket_requests,
 )
-from beforehand.sources.fields import answer, decode_json
-from beforehand.sources.request import Request
-from beforehand.store.files import read_json, write_json
 from beforehand.store.series import Series
 from beforehand.traffic import Traffic
 
-R = TypeVar("R", bound=Record)
-Keep = Callable[[Exchange, Sequence[Record]], None]
-FRESH = timedelta(seconds=30)
-"""For so long an answer stands in for a new call."""
 SEARCH_PAGES, LIST_PAGES, CANDLES = 3, 20, 1000
 
 
-class LiveWorld:
-    """Answers the gateway from the services. `keep` is given every exchange with its records."""
+class LiveWorld(Puller):
+    """Answers the gateway from the services. `extra` gives observations stored on this machine."""
 
     def __init__(
         self,
@@ -72,71 +63,10 @@ class LiveWorld:
         extra: Callable[[], Iterable[Observation]] = tuple,
         feeds: Path | None = None,
     ) -> None:
-        """`feeds` is the folder for copies of polls that may not be repeated at once."""
+        super().__init__(traffic, clock, keep, feeds)
         self.grade: Grade = grade
         self.spent = 0.0
-        self._feeds = feeds
-        self._traffic, self._clock, self._keep, self._extra = traffic, clock, keep, extra
-        self._answers: dict[str, tuple[datetime, list[Any]]] = {}
-        self._seen: dict[type[Record], dict[str, list[Any]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
-
-    def pull(self, request: Request, parse: Callable[[Any, datetime], list[Any]]) -> list[Any]:
-        """The records in the answer to a request; a fresh answer is not asked for again."""
-        now = self._clock.now()
-        held = self._answers.get(request.key)
-        if held is not None and now - held[0] < FRESH:
-            return held[1]
-        keep = self._keep
-        try:
-            exchange = self._ask(request)
-        except RateLimited:
-            held_poll = self._poll(request)
-            if held_poll is None:
-                raise
-            exchange, keep = held_poll, None
-        body: Any = exchange.body
-        try:
-            if request.provider != "google-news":
-                body = decode_json(body, request.path)
-            records = answer(f"the answer of {request.path}")(parse)(body, exchange.known_at)
-        except BeforehandError:
-            # What was paid for is kept, even where it cannot be read today.
-            if keep is not None:
-                keep(exchange, [])
-            raise
-        self._answers[request.key] = (exchange.known_at, records)
-        found = [r for r in records if isinstance(r, Record)]
-        if keep is not None:
-            keep(exchange, found)
-        for record in found:
-            self._index(record)
-        return records
-
-    def _ask(self, request: Request) -> Exchange:
-        reply = self._traffic.fetch(request)
-        exchange = request.exchange(reply.url, reply.text, self._clock.now())
-        if request.window is not None and self._feeds is not None:
-            write_json(self._feeds / f"{request.key}.json", exchange.wire())
-        return exchange
-
-    def _poll(self, request: Request) -> Exchange | None:
-        """The copy of the last poll of a feed."""
-        if request.window is None or self._feeds is None:
-            return None
-        path = self._feeds / f"{request.key}.json"
-        return Exchange.model_validate(read_json(path)) if path.is_file() else None
-
-    def _index(self, record: Record) -> None:
-        name = str(getattr(record, "market_id", None) or getattr(record, "id", ""))
-        group = self._seen[type(record)][name]
-        if record not in group[-50:]:
-            group.append(record)
-
-    def seen(self, model: type[R]) -> list[R]:
-        """Every record of a kind that was fetched in this session."""
-        return [record for group in self._seen[model].values() for record in group]
+        self._extra = extra
 
     def _pull_market(self, market_id: str) -> list[Any]:
         """The records of one market as its venue shows it now, and that it was listed."""
