@@ -32,6 +32,8 @@ SUMMARIES = {
     "world import forecastbench": "Import ForecastBench question sets and resolution sets (JSON).",
     "world import polymarket": "Import recorded Polymarket responses (JSON).",
     "world import kalshi": "Import recorded Kalshi responses (JSON).",
+    "world import edgar": "Import recorded EDGAR responses (JSON).",
+    "world import reddit": "Import recorded Reddit responses (JSON).",
     "world import prices": "Import prices from CSV: id,time,price (bid, ask, volume, known_at).",
     "world import predictions": "Import PredictionRecord and ResolutionRecord JSONL.",
     "world import market-data": "Load quotes (CSV, Parquet) into the market-data table.",

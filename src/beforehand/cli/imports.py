@@ -108,6 +108,34 @@ def kalshi(
     return _import("kalshi", files, read, archive, skip_bad, json)
 
 
+def edgar(
+    files: Files,
+    /,
+    *,
+    fetched_at: FetchedAt = None,
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> int:
+    """Import recorded EDGAR answers: company facts, submissions (JSON)."""
+    read = _venue_reader("edgar", fetched_at, None)
+    return _import("edgar", files, read, archive, skip_bad, json)
+
+
+def reddit(
+    files: Files,
+    /,
+    *,
+    fetched_at: FetchedAt = None,
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> int:
+    """Import recorded Reddit answers: listings, threads (JSON)."""
+    read = _venue_reader("reddit", fetched_at, None)
+    return _import("reddit", files, read, archive, skip_bad, json)
+
+
 def prices(
     files: Files,
     /,

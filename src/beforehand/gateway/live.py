@@ -176,9 +176,7 @@ class LiveWorld(Puller):
         name = f"{kalshi.VENUE}:{ticker}"
         self._once(name)
         settled = [r.resolved_at for r in self._seen[Resolution][name] if r.status == "resolved"]
-        cutoff = self.pull(
-            kalshi_requests.cutoff_request(), lambda b, _: list(kalshi.parse_cutoff(b))
-        )[0]
+        cutoff, _ = self._cutoff()
         historical = bool(settled) and settled[-1] < cutoff
         found: list[Any] = []
         for low, high in kalshi_requests.candle_windows(start, end, minutes):
@@ -192,6 +190,20 @@ class LiveWorld(Puller):
 
             found += self.pull(request, read)
         return found
+
+    def _cutoff(self) -> tuple[datetime, datetime]:
+        """(markets settled before, trades made before) stand in Kalshi's historical tier."""
+        settled, traded = self.pull(
+            kalshi_requests.cutoff_request(), lambda b, _: list(kalshi.parse_cutoff(b))
+        )
+        return settled, traded
+
+    def _trades(self, ticker: str, until: datetime) -> list[Observation]:
+        """The newest trades until an instant, from the tier that holds them."""
+        old = until < self._cutoff()[1]
+        request = kalshi_requests.trades_request(ticker, 1000, historical=old)
+        found = self.pull(request, lambda body, at: list(kalshi.parse_trades(body, at, ticker)))
+        return [row for row in found if isinstance(row, Observation)]
 
     def last_price(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
         """The price now, or the last one at or before an instant in the past."""
@@ -304,6 +316,8 @@ class LiveWorld(Puller):
             start = until - timedelta(minutes=int(minutes) * CANDLES)
             rows = self._candles(ticker, start, until, int(minutes))
             return [*stored, *(row for row in rows if isinstance(row, Observation))]
+        if (source, kind) == ("kalshi", "trade") and subject is not None:
+            return [*stored, *self._trades(subject, until)]
         ask = ASKED.get((source, kind))
         if ask is None or subject is None:
             return stored

@@ -49,12 +49,6 @@ def _comments(subject: str, until: datetime, now: datetime) -> list[tuple[Reques
     return [(request, lambda b, at: list(polymarket_data.parse_comments(b, subject, at)))]
 
 
-def _kalshi_trades(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
-    old = now - until > timedelta(days=60)
-    request = kalshi_requests.trades_request(subject, 1000, historical=old)
-    return [(request, lambda b, at: list(kalshi.parse_trades(b, at)))]
-
-
 def _feed(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
     edition, _, q = subject.partition("|")
     feed = google_news.Feed(q, edition)
@@ -105,7 +99,6 @@ ASKED: dict[tuple[str, str], Ask] = {
         for kind in ("positions", "activity", "trades", "holders", "builders")
     },
     ("polymarket", "comment"): _comments,
-    ("kalshi", "trade"): _kalshi_trades,
     (google_news.SOURCE, "feed"): _feed,
     (web_search.SOURCE, "answer"): _answer,
     (reddit.SOURCE, "search"): _posts,

@@ -32,6 +32,7 @@ from beforehand.sources.fields import (
     rows,
     seconds,
 )
+from beforehand.sources.observed import fetch_mark
 
 VENUE = "KALSHI"
 EASTERN = ZoneInfo("America/New_York")
@@ -58,10 +59,15 @@ def page(raw: Any, key: str) -> tuple[list[Any], str | None]:
 
 
 @answer("a Kalshi trade list")
-def parse_trades(raw: Any, fetched_at: datetime) -> list[Observation]:
-    """Trades, each known when it was made."""
+def parse_trades(
+    raw: Any, fetched_at: datetime, ticker_asked: str | None = None
+) -> list[Observation]:
+    """Trades, each known when it was made; with the ticker that was asked for, also that it was."""
     body = raw.get("trades") if isinstance(raw, dict) else raw
-    out = []
+    out: list[Observation] = []
+    if ticker_asked is not None:
+        count = len(rows(body, "trades"))
+        out.append(fetch_mark("kalshi", "trade", ticker_asked, count, fetched_at))
     for row in rows(body, "trades"):
         item = mapping(row, "a trade")
         at = instant(required(item, "created_time"))

@@ -47,6 +47,15 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Page:
+    """Which rows were asked for, and how many there are where the tool says so."""
+
+    limit: int
+    skip: int
+    total: int | None = None
+
+
+@dataclass(frozen=True)
 class Answer:
     """A bounded answer: its JSON, and what was cut."""
 
@@ -86,8 +95,7 @@ def decode_cursor(cursor: str | None, tool: str) -> int:
 def bound(
     result: dict[str, Any],
     rows: Rows | None,
-    limit: int,
-    skip: int,
+    page: Page,
     max_tokens: int,
     meta: dict[str, Any],
     tool: str,
@@ -97,9 +105,9 @@ def bound(
     cut: dict[str, Any] | None = None
     if rows is not None:
         if rows.series is not None:
-            result, cut = _thinned(result, rows, limit, room)
+            result, cut = _thinned(result, rows, page.limit, room)
         else:
-            result, cut = _paged(result, rows, limit, skip, room, tool)
+            result, cut = _paged(result, rows, page, room, tool)
     if cut is None or "reason" not in cut or cut["reason"] != "tokens":
         size = len(_encode(result))
         if size > room:
@@ -127,33 +135,37 @@ def _with(result: dict[str, Any], rows: Rows, kept: Sequence[Any]) -> dict[str, 
 
 
 def _paged(
-    result: dict[str, Any], rows: Rows, limit: int, skip: int, room: int, tool: str
+    result: dict[str, Any], rows: Rows, page: Page, room: int, tool: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     found = result[rows.key]
-    total = None if rows.whole else len(found)
-    page = found if rows.whole else found[skip : skip + limit]
-    shown = _with(result, rows, page)
-    reason = "limit"
-    if len(_encode(shown)) > room:
+    total = page.total if rows.whole else len(found)
+    shown = found if rows.whole else found[page.skip : page.skip + page.limit]
+    answer, reason = _with(result, rows, shown), "limit"
+    if len(_encode(answer)) > room:
         left = room - len(_encode(_with(result, rows, [])))
         kept = 0
-        for row in page:
+        for row in shown:
             left -= len(_encode(row)) + 1
             if left < 0:
                 break
             kept += 1
-        if kept < len(page):
-            page, reason = page[: max(kept, 1)], "tokens"
-            shown = _with(result, rows, page)
+        if kept < len(shown):
+            shown, reason = shown[: max(kept, 1)], "tokens"
+            answer = _with(result, rows, shown)
             if kept == 0:  # A single row that does not fit is shortened like any other answer.
-                shown, _ = _shortened(shown, room)
-    more = len(page) == limit if rows.whole else skip + len(page) < len(found)
+                answer, _ = _shortened(answer, room)
+    end = page.skip + len(shown)
+    more = len(shown) == page.limit if total is None else end < total
     if reason == "limit" and not more:
-        return shown, None
-    cut: dict[str, Any] = {"reason": reason, "rows_shown": len(page)}
+        return answer, None
+    cut: dict[str, Any] = {"reason": reason, "rows_shown": len(shown)}
     if total is not None:
         cut["rows_found"] = total
-    return shown, {**cut, "next_cursor": encode_cursor(tool, skip + len(page))}
+    if more or reason == "tokens":
+        cut["next_cursor"] = encode_cursor(tool, end)
+    if total is not None and end >= total:
+        cut.pop("next_cursor", None)
+    return answer, cut
 
 
 def _thinned(

@@ -12,7 +12,7 @@ from beforehand.records.world import PricePoint
 from beforehand.sources.kalshi import PERIODS, VENUE, eastern_day
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import detail, listed, lookup, qualified, search, venues
-from beforehand.tools.polymarket import Status, book_row, moment
+from beforehand.tools.polymarket import MARKET_ROWS, Status, book_row, moment
 from beforehand.tools.registry import Call, Example, tool
 
 SERVER, SOURCE, SERVICES = "kalshi", "kalshi", ("kalshi",)
@@ -64,7 +64,7 @@ def search_kalshi_markets(
     return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
 
 
-@tool(SERVER, example=MARKET, rows=Rows("markets", default=10, maximum=100), services=SERVICES)
+@tool(SERVER, example=MARKET, rows=MARKET_ROWS, services=SERVICES)
 def list_kalshi_markets(
     call: Call,
     *,
@@ -176,6 +176,9 @@ def _eastern_midnight(day: str) -> datetime:
 @tool(SERVER, example=MARKET, rows=Rows("trades", default=50, maximum=1000), services=SERVICES)
 def get_kalshi_trades(call: Call, *, id: Ticker) -> dict[str, Any]:
     """Get the trades of a Kalshi market, newest first."""
-    market = lookup(call.view, VENUE, id)
-    found = call.view.observations(SOURCE, "trade", market.native_id)
-    return {"ticker": market.native_id, "trades": [row.data for row in found]}
+    try:
+        ticker = lookup(call.view, VENUE, id).native_id
+    except NotFound:
+        ticker = id.partition(":")[2] or id  # Its trades may be on record, and it not.
+    found = call.view.observations(SOURCE, "trade", ticker)
+    return {"ticker": ticker, "trades": [row.data for row in found]}

@@ -1,6 +1,5 @@
 """How a market is shown: the documented keys, from what was known at t."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from beforehand.clock import iso
@@ -119,32 +118,31 @@ def detail(view: View, market: Market) -> dict[str, Any]:
 
 
 def listed(call: Call, listing: Listing) -> list[dict[str, Any]]:
-    """Described markets of a listing, filtered by status and ordered by what was known at t."""
-    found = [
-        describe(call.view, market)
-        for market in call.view.list_markets(listing)
-        if market.question is not None
-    ]
-    if listing.status is not None:
-        found = [row for row in found if row["status"] == listing.status]
-    key = {"id": "market_id"}.get(listing.order, listing.order)
-
-    def place(row: dict[str, Any]) -> Any:
-        value = row[key]
-        if isinstance(value, (int, float)):
-            return (0, value if listing.ascending else -value)
-        return (1, 0) if value is None else (0, value)
-
-    found.sort(key=lambda row: str(row["market_id"]))
-    if found and isinstance(_any_value(found, key), str) and not listing.ascending:
-        known = [row for row in found if row[key] is not None]
-        known.sort(key=lambda row: str(row[key]), reverse=True)
-        return known + [row for row in found if row[key] is None]
-    return sorted(found, key=place)
+    """The page of a listing that was asked for, filtered and sorted by what was known at t. Only
+    what is shown is described in full; `call.total` says how many there are."""
+    view = call.view
+    found: list[tuple[Any, str, Market]] = []
+    for market in view.list_markets(listing):
+        if market.question is None:
+            continue
+        state = view.state(market.id)
+        if listing.status is None or status(view, market, state) == listing.status:
+            found.append((_sort_key(listing, market, state), market.id, market))
+    known = sorted(row for row in found if row[0] is not None)
+    if not listing.ascending:
+        known.sort(key=lambda row: row[0], reverse=True)
+    unknown = sorted((row for row in found if row[0] is None), key=lambda row: row[1])
+    call.total = len(found)
+    page = [*known, *unknown][call.skip : call.skip + call.wanted]
+    return [describe(view, market) for _, _, market in page]
 
 
-def _any_value(rows: Iterable[dict[str, Any]], key: str) -> Any:
-    return next((row[key] for row in rows if row[key] is not None), None)
+def _sort_key(listing: Listing, market: Market, state: MarketState | None) -> Any:
+    if listing.order == "id":
+        return market.native_id
+    if listing.order == "close_time":
+        return market.scheduled_close
+    return None if state is None else getattr(state, listing.order)
 
 
 def search(
@@ -156,8 +154,8 @@ def search(
     hits, method = call.view.find_markets(query, limit, names)
     if not hits:
         # Nothing fits the query: the most traded markets, and the method says so.
-        top = listed(call, Listing(names, order="volume", limit=limit))
-        return top[:limit], "top_volume", False
+        asked = Call(call.view, call.storage, wanted=limit)
+        return listed(asked, Listing(names, order="volume", limit=limit)), "top_volume", False
     rows = [describe(call.view, hit.market) for hit in hits]
     scorer = call.storage.scorer
     if scorer is None:

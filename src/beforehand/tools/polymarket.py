@@ -43,7 +43,7 @@ Wallet = Annotated[
     str, Field(pattern=r"^0x[0-9a-fA-F]{40}$", description="Wallet address, 0x and 40 hex digits.")
 ]
 Status = Literal["active", "closed", "resolved"]
-MARKET_ROWS = Rows("markets", default=10, maximum=100)
+MARKET_ROWS = Rows("markets", default=10, maximum=100, whole=True)
 
 
 @tool(SERVER, example=GAMMA, rows=Rows("markets", default=10, maximum=50), services=("gamma",))

@@ -22,7 +22,7 @@ from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
-from beforehand.tools.bounds import MAX_TOKENS, Answer, Rows, bound, decode_cursor
+from beforehand.tools.bounds import MAX_TOKENS, Answer, Page, Rows, bound, decode_cursor
 from beforehand.tools.storage import Storage
 
 Evidence = Literal["recorded", "simulated", "offline"]
@@ -51,12 +51,13 @@ class Limit:
 @dataclass
 class Call:
     """What a tool function is given: the View, what is stored beside the archive, and how many
-    rows will be shown (`skip` of them were shown before)."""
+    rows will be shown (`skip` were shown before). A tool that cuts its own rows sets `total`."""
 
     view: View
     storage: Storage
     wanted: int = 0
     skip: int = 0
+    total: int | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -240,7 +241,8 @@ class Toolbox:
         }
         if call.notes:
             meta["notes"] = call.notes
-        return bound(result, found.rows, limit or 0, skip, max_tokens, meta, found.name)
+        cursor_at = Page(limit or 0, skip, call.total)
+        return bound(result, found.rows, cursor_at, max_tokens, meta, found.name)
 
     def _view(self, as_of: str | None) -> View:
         view = self.gateway.live() if self.pinned is None else self.gateway.at(self.pinned)
