@@ -283,6 +283,63 @@ def test_loads_are_whole_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     }
 
 
+def test_a_corrected_file_loads_only_what_is_new(tmp_path: Path) -> None:
+    path, file = tmp_path / "t.db", tmp_path / "a.csv"
+    good = "A,1,2,2025-07-21T10:00:00Z\n"
+    file.write_text(f"symbol,bid,ask,timestamp\n{good}B,one,2,2025-07-21T10:00:00Z\n")
+    assert (load(path, file, NOW).loaded, load(path, file, NOW).rejected) == (1, 1)
+    file.write_text(f"symbol,bid,ask,timestamp,typo\n{good[:-1]},\nB,1,2,2025-07-21T10:00:00Z,\n")
+    report = load(path, file, NOW)
+    assert (report.loaded, report.same, report.undated) == (1, 1, 2)
+    assert report.ignored == ["typo"]
+    assert len(found(MarketData(path), "all_valid")) == 2
+    assert found(MarketData(path), "statistics")[0]["records"] == 2
+
+
+def test_fractions_of_a_second_are_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text(
+        "symbol,bid,ask,timestamp\nA,1,2,2026-01-01T10:00:00Z\nA,3,4,2026-01-01T10:00:00.5Z\n"
+    )
+    load(tmp_path / "t.db", file, NOW)
+    table = MarketData(tmp_path / "t.db")
+    assert found(table, "latest_per_symbol")[0]["bid"] == 3
+    candle = found(table, "daily_ohlc_mid")[0]
+    assert (candle["open"], candle["close"]) == (1.5, 3.5)
+    at = {"symbol_a": "A", "symbol_b": "B", "timestamp": "2026-01-01T10:00:00Z"}
+    assert [r["bid"] for r in found(table, "two_symbols_at_time", at)] == [1]
+
+
+@pytest.mark.parametrize("ids", [("1", "01"), ("1.5", "2"), ("1e3", "5"), ("9" * 20, "6")])
+def test_odd_ids_are_rejected_not_renamed(tmp_path: Path, ids: tuple[str, str]) -> None:
+    file = tmp_path / "a.csv"
+    rows_ = "".join(f"{i},A,2025-01-01\n" for i in ids)
+    file.write_text(f"id,symbol,timestamp\n{rows_}-5,B,2025-01-01\n,C,2025-01-01\n")
+    report = load(tmp_path / "t.db", file, NOW)
+    assert report.rejected >= 1
+    kept = {r["symbol"] for r in found(MarketData(tmp_path / "t.db"), "all_valid")}
+    assert {"B", "C"} <= kept
+
+
+def test_a_file_name_is_no_pattern(tmp_path: Path) -> None:
+    for name, symbol in (("a1.csv", "OTHER"), ("a[1].csv", "MINE"), ("q*.csv", "STAR")):
+        (tmp_path / name).write_text(f"symbol,timestamp\n{symbol},2025-01-01\n")
+    hive = tmp_path / "symbol=HIVE"
+    hive.mkdir()
+    (hive / "o'x.csv").write_text("symbol,timestamp\nREAL,2025-01-01\n")
+    for file in (tmp_path / "a[1].csv", tmp_path / "q*.csv", hive / "o'x.csv"):
+        load(tmp_path / "t.db", file, NOW)
+    shown = {r["symbol"] for r in found(MarketData(tmp_path / "t.db"), "all_valid")}
+    assert shown == {"MINE", "STAR", "REAL"}
+
+
+def test_times_out_of_the_years_we_know(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    bad = ("infinity", "-infinity", "12026-03-15", "0043-03-15 (BC)", "epoch")
+    file.write_text("symbol,timestamp\n" + "".join(f"A,{t}\n" for t in bad))
+    assert load(tmp_path / "t.db", file, NOW).loaded == 0
+
+
 def test_parquet_and_the_documented_schema(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     duckdb.sql(
@@ -304,7 +361,9 @@ def test_parquet_and_the_documented_schema(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (b"bid,ask\n1,2\n", "lacks the column 'symbol'"),
-        (b"\xff\xfe\x00bad", "cannot be read|lacks the column"),
+        (b"\xff\xfe\x00bad", "is UTF-16: save it as UTF-8"),
+        (b"  \n", "is empty"),
+        (b"symbol,Symbol,timestamp\nA,B,2025-01-01\n", "the column 'symbol' twice"),
     ],
 )
 def test_files_that_are_no_tables(tmp_path: Path, content: bytes, said: str) -> None:

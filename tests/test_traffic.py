@@ -246,9 +246,12 @@ def test_the_ledger_survives_a_clock_that_steps_back(tmp_path: Path) -> None:
 
 def test_gates_keep_the_later_end(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "t.db")
-    ledger.shut("g", 10.0, "first")
-    ledger.shut("g", 5.0, "second")
+    ledger.shut("g", 0.0, 10.0, "first")
+    ledger.shut("g", 0.0, 5.0, "second")
     assert ledger.gate("g", 0.0) == (10.0, "first")
+    assert ledger.gate("g", -100.0) == (10.0, "first"), "a clock stepped back waits no longer"
+    assert ledger.gate("g", -90.0) is None
+    ledger.shut("g", 0.0, 10.0, "first")
     assert ledger.gate("g", 10.0) is None
     assert ledger.claim("w", 0.0, 3.0, "x") is None
     assert ledger.claim("w", 1.0, 3.0, "x") == (2.0, "x")

@@ -9,6 +9,7 @@ every process of a home folder through the ledger.
 """
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from beforehand.sources.request import Request
 from beforehand.store.ledger import Ledger
 
 BACKOFF_S = 0.5
+LONGEST_PAUSE_S = 3600.0
 CIRCUIT_AFTER, CIRCUIT_S = 5, 30.0
 """So many failures in a row open the circuit for so long; then one call is let through."""
 
@@ -43,6 +45,10 @@ class Reply:
             return self.body.decode("utf-8-sig")
         except UnicodeDecodeError:
             return self.body.decode("latin-1")
+
+
+class Polled(RateLimited):
+    """A feed is within its window: its last poll stands."""
 
 
 class Lost(Exception):
@@ -83,30 +89,35 @@ class Traffic:
         provider = self._providers[request.provider]
         end = self._now() + provider.deadline
         self._check_gates(provider, end)
+        if request.window is None:
+            return self._attempts(request, provider, end, [])
         window = f"window/{provider.name}/{request.window}"
-        if request.window is not None:
-            shut = self._ledger.claim(
-                window, self._now(), provider.window_seconds, "it was polled in this window"
+        shut = self._ledger.claim(
+            window, self._now(), provider.window_seconds, "it was polled in this window"
+        )
+        if shut is not None:
+            raise Polled(
+                f"{provider.title}: this feed is polled once in "
+                f"{_span(provider.window_seconds)}; next in {_span(shut[0])} ({shut[1]})",
+                shut[0],
             )
-            if shut is not None:
-                raise RateLimited(
-                    f"{provider.title}: this feed is polled once in "
-                    f"{_span(provider.window_seconds)}; next in {_span(shut[0])} ({shut[1]})",
-                    shut[0],
-                )
+        reached: list[bool] = []
         try:
-            return self._attempts(request, provider, end)
-        except (Refused, Unauthorized, NotFound):
-            if request.window is not None:
-                self._ledger.open(window)
+            return self._attempts(request, provider, end, reached)
+        except BaseException as error:
+            if not reached or isinstance(error, (Refused, Unauthorized, NotFound)):
+                self._ledger.open(window)  # The feed was not polled.
             raise
 
-    def _attempts(self, request: Request, provider: Provider, end: float) -> Reply:
+    def _attempts(
+        self, request: Request, provider: Provider, end: float, reached: list[bool]
+    ) -> Reply:
+        """Send until an answer comes or time is up; `reached` fills once a request has left."""
         problem, pause = "no time was left to try", 0.0
         for attempt in range(1, provider.attempts + 1):
             if pause:
                 self._sleep(pause)
-                self._check_gates(provider, end)
+                self._check_gates(provider, end, probing=True)
             self._wait_for_turn(request, provider, end)
             left = end - self._now()
             if left <= 0:
@@ -117,6 +128,8 @@ class Traffic:
                 reply = self._send(request, min(provider.timeout, left))
             except Lost as lost:
                 problem = str(lost)
+                if lost.sent:
+                    reached.append(True)
                 self._failed(provider, problem)
                 if lost.sent and not request.repeatable:
                     raise Unavailable(
@@ -125,17 +138,16 @@ class Traffic:
                     ) from None
                 asked = None
             else:
-                if reply.status == 200:
+                reached.append(True)
+                if reply.status < 500:
                     self._ledger.succeeded(provider.name)
+                if reply.status == 200:
                     return reply
                 asked = self._refusal(reply, request, provider)
                 problem = f"it answered {reply.status}"
-            pause = asked if asked is not None else _backoff(attempt)
+            pause = max(asked or 0.0, _backoff(attempt))
             if self._now() + pause >= end:
                 if asked is not None:
-                    self._ledger.shut(
-                        f"pause/{provider.name}", self._now() + asked, "it asked for a pause"
-                    )
                     raise RateLimited(
                         f"{provider.title} {problem} and asks to wait {_span(asked)}: try again "
                         "then",
@@ -170,7 +182,7 @@ class Traffic:
         if asked is not None and asked > 0:
             # Whoever else is about to call waits as well.
             self._ledger.shut(
-                f"pause/{provider.name}", self._now() + asked - 0.001, "it asked for a pause"
+                f"pause/{provider.name}", self._now(), asked - 0.001, "it asked for a pause"
             )
         return asked
 
@@ -189,7 +201,7 @@ class Traffic:
                 )
             self._sleep(wait)
 
-    def _check_gates(self, provider: Provider, end: float) -> None:
+    def _check_gates(self, provider: Provider, end: float, probing: bool = False) -> None:
         now = self._now()
         shut = self._ledger.gate(f"pause/{provider.name}", now)
         if shut is not None:
@@ -198,7 +210,14 @@ class Traffic:
                     f"{provider.title} asked for a pause: try again in {_span(shut[0])}", shut[0]
                 )
             self._sleep(shut[0])
-        shut = self._ledger.gate(f"circuit/{provider.name}", self._now())
+        now = self._now()
+        shut = self._ledger.gate(f"circuit/{provider.name}", now)
+        tired = self._ledger.failures(provider.name, now) >= CIRCUIT_AFTER
+        if shut is None and tired and not probing:
+            # Half open: one call at a time tries whether the service is back.
+            shut = self._ledger.claim(
+                f"probe/{provider.name}", now, provider.timeout, "one call is trying it now"
+            )
         if shut is not None:
             raise Unavailable(
                 f"{provider.title} failed {CIRCUIT_AFTER} times in a row (last: {shut[1]}): not "
@@ -207,8 +226,9 @@ class Traffic:
             )
 
     def _failed(self, provider: Provider, problem: str) -> None:
-        if self._ledger.failed(provider.name) >= CIRCUIT_AFTER:
-            self._ledger.shut(f"circuit/{provider.name}", self._now() + CIRCUIT_S, problem)
+        now = self._now()
+        if self._ledger.failed(provider.name, now) >= CIRCUIT_AFTER:
+            self._ledger.shut(f"circuit/{provider.name}", now, CIRCUIT_S, problem)
 
     def _now(self) -> float:
         return epoch(self._clock.now())
@@ -220,20 +240,19 @@ def _backoff(attempt: int) -> float:
 
 
 def _retry_after(value: str | None, now: datetime) -> float | None:
-    """Seconds of a Retry-After header: a number or an HTTP date (RFC 9110, 10.2.3)."""
+    """Seconds of a Retry-After header: a number or an HTTP date (RFC 9110, 10.2.3), an hour at
+    most; None for anything else."""
     if not value:
         return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
+    if re.fullmatch(r"\d{1,9}", value.strip(), re.ASCII):
+        return min(float(value), LONGEST_PAUSE_S)
     try:
         stamp = parsedate_to_datetime(value)
     except (TypeError, ValueError):
         return None
     if stamp.tzinfo is None:
         stamp = stamp.replace(tzinfo=UTC)
-    return max(0.0, (stamp - now).total_seconds())
+    return min(max(0.0, (stamp - now).total_seconds()), LONGEST_PAUSE_S)
 
 
 def _span(seconds: float) -> str:

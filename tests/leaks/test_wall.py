@@ -59,6 +59,7 @@ class Liar:
     """A world that ignores `until` and returns records around t, and an early-closed ending."""
 
     grade = "captured"
+    live = False
 
     def market_versions(self, market_id: str | None, until: datetime) -> list[Market]:
         return [

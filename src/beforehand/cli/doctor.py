@@ -48,8 +48,8 @@ def doctor(
 ) -> int:
     """Check the installation, the home folder, the archive, the tools and the recorded data.
 
-    With --live each outside service is asked one small question; drift leaves exit code 1, a
-    service that cannot be reached exit code 3.
+    With --live each outside service is asked one small question; drift, or none that can be
+    reached, leaves exit code 1, some that cannot exit code 3.
     """
     if live:
         return _live(json)
@@ -122,13 +122,13 @@ def _live(json: bool) -> int:
             [
                 row["name"],
                 Text(row["state"], style=_TONES.get(row["state"], "dim")),
-                row["detail"][:100],
+                row["detail"] if len(row["detail"]) <= 100 else f"{row['detail'][:99]}…",
             ]
             for row in found
         ]
         columns = [("service", "left"), ("state", "left"), ("detail", "left")]
         console().print(table("", columns, rows))
-    if "drift" in states:
+    if "drift" in states or not states & {"ok", "empty"}:
         return EXIT_FAILED
     return EXIT_OK if states <= {"ok", "empty", "not configured"} else EXIT_PARTIAL
 

@@ -257,7 +257,15 @@ def market_data(
         emit({"table": str(home.market_data), "loads": [report.wire() for report in reports]})
     for report in reports if not json else ():
         said = "loaded before" if report.already else f"{report.loaded:,} rows loaded"
-        print(f"{report.source}: {said}, {report.rejected:,} rejected")
+        same = f", {report.same:,} were there already" if report.same else ""
+        print(f"{report.source}: {said}{same}, {report.rejected:,} rejected")
+        if report.undated:
+            note(
+                f"{report.undated:,} rows have no created_at: they count as created now, and no "
+                "earlier --as-of sees them"
+            )
+        if report.ignored:
+            note(f"columns that are not known were ignored: {', '.join(report.ignored)}")
         for reject in report.rejects[:10]:
             note(reject.sentence())
         if report.rejects_file:

@@ -19,8 +19,14 @@ ArchivePath = Annotated[
 
 
 def archive_path(given: Path | None) -> Path:
-    """The folder named by --archive, else the home's own."""
-    return given if given is not None else Home.from_environment().archive
+    """The folder named by --archive, else the home's own. A relative name that is not in the
+    current folder is looked for in the home as well."""
+    home = Home.from_environment()
+    if given is None:
+        return home.archive
+    if not given.exists() and (home.root / given / "archive.json").is_file():
+        return home.root / given
+    return given
 
 
 def emit(value: Any) -> None:

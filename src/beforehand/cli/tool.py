@@ -39,17 +39,28 @@ def tool(
 ) -> int:
     """Call a tool by name, or list, find and describe the tools.
 
-    `beforehand tool schema NAME` shows what a tool takes.
+    `beforehand tool list` shows all, `tool find WORDS` some, and `tool schema NAME` what one takes.
     """
     load_tools()
     if name in ("list", "find"):
+        servers = sorted({t.server for t in load_tools().values()})
+        if server is not None and server not in servers:
+            raise InputError(f"no server {server!r}: there are {', '.join(servers)}")
+        if name == "list" and what:
+            raise InputError(f"`tool list` takes no words: `tool find {what!r}` searches")
         return _list(search_tools(what if name == "find" else "", server), json)
     if name == "schema":
         return _schema(what, json)
     if what:
         raise InputError(f"{name} takes its arguments as --arg name=value, not {what!r}")
     found = find_tool(name)
-    values = coerce(found, dict(_pair(text) for text in arg or ()))
+    if server is not None:
+        raise InputError("--server goes with list and find")
+    pairs = [_pair(text) for text in arg or ()]
+    names = [key for key, _ in pairs]
+    if repeated := [key for key in names if names.count(key) > 1]:
+        raise InputError(f"--arg {repeated[0]} stands twice: a list is written {repeated[0]}=a,b")
+    values = coerce(found, dict(pairs))
     answer = _call(found, values, as_of, mode, archive)
     if json:
         emit(answer.content)
@@ -63,7 +74,7 @@ def _call(
 ) -> Answer:
     home, clock = Home.from_environment(), SystemClock()
     try:
-        pinned = parse_instant(as_of) if as_of else None
+        pinned = None if as_of is None else parse_instant(as_of)
     except ValueError as error:
         raise InputError(f"--as-of: {error}") from None
     path = archive_path(archive)
@@ -74,7 +85,7 @@ def _call(
     try:
         return Toolbox(door.gateway, storage, pinned).call(found.name, values)
     finally:
-        if moved := door.close(path, clock):
+        if moved := door.close():
             note(f"recorded {moved} exchanges in {path}")
 
 

@@ -141,19 +141,23 @@ def record(
     order = work.Order(
         tuple(names), tuple(feeds), chosen, parse_interval(every), rounds, max_mb * 1_000_000
     )
-    door = open_door(home, "record", path, clock=clock)
-    with progress("record") as update:
-        done = work.record(door, order, home, path, clock, progress=update)
-    if json:
-        emit({"archive": str(path), **done.wire()})
-    else:
-        for failure in done.failures[-10:]:
-            note(failure)
-        print(
-            f"{path}: {done.rounds} rounds, {done.exchanges} exchanges, "
-            f"{len(done.failures)} failures; {done.stopped}"
-        )
-    return EXIT_PARTIAL if done.failures else EXIT_OK
+    done = work.Recorded()
+    try:
+        order.check()
+        door = open_door(home, "record", path, clock=clock)
+        with progress("record") as update:
+            work.record(door, order, home, path, clock, done, say=note, progress=update)
+    finally:
+        if json:
+            emit({"archive": str(path), **done.wire()})
+        elif done.rounds or done.exchanges:
+            print(
+                f"{path}: {done.rounds} rounds, {done.exchanges} exchanges, "
+                f"{len(done.failures)} failures; {done.stopped}"
+            )
+    if done.failures:
+        return EXIT_PARTIAL if done.exchanges else EXIT_FAILED
+    return EXIT_OK
 
 
 def info(*, archive: ArchivePath = None, json: Json = False) -> int:

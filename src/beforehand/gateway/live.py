@@ -20,6 +20,7 @@ from beforehand.gateway.services import (
     ASKED,
     gamma_events,
     gamma_markets,
+    kalshi_events,
     kalshi_markets,
     page_parser,
     page_request,
@@ -48,7 +49,7 @@ from beforehand.sources import (
 from beforehand.store.series import Series
 from beforehand.traffic import Traffic
 
-SEARCH_PAGES, LIST_PAGES, CANDLES = 3, 20, 1000
+SEARCH_PAGES, LIST_PAGES, EVENT_PAGES, CANDLES = 3, 20, 10, 1000
 
 
 class LiveWorld(Puller):
@@ -65,6 +66,7 @@ class LiveWorld(Puller):
     ) -> None:
         super().__init__(traffic, clock, keep, feeds)
         self.grade: Grade = grade
+        self.live = True
         self.spent = 0.0
         self._extra = extra
 
@@ -199,11 +201,19 @@ class LiveWorld(Puller):
         return settled, traded
 
     def _trades(self, ticker: str, until: datetime) -> list[Observation]:
-        """The newest trades until an instant, from the tier that holds them."""
-        old = until < self._cutoff()[1]
-        request = kalshi_requests.trades_request(ticker, 1000, historical=old)
-        found = self.pull(request, lambda body, at: list(kalshi.parse_trades(body, at, ticker)))
-        return [row for row in found if isinstance(row, Observation)]
+        """The newest trades until an instant: those made before the cutoff are in the historical
+        tier, the live one would answer with nothing."""
+        end = None if self._clock.now() - until < FRESH else until
+        tiers = [True] if until < self._cutoff()[1] else [False, True]
+        found: list[Observation] = []
+        for historical in tiers:
+            request = kalshi_requests.trades_request(ticker, 1000, historical, end)
+            found = list(
+                self.pull(request, lambda body, at: list(kalshi.parse_trades(body, at, ticker)))
+            )
+            if len(found) > 1:  # More than the mark of the fetch.
+                break
+        return found
 
     def last_price(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
         """The price now, or the last one at or before an instant in the past."""
@@ -228,7 +238,11 @@ class LiveWorld(Puller):
 
                 self.pull(polymarket_requests.prices_request([token]), read)
                 return self._seen[PricePoint][market_id]
-            return self._history(market_id, token, {"as_of": until})
+            for earlier in (timedelta(0), timedelta(hours=3), timedelta(hours=12)):
+                # The last bucket may end after t; the one before it has ended.
+                points = self._history(market_id, token, {"as_of": until - earlier})
+                if any(point.known_at <= until for point in points):
+                    return points
         return []
 
     def series(self, market_id: str) -> Series | None:
@@ -245,7 +259,7 @@ class LiveWorld(Puller):
         """One event as it is shown now; of all, a page of the venue and those seen before."""
         if event_id is None:
             if venue == kalshi.VENUE:
-                self.pull(kalshi_requests.events_request(limit=200), kalshi.parse)
+                self.pull(kalshi_requests.events_request(200, status="open"), kalshi_events)
             elif venue == polymarket.VENUE:
                 self.pull(polymarket_requests.events_request(closed=False), gamma_events)
             return self.seen(Event)
@@ -295,7 +309,13 @@ class LiveWorld(Puller):
                 if len([r for r in found if isinstance(r, Market)]) >= 2 * limit or not records:
                     break
         if venues is not None and kalshi.VENUE in venues:
-            found += self.pull(kalshi_requests.events_request(limit=200), kalshi.parse)
+            cursor: str | None = None
+            for _ in range(EVENT_PAGES):
+                request = kalshi_requests.events_request(200, cursor, "open")
+                *records, cursor = self.pull(request, kalshi_events)
+                found += records
+                if cursor is None:
+                    break
         markets = [r for r in found if isinstance(r, Market)]
         now = self._clock.now()
         # A live question is answered with the texts that came in since it was asked.
@@ -313,8 +333,10 @@ class LiveWorld(Puller):
         ]
         if (source, kind) == ("kalshi", "candle") and subject is not None:
             ticker, _, minutes = subject.partition("|")
-            start = until - timedelta(minutes=int(minutes) * CANDLES)
-            rows = self._candles(ticker, start, until, int(minutes))
+            ended = self._seen[Resolution][f"{kalshi.VENUE}:{ticker}"]
+            end = min([until, *(r.resolved_at for r in ended)])
+            start = end - timedelta(minutes=int(minutes) * CANDLES)
+            rows = self._candles(ticker, start, end, int(minutes))
             return [*stored, *(row for row in rows if isinstance(row, Observation))]
         if (source, kind) == ("kalshi", "trade") and subject is not None:
             return [*stored, *self._trades(subject, until)]

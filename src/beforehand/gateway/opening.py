@@ -37,9 +37,9 @@ class Door:
     live: LiveWorld | None = None
     spool: Spool | None = None
 
-    def close(self, archive: Path, clock: Clock) -> int:
-        """Move what was recorded into the archive; returns how many exchanges."""
-        return 0 if self.spool is None else self.spool.flush(archive, clock.now())
+    def close(self) -> int:
+        """Move what was recorded into the archive; returns how many exchanges were new."""
+        return 0 if self.spool is None else self.spool.flush(self.gateway.clock.now())
 
 
 class _Later:
@@ -47,6 +47,7 @@ class _Later:
 
     def __init__(self, path: Path, grade: Grade, home: Home, clock: Clock) -> None:
         self._path, self.grade, self._home, self._clock = path, grade, home, clock
+        self.live = False
 
     @cached_property
     def _world(self) -> RecordedWorld:
@@ -84,7 +85,7 @@ def open_door(
         world: Any = _Later(archive, grade, home, clock)
         return Door(Gateway(world, clock), mode)
     traffic = open_traffic(home, clock, environment)
-    spool = Spool(home.recording) if mode == "record" else None
+    spool = Spool(home.recording, archive) if mode == "record" else None
     live = LiveWorld(
         traffic,
         clock,

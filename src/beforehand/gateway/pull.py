@@ -11,19 +11,23 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from beforehand.clock import Clock
-from beforehand.errors import BeforehandError, RateLimited
+from beforehand.errors import InputError
 from beforehand.records.base import Record
 from beforehand.records.world import Exchange
 from beforehand.sources.fields import answer, decode_json
 from beforehand.sources.request import Request
 from beforehand.store.files import read_json, write_json
-from beforehand.traffic import Traffic
+from beforehand.traffic import Polled, Traffic
 
 R = TypeVar("R", bound=Record)
 Keep = Callable[[Exchange, Sequence[Record]], None]
 FRESH = timedelta(seconds=30)
 """For so long an answer stands in for a new call."""
+KEPT = 60
+"""So many versions of a record are remembered: a recorder that runs for weeks does not grow."""
 
 
 class Puller:
@@ -49,28 +53,25 @@ class Puller:
         held = self._answers.get(request.key)
         if held is not None and now - held[0] < FRESH:
             return held[1]
-        keep = self._keep
         try:
             exchange = self._ask(request)
-        except RateLimited:
+        except Polled:
             held_poll = self._poll(request)
             if held_poll is None:
                 raise
-            exchange, keep = held_poll, None
+            exchange = held_poll
+        if self._keep is not None:
+            self._keep(exchange, [])
         body: Any = exchange.body
-        try:
-            if request.provider != "google-news":
-                body = decode_json(body, request.path)
-            records = answer(f"the answer of {request.path}")(parse)(body, exchange.known_at)
-        except BeforehandError:
-            # What was paid for is kept, even where it cannot be read today.
-            if keep is not None:
-                keep(exchange, [])
-            raise
+        if request.provider != "google-news":
+            body = decode_json(body, request.path)
+        records = answer(f"the answer of {request.path}")(parse)(body, exchange.known_at)
+        if len(self._answers) > KEPT * 10:
+            self._answers = {k: a for k, a in self._answers.items() if now - a[0] < FRESH}
         self._answers[request.key] = (exchange.known_at, records)
         found = [r for r in records if isinstance(r, Record)]
-        if keep is not None:
-            keep(exchange, found)
+        if self._keep is not None:
+            self._keep(exchange, found)
         for record in found:
             self._index(record)
         return records
@@ -86,14 +87,17 @@ class Puller:
         """The copy of the last poll of a feed."""
         if request.window is None or self._feeds is None:
             return None
-        path = self._feeds / f"{request.key}.json"
-        return Exchange.model_validate(read_json(path)) if path.is_file() else None
+        try:
+            return Exchange.model_validate(read_json(self._feeds / f"{request.key}.json"))
+        except (InputError, ValidationError):
+            return None  # None was kept, or the copy is damaged.
 
     def _index(self, record: Record) -> None:
         name = str(getattr(record, "market_id", None) or getattr(record, "id", ""))
         group = self._seen[type(record)][name]
-        if record not in group[-50:]:
+        if record not in group:
             group.append(record)
+            del group[:-KEPT]
 
     def seen(self, model: type[R]) -> list[R]:
         """Every record of a kind that was fetched in this session."""

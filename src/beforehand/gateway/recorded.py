@@ -40,6 +40,7 @@ class RecordedWorld:
         """`extra` gives observations that are stored beside the archive (a cache of threads)."""
         self.archive = archive
         self.grade: Grade = grade
+        self.live = False
         self._extra = extra
 
     @cached_property

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from beforehand.errors import BadAnswer
 from beforehand.gateway.world import Listing
 from beforehand.sources import (
     btc,
@@ -21,12 +22,14 @@ from beforehand.sources import (
     reddit,
     web_search,
 )
+from beforehand.sources.fields import mapping
 from beforehand.sources.observed import snapshot
 from beforehand.sources.request import Request
 
 Parse = Callable[[Any, datetime], list[Any]]
 Ask = Callable[[str, datetime, datetime], list[tuple[Request, Parse]]]
 """(subject, until, now) to the requests to send and how to read each."""
+RECENT = timedelta(seconds=30)
 PAGE, THREAD_LIMIT, THREAD_DEPTH = 500, 200, 8
 
 
@@ -34,7 +37,9 @@ def _data(kind: str) -> Ask:
     def ask(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
         request = {
             "positions": lambda: polymarket_data.user_request(kind, subject, PAGE),
-            "activity": lambda: polymarket_data.user_request(kind, subject, PAGE),
+            "activity": lambda: polymarket_data.user_request(
+                kind, subject, PAGE, end=None if now - until < RECENT else until
+            ),
             "trades": lambda: polymarket_data.trades_request(subject, PAGE),
             "holders": lambda: polymarket_data.holders_request(subject, 100),
             "builders": lambda: polymarket_data.builders_request(subject, 100),
@@ -118,29 +123,55 @@ def gamma_markets(body: Any, at: datetime) -> list[Any]:
 def _binary(rows: Sequence[Any], at: datetime) -> list[Any]:
     """The records of a page's binary markets; others are not read."""
     found: list[Any] = []
-    for row in rows:
+    for row in _each(rows):
         if polymarket.is_binary(row):
-            found += polymarket.parse_market(row, at)
+            found += _readable(polymarket.parse_market, row, at)
             found += [m for m in [polymarket.listed(row)] if m is not None]
     return found
+
+
+def _each(rows: Sequence[Any]) -> list[dict[str, Any]]:
+    return [mapping(row, "a row of a page") for row in rows]
+
+
+def _readable(parse: Callable[..., Any], row: dict[str, Any], at: datetime) -> list[Any]:
+    """The records of one row of a page. A row that cannot be read (an unknown version, a price
+    above one) is left out and does not take the page along."""
+    try:
+        return list(parse(row, at))
+    except BadAnswer:
+        return []
 
 
 def gamma_events(body: Any, at: datetime) -> list[Any]:
     """The records of a page of Gamma events, or of a search."""
     rows, _ = polymarket.page(body, "events")
     found: list[Any] = []
-    for row in rows:
-        found += polymarket.parse_event(row, at)
-        found += [m for child in row.get("markets") or () if (m := polymarket.listed(child))]
+    for row in _each(rows):
+        children = _each(row.get("markets") or ())
+        readable = [
+            c
+            for c in children
+            if not polymarket.is_binary(c) or _readable(polymarket.parse_market, c, at)
+        ]
+        found += polymarket.parse_event({**row, "markets": readable}, at)
+        found += [m for child in readable if (m := polymarket.listed(child))]
     return found
+
+
+def kalshi_events(body: Any, at: datetime) -> list[Any]:
+    """The records of a page of Kalshi events, then the next cursor."""
+    rows, cursor = kalshi.page(body, "events")
+    found = [record for row in _each(rows) for record in _readable(kalshi.parse_event, row, at)]
+    return [*found, cursor]
 
 
 def kalshi_markets(body: Any, at: datetime) -> list[Any]:
     """The records of one Kalshi market or of a page, then the next cursor."""
     rows, cursor = ([body["market"]], None) if "market" in body else kalshi.page(body, "markets")
     found: list[Any] = []
-    for row in rows:
-        found += kalshi.parse_market(row, at)
+    for row in _each(rows):
+        found += _readable(kalshi.parse_market, row, at)
         found += [m for m in [kalshi.listed(row)] if m is not None]
     return [*found, cursor]
 
@@ -151,9 +182,7 @@ def page_request(venue: str, listing: Listing, cursor: str | None) -> Request:
         status = {"active": "open", "closed": "closed", "resolved": "settled"}.get(
             listing.status or ""
         )
-        return kalshi_requests.markets_request(
-            status=status, cursor=cursor, limit=min(listing.limit, 1000)
-        )
+        return kalshi_requests.markets_request(status=status, cursor=cursor, limit=1000)
     closed = None if listing.status is None else listing.status != "active"
     return polymarket_requests.markets_request(
         closed=closed,

@@ -1,12 +1,14 @@
 """The one HTTP client of the package: sends a Request once, and resolves addresses and secrets.
 
-An answer is whole or lost. The time limit covers the whole exchange, trickling bodies included;
-a body is bounded (unpacked); redirects are followed for keyless services only, so that no secret
-leaves for another host.
+An answer is whole or lost. The time limit covers the whole exchange (connecting, headers, trickling
+bodies), and a body is bounded (unpacked). Redirects are followed for keyless services only, so
+that no secret leaves for another host; no secret stands in an error or in a recorded address.
 """
 
+import asyncio
 import base64
 import os
+import re
 import threading
 import weakref
 from collections.abc import Mapping
@@ -26,14 +28,21 @@ MAX_BODY = 64 * 1024 * 1024
 
 
 class HttpTransport:
-    """Sends requests; safe for threads. `environment` holds keys and address overrides."""
+    """Sends requests; safe for threads. `environment` holds keys and address overrides.
+
+    The client runs on an event loop of its own: only there can a whole exchange be given up on
+    time, whatever the server does.
+    """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = os.environ if environment is None else environment
-        self._client = httpx2.Client(follow_redirects=False, trust_env=True)
-        weakref.finalize(self, self._client.close)
+        self._loop = asyncio.new_event_loop()
+        self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=True)
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         self._lock = threading.Lock()
         self._reddit: tuple[str, float] | None = None
+        weakref.finalize(self, _stop, self._loop, self._thread, self._client)
 
     def url(self, request: Request) -> str:
         """The full address, without secrets."""
@@ -46,12 +55,40 @@ class HttpTransport:
         provider = PROVIDERS[request.provider]
         headers = {"User-Agent": f"beforehand/{__version__}", "Accept": "*/*"}
         headers |= self._authorise(provider, timeout)
-        return self._exchange(request, self.url(request), headers, timeout)
+        try:
+            reply = self._exchange(request, self.url(request), headers, timeout)
+        except Lost as lost:
+            raise Lost(self._redacted(str(lost)), lost.sent) from None
+        if reply.status == 401 and provider.name == "reddit":
+            self._reddit = None  # The token was revoked: the next call signs in anew.
+        if reply.status == 200:
+            return reply
+        safe = self._redacted(reply.text).encode()
+        return Reply(reply.status, reply.headers, safe, reply.url)
+
+    def _redacted(self, text: str) -> str:
+        for provider in PROVIDERS.values():
+            for name in provider.keys if provider.auth != "contact" else ():
+                secret = self._environment.get(name)
+                if secret and len(secret.strip()) > 3:
+                    text = text.replace(secret.strip(), "***")
+        return text
 
     def _exchange(
         self, request: Request, url: str, headers: dict[str, str], timeout: float
     ) -> Reply:
-        end = stopwatch() + timeout
+        work = asyncio.run_coroutine_threadsafe(
+            self._send(request, url, headers, timeout), self._loop
+        )
+        try:
+            return work.result()
+        except BaseException:
+            work.cancel()
+            raise
+
+    async def _send(
+        self, request: Request, url: str, headers: dict[str, str], timeout: float
+    ) -> Reply:
         content = None
         if request.body is not None:
             content = urlencode(request.body).encode() if request.form else dumps(request.body)
@@ -59,34 +96,38 @@ class HttpTransport:
                 "application/x-www-form-urlencoded" if request.form else "application/json"
             )
         query = list[tuple[str, str | int | float | bool | None]](request.params) or None
-        follow = PROVIDERS[request.provider].auth == "none"
+        parts, size = [], 0
         try:
-            with self._client.stream(
-                "GET" if content is None else "POST",
-                url,
-                params=query,
-                content=content,
-                headers=headers,
-                timeout=httpx2.Timeout(timeout),
-                follow_redirects=follow,
-            ) as response:
-                parts, size = [], 0
-                for part in response.iter_bytes():
+            async with (
+                asyncio.timeout(timeout),
+                self._client.stream(
+                    "GET" if content is None else "POST",
+                    url,
+                    params=query,
+                    content=content,
+                    headers=headers,
+                    timeout=httpx2.Timeout(timeout),
+                    follow_redirects=PROVIDERS[request.provider].auth == "none",
+                ) as response,
+            ):
+                async for part in response.aiter_bytes():
                     parts.append(part)
                     size += len(part)
                     if size > MAX_BODY:
                         raise Lost(f"the answer is larger than {MAX_BODY // 2**20} MiB")
-                    if stopwatch() > end:
-                        raise Lost(f"the answer was not complete after {timeout:.0f} s")
+        except TimeoutError:
+            raise Lost(f"no whole answer within {timeout:.0f} s") from None
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise InputError(f"{url!r} is no address to fetch from: {error}") from None
-        except httpx2.ConnectError as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise Lost(f"no connection: {error}", sent=False) from None
         except httpx2.HTTPError as error:
             name = type(error).__name__
             raise Lost(f"{name}: {error}" if str(error) else name) from None
         found = {name.lower(): value for name, value in response.headers.items()}
-        return Reply(response.status_code, found, b"".join(parts), str(response.url))
+        # An override may carry a password: it is not recorded.
+        address = re.sub(r"//[^/@]*@", "//", str(response.url))
+        return Reply(response.status_code, found, b"".join(parts), address)
 
     def _authorise(self, provider: Provider, timeout: float) -> dict[str, str]:
         """The headers that identify us; NotConfigured names the missing variable."""
@@ -98,7 +139,13 @@ class HttpTransport:
             )
         if provider.auth == "none":
             return {}
-        secret = self._environment[provider.keys[0]]
+        for name in provider.keys:
+            if not re.fullmatch(r"[\x20-\x7e]+", self._environment[name].strip()):
+                raise NotConfigured(
+                    f"{name} in the environment holds characters that no header can carry: set it "
+                    "again, without line breaks"
+                )
+        secret = self._environment[provider.keys[0]].strip()
         if provider.auth == "bearer":
             return {"Authorization": f"Bearer {secret}"}
         if provider.auth == "x-api-key":
@@ -107,7 +154,7 @@ class HttpTransport:
             return {"User-Agent": f"beforehand/{__version__} {secret}"}
         agent = f"python:beforehand:{__version__} (read-only research)"
         if provider.name == "reddit-auth":
-            pair = f"{secret}:{self._environment[provider.keys[1]]}".encode()
+            pair = f"{secret}:{self._environment[provider.keys[1]].strip()}".encode()
             return {
                 "Authorization": f"Basic {base64.b64encode(pair).decode()}",
                 "User-Agent": agent,
@@ -126,6 +173,8 @@ class HttpTransport:
                     form=True,
                 )
                 reply = self.send(request, timeout)
+                if reply.status == 429 or reply.status >= 500:
+                    raise Lost(f"Reddit's sign-in answered {reply.status}", sent=False)
                 try:
                     answer = loads(reply.body) if reply.status == 200 else {}
                     self._reddit = (
@@ -138,6 +187,17 @@ class HttpTransport:
                         "applications only; check REDDIT_CLIENT_ID and REDDIT_CLIENT_SECRET"
                     ) from None
             return self._reddit[0]
+
+
+def _stop(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, client: httpx2.AsyncClient
+) -> None:
+    """Close the connections, then the loop."""
+    if thread.is_alive() and thread is not threading.current_thread():
+        asyncio.run_coroutine_threadsafe(client.aclose(), loop).result(5)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(5)
+        loop.close()
 
 
 def file_request(url: str) -> Request:

@@ -10,7 +10,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from beforehand.clock import iso, to_us
-from beforehand.errors import CutoffViolation, InputError, NotFound, ReplayMiss
+from beforehand.errors import (
+    BeforehandError,
+    CutoffViolation,
+    InputError,
+    NotFound,
+    ReplayMiss,
+)
 from beforehand.gateway.market_search import Hit, Method
 from beforehand.gateway.world import FOREVER, Listing
 from beforehand.ids import split_market_id
@@ -57,6 +63,8 @@ class View:
 
     def narrow(self, t: datetime) -> "View":
         """A View at an earlier instant; a later one raises CutoffViolation."""
+        if self._t is None and t > self.t:
+            raise CutoffViolation(f"{iso(t)} lies in the future: ask for an instant up to now")
         if t > self.t:
             raise CutoffViolation(
                 f"{iso(t)} lies after this View's instant {iso(self.t)}: "
@@ -224,11 +232,28 @@ class View:
         if not admitted:
             raise self._miss(source, kind, subject)
         latest: dict[tuple[str, str], Observation] = {}
-        for row in sorted(admitted, key=lambda r: r.known_at):
-            if not row.snapshot:
+        for row in admitted:
+            held = latest.get((row.subject, row.id))
+            if not row.snapshot and (held is None or self._replaces(row, held)):
                 latest[row.subject, row.id] = row
         ordered = sorted(latest.values(), key=lambda r: (r.known_at, r.id), reverse=True)
         return [self._strip(row) for row in ordered]
+
+    def _replaces(self, row: Observation, held: Observation) -> bool:
+        """Of two versions of a row: the one known later; of the same knowledge the one that was
+        fetched last by t, and where neither was, the one fetched first."""
+        if row.known_at != held.known_at:
+            return row.known_at > held.known_at
+        mine, theirs = (self._fetched(version) for version in (row, held))
+        if mine is None or theirs is None:
+            if mine is None and theirs is None:
+                return (row.now_known_at or FOREVER) < (held.now_known_at or FOREVER)
+            return theirs is None
+        return mine >= theirs
+
+    def _fetched(self, row: Observation) -> datetime | None:
+        """When this version was fetched, where that was by t."""
+        return row.now_known_at if visible(row.now_known_at, self.t) else None
 
     def snapshot(self, source: str, kind: str, subject: str) -> Observation:
         """The last fetch of a vendor's snapshot until t; ReplayMiss where there is none."""
@@ -240,12 +265,14 @@ class View:
         return self._strip(last)
 
     def _strip(self, row: Observation) -> Observation:
-        if not row.now or visible(row.now_known_at, self.t):
+        if visible(row.now_known_at, self.t):
             return row
         return row.model_copy(update={"now": {}, "now_known_at": None})
 
-    def _miss(self, source: str, kind: str, subject: str | None) -> ReplayMiss:
+    def _miss(self, source: str, kind: str, subject: str | None) -> BeforehandError:
         about = "" if subject is None else f" of {subject}"
+        if self._world.live:
+            return NotFound(f"{source} gave no {kind}{about} that was known at {iso(self.t)}")
         return ReplayMiss(
             f"no {source} {kind}{about} is on record at {iso(self.t)}: record it while it can be "
             "fetched (--mode record, or `beforehand world record`)"

@@ -39,6 +39,7 @@ class World(Protocol):
     """What a View reads from. `until` lets a world save work; nothing relies on it."""
 
     grade: Grade
+    live: bool
 
     def market_versions(self, market_id: str | None, until: datetime) -> Sequence[Market]: ...
     def states(self, market_id: str, until: datetime) -> Sequence[MarketState]: ...

@@ -9,7 +9,7 @@ from typing import Any
 from beforehand.clock import end_of_day
 from beforehand.errors import InputError
 from beforehand.records.world import Observation
-from beforehand.sources.fields import answer, mapping, number, required, rows, text
+from beforehand.sources.fields import answer, instant, mapping, number, required, rows, text
 from beforehand.sources.observed import fetch_mark
 from beforehand.sources.request import Request
 
@@ -19,7 +19,7 @@ SOURCE = "edgar"
 def cik10(cik: str) -> str:
     """A central index key as EDGAR's addresses have it: ten digits."""
     digits = cik.strip().upper().removeprefix("CIK").lstrip("0")
-    if not digits.isdigit() or len(digits) > 10:
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 10:
         raise InputError(f"{cik!r} is no CIK: give up to ten digits, such as 320193")
     return digits.zfill(10)
 
@@ -36,6 +36,11 @@ def submissions_request(cik: str) -> Request:
 
 def _filed(value: Any) -> datetime:
     return end_of_day(datetime.fromisoformat(str(value)).replace(tzinfo=UTC))
+
+
+def _accepted(value: Any) -> datetime:
+    """When a filing was accepted: some forms are taken until 22:00 Eastern of their day."""
+    return instant(value) or datetime.fromtimestamp(0, UTC)
 
 
 @answer("EDGAR's company facts")
@@ -105,7 +110,7 @@ def parse_submissions(raw: Any, fetched_at: datetime) -> list[Observation]:
                     "document": cell("primaryDocument"),
                     "description": cell("primaryDocDescription") or None,
                 },
-                known_at=_filed(cell("filingDate")),
+                known_at=max(_filed(cell("filingDate")), _accepted(cell("acceptanceDateTime"))),
             )
         )
     return [fetch_mark(SOURCE, "filing", subject, len(out), fetched_at), *out]

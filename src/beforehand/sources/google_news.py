@@ -122,6 +122,8 @@ def build(
         raise InputError(f"unknown edition {edition!r}: English editions are {', '.join(EDITIONS)}")
     parts = [query.strip()]
     parts += [f'"{p}"' for p in sorted(_plain(p) for p in phrases)]
+    if any(not _plain(w) for w in (*phrases, *any_of, *exclude)):
+        raise InputError("an empty word: every entry of phrases, any_of and exclude must say one")
     if any_of:
         parts.append("(" + " OR ".join(sorted(_word(w) for w in any_of)) + ")")
     parts += [f"-{_word(w)}" for w in sorted(exclude)]
@@ -141,6 +143,10 @@ def _check(q: str) -> None:
     if q.count('"') % 2:
         raise InputError("a quotation mark is not closed")
     outside = re.sub(r'"[^"]*"', '""', q)
+    if outside.count("(") != outside.count(")"):
+        raise InputError("a bracket is not closed")
+    if re.search(r"(^|\()\s*OR\b|\bOR\s*($|\))|\bOR\s+OR\b", outside):
+        raise InputError("OR needs a word on either side")
     used = _OPERATOR.findall(outside)
     for name, value in used:
         if name.lower() not in _NAMES:
@@ -152,13 +158,19 @@ def _check(q: str) -> None:
             _day(name, value)
         if name.lower() == "when" and not re.fullmatch(r"\d{1,4}[hdmy]", value):
             raise InputError(f"when:{value} is not a span such as 1h, 7d or 1y")
-    names = {name.lower() for name, _ in used}
+    listed = [name.lower() for name, _ in used]
+    for once in ("when", "after", "before"):
+        if listed.count(once) > 1:
+            raise InputError(f"{once}: stands twice")
+    names = set(listed)
     if "when" in names and names & {"after", "before"}:
         raise InputError("when: cannot stand beside after: or before:")
 
 
 def _day(name: str, value: str) -> None:
     try:
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
+            raise ValueError
         date.fromisoformat(value)
     except ValueError:
         raise InputError(f"{name}:{value} is not a day such as {name}:2026-01-31") from None

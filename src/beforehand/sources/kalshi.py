@@ -5,10 +5,12 @@ historical tier drops the suffixes. A candle is known at its inclusive end. The 
 bids of both sides; a YES ask is one minus a NO bid. Shapes: Kalshi's OpenAPI 3.13.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from beforehand.clock import MICROSECOND
 from beforehand.errors import BadAnswer
 from beforehand.ids import market_id
 from beforehand.records.base import Record
@@ -92,6 +94,15 @@ def parse_trades(
     return out
 
 
+def _period(candles: list[Any]) -> int | None:
+    """The length of these candles in minutes, from the least time between two; None for one."""
+    ends = sorted({seconds(required(candle, "end_period_ts")) for candle in candles})
+    if len(ends) < 2:
+        return None
+    gap = min((b - a).total_seconds() for a, b in pairwise(ends))
+    return PERIODS["1m"] if gap < 3600 else PERIODS["1h"] if gap < 82_800 else PERIODS["1d"]
+
+
 @answer("a Kalshi candle list")
 def candle_rows(raw: Any, ticker: str, minutes: int) -> list[Observation]:
     """Candles with open, high, low, close and both sides, each known at its inclusive end."""
@@ -104,6 +115,8 @@ def candle_rows(raw: Any, ticker: str, minutes: int) -> list[Observation]:
     for candle in found:
         at = seconds(required(candle, "end_period_ts"))
         price = candle.get("price")
+        if all(_close(candle, key) is None for key in ("price", "yes_bid", "yes_ask")):
+            continue
         data: dict[str, Any] = {
             key: _field(price, key) for key in ("open", "high", "low", "close", "previous")
         }
@@ -129,7 +142,7 @@ def candle_rows(raw: Any, ticker: str, minutes: int) -> list[Observation]:
 def eastern_day(end: datetime) -> str:
     """The Eastern day that a daily candle ending at `end` covers: it ends at midnight Eastern,
     which is 04:00 or 05:00 UTC of the next date."""
-    return (end - timedelta(seconds=1)).astimezone(EASTERN).date().isoformat()
+    return (end - MICROSECOND).astimezone(EASTERN).date().isoformat()
 
 
 @answer("a Kalshi market")
@@ -149,7 +162,10 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
     if isinstance(raw, list):
         return [record for item in raw for record in parse(item, fetched_at, market)]
     body = mapping(raw, "a Kalshi response")
-    for key in ("market", "markets", "event", "events"):
+    if "event" in body and "event_ticker" not in body:
+        event = mapping(body["event"], "an event")
+        return parse_event({"markets": body.get("markets"), **event}, fetched_at)
+    for key in ("market", "markets", "events"):
         if key in body and "event_ticker" not in body and "title" not in body:
             return parse(body[key], fetched_at, market)
     if "candlesticks" in body or "end_period_ts" in body:
@@ -160,7 +176,13 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
                 "these candles do not say which market they belong to: name it with --market"
             )
         candles = rows(body["candlesticks"], "candlesticks") if "candlesticks" in body else [body]
-        return list(parse_candles(candles, name))
+        minutes = _period(candles)
+        kept = (
+            []
+            if minutes is None
+            else candle_rows({"candlesticks": candles}, name.partition(":")[2], minutes)
+        )
+        return [*parse_candles(candles, name), *kept]
     if "orderbook_fp" in body or "orderbook" in body:
         name = market or (market_id(VENUE, str(body["ticker"])) if body.get("ticker") else None)
         if name is None:
@@ -303,17 +325,15 @@ def parse_book(raw: dict[str, Any], market: str, fetched_at: datetime) -> OrderB
 def parse_candles(candles: list[Any], market: str) -> list[PricePoint]:
     """Candles of the live (`close_dollars`) and of the historical tier (`close`).
 
-    The price is the middle of the closing bid and ask, else the closing trade, else the previous
-    close; a candle with none of them is skipped.
+    The price is the middle of the closing bid and ask, else the closing trade; a candle with
+    neither is skipped.
     """
     points = []
     for candle in candles:
         at = seconds(required(candle, "end_period_ts"))
         bid, ask = _close(candle, "yes_bid"), _close(candle, "yes_ask")
-        trade = _close(candle, "price")
-        if trade is None:
-            trade = _field(candle.get("price"), "previous")
-        price = quote(bid, ask, trade)
+        # A candle that only carries a previous close forward observed nothing.
+        price = quote(bid, ask, _close(candle, "price"))
         if price is None:
             continue
         points.append(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 from beforehand.sources.request import Request, params
 
@@ -36,24 +37,31 @@ def markets_request(
 def market_request(ticker: str, historical: bool = False) -> Request:
     """One market; those settled before the cutoff stand in the historical tier alone."""
     tier = "/historical" if historical else ""
-    return Request("kalshi", "market", f"{tier}/markets/{ticker}")
+    return Request("kalshi", "market", f"{tier}/markets/{quote(ticker, safe='')}")
 
 
-def events_request(limit: int = 100, cursor: str | None = None) -> Request:
+def events_request(
+    limit: int = 100, cursor: str | None = None, status: str | None = None
+) -> Request:
     """A page of events with their markets."""
-    values = {"limit": limit, "cursor": cursor, "with_nested_markets": True}
+    values = {"limit": limit, "cursor": cursor, "with_nested_markets": True, "status": status}
     return Request("kalshi", "events", "/events", params(values))
 
 
 def event_request(ticker: str) -> Request:
     """One event with its markets."""
     values = {"with_nested_markets": True}
-    return Request("kalshi", "event", f"/events/{ticker}", params(values))
+    return Request("kalshi", "event", f"/events/{quote(ticker, safe='')}", params(values))
 
 
 def book_request(ticker: str, depth: int = 100) -> Request:
     """The order book of a market."""
-    return Request("kalshi", "orderbook", f"/markets/{ticker}/orderbook", params({"depth": depth}))
+    return Request(
+        "kalshi",
+        "orderbook",
+        f"/markets/{quote(ticker, safe='')}/orderbook",
+        params({"depth": depth}),
+    )
 
 
 def cutoff_request() -> Request:
@@ -71,9 +79,9 @@ def candles_request(
         "period_interval": minutes,
     }
     if historical:
-        path = f"/historical/markets/{ticker}/candlesticks"
+        path = f"/historical/markets/{quote(ticker, safe='')}/candlesticks"
         return Request("kalshi", "candlesticks", path, params(values))
-    values = {"market_tickers": ticker, **values, "include_latest_before_start": True}
+    values = {"market_tickers": ticker, **values}
     return Request("kalshi", "candlesticks", "/markets/candlesticks", params(values))
 
 
@@ -87,8 +95,11 @@ def candle_windows(start: datetime, end: datetime, minutes: int) -> list[tuple[d
     return parts
 
 
-def trades_request(ticker: str, limit: int, historical: bool, cursor: str | None = None) -> Request:
-    """Trades of a market, newest first."""
+def trades_request(
+    ticker: str, limit: int, historical: bool, until: datetime | None = None
+) -> Request:
+    """Trades of a market until an instant, newest first."""
     tier = "/historical/trades" if historical else "/markets/trades"
-    values = {"ticker": ticker, "limit": limit, "cursor": cursor}
+    end = None if until is None else int(until.timestamp())
+    values = {"ticker": ticker, "limit": limit, "max_ts": end}
     return Request("kalshi", "trades", tier, params(values))

@@ -55,15 +55,14 @@ def parse_quotes(raw: Any, token: str, market: str, fetched_at: datetime) -> lis
         return []
     sides = [probability(value) for value in mapping(block, "a token's prices").values()]
     known = sorted(value for value in sides if value is not None)
-    if not known:
-        return []
-    bid, ask = (known[0], known[-1]) if len(known) > 1 else (None, None)
+    if len(known) < 2:
+        return []  # One side alone is no price.
     return [
         PricePoint(
             market_id=market,
             price=round((known[0] + known[-1]) / 2, 6),
-            bid=bid,
-            ask=ask,
+            bid=known[0],
+            ask=known[-1],
             observed_at=fetched_at,
             known_at=fetched_at,
         )
@@ -114,8 +113,13 @@ def parse_market(
     if len(outcomes) != 2:
         raise BadAnswer(f"{name} has {len(outcomes)} outcomes: only binary markets are read")
     tokens = embedded(raw.get("clobTokenIds" if version == "v1" else "positionIds"))
+    # Bid, ask and last trade are those of the first outcome.
+    quotes = [probability(raw.get(key)) for key in ("bestBid", "bestAsk", "lastTradePrice")]
     if [o.lower() for o in outcomes] == ["no", "yes"]:
         outcomes, prices, tokens = outcomes[::-1], prices[::-1], tokens[::-1]
+        ask, bid, last = (None if q is None else round(1.0 - q, 9) for q in quotes)
+    else:
+        bid, ask, last = quotes
     parents = raw.get("events") or [{}]
     slug = raw.get("slug")
     market = Market(
@@ -141,7 +145,7 @@ def parse_market(
         status="closed" if closed else ("active" if raw.get("active") else "inactive"),
         volume=number(raw.get("volumeNum", raw.get("volume"))),
         liquidity=number(raw.get("liquidityNum", raw.get("liquidity"))),
-        last_price=probability(raw.get("lastTradePrice")),
+        last_price=last,
         closed_at=instant(raw.get("closedTime")),
         known_at=fetched_at,
     )
@@ -149,13 +153,15 @@ def parse_market(
     resolution = _resolution(raw, name, prices, fetched_at)
     if resolution is not None:
         records.append(resolution)
-    elif not closed and len(prices) == 2 and prices[0] is not None:
+    # Both prices are 0 before a market opens.
+    if not closed and _is_pair(prices):
+        assert prices[0] is not None
         records.append(
             PricePoint(
                 market_id=name,
                 price=prices[0],
-                bid=probability(raw.get("bestBid")),
-                ask=probability(raw.get("bestAsk")),
+                bid=bid,
+                ask=ask,
                 observed_at=fetched_at,
                 known_at=fetched_at,
             )
@@ -165,8 +171,8 @@ def parse_market(
 
 @answer("a Polymarket market")
 def listed(raw: dict[str, Any]) -> Market | None:
-    """What the listing itself fixed: that the market exists and which tokens it trades. Known
-    since its creation; the text is not (it may have been edited since)."""
+    """What the listing itself fixed: that the market exists, of which event it is and which
+    tokens it trades. Known since its creation; the text is not (it may have been edited since)."""
     created = instant(raw.get("createdAt") or raw.get("startDate"))
     if created is None or not raw.get("conditionId"):
         return None
@@ -174,13 +180,20 @@ def listed(raw: dict[str, Any]) -> Market | None:
     tokens = embedded(raw.get("clobTokenIds" if version == "v1" else "positionIds"))
     if [str(o).lower() for o in embedded(raw.get("outcomes"))] == ["no", "yes"]:
         tokens = tokens[::-1]
+    parents = raw.get("events") or [{}]
     return Market(
         id=market_id(VENUE, str(raw["conditionId"])),
         venue=VENUE,
         native_id=str(raw["conditionId"]),
+        event_id=market_id(VENUE, str(parents[0]["id"])) if parents[0].get("id") else None,
         tokens=tuple(str(t) for t in tokens),
         known_at=created,
     )
+
+
+def _is_pair(prices: Sequence[float | None]) -> bool:
+    """True for two prices that add up to one."""
+    return len(prices) == 2 and None not in prices and 0.99 <= sum(p or 0.0 for p in prices) <= 1.01
 
 
 def _resolution(
@@ -191,11 +204,12 @@ def _resolution(
         return Resolution(
             market_id=name, status="disputed", resolved_at=fetched_at, known_at=fetched_at
         )
-    if not raw.get("closed") or status not in ("resolved", "settled") or len(prices) != 2:
+    if not raw.get("closed") or status not in ("resolved", "settled"):
         return None
-    yes, no = prices
-    if yes is None or no is None or not 0.99 <= yes + no <= 1.01:
+    if not _is_pair(prices):
         return None
+    yes = prices[0]
+    assert yes is not None
     resolved_at = min(instant(raw.get("closedTime")) or fetched_at, fetched_at)
     void = abs(yes - 0.5) < 0.01
     return Resolution(
@@ -213,6 +227,8 @@ def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record
     tokens = rows(raw.get("tokens"), "tokens")
     if len(tokens) != 2:
         raise BadAnswer(f"{name} has {len(tokens)} outcomes: only binary markets are read")
+    if [str(t.get("outcome")).lower() for t in tokens] == ["no", "yes"]:
+        tokens = tokens[::-1]
     records: list[Record] = []
     if raw.get("question"):
         records.append(
@@ -229,7 +245,6 @@ def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record
             )
         )
     closed = bool(raw.get("closed"))
-    ended = min(instant(raw.get("end_date_iso")) or fetched_at, fetched_at)
     records.append(
         MarketState(
             market_id=name,
@@ -245,7 +260,7 @@ def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record
                 market_id=name,
                 status="resolved",
                 payout=float(winners[0]),
-                resolved_at=ended,
+                resolved_at=fetched_at,  # This shape does not say when.
                 known_at=fetched_at,
             )
         )

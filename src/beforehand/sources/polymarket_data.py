@@ -39,7 +39,9 @@ _V1_NAMES = {
     "cur_price": "current_price",
     "cash_pnl": "unrealized_pnl",
 }
-_TEXT = ("title", "slug", "event_slug", "outcome", "name", "pseudonym", "type", "side", "status")
+_NOW = ("title", "slug", "event_slug", "name", "pseudonym")
+"""Texts that show the moment of the fetch, whatever the row is about."""
+_TEXT = (*_NOW, "outcome", "type", "side", "status")
 _NUMBERS = (
     "size",
     "usdc_size",
@@ -59,10 +61,13 @@ _NUMBERS = (
 )
 
 
-def user_request(kind: str, user: str, limit: int, cursor: str | None = None) -> Request:
-    """`/v2/positions` or `/v2/activity` of one wallet."""
+def user_request(
+    kind: str, user: str, limit: int, cursor: str | None = None, end: datetime | None = None
+) -> Request:
+    """`/v2/positions` or `/v2/activity` (until `end`) of one wallet."""
     values: dict[str, Any] = {"user": user, "limit": limit, "cursor": cursor}
     if kind == "activity":
+        values["end"] = None if end is None else int(end.timestamp())
         # start=1: the whole history.
         values |= {"sort_direction": "DESC", "start": 1, "exclude_deposits_withdrawals": False}
     return Request("polymarket-data", kind, f"/v2/{kind}", params(values))
@@ -183,15 +188,18 @@ def parse_rows(raw: Any, kind: str, subject: str, fetched_at: datetime) -> list[
     out = [fetch_mark(SOURCE, kind, subject, len(cleaned), fetched_at)]
     for i, row in enumerate(cleaned):
         at = seconds(required(row, "timestamp"))
-        mark = [row.get(k) for k in ("transaction_hash", "token_id", "type", "side", "size")]
+        names = ("transaction_hash", "token_id", "type", "side", "size", "price")
+        mark = [row.get(k) for k in names]
         out.append(
             Observation(
                 source=SOURCE,
                 kind=kind,
                 subject=subject,
                 id="/".join(str(m) for m in mark if m not in (None, "")) or f"{at}/{i}",
-                data=row,
+                data={k: v for k, v in row.items() if k not in _NOW},
                 known_at=at,
+                now={k: v for k, v in row.items() if k in _NOW},
+                now_known_at=fetched_at,
             )
         )
     return out
@@ -227,13 +235,13 @@ def parse_comments(raw: Any, subject: str | None, fetched_at: datetime) -> list[
                 data={
                     "id": str(item["id"]),
                     "body": text(item.get("body")) or "",
-                    "author": text(profile.get("name") or profile.get("pseudonym")),
                     "wallet": text(profile.get("proxyWallet") or item.get("userAddress")),
                     "reply_to": text(item.get("parentCommentID")),
                     "created_at": created.isoformat().replace("+00:00", "Z"),
                 },
                 known_at=max(created, changed),
                 now={
+                    "author": text(profile.get("name") or profile.get("pseudonym")),
                     "reactions": len(reactions)
                     if isinstance(reactions, list)
                     else number(item.get("reactionCount")),

@@ -8,6 +8,7 @@ one. Scores and counts show the moment of the fetch and go to `now`.
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
 
 from beforehand.clock import iso
 from beforehand.records.world import Observation
@@ -20,7 +21,7 @@ WINDOWS = {"3m": "year", "6m": "year", "12m": "year", "24m": "all", "all": "all"
 
 def search_request(query: str, subreddit: str | None, window: str, limit: int) -> Request:
     """Posts that match, in one subreddit or in all."""
-    path = f"/r/{subreddit}/search" if subreddit else "/search"
+    path = f"/r/{quote(subreddit, safe='')}/search" if subreddit else "/search"
     values = {
         "q": query,
         "restrict_sr": bool(subreddit),
@@ -36,7 +37,12 @@ def search_request(query: str, subreddit: str | None, window: str, limit: int) -
 def thread_request(post_id: str, depth: int, limit: int) -> Request:
     """A post with its comments."""
     values = {"depth": depth, "limit": limit, "sort": "confidence", "raw_json": 1}
-    return Request("reddit", "comments", f"/comments/{post_id.removeprefix('t3_')}", params(values))
+    return Request(
+        "reddit",
+        "comments",
+        f"/comments/{quote(post_id.removeprefix('t3_'), safe='')}",
+        params(values),
+    )
 
 
 @answer("a Reddit answer")
@@ -62,10 +68,13 @@ def parse(raw: Any, fetched_at: datetime) -> list[Observation]:
 
 def _written(data: dict[str, Any], fetched_at: datetime) -> tuple[datetime, datetime]:
     """(created, known): an edit makes the text known later; where it has no time (`true`, on very
-    old posts) the text counts as of the fetch."""
+    old posts, and a removal) the text counts as of the fetch."""
     created = seconds(required(data, "created_utc"))
     edited = data.get("edited")
-    if edited is True:
+    gone = {"[removed]", "[deleted]"} & {
+        data.get(k) for k in ("selftext", "body", "author", "title")
+    }
+    if edited is True or gone:
         return created, fetched_at
     return created, max(created, seconds(edited)) if edited else created
 

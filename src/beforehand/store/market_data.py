@@ -12,7 +12,8 @@ by SQLite, and both engines are then given the symbols themselves.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,40 +23,60 @@ import msgspec
 
 from beforehand.clock import to_us
 from beforehand.config import MAX_ROWS_PER_QUERY
-from beforehand.errors import InputError, NotConfigured
-from beforehand.store.market_data_templates import COLUMNS, TEMPLATES, Plan, check_params
+from beforehand.errors import Corrupt, InputError, NotConfigured, Unavailable
+from beforehand.store.market_data_templates import (
+    COLUMNS,
+    TEMPLATES,
+    Plan,
+    Template,
+    check_params,
+)
 
 SAMPLE = 5
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS market_data (
   id INTEGER PRIMARY KEY, symbol TEXT NOT NULL, bid REAL, ask REAL, price REAL,
   bid_quantity REAL, offer_quantity REAL, timestamp TEXT NOT NULL, file_date TEXT NOT NULL,
-  data_source TEXT, is_valid INTEGER NOT NULL, created_at TEXT NOT NULL, created_us INTEGER NOT NULL
+  data_source TEXT, is_valid INTEGER NOT NULL, created_at TEXT NOT NULL,
+  created_us INTEGER NOT NULL, timestamp_us INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS symbols (symbol TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS symbols_any_case ON symbols (symbol COLLATE NOCASE);
 CREATE TABLE IF NOT EXISTS loads (
   id INTEGER PRIMARY KEY, source TEXT NOT NULL, digest TEXT NOT NULL UNIQUE, columns TEXT,
-  rows INTEGER NOT NULL, rejected INTEGER NOT NULL, loaded_at TEXT NOT NULL
+  rows INTEGER NOT NULL, same INTEGER NOT NULL, rejected INTEGER NOT NULL, rejects TEXT,
+  loaded_at TEXT NOT NULL
 );
 """
 INDEXES = {
     "by_date": "market_data (file_date, id)",
     "by_symbol_date": "market_data (symbol, file_date, id)",
-    "by_symbol_time": "market_data (symbol, timestamp, id)",
+    "by_symbol_time": "market_data (symbol, timestamp_us, id)",
     "by_value": "market_data (coalesce(price, (bid + ask) / 2))",
     "by_spread": "market_data (ask - bid) WHERE bid IS NOT NULL AND ask IS NOT NULL",
 }
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The database with its schema, made if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA journal_mode=WAL")
-    db.execute("PRAGMA synchronous=NORMAL")
-    db.executescript(SCHEMA)
+    """The database with its schema, made if need be. Raises Unavailable and Corrupt."""
+    with _mapped(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.executescript(SCHEMA)
     return db
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[None]:
+    """Database errors as ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise Unavailable(f"{path} cannot be used: {error}") from None
+    except sqlite3.DatabaseError as error:
+        raise Corrupt(f"{path} is damaged ({error}): delete it and load the files again") from None
 
 
 @dataclass(frozen=True)
@@ -117,6 +138,18 @@ class MarketData:
         spec = TEMPLATES[template]
         values = check_params(template, params or {})
         names = _columns(template, columns)
+        with _mapped(self.path):
+            return self._run(spec, values, names, limit, as_of_us, offset)
+
+    def _run(
+        self,
+        spec: Template,
+        values: dict[str, Any],
+        names: tuple[str, ...],
+        limit: int,
+        as_of_us: int | None,
+        offset: int,
+    ) -> Result:
         plan = spec.plan(values)
         known = 2**62 if as_of_us is None else as_of_us
         if spec.statistics:
@@ -164,7 +197,13 @@ class MarketData:
             name = f"load_{number}"
             if name not in self._attached:
                 path = str(self.path.with_suffix("") / file).replace("'", "''")
-                self._duck.execute(f"ATTACH '{path}' AS {name} (READ_ONLY)")
+                try:
+                    self._duck.execute(f"ATTACH '{path}' AS {name} (READ_ONLY)")
+                except duckdb.Error:
+                    raise Corrupt(
+                        f"{file} beside {self.path} is missing or damaged: delete the table and "
+                        "load the files again"
+                    ) from None
                 self._attached.add(name)
             names.append(f"{name}.market_data")
         if len(names) < 2:

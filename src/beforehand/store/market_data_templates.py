@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from beforehand.clock import iso, parse_instant
+from beforehand.clock import parse_instant, to_us
 from beforehand.errors import InputError
 
 COLUMNS = (
@@ -29,6 +29,7 @@ COLUMNS = (
 _LIKE = "symbol IN (SELECT symbol FROM symbols WHERE symbol LIKE ?)"
 _EQUAL = _LIKE.replace("symbol LIKE ?", "symbol = ? COLLATE NOCASE")
 """The same for a pattern without wildcards, through an index."""
+LONGEST = 200
 _VALUE = "coalesce(price, (bid + ask) / 2)"
 _KNOWN = "created_us <= ?"
 _END = "LIMIT ? OFFSET ?"
@@ -75,7 +76,7 @@ def _rows(where: str, order: str, *names: str) -> Callable[[dict[str, Any]], Pla
 _LATEST = (
     "SELECT {columns} FROM symbols s CROSS JOIN market_data m ON m.id = ("
     "SELECT id FROM market_data INDEXED BY by_symbol_time WHERE symbol = s.symbol AND "
-    f"{{extra}}{_KNOWN} ORDER BY timestamp DESC, id DESC LIMIT 1)"
+    f"{{extra}}{_KNOWN} ORDER BY timestamp_us DESC, id DESC LIMIT 1)"
 )
 
 
@@ -90,7 +91,7 @@ def _latest_per_symbol(values: dict[str, Any]) -> Plan:
 
 
 def _two_symbols(values: dict[str, Any]) -> Plan:
-    inner = _LATEST.format(columns="m.*", extra="timestamp <= ?3 AND ")
+    inner = _LATEST.format(columns="m.*", extra="timestamp_us <= ?3 AND ")
     text = (
         "SELECT {columns} FROM ("
         + inner.replace(_KNOWN, "created_us <= ?4")
@@ -153,7 +154,7 @@ def _grouped(select: str, group: str) -> Callable[[dict[str, Any]], Plan]:
 
 
 _MID = "(bid + ask) / 2"
-_ORDERED = "{timestamp: timestamp, id: id}"
+_ORDERED = "{stamp: timestamp_us, id: id}"
 _OHLC = (
     f"symbol, file_date, arg_min({_MID}, {_ORDERED}) AS open, max({_MID}) AS high, "
     f"min({_MID}) AS low, arg_max({_MID}, {_ORDERED}) AS close, count({_MID}) AS quotes"
@@ -182,8 +183,8 @@ TEMPLATES: dict[str, Template] = {
     "by_symbol_and_timerange": Template(
         "Rows of the symbols that match, between two instants (both included).",
         _rows(
-            f"{_LIKE} AND timestamp >= ? AND timestamp <= ?",
-            "symbol, timestamp, id",
+            f"{_LIKE} AND timestamp_us >= ? AND timestamp_us <= ?",
+            "symbol, timestamp_us, id",
             "symbol_pattern",
             "start",
             "end",
@@ -255,20 +256,42 @@ def check_params(template: str, given: dict[str, Any]) -> dict[str, Any]:
         takes = f"takes {', '.join(known)}" if known else "takes no parameters"
         raise InputError(f"unknown parameter {unknown[0]!r}: {template} {takes}")
     if missing := [name for name in spec.required if given.get(name) is None]:
-        raise InputError(f"{template} needs the parameter {missing[0]!r}")
+        words = "parameter" if len(missing) == 1 else "parameters"
+        raise InputError(f"{template} needs the {words} {', '.join(map(repr, missing))}")
     values = dict(spec.optional) | {k: v for k, v in given.items() if v is not None}
-    return {name: _value(name, value) for name, value in values.items()}
+    if values.get("file_date") and (values.get("start_date") or values.get("end_date")):
+        raise InputError("file_date stands alone: leave out start_date and end_date")
+    checked = {name: _value(name, value) for name, value in values.items()}
+    for low, high in (("start", "end"), ("start_date", "end_date"), ("min_price", "max_price")):
+        first, last = checked.get(low), checked.get(high)
+        if first is not None and last is not None and first > last:
+            raise InputError(f"{low} lies above {high}")
+    return checked
+
+
+def signatures() -> str:
+    """Every template with its parameters, the optional ones in brackets."""
+    return "; ".join(
+        f"{name}({', '.join([*spec.required, *(f'[{o}]' for o in spec.optional)])})"
+        for name, spec in TEMPLATES.items()
+    )
 
 
 def _value(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name in ("min_price", "max_price"):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
-            raise InputError(f"{name} must be a number, not {value!r}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
+            raise InputError(f"{name} must be a number, not {str(value)[:40]}")
         return float(value)
-    if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{name} must be a text, not {value!r}")
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST:
+        raise InputError(
+            f"{name} must be a text of at most {LONGEST} characters, not {str(value)[:40]!r}"
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{name} is no valid text") from None
     if name in ("file_date", "start_date", "end_date"):
         try:
             return date.fromisoformat(value.strip()).isoformat()
@@ -276,7 +299,7 @@ def _value(name: str, value: Any) -> Any:
             raise InputError(f"{name} must be a day such as 2025-07-21, not {value!r}") from None
     if name in ("start", "end", "timestamp"):
         try:
-            return iso(parse_instant(value))
+            return to_us(parse_instant(value))
         except ValueError as error:
             raise InputError(f"{name}: {error}") from None
     return value

@@ -3,6 +3,7 @@
 A search writes a row to `prediction_queries`, live or not: the outside world stays untouched.
 """
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from beforehand.records.world import PricePoint
 from beforehand.sources.polymarket import VENUE
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import lookup, search
-from beforehand.tools.polymarket import GAMMA, HISTORY, NAMES, Id, moment
+from beforehand.tools.polymarket import GAMMA, HISTORY, NAMES, YES, Id, moment
 from beforehand.tools.registry import Call, Example, tool
 
 SERVER, PLATFORM = "polymarket-agent", "polymarket"
@@ -29,7 +30,11 @@ SAME_HOUR = timedelta(hours=1)
     SERVER,
     example=GAMMA,
     rows=Rows(
-        "markets", DEFAULT_POLYMARKET_RESULTS, MAX_POLYMARKET_RESULTS, ("metadata.result_count",)
+        "markets",
+        DEFAULT_POLYMARKET_RESULTS,
+        MAX_POLYMARKET_RESULTS,
+        ("metadata.result_count",),
+        counted=False,
     ),
     services=("gamma",),
 )
@@ -47,8 +52,7 @@ def search_polymarket_markets(
     by words and meaning, else the most traded; `search_method` says which.
     """
     at = call.at
-    wanted = min(call.skip + call.wanted + 1, MAX_POLYMARKET_RESULTS)
-    found, method, rated = search(call, query, wanted, NAMES)
+    found, method, rated = search(call, query, call.skip + call.wanted + 1, NAMES)
     session = session_id or new_session_id(at)
     shown = found[call.skip : call.skip + call.wanted]
     if call.skip == 0:
@@ -84,7 +88,7 @@ def _logged(session: str, query: str, rows: list[dict[str, Any]], at: datetime) 
     )
 
 
-@tool(SERVER, example=LOG, rows=Rows("history", 10, 100, ("metadata.count",)))
+@tool(SERVER, example=LOG, rows=Rows("history", 10, 100, ("metadata.count",), counted=False))
 def get_polymarket_history(
     call: Call,
     *,
@@ -120,9 +124,9 @@ def get_polymarket_history(
 def _day(name: str, text: str) -> datetime:
     """00:00 UTC of a day."""
     try:
-        day = date.fromisoformat(text[:10])
-        if len(text) > 10 and datetime.fromisoformat(text) is None:
+        if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
             raise ValueError
+        day = date.fromisoformat(text)
     except ValueError:
         raise InputError(f"{name} must be a day such as 2024-11-01, not {text!r}") from None
     if not 1971 <= day.year <= 9998:
@@ -152,9 +156,8 @@ def get_market_price_history(
     target = _day("date", date) + timedelta(hours=12)
     reach = timedelta(hours=date_range_hours)
     market = lookup(call.view, VENUE, market_id)
-    points = [
-        p for p in call.view.history(market.id, target - reach) if p.observed_at <= target + reach
-    ]
+    view = call.view if target + reach > call.at else call.view.narrow(target + reach)
+    points = [p for p in view.history(market.id, target - reach) if p.observed_at <= target + reach]
     if not points:
         raise NotFound(
             f"{market.id} has no price within {date_range_hours} hours of {date} 12:00 UTC: widen "
@@ -176,7 +179,7 @@ def get_market_price_history(
 @tool(
     SERVER,
     example=HISTORY,
-    rows=Rows("prices", default=1000, maximum=5000, series="yes"),
+    rows=Rows("prices", default=1000, maximum=5000, series=YES, counts=("data_points",)),
     services=("polymarket-data", "gamma"),
 )
 def get_market_price_range(

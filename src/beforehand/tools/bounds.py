@@ -35,15 +35,18 @@ def estimate_tokens(data: bytes | str) -> int:
 @dataclass(frozen=True)
 class Rows:
     """Where an answer's rows are: under `key`, which counts go along (dotted names), and for a
-    series the column whose extremes are kept when it is thinned."""
+    series the columns whose lowest and highest are kept when it is thinned (of each the
+    first that a row has)."""
 
     key: str
     default: int = 10
     maximum: int = 100
     counts: tuple[str, ...] = ()
-    series: str | None = None
+    series: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     whole: bool = False
     """True where the tool itself applies skip and limit (a database does it better)."""
+    counted: bool = True
+    """False where the tool finds no more than it is asked for: it cannot say how many there are."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +76,25 @@ class Answer:
         return estimate_tokens(self.raw)
 
 
-def encode_cursor(tool: str, offset: int) -> str:
-    """An opaque mark of where the next page begins."""
-    return base64.urlsafe_b64encode(f"{tool}:{offset}".encode()).decode().rstrip("=")
+def encode_cursor(asked: str, offset: int) -> str:
+    """An opaque mark of where the next page of a question begins."""
+    return base64.urlsafe_b64encode(f"{asked}:{offset}".encode()).decode().rstrip("=")
 
 
-def decode_cursor(cursor: str | None, tool: str) -> int:
-    """The offset in a cursor of this tool; InputError for any other text."""
+def decode_cursor(cursor: str | None, asked: str) -> int:
+    """The offset in a cursor of this very question; InputError for any other text."""
     if cursor is None:
         return 0
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
         name, _, offset = text.rpartition(":")
-        if name == tool and offset.isdigit():
+        if name == asked and offset.isdigit() and len(offset) <= 9:
             return int(offset)
     except (binascii.Error, ValueError):
         pass
-    raise InputError(f"cursor {cursor[:40]!r} was not made by {tool}: leave it out to begin anew")
+    raise InputError(
+        f"cursor {cursor[:40]!r} was not made by this question: leave it out to begin anew"
+    )
 
 
 def bound(
@@ -98,7 +103,7 @@ def bound(
     page: Page,
     max_tokens: int,
     meta: dict[str, Any],
-    tool: str,
+    asked: str,
 ) -> Answer:
     """The answer's JSON within `max_tokens`, with `_meta` saying what it cost and what was cut."""
     room = max(max_tokens - META_ROOM, 50) * BYTES_PER_TOKEN
@@ -107,7 +112,7 @@ def bound(
         if rows.series is not None:
             result, cut = _thinned(result, rows, page.limit, room)
         else:
-            result, cut = _paged(result, rows, page, room, tool)
+            result, cut = _paged(result, rows, page, room, asked)
     if cut is None or "reason" not in cut or cut["reason"] != "tokens":
         size = len(_encode(result))
         if size > room:
@@ -135,7 +140,7 @@ def _with(result: dict[str, Any], rows: Rows, kept: Sequence[Any]) -> dict[str, 
 
 
 def _paged(
-    result: dict[str, Any], rows: Rows, page: Page, room: int, tool: str
+    result: dict[str, Any], rows: Rows, page: Page, room: int, asked: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     found = result[rows.key]
     total = page.total if rows.whole else len(found)
@@ -159,10 +164,10 @@ def _paged(
     if reason == "limit" and not more:
         return answer, None
     cut: dict[str, Any] = {"reason": reason, "rows_shown": len(shown)}
-    if total is not None:
+    if total is not None and rows.counted:
         cut["rows_found"] = total
     if more or reason == "tokens":
-        cut["next_cursor"] = encode_cursor(tool, end)
+        cut["next_cursor"] = encode_cursor(asked, end)
     if total is not None and end >= total:
         cut.pop("next_cursor", None)
     return answer, cut
@@ -187,9 +192,11 @@ def _thinned(
     }
 
 
-def thin(rows: Sequence[Any], keep: int, key: str) -> Sequence[Any]:
+def thin(
+    rows: Sequence[Any], keep: int, columns: tuple[tuple[str, ...], tuple[str, ...]]
+) -> Sequence[Any]:
     """At most `keep` (at least four) rows in order: first, last, and of each stretch of equal
-    length the lowest and the highest by `key`."""
+    length the lowest and the highest; `columns` names what is lowest and highest in a row."""
     n, keep = len(rows), max(keep, 4)
     if n <= keep:
         return rows
@@ -198,11 +205,17 @@ def thin(rows: Sequence[Any], keep: int, key: str) -> Sequence[Any]:
     chosen = {0, n - 1}
     for i in range(stretches):
         low, high = 1 + i * inner // stretches, 1 + (i + 1) * inner // stretches
-        places = [j for j in range(low, high) if rows[j].get(key) is not None]
-        if places:
-            chosen.add(min(places, key=lambda j: (rows[j][key], j)))
-            chosen.add(max(places, key=lambda j: (rows[j][key], -j)))
+        for names, pick in zip(columns, (min, max), strict=True):
+            values = [(_first(rows[j], names), j) for j in range(low, high)]
+            known = [(value, j) for value, j in values if value is not None]
+            if known:
+                chosen.add(pick(known)[1])
     return [rows[j] for j in sorted(chosen)]
+
+
+def _first(row: Any, names: tuple[str, ...]) -> Any:
+    """The first of these columns that the row has a value in."""
+    return next((row[name] for name in names if row.get(name) is not None), None)
 
 
 def _shortened(value: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
@@ -214,11 +227,12 @@ def _shortened(value: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
         plain, n = _cut_texts(plain, longest)
         shortened = max(shortened, n)
         longest //= 2
-    while len(_encode(plain)) > room:
-        plain, n = _cut_lists(plain)
-        if not n:
-            break
-        shortened += n
+    for least in (8, 2):  # Short lists, such as a market's outcomes, last of all.
+        while len(_encode(plain)) > room:
+            plain, n = _cut_lists(plain, least)
+            if not n:
+                break
+            shortened += n
     return plain, shortened
 
 
@@ -236,13 +250,15 @@ def _cut_texts(value: Any, longest: int) -> tuple[Any, int]:
     return value, 0
 
 
-def _cut_lists(value: Any) -> tuple[Any, int]:
-    """Every list of more than one item loses its second half."""
+def _cut_lists(value: Any, least: int) -> tuple[Any, int]:
+    """Every list of at least so many items loses its second half."""
     if isinstance(value, dict):
-        parts = {key: _cut_lists(item) for key, item in value.items()}
+        parts = {key: _cut_lists(item, least) for key, item in value.items()}
         return {k: v for k, (v, _) in parts.items()}, sum(n for _, n in parts.values())
     if isinstance(value, list):
-        kept = value[: -(-len(value) // 2)] if len(value) > 1 else value
-        items = [_cut_lists(item) for item in kept]
+        # Rows only: a list of numbers loses its meaning with its length.
+        halved = len(value) >= least and (least < 8 or isinstance(value[0], dict))
+        kept = value[: -(-len(value) // 2)] if halved else value
+        items = [_cut_lists(item, least) for item in kept]
         return [v for v, _ in items], sum(n for _, n in items) + len(value) - len(kept)
     return value, 0

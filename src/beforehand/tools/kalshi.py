@@ -12,13 +12,14 @@ from beforehand.records.world import PricePoint
 from beforehand.sources.kalshi import PERIODS, VENUE, eastern_day
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import detail, listed, lookup, qualified, search, venues
-from beforehand.tools.polymarket import MARKET_ROWS, Status, book_row, moment
+from beforehand.tools.polymarket import FOUND_ROWS, MARKET_ROWS, Status, book_row, moment, span
 from beforehand.tools.registry import Call, Example, tool
 
 SERVER, SOURCE, SERVICES = "kalshi", "kalshi", ("kalshi",)
 NAMES = venues(VENUE)
 MARKET = Example("recorded", "2026-07-25", "Trade API responses; OpenAPI 3.13")
 CANDLE = Example("recorded", "2026-08-05", "candles of both tiers; OpenAPI 3.13")
+CANDLE_EXTREMES = (("low", "close", "yes_bid"), ("high", "close", "yes_ask"))
 Ticker = Annotated[str, Field(min_length=1, max_length=200, description="Ticker or VENUE:ticker.")]
 
 
@@ -52,14 +53,14 @@ def get_odds_at(
     }
 
 
-@tool(SERVER, example=MARKET, rows=Rows("markets", default=10, maximum=50), services=SERVICES)
+@tool(SERVER, example=MARKET, rows=FOUND_ROWS, services=SERVICES)
 def search_kalshi_markets(
     call: Call,
     *,
     query: Annotated[str, Field(min_length=1, max_length=400, description="Words or a question.")],
 ) -> dict[str, Any]:
     """Search Kalshi markets by words and meaning. Kalshi has no search of its own: live, its open
-    events are read and ranked here."""
+    events (two thousand at most) are read and ranked here."""
     found, method, rated = search(call, query, min(call.skip + call.wanted + 1, 51), NAMES)
     return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
 
@@ -71,7 +72,8 @@ def list_kalshi_markets(
     status: Annotated[Status | None, Field(description="Only markets in this status.")] = None,
     order: Annotated[Order, Field(description="What to sort by.")] = "volume",
 ) -> dict[str, Any]:
-    """List Kalshi markets, filtered and sorted by what was known about them."""
+    """List Kalshi markets, filtered and sorted by what was known about them. Kalshi cannot sort:
+    live, the first thousand it lists are."""
     wanted = call.skip + call.wanted + 1
     return {"markets": listed(call, Listing(NAMES, status, order, limit=wanted))}
 
@@ -104,13 +106,13 @@ def get_kalshi_order_book(
     """Get a Kalshi order book seen from YES. Kalshi lists bids of both sides; a YES ask is one
     minus a NO bid."""
     market = lookup(call.view, VENUE, id)
-    return book_row(market.native_id, call.view.book(market.id), depth)
+    return book_row(market.native_id, call.view.book(market.id), depth, call.at)
 
 
 @tool(
     SERVER,
     example=CANDLE,
-    rows=Rows("candles", default=200, maximum=5000, series="close"),
+    rows=Rows("candles", default=200, maximum=5000, series=CANDLE_EXTREMES),
     services=SERVICES,
 )
 def get_kalshi_candlesticks(
@@ -121,15 +123,19 @@ def get_kalshi_candlesticks(
     start: Annotated[str | None, Field(description="Ending from this instant on.")] = None,
     end: Annotated[str | None, Field(description="Ending until this instant.")] = None,
 ) -> dict[str, Any]:
-    """Get candles, oldest first. `end` of a candle is its inclusive end; a daily one ends at
-    midnight US Eastern and names its `eastern_day`. Prices are null where nothing was traded."""
+    """Get candles, oldest first; live, the thousand before `end`.
+
+    `end` of a candle is its inclusive end; a daily one ends at midnight US Eastern and names its
+    `eastern_day`. Prices are null where nothing was traded.
+    """
     market = lookup(call.view, VENUE, id)
     minutes = PERIODS[period]
-    low, high = moment("start", start), moment("end", end)
+    low, high = span(start, end)
+    view = call.view if high is None or high > call.at else call.view.narrow(high)
     try:
-        rows = call.view.observations(SOURCE, "candle", f"{market.native_id}|{minutes}")
+        rows = view.observations(SOURCE, "candle", f"{market.native_id}|{minutes}")
         candles = [row.data for row in reversed(rows)]
-    except ReplayMiss:
+    except (ReplayMiss, NotFound):
         call.note("no candles are on record: these are made from the recorded prices")
         candles = _candles(call.view.history(market.id), timedelta(minutes=minutes), call.at)
     shown = [
@@ -146,7 +152,7 @@ def _candles(points: list[PricePoint], width: timedelta, t: datetime) -> list[di
     groups: dict[Any, list[PricePoint]] = {}
     for point in points:
         if width >= timedelta(days=1):
-            key: Any = eastern_day(point.observed_at + timedelta(seconds=1))
+            key: Any = eastern_day(point.observed_at)
         else:
             key = (point.observed_at.timestamp() - 1e-6) // width.total_seconds()
         groups.setdefault(key, []).append(point)

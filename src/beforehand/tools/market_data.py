@@ -6,7 +6,7 @@ from pydantic import Field
 
 from beforehand.clock import to_us
 from beforehand.config import MAX_ROWS_PER_QUERY
-from beforehand.store.market_data_templates import COLUMNS, TEMPLATES
+from beforehand.store.market_data_templates import COLUMNS, signatures
 from beforehand.tools.bounds import Rows
 from beforehand.tools.registry import Call, Example, tool
 
@@ -18,7 +18,7 @@ ROWS = Rows("data", 100, MAX_ROWS_PER_QUERY, ("metadata.row_count",), whole=True
 def run_query(
     call: Call,
     *,
-    template: Annotated[str, Field(description=f"One of {', '.join(TEMPLATES)}.")],
+    template: Annotated[str, Field(description=f"One of, with its params: {signatures()}.")],
     columns: Annotated[
         list[str] | None, Field(description=f"Some of {', '.join(COLUMNS)}.")
     ] = None,

@@ -7,6 +7,7 @@ from beforehand.config import (
     MARKET_STATUS_ACTIVE,
     MARKET_STATUS_CLOSED,
     MARKET_STATUS_RESOLVED,
+    MAX_POLYMARKET_RESULTS,
 )
 from beforehand.errors import NotFound
 from beforehand.gateway.market_search import Hit, Method
@@ -112,7 +113,7 @@ def detail(view: View, market: Market) -> dict[str, Any]:
         made["resolution"] = {
             "status": ended.status,
             "payout": ended.payout,
-            "resolved_at": iso(ended.resolved_at),
+            "resolved_at": None if ended.status == "disputed" else iso(ended.resolved_at),
         }
     return made
 
@@ -151,7 +152,9 @@ def search(
     """(described markets, how they were found, whether a model rated them). Falls back from a
     model's rating to words and meaning, then to the most traded ones: never empty while any
     market has a text known at t."""
-    hits, method = call.view.find_markets(query, limit, names)
+    # A model rates the same pool for every page, or pages would be cut from different orders.
+    pool = MAX_POLYMARKET_RESULTS if call.storage.scorer else min(limit, MAX_POLYMARKET_RESULTS)
+    hits, method = call.view.find_markets(query, pool, names)
     if not hits:
         # Nothing fits the query: the most traded markets, and the method says so.
         asked = Call(call.view, call.storage, wanted=limit)

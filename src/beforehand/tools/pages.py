@@ -36,7 +36,7 @@ def pages() -> dict[str, str]:
 
 
 def _page(server: str, tools: list[Tool]) -> str:
-    lines = [f"# Server `{server}`", "", PURPOSES[server], ""]
+    lines = [f"# Server `{server}`", "", PURPOSES.get(server, ""), ""]
     lines += ["Written from the tool registry by `make docs`.", "", "## Tools", ""]
     for tool in tools:
         lines += _tool(tool)

@@ -7,9 +7,10 @@ from pydantic import Field
 
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
+from beforehand.gateway.services import PAGE
 from beforehand.gateway.world import Listing, Order
 from beforehand.ids import split_market_id
-from beforehand.records.world import OrderBook
+from beforehand.records.world import Market, OrderBook
 from beforehand.sources.polymarket import VENUE
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import (
@@ -42,11 +43,14 @@ Ids = Annotated[
 Wallet = Annotated[
     str, Field(pattern=r"^0x[0-9a-fA-F]{40}$", description="Wallet address, 0x and 40 hex digits.")
 ]
+YES = (("yes",), ("yes",))
+"""Which columns a thinned series keeps the lowest and the highest of."""
 Status = Literal["active", "closed", "resolved"]
+FOUND_ROWS = Rows("markets", default=10, maximum=50, counted=False)
 MARKET_ROWS = Rows("markets", default=10, maximum=100, whole=True)
 
 
-@tool(SERVER, example=GAMMA, rows=Rows("markets", default=10, maximum=50), services=("gamma",))
+@tool(SERVER, example=GAMMA, rows=FOUND_ROWS, services=("gamma",))
 def search_markets(
     call: Call,
     *,
@@ -58,7 +62,7 @@ def search_markets(
     `search_method` says how they were found: hybrid_llm, hybrid, keyword or top_volume (nothing
     fitted: the most traded ones).
     """
-    wanted = 50 if status else min(call.skip + call.wanted + 1, 51)
+    wanted = 50 if status else call.skip + call.wanted + 1
     found, method, rated = search(call, query, wanted, NAMES)
     if status:
         found = [row for row in found if row["status"] == status]
@@ -132,22 +136,32 @@ def event_markets(call: Call, event: Any) -> list[dict[str, Any]]:
     return rows
 
 
-@tool(SERVER, example=BOOK, services=("clob", "gamma"))
+@tool(SERVER, example=BOOK, rows=Rows("books", 20, 20), services=("clob", "gamma"))
 def get_order_books(
     call: Call,
     *,
     ids: Ids,
     depth: Annotated[int, Field(ge=1, le=100, description="Levels a side.")] = 10,
 ) -> dict[str, Any]:
-    """Get order books seen from YES, best levels first."""
-    books = []
+    """Get order books seen from YES, best levels first, each level [price, size]. An id that is
+    not known stands under `missing`."""
+    markets, missing = found_markets(call, ids)
+    books = [book_row(m.native_id, call.view.book(m.id), depth, call.at) for m in markets]
+    return {"books": books, "missing": missing}
+
+
+def found_markets(call: Call, ids: list[str]) -> tuple[list[Market], list[dict[str, str]]]:
+    """The markets that are known at t, and why the others are not."""
+    markets, missing = [], []
     for name in ids:
-        market = lookup(call.view, VENUE, name)
-        books.append(book_row(market.native_id, call.view.book(market.id), depth))
-    return {"books": books}
+        try:
+            markets.append(lookup(call.view, VENUE, name))
+        except (NotFound, InputError) as error:
+            missing.append({"id": name, "reason": str(error)})
+    return markets, missing
 
 
-def book_row(market_id: str, book: OrderBook | None, depth: int) -> dict[str, Any]:
+def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -> dict[str, Any]:
     """A book with its spread; `observed_at` is null where none is on record."""
     if book is None:
         return {"market_id": market_id, "observed_at": None, "bids": [], "asks": []}
@@ -157,6 +171,7 @@ def book_row(market_id: str, book: OrderBook | None, depth: int) -> dict[str, An
     return {
         "market_id": market_id,
         "observed_at": iso(book.known_at),
+        "age_seconds": round((at - book.known_at).total_seconds(), 3),
         "bids": bids[:depth],
         "asks": asks[:depth],
         "spread": spread,
@@ -164,12 +179,13 @@ def book_row(market_id: str, book: OrderBook | None, depth: int) -> dict[str, An
     }
 
 
-@tool(SERVER, example=BOOK, services=("clob", "gamma"))
+@tool(SERVER, example=BOOK, rows=Rows("prices", 20, 20), services=("clob", "gamma"))
 def get_prices(call: Call, *, ids: Ids) -> dict[str, Any]:
-    """Get the best bid, the best ask and the price of YES."""
+    """Get the best bid, the best ask and the price of YES. An id that is not known stands under
+    `missing`."""
+    markets, missing = found_markets(call, ids)
     prices = []
-    for name in ids:
-        market = lookup(call.view, VENUE, name)
+    for market in markets:
         price = odds(call.view, market.id)
         row: dict[str, Any] = {"market_id": market.native_id, "bid": None, "ask": None}
         if price is None:
@@ -181,13 +197,13 @@ def get_prices(call: Call, *, ids: Ids) -> dict[str, Any]:
                 "age_seconds": round(price.price_age, 3),
             }
         prices.append(row)
-    return {"prices": prices}
+    return {"prices": prices, "missing": missing}
 
 
 @tool(
     SERVER,
     example=HISTORY,
-    rows=Rows("points", default=400, maximum=10_000, series="yes", counts=("data_points",)),
+    rows=Rows("points", default=400, maximum=10_000, series=YES, counts=("data_points",)),
     services=("polymarket-data", "gamma"),
 )
 def get_price_history(
@@ -202,13 +218,22 @@ def get_price_history(
     Longer series are thinned to `limit` points that keep every stretch's lowest and highest.
     """
     market = lookup(call.view, VENUE, id)
-    low, high = moment("start", start), moment("end", end)
+    low, high = span(start, end)
+    view = call.view if high is None or high > call.at else call.view.narrow(high)
     points = [
         {"time": iso(p.observed_at), "yes": p.price}
-        for p in call.view.history(market.id, low)
+        for p in view.history(market.id, low)
         if high is None or p.observed_at <= high
     ]
     return {"market_id": market.native_id, "data_points": len(points), "points": points}
+
+
+def span(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
+    """The instants `start` and `end`; InputError where they stand the wrong way round."""
+    low, high = moment("start", start), moment("end", end)
+    if low is not None and high is not None and low > high:
+        raise InputError(f"start {start} lies after end {end}")
+    return low, high
 
 
 def moment(name: str, text: str | None) -> datetime | None:
@@ -242,7 +267,11 @@ def get_user_activity(
     ] = None,
 ) -> dict[str, Any]:
     """Get a wallet's activity, newest first."""
-    found = [row.data for row in call.view.observations(SOURCE, "activity", user.lower())]
+    found = [
+        {**row.data, **row.now} for row in call.view.observations(SOURCE, "activity", user.lower())
+    ]
+    if not call.view.live or call.storage.mode != "replay":
+        call.note(f"at most the newest {PAGE} rows are asked for, or what is on record of them")
     if type is not None:
         found = [row for row in found if str(row.get("type", "")).upper() == type.upper()]
     return {"user": user.lower(), "activity": found}

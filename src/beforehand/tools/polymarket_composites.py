@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from beforehand.clock import iso
-from beforehand.errors import InputError, NotFound, ReplayMiss
+from beforehand.errors import NotFound, ReplayMiss
 from beforehand.sources import btc
 from beforehand.sources.polymarket import VENUE
 from beforehand.tools.bounds import Rows
@@ -20,6 +20,7 @@ from beforehand.tools.polymarket import (
     comment_subject,
     event_markets,
     find_event,
+    found_markets,
 )
 from beforehand.tools.registry import Call, Example, tool
 
@@ -106,17 +107,13 @@ def get_event_overview(
     }
 
 
-@tool(SERVER, example=GAMMA, services=COMPOSED)
+@tool(SERVER, example=GAMMA, rows=Rows("markets", 20, 20), services=COMPOSED)
 def compare_markets(call: Call, *, ids: Ids) -> dict[str, Any]:
     """Compare markets side by side: price, spread, volume, how far each moved. An id that is not
     known stands under `missing`."""
-    rows, missing = [], []
-    for name in ids:
-        try:
-            market = lookup(call.view, VENUE, name)
-        except (NotFound, InputError) as error:
-            missing.append({"id": name, "reason": str(error)})
-            continue
+    markets, missing = found_markets(call, ids)
+    rows = []
+    for market in markets:
         price, state = odds(call.view, market.id), call.view.state(market.id)
         quoted = price is not None and price.bid is not None and price.ask is not None
         rows.append(

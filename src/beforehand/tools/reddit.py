@@ -21,7 +21,8 @@ WINDOW_DAYS = {"3m": 91, "6m": 182, "12m": 365, "24m": 730}
 Keywords = Annotated[
     list[str], Field(min_length=1, max_length=20, description="A thread must match one of them.")
 ]
-Subreddits = Annotated[tuple[str, ...], Field(max_length=50, description="Only these [all].")]
+Name = Annotated[str, Field(pattern=r"^(r/)?[A-Za-z0-9_]{2,30}$")]
+Subreddits = Annotated[tuple[Name, ...], Field(max_length=50, description="Only these [all].")]
 Window = Annotated[
     Literal["3m", "6m", "12m", "24m", "all"], Field(description="Counted back from the instant.")
 ]
@@ -98,7 +99,8 @@ def _collect(call: Call, keywords: list[str], subreddits: Sequence[str], window:
     """Ask the API and store what it shows, thread by thread."""
     limit = max(call.wanted, 1)
     for keyword in keywords:
-        for subreddit in subreddits or [""]:
+        for name in subreddits or [""]:
+            subreddit = name.removeprefix("r/")
             subject = f"{subreddit}|{window}|{limit}|{keyword}"
             ids = call.view.snapshot(reddit.SOURCE, "search", subject).data["rows"]
             for post_id in ids[:limit]:

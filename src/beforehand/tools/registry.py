@@ -22,11 +22,12 @@ from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
+from beforehand.ids import digest
 from beforehand.tools.bounds import MAX_TOKENS, Answer, Page, Rows, bound, decode_cursor
 from beforehand.tools.storage import Storage
 
 Evidence = Literal["recorded", "simulated", "offline"]
-MAX_ALLOWED_TOKENS = 1_000_000
+LEAST_TOKENS, MAX_ALLOWED_TOKENS = 500, 1_000_000
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Tool:
             fields["as_of"] = (as_of, None)
         tokens = Annotated[
             int,
-            Field(ge=100, le=MAX_ALLOWED_TOKENS, description="Longest answer, in tokens."),
+            Field(ge=LEAST_TOKENS, le=MAX_ALLOWED_TOKENS, description="Longest answer, in tokens."),
         ]
         fields["max_tokens"] = (tokens, MAX_TOKENS)
         return create_model(
@@ -225,7 +226,9 @@ class Toolbox:
         view = self._view(values.pop("as_of", None))
         cursor = values.pop("cursor", None)
         limit = values.pop("limit", None)
-        skip = decode_cursor(cursor, found.name)
+        # A cursor belongs to a tool and its arguments: another question begins anew.
+        asked = f"{found.name}:{digest(repr(sorted(values.items())).encode())[:8]}"
+        skip = decode_cursor(cursor, asked)
         sent, spent = self.storage.sent(), self.storage.spent()
         call = Call(view, self.storage, wanted=limit or 0, skip=skip)
         result = found.function(call, **values)
@@ -242,7 +245,7 @@ class Toolbox:
         if call.notes:
             meta["notes"] = call.notes
         cursor_at = Page(limit or 0, skip, call.total)
-        return bound(result, found.rows, cursor_at, max_tokens, meta, found.name)
+        return bound(result, found.rows, cursor_at, max_tokens, meta, asked)
 
     def _view(self, as_of: str | None) -> View:
         view = self.gateway.live() if self.pinned is None else self.gateway.at(self.pinned)

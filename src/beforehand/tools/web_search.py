@@ -90,7 +90,7 @@ def get_search_capabilities(call: Call) -> dict[str, Any]:
 @tool(
     "search",
     example=EXA,
-    rows=Rows("results", DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS),
+    rows=Rows("results", DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS, counted=False),
     services=("exa",),
 )
 def search(

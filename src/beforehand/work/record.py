@@ -7,7 +7,7 @@ the size of the archive is bounded.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,15 +16,18 @@ from typing import Any
 
 from beforehand.clock import Clock, iso, parse_instant
 from beforehand.config import Home
-from beforehand.errors import BeforehandError, InputError, RateLimited
+from beforehand.errors import BeforehandError, InputError
 from beforehand.gateway.opening import Door
 from beforehand.gateway.view import View
-from beforehand.ids import digest
-from beforehand.sources import google_news
-from beforehand.store.files import read_json, write_json
+from beforehand.ids import digest, split_market_id
+from beforehand.sources import google_news, kalshi, polymarket
+from beforehand.store.files import exclusive, read_json, write_json
+from beforehand.traffic import Polled
 
 WHAT = ("texts", "prices", "books", "history", "news")
+VENUES = (polymarket.VENUE, kalshi.VENUE)
 FLUSH_BYTES = 4 * 2**20
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -33,15 +36,28 @@ class Order:
 
     markets: tuple[str, ...]
     feeds: tuple[google_news.Feed, ...] = ()
-    what: frozenset[str] = frozenset({"texts", "prices", "books", "history", "news"})
+    what: frozenset[str] = frozenset(WHAT)
     every: timedelta = timedelta(minutes=10)
     rounds: int | None = None
     max_bytes: int = 1_000_000_000
 
-    def key(self) -> str:
-        """The same for the same order: where its grid is kept."""
+    def key(self, archive: Path) -> str:
+        """The same for the same order into the same archive: where its grid is kept."""
         feeds = sorted(feed.query_key for feed in self.feeds)
-        return digest([sorted(self.markets), feeds, sorted(self.what)])[:16]
+        parts = [sorted(self.markets), feeds, sorted(self.what), str(archive.resolve())]
+        return digest(parts)[:16]
+
+    def check(self) -> None:
+        """Raise InputError where nothing would be recorded, or for a market of no venue."""
+        for name in self.markets:
+            if split_market_id(name)[0] not in VENUES:
+                raise InputError(
+                    f"--markets: {name!r} names no venue that can be recorded: write "
+                    f"{' or '.join(f'{venue}:id' for venue in VENUES)}, or a file of such ids"
+                )
+        asked = bool(self.feeds) and "news" in self.what
+        if not asked and not (self.markets and self.what - {"news"}):
+            raise InputError("nothing to record: name --markets or --news, and what of them")
 
 
 @dataclass
@@ -51,7 +67,7 @@ class Recorded:
     rounds: int = 0
     exchanges: int = 0
     failures: list[str] = field(default_factory=list)
-    stopped: str = ""
+    stopped: str = "stopped"
 
     def wire(self) -> dict[str, Any]:
         """JSON-ready."""
@@ -64,40 +80,71 @@ class Recorded:
         }
 
 
+class _Grid:
+    """When the last round was, and whose history is on record: kept in the home folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            kept = read_json(path)
+            self.last: datetime | None = parse_instant(str(kept["last_round"]))
+            self.backfilled = {str(name) for name in kept["backfilled"]}
+        except (InputError, KeyError, TypeError, ValueError):
+            self.last, self.backfilled = None, set()
+
+    def due(self, every: timedelta, now: datetime) -> datetime:
+        """When the next round is due; a clock that stepped back waits one interval at most."""
+        return now if self.last is None else min(self.last + every, now + every)
+
+    def save(self, at: datetime) -> None:
+        """Remember a round."""
+        self.last = at
+        facts = {"last_round": iso(at), "backfilled": sorted(self.backfilled)}
+        write_json(self._path, facts)
+
+
 def record(
     door: Door,
     order: Order,
     home: Home,
     archive: Path,
     clock: Clock,
+    done: Recorded | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    say: Say = lambda _: None,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Recorded:
     """Record until the rounds are done, the bound is met or it is interrupted; whatever was
-    fetched by then is in the archive. One market's failure does not stop the others."""
-    if not order.markets and not order.feeds:
-        raise InputError("nothing to record: name --markets or --news")
-    state = home.recording / f"{order.key()}.json"
-    done = Recorded()
-    done.exchanges += door.close(archive, clock)  # What an earlier run left behind.
-    backfill = not state.is_file()
-    try:
-        while True:
-            if size(archive) + _waiting(door) >= order.max_bytes:
-                done.stopped = f"the archive has reached {order.max_bytes / 1e6:,.0f} MB"
-                return done
-            _wait_until(_due(state, order.every), clock, sleep)
-            write_json(state, {"last_round": iso(clock.now())})
-            _round(door.gateway.live(), order, done, backfill, progress)
-            backfill = False
-            done.rounds += 1
-            if _waiting(door) >= FLUSH_BYTES:
-                done.exchanges += door.close(archive, clock)
-            if order.rounds is not None and done.rounds >= order.rounds:
-                done.stopped = "the rounds are done"
-                return done
-    finally:
-        done.exchanges += door.close(archive, clock)
+    fetched by then is in the archive, and `done` says what. One market's failure does not stop
+    the others. Raises Unavailable where the same order is being recorded already."""
+    order.check()
+    done = done if done is not None else Recorded()
+    path = home.recording / f"{order.key(archive)}.json"
+    with exclusive(path.with_suffix(".lock")):
+        grid = _Grid(path)
+        try:
+            done.exchanges += door.close()  # What an earlier run left behind.
+            while True:
+                if size(archive) + _waiting(door) >= order.max_bytes:
+                    done.stopped = f"the archive has reached {order.max_bytes / 1e6:,.0f} MB"
+                    return done
+                if order.rounds != 1:
+                    _wait_until(grid.due(order.every, clock.now()), clock, sleep, say)
+                began, before = clock.now(), len(done.failures)
+                _round(door.gateway.live(), order, done, grid, progress)
+                grid.save(began)
+                done.rounds += 1
+                for failure in done.failures[before:][:5]:
+                    say(failure)
+                if len(done.failures) > before:
+                    say(f"round {done.rounds}: {len(done.failures) - before} failures")
+                if _waiting(door) >= FLUSH_BYTES:
+                    done.exchanges += door.close()
+                if order.rounds is not None and done.rounds >= order.rounds:
+                    done.stopped = "the rounds are done"
+                    return done
+        finally:
+            done.exchanges += door.close()
 
 
 def size(folder: Path) -> int:
@@ -109,14 +156,10 @@ def _waiting(door: Door) -> int:
     return 0 if door.spool is None else door.spool.size
 
 
-def _due(state: Path, every: timedelta) -> datetime | None:
-    if not state.is_file():
-        return None
-    return parse_instant(str(read_json(state)["last_round"])) + every
-
-
-def _wait_until(due: datetime | None, clock: Clock, sleep: Callable[[float], None]) -> None:
-    while due is not None and (left := (due - clock.now()).total_seconds()) > 0:
+def _wait_until(due: datetime, clock: Clock, sleep: Callable[[float], None], say: Say) -> None:
+    if (due - clock.now()).total_seconds() > 1:
+        say(f"next round at {iso(due.replace(microsecond=0))}")
+    while (left := (due - clock.now()).total_seconds()) > 0:
         sleep(min(left, 5.0))
 
 
@@ -124,31 +167,27 @@ def _round(
     view: View,
     order: Order,
     done: Recorded,
-    backfill: bool,
+    grid: _Grid,
     progress: Callable[[str, int, int], None],
 ) -> None:
-    total = len(order.markets) + len(order.feeds)
-    for i, name in enumerate(order.markets):
+    feeds = order.feeds if "news" in order.what else ()
+    markets = dict.fromkeys(order.markets if order.what - {"news"} else ())
+    total = len(markets) + len(feeds)
+    for i, name in enumerate(markets):
         progress(name, i, total)
-        for what in _asked(order.what, backfill):
-            _try(done, f"{name}: {what}", partial(_ask, view, name, what))
-    for i, feed in enumerate(order.feeds if "news" in order.what else ()):
-        progress(feed.q, len(order.markets) + i, total)
-        _try(
-            done,
-            f"feed {feed.q}",
-            partial(view.snapshot, google_news.SOURCE, "feed", feed.subject),
-        )
+        for what in WHAT[:-1]:
+            if what not in order.what or (what == "history" and name in grid.backfilled):
+                continue
+            went = _try(done, f"{name}: {what}", partial(_ask, view, name, what))
+            if went and what == "history":
+                grid.backfilled.add(name)
+            if not went and what == "texts":
+                break  # The venue is away, or has no such market: once is enough.
+    for i, feed in enumerate(feeds):
+        progress(feed.q, len(markets) + i, total)
+        read = partial(view.snapshot, google_news.SOURCE, "feed", feed.subject)
+        _try(done, f"feed {feed.q}", read)
     progress("", total, total)
-
-
-def _asked(what: frozenset[str], backfill: bool) -> Sequence[str]:
-    """Of a market, in this order; the whole history once."""
-    return [
-        w
-        for w in ("texts", "prices", "books", "history")
-        if w in what and (w != "history" or backfill)
-    ]
 
 
 def _ask(view: View, name: str, what: str) -> object:
@@ -162,11 +201,12 @@ def _ask(view: View, name: str, what: str) -> object:
     return view.state(market.id)
 
 
-def _try(done: Recorded, what: str, ask: Callable[[], object]) -> None:
+def _try(done: Recorded, what: str, ask: Callable[[], object]) -> bool:
     try:
         ask()
-    except RateLimited as error:
-        if "polled" not in str(error):  # A feed within its window was recorded by its last poll.
-            done.failures.append(f"{what}: {error}")
+    except Polled:
+        return True  # A feed within its window was recorded by its last poll.
     except BeforehandError as error:
         done.failures.append(f"{what}: {error}")
+        return False
+    return True

@@ -112,13 +112,13 @@ def _comment(
     data = {
         "id": name,
         "body": f"Simulated comment {week + 1} on {market}.",
-        "author": f"sim-{int(rng.integers(1, 50)):02d}",
         "wallet": None,
         "reply_to": None,
         "created_at": iso(at),
     }
     made = _row(SOURCE, "comment", f"event:{event}", name, data, at)
-    now = {"reactions": int(rng.integers(0, 20)), "reports": 0}
+    author = f"sim-{int(rng.integers(1, 50)):02d}"
+    now = {"author": author, "reactions": int(rng.integers(0, 20)), "reports": 0}
     return made.model_copy(update={"now": now, "now_known_at": at + 30 * DAY})
 
 
