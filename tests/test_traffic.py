@@ -1,8 +1,10 @@
 """Limits, time limits, retries, pauses and the circuit, against a real server that misbehaves."""
 
 import multiprocessing
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -15,6 +17,7 @@ from beforehand import traffic as traffic_module
 from beforehand.clock import SystemClock
 from beforehand.errors import (
     BeforehandError,
+    Corrupt,
     InputError,
     NotConfigured,
     NotFound,
@@ -315,3 +318,155 @@ def test_files(vendor: Vendor, tmp_path: Path) -> None:
         traffic.fetch(file_request(f"{base}/none"))
     with pytest.raises(InputError, match="http"):
         file_request("ftp://x")
+
+
+@pytest.mark.parametrize("fault", ["slow head", "hints", "hollow"])
+def test_the_time_limit_covers_the_whole_exchange(tmp_path: Path, fault: str) -> None:
+    """A byte of the head at a time, interim answers without end, a body that unpacks to nothing."""
+    import gzip
+    import socket
+
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError), listener.accept()[0] as peer:
+            peer.recv(65536)
+            block = gzip.compress(b"")
+            if fault == "hollow":
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + block[:10])
+            for i in range(100):
+                if fault == "slow head":
+                    peer.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: aaaaaaaaaa"[i : i + 1] or b"a")
+                elif fault == "hints":
+                    peer.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+                else:
+                    peer.sendall(b"\x00\x00\x00\xff\xff")
+                time.sleep(0.1)
+
+    serving_thread = Thread(target=serve, daemon=True)
+    serving_thread.start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    transport = HttpTransport({"BEFOREHAND_GAMMA_URL": url})
+    began = time.monotonic()
+    with pytest.raises(traffic_module.Lost):
+        transport.send(READ, 0.6)
+    assert time.monotonic() - began < 2.0
+    listener.close()
+    serving_thread.join(15)
+
+
+def test_no_secret_stands_in_an_error_or_on_record(vendor: Vendor, tmp_path: Path) -> None:
+    echo = {"error": "bad header Bearer secret-openai_api_key"}
+    vendor.route("openai", "/responses", (400, {}, echo))
+    traffic = open_traffic(vendor, tmp_path)
+    asked = Request("openai", "responses", "/responses", body={}, repeatable=False)
+    with pytest.raises(Refused) as refused:
+        traffic.fetch(asked)
+    assert "secret" not in str(refused.value)
+    for key in ("SECRETKEY\nx", "SECRETKEY\x00", "SECRÉTKEY"):
+        environment = vendor.environment | {"EXA_API_KEY": key}
+        odd = Traffic(Ledger(tmp_path / "o.db"), HttpTransport(environment).send)
+        with pytest.raises(NotConfigured) as told:
+            odd.fetch(PAID)
+        assert "SECR" not in str(told.value)
+    vendor.route("exa", "/search", {"results": []})
+    trimmed = HttpTransport(vendor.environment | {"EXA_API_KEY": " key\n"})
+    assert trimmed.send(PAID, 1.0).status == 200
+    assert vendor.log[-1].headers["x-api-key"] == "key"
+    vendor.route("gamma", "/markets", {})
+    address = f"http://me:PASSW0RD@127.0.0.1:{vendor.port}/gamma"
+    reply = HttpTransport({"BEFOREHAND_GAMMA_URL": address}).send(READ, 1.0)
+    assert "PASSW0RD" not in reply.url
+
+
+def test_half_open_lets_one_call_through(
+    vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic_module, "CIRCUIT_S", 0.2)
+    vendor.route("gamma", "/markets", 500)
+    traffic = open_traffic(vendor, tmp_path, attempts=1)
+    for _ in range(CIRCUIT_AFTER):
+        with pytest.raises(Unavailable):
+            traffic.fetch(READ)
+    time.sleep(0.3)
+    vendor.log.clear()
+
+    def attempt() -> None:
+        with pytest.raises(Unavailable):
+            traffic.fetch(READ)
+
+    threads = [Thread(target=attempt) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(vendor.log) == 1
+
+
+def test_only_failures_count_towards_the_circuit(vendor: Vendor, tmp_path: Path) -> None:
+    vendor.route("gamma", "/markets", turns(500, 404, 500, 404, 500, 404, 500, 404, 500, 404))
+    traffic = open_traffic(vendor, tmp_path, attempts=1)
+    for _ in range(10):
+        with pytest.raises((Unavailable, NotFound)) as found:
+            traffic.fetch(READ)
+        assert "in a row" not in str(found.value)
+    ledger = Ledger(tmp_path / "old.db")
+    for _ in range(4):
+        ledger.failed("gamma", 1000.0)
+    assert ledger.failed("gamma", 5000.0) == 1, "old failures are forgotten"
+
+
+@pytest.mark.parametrize("value", ["inf", "1e400", "-5", "nan", "1_000", "٣", "soon", ""])
+def test_odd_retry_after_values_mean_backoff(value: str) -> None:
+    assert traffic_module._retry_after(value, datetime.now(UTC)) is None
+
+
+def test_a_pause_has_a_ceiling() -> None:
+    assert traffic_module._retry_after("999999999", datetime.now(UTC)) == 3600
+    far = format_datetime(datetime(9999, 1, 1, tzinfo=UTC), usegmt=True)
+    assert traffic_module._retry_after(far, datetime.now(UTC)) == 3600
+
+
+def test_a_feed_that_was_not_reached_keeps_its_window(tmp_path: Path, vendor: Vendor) -> None:
+    request = build("fed").request()
+    nowhere = {p.override: "http://127.0.0.1:1" for p in PROVIDERS.values()}
+    ledger = Ledger(tmp_path / "t.db")
+    short = {n: replace(p, deadline=1.0) for n, p in PROVIDERS.items()}
+    away = Traffic(ledger, HttpTransport(nowhere).send, providers=short)
+    with pytest.raises(Unavailable):
+        away.fetch(request)
+    vendor.route("google-news", "/rss/search", b"<rss/>")
+    back = Traffic(ledger, HttpTransport(vendor.environment).send)
+    assert back.fetch(request).status == 200
+    narrow = {"google-news": replace(PROVIDERS["google-news"], limits=(Limit(1, 90.0),))}
+    busy = Traffic(
+        Ledger(tmp_path / "n.db"), HttpTransport(vendor.environment).send, providers=narrow
+    )
+    busy.fetch(build("one").request())
+    for _ in range(2):
+        with pytest.raises(RateLimited, match="used up"):
+            busy.fetch(build("two").request())
+
+
+def test_a_damaged_ledger_says_so(tmp_path: Path) -> None:
+    (tmp_path / "t.db").write_bytes(b"not a database at all, but long enough" * 50)
+    with pytest.raises(Corrupt, match="delete it"):
+        Ledger(tmp_path / "t.db")
+
+
+def test_an_answer_survives_a_ledger_that_fails(
+    vendor: Vendor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The counter of successes is best effort: what was paid for is handed on."""
+    vendor.route("exa", "/search", {"results": []})
+    traffic = open_traffic(vendor, tmp_path)
+    real = Ledger._transaction
+    calls = iter(range(100))
+
+    def failing(self: Ledger):  # type: ignore[no-untyped-def]
+        if next(calls) > 3:
+            raise sqlite3.OperationalError("database is locked")
+        return real(self)
+
+    monkeypatch.setattr(Ledger, "_transaction", failing)
+    assert traffic.fetch(PAID).status == 200

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
+import orjson
 from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
@@ -153,14 +154,9 @@ def _schema(name: str, json: bool) -> int:
 
 
 def _print(content: dict[str, Any]) -> None:
-    """The answer for people: its rows as a table, the rest as JSON."""
-    import orjson
-    from rich.json import JSON
-
-    from beforehand.cli.tables import console
-
+    """The answer for people: JSON without `_meta`, what was cut as a note."""
     meta = content.pop("_meta")
-    console().print(JSON(orjson.dumps(content).decode()))
+    print(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
     for text in meta.get("notes", ()):
         note(text)
     if cut := meta.get("cut"):

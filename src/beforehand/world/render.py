@@ -49,7 +49,7 @@ def records(config: SimConfig) -> Iterator[Record]:
     by_event: dict[int, list[SimMarket]] = {}
     for market in markets:
         by_event.setdefault(market.event, []).append(market)
-    listed: list[Market] = []
+    known: list[tuple[Market, list[PricePoint]]] = []
     for event, members in by_event.items():
         place, noun, level = topics[event]
         yield Event(
@@ -62,11 +62,12 @@ def records(config: SimConfig) -> Iterator[Record]:
         )
         for rank, market in enumerate(members):
             told = list(_market_records(config, rng, market, place, noun, level + 5 * rank))
-            listed += [r for r in told[:1] if isinstance(r, Market)]
+            prices = [r for r in told if isinstance(r, PricePoint)]
+            known += [(r, prices) for r in told[:1] if isinstance(r, Market)]
             yield from told
     yield from _noise_documents(config, rng)
     yield from services.records(
-        listed, config.start, config.start + 7 * config.dates * DAY, config.seed
+        known, config.start, config.start + 7 * config.dates * DAY, config.seed
     )
 
 

@@ -12,7 +12,14 @@ import numpy as np
 from beforehand.clock import end_of_day, iso
 from beforehand.ids import digest
 from beforehand.records.base import Record
-from beforehand.records.world import BookLevel, Market, MarketState, Observation, OrderBook
+from beforehand.records.world import (
+    BookLevel,
+    Market,
+    MarketState,
+    Observation,
+    OrderBook,
+    PricePoint,
+)
 from beforehand.sources import btc, edgar, google_news, reddit, web_search
 from beforehand.sources.observed import fetch_mark, snapshot
 from beforehand.sources.polymarket_data import SOURCE
@@ -24,17 +31,19 @@ SEARCH = "index"
 _WALLETS = 4
 
 
-def records(
-    markets: Sequence[Market], start: datetime, stop: datetime, seed: int
-) -> Iterator[Record]:
-    """Observations between two instants about these markets (each with its listing time)."""
+Told = Sequence[tuple[Market, Sequence[PricePoint]]]
+
+
+def records(told: Told, start: datetime, stop: datetime, seed: int) -> Iterator[Record]:
+    """Observations between two instants about these markets, in line with their prices."""
     rng = np.random.default_rng([seed, 2])
     wallets = [f"0x{digest([seed, i])[:40]}" for i in range(_WALLETS)]
-    for market in markets:
-        yield from _about(rng, market, wallets, stop)
+    for market, prices in told:
+        yield from _about(rng, market, prices, wallets, stop)
     for at in _every(start, stop, 7 * DAY):
-        yield from _wallets(rng, wallets, markets, at)
-        rows = [_builder(rng, rank) for rank in (1, 2, 3)]
+        yield from _wallets(rng, wallets, told, at)
+        volumes = sorted((float(v) for v in rng.integers(1_000, 90_000, 3)), reverse=True)
+        rows = [_builder(rng, i + 1, volume) for i, volume in enumerate(volumes)]
         for period in ("day", "week", "month", "all"):
             yield snapshot(SOURCE, "builders", period, rows, at)
         yield from _texts(rng, at)
@@ -59,8 +68,18 @@ def _every(start: datetime, stop: datetime, step: timedelta) -> Iterator[datetim
         at += step
 
 
+def _price_at(prices: Sequence[PricePoint], at: datetime) -> float | None:
+    """The last price known at an instant."""
+    known = [p for p in prices if p.known_at <= at]
+    return max(known, key=lambda p: p.observed_at).price if known else None
+
+
 def _about(
-    rng: np.random.Generator, market: Market, wallets: list[str], stop: datetime
+    rng: np.random.Generator,
+    market: Market,
+    prices: Sequence[PricePoint],
+    wallets: list[str],
+    stop: datetime,
 ) -> Iterator[Record]:
     """States, books, holders, trades and comments of one market in its first weeks."""
     event = (market.event_id or "").partition(":")[2]
@@ -68,7 +87,9 @@ def _about(
         at = market.known_at + (7 * week + 1) * DAY
         if at >= min(stop, market.scheduled_close or stop):
             return
-        mid = round(float(rng.uniform(0.1, 0.9)), 2)
+        mid = _price_at(prices, at)
+        if mid is None:
+            continue
         yield MarketState(
             market_id=market.id,
             status="active",
@@ -77,11 +98,13 @@ def _about(
             last_price=mid,
             known_at=at,
         )
-        levels = [(round(0.01 * (i + 1), 2), float(rng.integers(10, 2_000))) for i in range(5)]
+        levels = [(0.01 * (i + 1), float(rng.integers(10, 2_000))) for i in range(5)]
         yield OrderBook(
             market_id=market.id,
-            bids=tuple(BookLevel(price=round(mid - d, 2), size=s) for d, s in levels),
-            asks=tuple(BookLevel(price=round(mid + d, 2), size=s) for d, s in levels),
+            bids=tuple(BookLevel(price=round(mid - d, 3), size=s) for d, s in levels if mid > d),
+            asks=tuple(
+                BookLevel(price=round(mid + d, 3), size=s) for d, s in levels if mid + d < 1
+            ),
             known_at=at,
         )
         holders = [
@@ -123,13 +146,17 @@ def _comment(
 
 
 def _wallets(
-    rng: np.random.Generator, wallets: list[str], markets: Sequence[Market], at: datetime
+    rng: np.random.Generator, wallets: list[str], told: Told, at: datetime
 ) -> Iterator[Observation]:
     """Positions, as fetched at `at`, and one trade of each wallet."""
-    open_now = [m for m in markets if m.known_at <= at] or list(markets[:1])
-    for wallet in wallets:
-        market = open_now[int(rng.integers(0, len(open_now)))]
-        price, size = round(float(rng.uniform(0.1, 0.9)), 2), float(rng.integers(5, 900))
+    trading = [
+        (market, price)
+        for market, prices in told
+        if (market.scheduled_close or at) > at and (price := _price_at(prices, at)) is not None
+    ]
+    for wallet in wallets if trading else ():
+        market, price = trading[int(rng.integers(0, len(trading)))]
+        size = float(rng.integers(5, 900))
         about = {"condition_id": market.native_id, "title": market.question}
         held = {
             **about,
@@ -145,11 +172,11 @@ def _wallets(
         yield _row(SOURCE, "activity", wallet, name, data, at)
 
 
-def _builder(rng: np.random.Generator, rank: int) -> dict[str, Any]:
+def _builder(rng: np.random.Generator, rank: int, volume: float) -> dict[str, Any]:
     return {
         "rank": str(rank),
         "builder_name": f"Simulated Builder {rank}",
-        "volume": float(rng.integers(1_000, 90_000)),
+        "volume": volume,
         "active_users": float(rng.integers(1, 400)),
         "verified": False,
     }
