@@ -49,16 +49,24 @@ def reddit_search_and_fetch_threads(
     instant of the answer.
     """
     posts = call.view.observations(reddit.SOURCE, "post", None)
-    return _threads(
-        call,
-        _matching(posts, keywords),
-        subreddits,
-        time_window,
-        comment_depth,
-        comment_limit,
-        min_num_comments,
-        min_score,
-    )
+    allowed = {name.lower().removeprefix("r/") for name in subreddits}
+    since = None if time_window == "all" else call.at - timedelta(days=WINDOW_DAYS[time_window])
+    threads, unseen = [], 0
+    for post in _matching(posts, keywords):
+        if allowed and post.subject not in allowed:
+            continue
+        if since is not None and post.known_at < since:
+            continue
+        counts = (post.now.get("num_comments"), post.now.get("score"))
+        if any(value is None for value in counts) and (min_num_comments or min_score):
+            unseen += 1
+        elif (counts[0] or 0) < min_num_comments or (counts[1] or 0) < min_score:
+            continue
+        comments = _comments(call, post, comment_depth, comment_limit)
+        threads.append({**post.data, **post.now, "comments": comments})
+    if unseen:
+        call.note(f"{unseen} threads pass unfiltered: their counts were not seen by {iso(call.at)}")
+    return {"threads": threads, "thread_count": len(threads)}
 
 
 @tool(SERVER, example=LISTING, rows=THREADS, services=("reddit",))
@@ -82,16 +90,17 @@ def reddit_api_search_and_fetch_threads(
         _collect(call, keywords, subreddits, time_window)
     else:
         call.note("stored threads: Reddit's API cannot look back")
-    posts = call.view.observations(reddit.SOURCE, "post", None)
-    return _threads(
-        call,
-        _matching(posts, keywords),
-        subreddits,
-        time_window,
-        comment_depth,
-        comment_limit,
-        min_num_comments,
-        min_score,
+    return dict(
+        reddit_search_and_fetch_threads(
+            call,
+            keywords=keywords,
+            subreddits=subreddits,
+            time_window=time_window,
+            comment_depth=comment_depth,
+            comment_limit=comment_limit,
+            min_num_comments=min_num_comments,
+            min_score=min_score,
+        )
     )
 
 
@@ -117,35 +126,6 @@ def _matching(posts: list[Observation], keywords: list[str]) -> list[Observation
         return any(group <= held for group in wanted)
 
     return [post for post in posts if fits(post)]
-
-
-def _threads(
-    call: Call,
-    posts: list[Observation],
-    subreddits: Sequence[str],
-    window: str,
-    depth: int,
-    limit: int,
-    min_comments: int,
-    min_score: int,
-) -> dict[str, Any]:
-    allowed = {name.lower().removeprefix("r/") for name in subreddits}
-    since = None if window == "all" else call.at - timedelta(days=WINDOW_DAYS[window])
-    threads, unseen = [], 0
-    for post in posts:
-        if allowed and post.subject not in allowed:
-            continue
-        if since is not None and post.known_at < since:
-            continue
-        counts = (post.now.get("num_comments"), post.now.get("score"))
-        if any(value is None for value in counts) and (min_comments or min_score):
-            unseen += 1
-        elif (counts[0] or 0) < min_comments or (counts[1] or 0) < min_score:
-            continue
-        threads.append({**post.data, **post.now, "comments": _comments(call, post, depth, limit)})
-    if unseen:
-        call.note(f"{unseen} threads pass unfiltered: their counts were not seen by {iso(call.at)}")
-    return {"threads": threads, "thread_count": len(threads)}
 
 
 def _comments(call: Call, post: Observation, depth: int, limit: int) -> list[dict[str, Any]]:
