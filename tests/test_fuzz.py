@@ -91,7 +91,7 @@ JSON: dict[str, tuple[Parser, Any]] = {
     "kalshi listing": (kalshi.listed, shapes.KALSHI_MARKET),
     "kalshi book": (lambda r: kalshi.parse_book(r, "KALSHI:x", AT), shapes.KALSHI_BOOK),
     "kalshi candles": (
-        lambda r: kalshi.candle_rows(r, "x", 1440),
+        lambda r: kalshi.candle_rows(r, "x", 1440, AT),
         {"candlesticks": [shapes.KALSHI_CANDLE, shapes.KALSHI_CANDLE_OLD]},
     ),
     "kalshi trades": (lambda r: kalshi.parse_trades(r, AT), {"trades": [shapes.KALSHI_TRADE]}),

@@ -93,7 +93,7 @@ def test_a_filing_is_known_when_it_was_accepted() -> None:
 def test_a_candle_that_carries_a_close_forward_observed_nothing() -> None:
     carried = {"end_period_ts": shapes.T0, "price": {"previous_dollars": "0.10"}}
     assert kalshi.parse_candles([carried], "KALSHI:X") == []
-    assert kalshi.candle_rows({"candlesticks": [carried]}, "X", 60) == []
+    assert kalshi.candle_rows({"candlesticks": [carried]}, "X", 60, LATE) == []
 
 
 def test_imported_daily_candles_keep_their_eastern_day(tmp_path: Path) -> None:

@@ -339,15 +339,15 @@ def test_kalshi_candles_of_both_tiers(data: Path) -> None:
     raw = load(data, "kalshi/candlestick_rows_live_and_historical.json")
     for tier in ("live", "historical"):
         (point,) = kalshi.parse_candles([raw[tier]], "KALSHI:x")
-        (row,) = kalshi.candle_rows({"candlesticks": [raw[tier]]}, "x", 1)
+        (row,) = kalshi.candle_rows({"candlesticks": [raw[tier]]}, "x", 1, AT)
         assert point.known_at == row.known_at
         assert row.data["close"] is not None
         assert row.data["volume"] is not None
-    new = kalshi.candle_rows({"candlesticks": [shapes.KALSHI_CANDLE]}, "x", 1440)
-    old = kalshi.candle_rows({"candlesticks": [shapes.KALSHI_CANDLE_OLD]}, "x", 1440)
+    new = kalshi.candle_rows({"candlesticks": [shapes.KALSHI_CANDLE]}, "x", 1440, AT)
+    old = kalshi.candle_rows({"candlesticks": [shapes.KALSHI_CANDLE_OLD]}, "x", 1440, AT)
     assert [r.data for r in new] == [r.data for r in old]
     batch = {"markets": [{"market_ticker": "x", "candlesticks": [shapes.KALSHI_CANDLE]}]}
-    assert kalshi.candle_rows(batch, "x", 1440)[0].data == new[0].data
+    assert kalshi.candle_rows(batch, "x", 1440, AT)[0].data == new[0].data
     points = kalshi.parse(batch, AT)
     assert isinstance(points[0], PricePoint)
     assert points[0].market_id == "KALSHI:x"

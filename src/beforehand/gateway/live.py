@@ -13,8 +13,9 @@ from typing import Any
 
 from beforehand.clock import Clock, to_us
 from beforehand.errors import InputError, NotFound
+from beforehand.gateway.kalshi_tiers import KalshiTiers
 from beforehand.gateway.market_search import Hit, MarketIndex, Method
-from beforehand.gateway.pull import FRESH, Keep, Puller
+from beforehand.gateway.pull import FRESH, Keep
 from beforehand.gateway.search import Grade
 from beforehand.gateway.services import (
     ASKED,
@@ -49,10 +50,13 @@ from beforehand.sources import (
 from beforehand.store.series import Series
 from beforehand.traffic import Traffic
 
+ASKED_JUST_NOW = timedelta(seconds=2)
+BLIND = frozenset({("google-news", "feed"), ("openai", "answer"), ("reddit", "search")})
+"""What cannot look back: asked now, it would be refused at an instant in the past."""
 SEARCH_PAGES, LIST_PAGES, EVENT_PAGES, CANDLES = 3, 20, 10, 1000
 
 
-class LiveWorld(Puller):
+class LiveWorld(KalshiTiers):
     """Answers the gateway from the services. `extra` gives observations stored on this machine."""
 
     def __init__(
@@ -69,10 +73,12 @@ class LiveWorld(Puller):
         self.live = True
         self.spent = 0.0
         self._extra = extra
+        self._singled: set[str] = set()
 
     def _pull_market(self, market_id: str) -> list[Any]:
         """The records of one market as its venue shows it now, and that it was listed."""
         venue, native = split_market_id(market_id)
+        self._singled.add(market_id)
         try:
             if venue == polymarket.VENUE:
                 if native.startswith("0x"):
@@ -136,9 +142,13 @@ class LiveWorld(Puller):
         self._once(market_id)
         state = (self._seen[MarketState][market_id] or [None])[-1]
         venue, native = split_market_id(market_id)
-        if venue == polymarket.VENUE and state is not None and state.status == "closed":
+        closed = state is not None and state.status == "closed"
+        if venue == polymarket.VENUE and closed and market_id in self._singled:
+            # Asked for on its own, not as one of a listing: worth a call of its own.
+            turned = any((m.model_extra or {}).get("turned") for m in self._seen[Market][market_id])
             self.pull(
-                polymarket_data.resolutions_request(native), polymarket_data.parse_resolutions
+                polymarket_data.resolutions_request(native),
+                lambda body, at: polymarket_data.parse_resolutions(body, at, turned),
             )
         return self._seen[Resolution][market_id]
 
@@ -162,8 +172,8 @@ class LiveWorld(Puller):
         for _ in range(LIST_PAGES):
             request = polymarket_data.history_request(token, cursor=cursor, **window)
 
-            def read(body: Any, _: datetime) -> list[Any]:
-                points, following = polymarket_data.parse_history(body, market_id)
+            def read(body: Any, at: datetime) -> list[Any]:
+                points, following = polymarket_data.parse_history(body, market_id, at)
                 return [*points, following]
 
             *points, cursor = self.pull(request, read)
@@ -172,48 +182,11 @@ class LiveWorld(Puller):
                 break
         return found
 
-    def _candles(self, ticker: str, start: datetime, end: datetime, minutes: int) -> list[Any]:
-        """Candles from the tier that holds them: a market settled before the cutoff is in the
-        historical one alone, and the live one would answer with nothing."""
-        name = f"{kalshi.VENUE}:{ticker}"
-        self._once(name)
-        settled = [r.resolved_at for r in self._seen[Resolution][name] if r.status == "resolved"]
-        cutoff, _ = self._cutoff()
-        historical = bool(settled) and settled[-1] < cutoff
-        found: list[Any] = []
-        for low, high in kalshi_requests.candle_windows(start, end, minutes):
-            request = kalshi_requests.candles_request(ticker, low, high, minutes, historical)
-
-            def read(body: Any, at: datetime) -> list[Any]:
-                return [
-                    *kalshi.parse(body, at, name),
-                    *kalshi.candle_rows(body, ticker, minutes),
-                ]
-
-            found += self.pull(request, read)
-        return found
-
-    def _cutoff(self) -> tuple[datetime, datetime]:
-        """(markets settled before, trades made before) stand in Kalshi's historical tier."""
-        settled, traded = self.pull(
-            kalshi_requests.cutoff_request(), lambda b, _: list(kalshi.parse_cutoff(b))
-        )
-        return settled, traded
-
-    def _trades(self, ticker: str, until: datetime) -> list[Observation]:
-        """The newest trades until an instant: those made before the cutoff are in the historical
-        tier, the live one would answer with nothing."""
-        end = None if self._clock.now() - until < FRESH else until
-        tiers = [True] if until < self._cutoff()[1] else [False, True]
-        found: list[Observation] = []
-        for historical in tiers:
-            request = kalshi_requests.trades_request(ticker, 1000, historical, end)
-            found = list(
-                self.pull(request, lambda body, at: list(kalshi.parse_trades(body, at, ticker)))
-            )
-            if len(found) > 1:  # More than the mark of the fetch.
-                break
-        return found
+    def _reach(self, until: datetime) -> datetime:
+        """A live question (asked a moment ago) reaches to now; a pin to its instant. `until` of a
+        live View is the clock's own: a few milliseconds old."""
+        now = self._clock.now()
+        return now if now - until < ASKED_JUST_NOW else until
 
     def last_price(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
         """The price now, or the last one at or before an instant in the past."""
@@ -221,7 +194,8 @@ class LiveWorld(Puller):
         venue, native = split_market_id(market_id)
         if now - until < FRESH:
             self._once(market_id)
-            held = self._seen[PricePoint][market_id]
+            reach = self._reach(until)
+            held = [p for p in self._seen[PricePoint][market_id] if p.known_at <= reach]
             if held and now - held[-1].known_at < FRESH:
                 return held
         if venue == kalshi.VENUE:
@@ -237,7 +211,10 @@ class LiveWorld(Puller):
                     return list(polymarket.parse_quotes(body, token, market_id, at))
 
                 self.pull(polymarket_requests.prices_request([token]), read)
-                return self._seen[PricePoint][market_id]
+                until = self._reach(until)
+                held = [p for p in self._seen[PricePoint][market_id] if p.known_at <= until]
+                if held:
+                    return held
             for earlier in (timedelta(0), timedelta(hours=3), timedelta(hours=12)):
                 # The last bucket may end after t; the one before it has ended.
                 points = self._history(market_id, token, {"as_of": until - earlier})
@@ -341,7 +318,8 @@ class LiveWorld(Puller):
         if (source, kind) == ("kalshi", "trade") and subject is not None:
             return [*stored, *self._trades(subject, until)]
         ask = ASKED.get((source, kind))
-        if ask is None or subject is None:
+        looks_back = (source, kind) not in BLIND or self._clock.now() - until < FRESH
+        if ask is None or subject is None or not looks_back:
             return stored
         try:
             for request, parse in ask(subject, until, self._clock.now()):

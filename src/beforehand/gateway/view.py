@@ -348,8 +348,12 @@ def _merge(versions: list[Market]) -> Market:
     texts = [v for v in versions if v.question is not None]
     latest = _last(texts or versions)
     assert latest is not None
+    # A version that knows less (prices alone) does not take away what another one knows.
+    newest = sorted(versions, key=lambda v: v.known_at, reverse=True)
     return latest.model_copy(
         update={
+            "event_id": latest.event_id or next((v.event_id for v in newest if v.event_id), None),
+            "tokens": latest.tokens or next((v.tokens for v in newest if v.tokens), ()),
             "known_at": min(v.known_at for v in versions),
             "text_known_at": latest.known_at if texts else None,
         }

@@ -104,8 +104,9 @@ def _period(candles: list[Any]) -> int | None:
 
 
 @answer("a Kalshi candle list")
-def candle_rows(raw: Any, ticker: str, minutes: int) -> list[Observation]:
-    """Candles with open, high, low, close and both sides, each known at its inclusive end."""
+def candle_rows(raw: Any, ticker: str, minutes: int, fetched_at: datetime) -> list[Observation]:
+    """Candles with open, high, low, close and both sides, each known at its inclusive end; one
+    that had not ended when it was fetched is left out."""
     body = mapping(raw, "candles")
     if "markets" in body:
         found = [c for m in rows(body["markets"], "markets") for c in rows(m["candlesticks"], "c")]
@@ -115,7 +116,8 @@ def candle_rows(raw: Any, ticker: str, minutes: int) -> list[Observation]:
     for candle in found:
         at = seconds(required(candle, "end_period_ts"))
         price = candle.get("price")
-        if all(_close(candle, key) is None for key in ("price", "yes_bid", "yes_ask")):
+        silent = all(_close(candle, key) is None for key in ("price", "yes_bid", "yes_ask"))
+        if silent or at > fetched_at:
             continue
         data: dict[str, Any] = {
             key: _field(price, key) for key in ("open", "high", "low", "close", "previous")
@@ -134,6 +136,7 @@ def candle_rows(raw: Any, ticker: str, minutes: int) -> list[Observation]:
                 data={"end": at.isoformat().replace("+00:00", "Z"), **data}
                 | {"open_interest": number(interest)},
                 known_at=at,
+                now_known_at=fetched_at,
             )
         )
     return out
@@ -180,9 +183,10 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
         kept = (
             []
             if minutes is None
-            else candle_rows({"candlesticks": candles}, name.partition(":")[2], minutes)
+            else candle_rows({"candlesticks": candles}, name.partition(":")[2], minutes, fetched_at)
         )
-        return [*parse_candles(candles, name), *kept]
+        ended = [p for p in parse_candles(candles, name) if p.known_at <= fetched_at]
+        return [*ended, *kept]
     if "orderbook_fp" in body or "orderbook" in body:
         name = market or (market_id(VENUE, str(body["ticker"])) if body.get("ticker") else None)
         if name is None:

@@ -118,8 +118,10 @@ def parse_market(
     if [o.lower() for o in outcomes] == ["no", "yes"]:
         outcomes, prices, tokens = outcomes[::-1], prices[::-1], tokens[::-1]
         ask, bid, last = (None if q is None else round(1.0 - q, 9) for q in quotes)
+        turned = True
     else:
         bid, ask, last = quotes
+        turned = False
     parents = raw.get("events") or [{}]
     slug = raw.get("slug")
     market = Market(
@@ -138,6 +140,7 @@ def parse_market(
         gamma_id=raw.get("id"),
         slug=slug,
         outcomes=outcomes,
+        turned=turned,
     )
     closed = bool(raw.get("closed"))
     state = MarketState(

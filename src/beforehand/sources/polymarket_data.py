@@ -8,6 +8,7 @@ Field names: polymarket-client 0.14. Shape, not recorded: v2, holders, builder l
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -120,9 +121,12 @@ def history_request(
 
 
 @answer("a Data API price history")
-def parse_history(raw: Any, market: str) -> tuple[list[PricePoint], str | None]:
+def parse_history(
+    raw: Any, market: str, fetched_at: datetime | None = None
+) -> tuple[list[PricePoint], str | None]:
     """v2 prices and the next cursor. A row that stands for a bucket is known at the bucket's end:
-    its stamp plus `resolution_seconds` (0 is an exact tick)."""
+    its stamp plus `resolution_seconds` (0 is an exact tick); a bucket that had not ended when it
+    was fetched is left out."""
     found, cursor = _page(raw)
     points = []
     for row in found:
@@ -131,13 +135,16 @@ def parse_history(raw: Any, market: str) -> tuple[list[PricePoint], str | None]:
         price = probability(required(item, "price"))
         assert price is not None
         at = seconds(required(item, "timestamp")) + timedelta(seconds=width)
+        if fetched_at is not None and at > fetched_at:
+            continue
         points.append(PricePoint(market_id=market, price=price, observed_at=at, known_at=at))
     return points, cursor
 
 
 @answer("a Data API resolution list")
-def parse_resolutions(raw: Any, fetched_at: datetime) -> list[Record]:
-    """`/v2/resolutions`: payouts are millionths of a dollar per share; a pair of halves is void."""
+def parse_resolutions(raw: Any, fetched_at: datetime, turned: bool = False) -> list[Record]:
+    """`/v2/resolutions`: payouts are millionths of a dollar per share, in the order of the market's
+    outcomes (`turned`: NO comes first); a pair of halves is void."""
     records: list[Record] = []
     for row in _page(raw)[0]:
         item = mapping(row, "a resolution")
@@ -156,7 +163,7 @@ def parse_resolutions(raw: Any, fetched_at: datetime) -> list[Record]:
         pair = [number(p) for p in rows(item["payouts"], "payouts")]
         if len(pair) != 2 or None in pair or not sum(p or 0.0 for p in pair) > 0:
             raise BadAnswer(f"{name}: payouts {item['payouts']!r} are no pair of amounts")
-        share = (pair[0] or 0.0) / sum(p or 0.0 for p in pair)
+        share = (pair[1 if turned else 0] or 0.0) / sum(p or 0.0 for p in pair)
         stamp = item.get("resolved_at")
         at = fetched_at if stamp in (None, "") else min(_moment(stamp), fetched_at)
         void = abs(share - 0.5) < 0.01
@@ -186,16 +193,19 @@ def parse_rows(raw: Any, kind: str, subject: str, fetched_at: datetime) -> list[
     if kind in ("positions", "holders", "builders"):
         return [snapshot(SOURCE, kind, subject, cleaned, fetched_at)]
     out = [fetch_mark(SOURCE, kind, subject, len(cleaned), fetched_at)]
+    seen: Counter[str] = Counter()
     for i, row in enumerate(cleaned):
         at = seconds(required(row, "timestamp"))
         names = ("transaction_hash", "token_id", "type", "side", "size", "price")
         mark = [row.get(k) for k in names]
+        name = "/".join(str(m) for m in mark if m not in (None, "")) or f"{at}/{i}"
+        seen[name] += 1  # Two fills of one transaction may be alike in everything.
         out.append(
             Observation(
                 source=SOURCE,
                 kind=kind,
                 subject=subject,
-                id="/".join(str(m) for m in mark if m not in (None, "")) or f"{at}/{i}",
+                id=name if seen[name] == 1 else f"{name}#{seen[name]}",
                 data={k: v for k, v in row.items() if k not in _NOW},
                 known_at=at,
                 now={k: v for k, v in row.items() if k in _NOW},

@@ -33,6 +33,7 @@ class LoadReport:
     same: int = 0
     rejected: int = 0
     undated: int = 0
+    sourced: bool = False
     ignored: list[str] = field(default_factory=list)
     already: bool = False
     rejects: list[Reject] = field(default_factory=list)
@@ -159,6 +160,7 @@ def _read(duck: Any, file: Path, report: LoadReport) -> None:
         )
     if len(set(renamed.values())) != len(renamed):
         raise InputError(f"{file} has a column twice: {', '.join(names[:12])}")
+    report.sourced = "data_source" in renamed.values()
     report.ignored = [name for name, ours in renamed.items() if ours not in COLUMNS][:20]
     picked = [
         f'CAST("{name}" AS VARCHAR) AS {ours}' for name, ours in renamed.items() if ours in COLUMNS
@@ -271,7 +273,9 @@ def _drop_same(duck: Any, earlier: str, report: LoadReport) -> None:
     file may be loaded again."""
     if not earlier:
         return
-    keys = ("symbol", "timestamp_us", "file_date", *_NUMBERS)
+    keys = ["symbol", "timestamp_us", "file_date", "is_valid", *_NUMBERS]
+    if report.sourced:
+        keys.append("data_source")
     equal = " AND ".join(f"e.{key} IS NOT DISTINCT FROM good.{key}" for key in keys)
     before = duck.execute("SELECT count(*) FROM good").fetchone()[0]
     duck.execute(

@@ -80,6 +80,10 @@ class Spool:
 
     def flush(self, now: datetime) -> int:
         """Move everything that waits into its archive; returns how many exchanges were new."""
+        with self._lock:
+            return self._flush(now)
+
+    def _flush(self, now: datetime) -> int:
         moved = 0
         for path in sorted(self.folder.glob("*.jsonl")) if self.folder.is_dir() else ():
             mine = self._file is not None and self._path == path

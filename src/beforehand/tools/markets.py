@@ -1,5 +1,6 @@
 """How a market is shown: the documented keys, from what was known at t."""
 
+from dataclasses import replace
 from typing import Any
 
 from beforehand.clock import iso
@@ -20,7 +21,10 @@ from beforehand.tools.registry import Call
 SIMULATED = frozenset({"SIM", "SIMEX", "SIMKET", "SIMPLAY"})
 """The venues of simulated worlds: they stand in for any."""
 SHORT = 300
+MOST_LISTED = 1000
+"""Live, at most so many markets are read to find those that fit."""
 _ENDED = frozenset({"closed", "determined", "disputed", "amended"})
+_WAITING = frozenset({"inactive", "initialized", "unopened", "paused"})
 _SETTLED = frozenset({"finalized", "settled", "resolved"})
 
 
@@ -53,14 +57,16 @@ def odds(view: View, market_id: str) -> Odds | None:
 
 
 def status(view: View, market: Market, state: MarketState | None) -> str:
-    """active, closed or resolved, as far as was known at t. Without an observed state a market
-    counts as closed from its scheduled close on."""
+    """active, closed or resolved (or inactive: not open yet), as far as was known at t. Without an
+    observed state a market counts as closed from its scheduled close on."""
     ended = view.resolution(market.id)
     if ended is not None and ended.status != "disputed":
         return MARKET_STATUS_RESOLVED
     if state is not None and state.status is not None:
         if state.status in _SETTLED:
             return MARKET_STATUS_RESOLVED
+        if state.status in _WAITING:
+            return "inactive"
         return MARKET_STATUS_CLOSED if state.status in _ENDED else MARKET_STATUS_ACTIVE
     if market.scheduled_close is not None and market.scheduled_close <= view.t:
         return MARKET_STATUS_CLOSED
@@ -122,20 +128,33 @@ def listed(call: Call, listing: Listing) -> list[dict[str, Any]]:
     """The page of a listing that was asked for, filtered and sorted by what was known at t. Only
     what is shown is described in full; `call.total` says how many there are."""
     view = call.view
-    found: list[tuple[Any, str, Market]] = []
-    for market in view.list_markets(listing):
-        if market.question is None:
-            continue
-        state = view.state(market.id)
-        if listing.status is None or status(view, market, state) == listing.status:
-            found.append((_sort_key(listing, market, state), market.id, market))
+    live = call.storage.mode != "replay"
+    found, seen = _selected(view, listing)
+    while live and len(found) < listing.limit < MOST_LISTED:
+        # The venue's filter is coarser than ours: ask for more until enough fit.
+        listing = replace(listing, limit=min(4 * listing.limit, MOST_LISTED))
+        found, more = _selected(view, listing)
+        if more == seen:
+            break
+        seen = more
     known = sorted(row for row in found if row[0] is not None)
     if not listing.ascending:
         known.sort(key=lambda row: row[0], reverse=True)
     unknown = sorted((row for row in found if row[0] is None), key=lambda row: row[1])
-    call.total = len(found)
+    call.total = None if live else len(found)
     page = [*known, *unknown][call.skip : call.skip + call.wanted]
     return [describe(view, market) for _, _, market in page]
+
+
+def _selected(view: View, listing: Listing) -> tuple[list[tuple[Any, str, Market]], int]:
+    """(sort key, id, market) of a listing's markets that fit, and how many there were."""
+    markets = [market for market in view.list_markets(listing) if market.question is not None]
+    found = []
+    for market in markets:
+        state = view.state(market.id)
+        if listing.status is None or status(view, market, state) == listing.status:
+            found.append((_sort_key(listing, market, state), market.id, market))
+    return found, len(markets)
 
 
 def _sort_key(listing: Listing, market: Market, state: MarketState | None) -> Any:

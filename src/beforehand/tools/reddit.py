@@ -52,6 +52,7 @@ def reddit_search_and_fetch_threads(
     allowed = {name.lower().removeprefix("r/") for name in subreddits}
     since = None if time_window == "all" else call.at - timedelta(days=WINDOW_DAYS[time_window])
     threads, unseen = [], 0
+    replies = _stored_comments(call)
     for post in _matching(posts, keywords):
         if allowed and post.subject not in allowed:
             continue
@@ -62,7 +63,7 @@ def reddit_search_and_fetch_threads(
             unseen += 1
         elif (counts[0] or 0) < min_num_comments or (counts[1] or 0) < min_score:
             continue
-        comments = _comments(call, post, comment_depth, comment_limit)
+        comments = _comments(replies.get(post.id, []), comment_depth, comment_limit)
         threads.append({**post.data, **post.now, "comments": comments})
     if unseen:
         call.note(f"{unseen} threads pass unfiltered: their counts were not seen by {iso(call.at)}")
@@ -128,12 +129,20 @@ def _matching(posts: list[Observation], keywords: list[str]) -> list[Observation
     return [post for post in posts if fits(post)]
 
 
-def _comments(call: Call, post: Observation, depth: int, limit: int) -> list[dict[str, Any]]:
-    """The thread's comments known at t, oldest first, to a depth."""
+def _stored_comments(call: Call) -> dict[str, list[Observation]]:
+    """Every stored comment known at t, by thread; no thread is asked for."""
     try:
-        found = call.view.observations(reddit.SOURCE, "comment", post.id)
+        rows = call.view.observations(reddit.SOURCE, "comment", None)
     except (ReplayMiss, NotFound):
-        return []
+        return {}
+    threads: dict[str, list[Observation]] = {}
+    for row in rows:
+        threads.setdefault(row.subject, []).append(row)
+    return threads
+
+
+def _comments(found: list[Observation], depth: int, limit: int) -> list[dict[str, Any]]:
+    """A thread's comments, oldest first, to a depth."""
     levels: dict[str, int] = {}
     shown: list[dict[str, Any]] = []
     for row in reversed(found):

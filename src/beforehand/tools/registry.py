@@ -227,7 +227,8 @@ class Toolbox:
         cursor = values.pop("cursor", None)
         limit = values.pop("limit", None)
         # A cursor belongs to a tool and its arguments: another question begins anew.
-        asked = f"{found.name}:{digest(repr(sorted(values.items())).encode())[:8]}"
+        pin = "" if view.live else iso(view.t)
+        asked = f"{found.name}:{digest(repr((pin, sorted(values.items()))).encode())[:8]}"
         skip = decode_cursor(cursor, asked)
         sent, spent = self.storage.sent(), self.storage.spent()
         call = Call(view, self.storage, wanted=limit or 0, skip=skip)

@@ -46,10 +46,13 @@ def search_web(
     made: dict[str, Any] = {"query": query}
     filed = web_search.subject(query, region, freshnessHours)
     try:
-        if call.storage.mode != "replay" and not call.view.live:
-            raise NotFound("the service cannot look back")
         found = call.view.snapshot(web_search.SOURCE, "answer", filed)
     except (ReplayMiss, NotFound) as miss:
+        if call.storage.mode != "replay":
+            raise NotFound(
+                "this service cannot look back, and no stored answer to the question is at hand: "
+                "leave out as_of, or ask the archive (--mode replay)"
+            ) from None
         try:
             documents = call.view.search(query, maxResults)
         except BeforehandError:
