@@ -200,6 +200,108 @@ def test_a_pinned_live_view_gets_prices_and_no_texts_of_today(setup: Setup) -> N
     assert body["contents"]["snapshotAsOf"].startswith("2026-01-06")
 
 
+def test_a_box_pinned_to_now_has_prices_at_once(setup: Setup) -> None:
+    box, _ = setup.box("live", setup.clock.at)
+    (price,) = box.call("get_prices", CALLS["get_prices"]).content["prices"]
+    assert price["price"] == 0.61
+    assert price["observed_at"] == "2026-01-06T09:00:00Z"
+
+
+def test_a_pinned_box_asks_nothing_that_cannot_look_back(setup: Setup) -> None:
+    box, _ = setup.box("live", NOW - timedelta(days=1))
+    for name in ("search_web", "fetch_search_feed", "reddit_search_and_fetch_threads"):
+        with pytest.raises(NotFound):
+            box.call(name, CALLS[name])
+    assert setup.vendor.log == []
+    unpinned = setup.box("live")[0]
+    assert unpinned.call("fetch_search_feed", CALLS["fetch_search_feed"]).content["items"]
+
+
+def test_the_cached_reddit_tool_never_asks(setup: Setup) -> None:
+    setup.box("live")[0].call("reddit_api_search_and_fetch_threads", {"keywords": ["rain"]})
+    setup.vendor.log.clear()
+    setup.vendor.routes.clear()
+    found = setup.box("live")[0].call("reddit_search_and_fetch_threads", {"keywords": ["rain"]})
+    assert found.content["threads"][0]["comments"][0]["body"] == "Yes, rain."
+    assert setup.vendor.log == []
+
+
+def test_a_turned_market_resolves_the_right_way(setup: Setup) -> None:
+    turned = {
+        **shapes.GAMMA_MARKET,
+        "outcomes": '["No", "Yes"]',
+        "outcomePrices": '["0", "1"]',
+        "closed": True,
+        "umaResolutionStatus": "resolved",
+    }
+    setup.vendor.route("gamma", "/markets/keyset", {"markets": [turned], "next_cursor": None})
+    ended = shapes.page([{**shapes.RESOLUTION_V2, "payouts": [0, 1_000_000]}])
+    setup.vendor.route("polymarket-data", "/v2/resolutions", ended)
+    market = setup.box("live")[0].call("get_market", CALLS["get_market"]).content
+    assert market["outcomes"] == ["Yes", "No"]
+    assert market["resolution"]["payout"] == 1.0
+
+
+def test_prices_alone_do_not_take_away_what_is_known(setup: Setup) -> None:
+    box, door = setup.box("record")
+    for name in ("get_market", "list_comments", "get_price_history", "get_order_books"):
+        box.call(name, CALLS[name])
+    door.close()
+    for day in (5, 6):
+        pinned = NOW.replace(day=day, hour=22)
+        replay = setup.box("replay", pinned)[0]
+        assert replay.call("list_comments", CALLS["list_comments"]).content["comments"]
+        (book,) = replay.call("get_order_books", CALLS["get_order_books"]).content["books"]
+        assert book["bids"]
+
+
+def test_an_unfinished_bucket_is_no_close(setup: Setup) -> None:
+    start = int(NOW.timestamp())
+    running = {"timestamp": start, "price": 0.4, "resolution_seconds": 43_200}
+    setup.vendor.route("polymarket-data", "/v2/prices-history", shapes.page([running]))
+    candle = {**shapes.KALSHI_CANDLE, "end_period_ts": start + 3600}
+    batch = {"market_ticker": "KXRAIN-26MAR-T1", "candlesticks": [candle]}
+    setup.vendor.route("kalshi", "/markets/candlesticks", {"markets": [batch]})
+    box, door = setup.box("record")
+    box.call("get_price_history", CALLS["get_price_history"])
+    box.call("get_kalshi_candlesticks", {"id": "KXRAIN-26MAR-T1", "period": "1h"})
+    door.close()
+    setup.clock.at += timedelta(days=1)
+    replay = setup.box("replay")[0]
+    shown = replay.call("get_price_history", CALLS["get_price_history"]).content["points"]
+    assert [p["yes"] for p in shown] == [0.61], "the quote of the fetch, and no close to come"
+
+
+def test_a_listing_goes_on_until_enough_fit(setup: Setup) -> None:
+    def market(i: int) -> dict[str, Any]:
+        done = {} if i % 20 == 0 else {"umaResolutionStatus": "resolved"}
+        prices = '["0.5", "0.5"]' if i % 20 == 0 else '["1", "0"]'
+        name = f"0x{i:064x}"
+        return {
+            **shapes.GAMMA_MARKET,
+            "conditionId": name,
+            "closed": True,
+            "outcomePrices": prices,
+        } | done
+
+    def page(asked: Any) -> Any:
+        if name := asked.param("condition_ids"):
+            return {"markets": [market(int(name, 16))], "next_cursor": None}
+        first, n = int(asked.param("after_cursor") or 0), int(asked.param("limit"))
+        last = min(first + n, 300)
+        following = str(last) if last < 300 else None
+        return {"markets": [market(i) for i in range(first, last)], "next_cursor": following}
+
+    setup.vendor.route("gamma", "/markets/keyset", page)
+    box, _ = setup.box("live")
+    content = box.call("list_markets", {"status": "closed", "limit": 5}).content
+    assert len(content["markets"]) == 5
+    assert "rows_found" not in content["_meta"].get("cut", {})
+    assert len(setup.vendor.log) < 20
+    whole = setup.box("live")[0].call("list_markets", {"status": "closed", "limit": 100}).content
+    assert len(whole["markets"]) == 15
+
+
 def test_a_feed_is_polled_once_and_served_from_its_copy(setup: Setup) -> None:
     box, _ = setup.box("live")
     first = box.call("fetch_search_feed", {"query": "rain"}).content

@@ -7,6 +7,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -95,9 +96,25 @@ def test_a_leftover_goes_to_its_own_archive_and_damage_is_set_aside(tmp_path: Pa
     assert len(aside.read_bytes().splitlines()) == 3
 
 
+def test_threads_lose_nothing(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "s", tmp_path / "a")
+
+    def keep() -> None:
+        for n in range(150):
+            spool.keep(exchange(n), [])
+
+    keeper = Thread(target=keep)
+    keeper.start()
+    while keeper.is_alive():
+        spool.flush(AT)
+    spool.flush(AT)
+    assert len(Archive(tmp_path / "a").records(Exchange)) == 150
+
+
 SCRIPT = """
 import sys
 from pathlib import Path
+from threading import Thread
 from beforehand.cli.app import run
 sys.exit(run(["tool", "search", "--arg", "query=rain", "--mode", "record", "--archive", sys.argv[1]]))
 """

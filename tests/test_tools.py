@@ -270,6 +270,9 @@ def test_a_cursor_belongs_to_its_question(box: Toolbox) -> None:
     assert "rows_found" not in first["_meta"]["cut"], "a search finds what it is asked for"
     with pytest.raises(InputError, match="not made by this question"):
         box.call("search_markets", {"query": "museum", "limit": 2, "cursor": cursor})
+    earlier = {"query": "cobalt", "limit": 2, "cursor": cursor, "as_of": "2025-06-01T00:00:00Z"}
+    with pytest.raises(InputError, match="not made by this question"):
+        box.call("search_markets", earlier)
     second = box.call("search_markets", {"query": "cobalt", "limit": 2, "cursor": cursor}).content
     shown = [m["market_id"] for page in (first, second) for m in page["markets"]]
     assert len(set(shown)) == 4

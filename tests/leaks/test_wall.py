@@ -102,7 +102,8 @@ class Liar:
             for i, k in enumerate(TIMES.values())
         ]
 
-    last_price = prices
+    def last_price(self, market_id: str, until: datetime, live: bool = False) -> list[PricePoint]:
+        return self.prices(market_id, until)
 
     def series(self, market_id: str) -> Series:
         class Peeking(Series):

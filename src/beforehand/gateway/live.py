@@ -50,7 +50,6 @@ from beforehand.sources import (
 from beforehand.store.series import Series
 from beforehand.traffic import Traffic
 
-ASKED_JUST_NOW = timedelta(seconds=2)
 BLIND = frozenset({("google-news", "feed"), ("openai", "answer"), ("reddit", "search")})
 """What cannot look back: asked now, it would be refused at an instant in the past."""
 SEARCH_PAGES, LIST_PAGES, EVENT_PAGES, CANDLES = 3, 20, 10, 1000
@@ -101,6 +100,8 @@ class LiveWorld(KalshiTiers):
         """One market as it is shown now; of all, those seen in this session."""
         if market_id is None:
             return self.seen(Market)
+        if self._fresh(market_id):
+            return self._seen[Market][market_id]
         return [r for r in self._pull_market(market_id) if isinstance(r, Market)]
 
     def states(self, market_id: str, until: datetime) -> Sequence[MarketState]:
@@ -110,9 +111,13 @@ class LiveWorld(KalshiTiers):
 
     def _once(self, market_id: str) -> None:
         """Ask for a market unless a fresh state of it is at hand."""
-        held = self._seen[MarketState][market_id]
-        if not held or self._clock.now() - held[-1].known_at >= FRESH:
+        if not self._fresh(market_id):
             self._pull_market(market_id)
+
+    def _fresh(self, market_id: str) -> bool:
+        """True where a listing or a question has just shown this market."""
+        held = self._seen[MarketState].get(market_id) or []
+        return bool(held) and bool(self._clock.now() - held[-1].known_at < FRESH)
 
     def _tokens(self, market_id: str) -> tuple[str, ...]:
         self._once(market_id)
@@ -182,21 +187,15 @@ class LiveWorld(KalshiTiers):
                 break
         return found
 
-    def _reach(self, until: datetime) -> datetime:
-        """A live question (asked a moment ago) reaches to now; a pin to its instant. `until` of a
-        live View is the clock's own: a few milliseconds old."""
-        now = self._clock.now()
-        return now if now - until < ASKED_JUST_NOW else until
-
-    def last_price(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
-        """The price now, or the last one at or before an instant in the past."""
-        now = self._clock.now()
+    def last_price(
+        self, market_id: str, until: datetime, live: bool = False
+    ) -> Sequence[PricePoint]:
+        """The price now, or (not `live`) the last one at or before an instant."""
         venue, native = split_market_id(market_id)
-        if now - until < FRESH:
+        if live:
             self._once(market_id)
-            reach = self._reach(until)
-            held = [p for p in self._seen[PricePoint][market_id] if p.known_at <= reach]
-            if held and now - held[-1].known_at < FRESH:
+            held = self._seen[PricePoint][market_id]
+            if held and self._clock.now() - held[-1].known_at < FRESH:
                 return held
         if venue == kalshi.VENUE:
             for days, minutes in ((2, 1), (150, 60)):
@@ -205,16 +204,13 @@ class LiveWorld(KalshiTiers):
                     return points
             return []
         for token in self._tokens(market_id)[:1]:
-            if now - until < FRESH:
+            if live:
 
                 def read(body: Any, at: datetime, token: str = token) -> list[Any]:
                     return list(polymarket.parse_quotes(body, token, market_id, at))
 
                 self.pull(polymarket_requests.prices_request([token]), read)
-                until = self._reach(until)
-                held = [p for p in self._seen[PricePoint][market_id] if p.known_at <= until]
-                if held:
-                    return held
+                return self._seen[PricePoint][market_id]
             for earlier in (timedelta(0), timedelta(hours=3), timedelta(hours=12)):
                 # The last bucket may end after t; the one before it has ended.
                 points = self._history(market_id, token, {"as_of": until - earlier})

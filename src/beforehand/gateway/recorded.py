@@ -160,7 +160,9 @@ class RecordedWorld:
         prefix = series.until(to_us(until))
         return [point(prefix, i) for i in range(len(prefix))]
 
-    def last_price(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
+    def last_price(
+        self, market_id: str, until: datetime, live: bool = False
+    ) -> Sequence[PricePoint]:
         """The price at `until`, as a sequence of at most one."""
         series = self.all_series.get(market_id)
         position = -1 if series is None else series.position(to_us(until))

@@ -110,7 +110,7 @@ class View:
     def odds(self, market_id: str) -> Odds:
         """The market's price at t with its age in seconds; NotFound before the first price."""
         name = self.resolve_id(market_id)
-        points = self._admit("odds", self._world.last_price(name, self.t))
+        points = self._admit("odds", self._world.last_price(name, self.t, self.live))
         if not points:
             raise NotFound(f"{name} has no price known at {iso(self.t)}")
         last = max(points, key=lambda p: (p.observed_at, p.known_at))
