@@ -200,8 +200,10 @@ def test_a_damaged_archive_fails_verification(tmp_path: Path, capsys: Out) -> No
 
 def test_doctor(capsys: Out, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli(["doctor", "--json"]) == 0
-    names = {c["name"] for c in json.loads(capsys.readouterr().out)["checks"]}
-    assert {"python", "archive", "home", "recorded data"} <= names
+    told = json.loads(capsys.readouterr().out)
+    names = {c["name"] for c in told["checks"]}
+    assert {"python", "archive", "home", "recorded data", "tools"} <= names
+    assert all(tool["label"] and tool["date"] for tool in told["tools"])
     monkeypatch.setenv("BEFOREHAND_HOME", str(home / "gone"))
     assert cli(["doctor"]) == 1
 

@@ -63,12 +63,17 @@ def doctor(
         _tools(),
         *(_key(provider) for provider in PROVIDERS.values() if provider.without),
     ]
+    home = Home.from_environment()
     broken = [name for name, ok, _ in checks if ok is False]
     if json:
         emit(
             {
                 "ok": not broken,
                 "checks": [{"name": n, "ok": ok, "detail": d} for n, ok, d in checks],
+                "tools": [
+                    {"name": tool.name, "server": tool.server, **label(tool, home)}
+                    for tool in load_tools().values()
+                ],
             }
         )
     else:
@@ -97,7 +102,7 @@ def _tools() -> Check:
     checks = read_checks(home.live_checks).values()
     last = max((row.get("date", "") for row in checks), default="")
     asked = f"live services last asked {last}" if last else "live services never asked (--live)"
-    return "tools", True, f"{len(found)}: {said}; {asked}"
+    return "tools", True, f"{len(found)}: {said} (`tool list` shows each); {asked}"
 
 
 def _key(provider: Provider) -> Check:
