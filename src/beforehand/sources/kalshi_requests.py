@@ -8,8 +8,6 @@ from urllib.parse import quote
 from beforehand.sources.request import Request, params
 
 MAX_CANDLES = 5000
-STATUSES = ("unopened", "open", "paused", "closed", "settled")
-"""What the query's filter takes; the answers say active, closed, finalized…"""
 
 
 def markets_request(

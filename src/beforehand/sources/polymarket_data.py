@@ -33,7 +33,6 @@ from beforehand.sources.polymarket import VENUE
 from beforehand.sources.request import Request, params
 
 SOURCE = "polymarket"
-WINDOW = timedelta(days=15)
 _V1_NAMES = {
     "asset": "token_id",
     "proxy_wallet": "wallet",
@@ -62,11 +61,9 @@ _NUMBERS = (
 )
 
 
-def user_request(
-    kind: str, user: str, limit: int, cursor: str | None = None, end: datetime | None = None
-) -> Request:
+def user_request(kind: str, user: str, limit: int, end: datetime | None = None) -> Request:
     """`/v2/positions` or `/v2/activity` (until `end`) of one wallet."""
-    values: dict[str, Any] = {"user": user, "limit": limit, "cursor": cursor}
+    values: dict[str, Any] = {"user": user, "limit": limit}
     if kind == "activity":
         values["end"] = None if end is None else int(end.timestamp())
         # start=1: the whole history.

@@ -9,6 +9,8 @@ share a home folder.
 from dataclasses import dataclass
 from typing import Literal
 
+from beforehand.config import POLYMARKET_API_BASE_URL, POLYMARKET_GAMMA_BASE_URL
+
 RATE_LIMITED = 429
 
 
@@ -56,7 +58,7 @@ PROVIDERS = {
         Provider(
             "gamma",
             "Polymarket Gamma",
-            "https://gamma-api.polymarket.com",
+            POLYMARKET_GAMMA_BASE_URL,
             (
                 Limit(4000, _SECONDS),
                 Limit(500, _SECONDS, ("events",)),
@@ -68,7 +70,7 @@ PROVIDERS = {
         Provider(
             "clob",
             "Polymarket CLOB",
-            "https://clob.polymarket.com",
+            POLYMARKET_API_BASE_URL,
             (
                 Limit(9000, _SECONDS),
                 Limit(500, _SECONDS, ("books", "prices")),

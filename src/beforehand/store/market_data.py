@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from beforehand.clock import to_us
 from beforehand.config import MAX_ROWS_PER_QUERY
 from beforehand.errors import Corrupt, InputError, NotConfigured, Unavailable
 from beforehand.store.market_data_templates import (
@@ -230,8 +229,3 @@ def _columns(template: str, columns: Sequence[str] | None) -> tuple[str, ...]:
 def _struct(names: tuple[str, ...]) -> type[msgspec.Struct]:
     """A struct type for these columns: rows become JSON three times faster than as dicts."""
     return msgspec.defstruct("Row", [(name, Any) for name in names], gc=False)
-
-
-def created_us(stamp: Any) -> int:
-    """Microseconds of an instant, for `as_of_us`."""
-    return to_us(stamp)

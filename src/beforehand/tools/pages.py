@@ -7,6 +7,7 @@ from typing import Any
 
 from beforehand.sources.providers import PROVIDERS, Provider
 from beforehand.store.files import write_atomic
+from beforehand.store.market_data_templates import TEMPLATES
 from beforehand.tools.bounds import MAX_TOKENS
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Tool
@@ -24,7 +25,6 @@ PURPOSES = {
     "edgar": "What companies reported to the SEC, by the day it was filed.",
     "market-data": "The market-data table, by query template.",
 }
-COMMON = ("as_of", "max_tokens", "cursor", "limit")
 
 
 def pages() -> dict[str, str]:
@@ -76,6 +76,15 @@ def _tool(tool: Tool) -> list[str]:
         default = "required" if name in required else _shown(entry.get("default"))
         meaning = str(entry.get("description", "")).replace("|", "\\|")
         lines.append(f"| `{name}` | {_kind(entry)} | {default} | {meaning} |")
+    return [*lines, "", *(_templates() if tool.name == "run_query" else ())]
+
+
+def _templates() -> list[str]:
+    """The query templates, with their parameters (optional ones in brackets)."""
+    lines = ["| template | params | gives |", "|---|---|---|"]
+    for name, spec in TEMPLATES.items():
+        names = [f"`{n}`" for n in spec.required] + [f"[`{n}`]" for n in spec.optional]
+        lines.append(f"| `{name}` | {', '.join(names)} | {spec.doc} |")
     return [*lines, ""]
 
 
