@@ -302,6 +302,18 @@ def test_a_listing_goes_on_until_enough_fit(setup: Setup) -> None:
     assert len(whole["markets"]) == 15
 
 
+def test_an_odd_row_is_left_out_and_counted(setup: Setup) -> None:
+    odd = {**shapes.GAMMA_MARKET, "version": "v9", "conditionId": "0x99"}
+    rows = {"markets": [odd, shapes.GAMMA_MARKET], "next_cursor": None}
+    setup.vendor.route("gamma", "/markets/keyset", rows)
+    event = {**shapes.GAMMA_EVENT, "markets": [odd, shapes.GAMMA_MARKET]}
+    setup.vendor.route("gamma", "/public-search", {"events": [event]})
+    for name in ("list_markets", "search_markets"):
+        content = setup.box("live")[0].call(name, CALLS[name]).content
+        assert len(content["markets"]) == 1, name
+        assert "could not be read and were left out" in content["_meta"]["notes"][0]
+
+
 def test_a_feed_is_polled_once_and_served_from_its_copy(setup: Setup) -> None:
     box, _ = setup.box("live")
     first = box.call("fetch_search_feed", {"query": "rain"}).content

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from beforehand.clock import Clock
 from beforehand.errors import InputError
+from beforehand.gateway.services import Skipped
 from beforehand.records.base import Record
 from beforehand.records.world import Exchange
 from beforehand.sources.fields import answer, decode_json
@@ -42,6 +43,8 @@ class Puller:
     ) -> None:
         """`feeds` is the folder for copies of polls that may not be repeated at once."""
         self._traffic, self._clock, self._keep, self._feeds = traffic, clock, keep, feeds
+        self.skipped = 0
+        """Rows of pages that could not be read and were left out."""
         self._answers: dict[str, tuple[datetime, list[Any]]] = {}
         self._seen: dict[type[Record], dict[str, list[Any]]] = defaultdict(
             lambda: defaultdict(list)
@@ -70,6 +73,7 @@ class Puller:
             self._answers = {k: a for k, a in self._answers.items() if now - a[0] < FRESH}
         self._answers[request.key] = (exchange.known_at, records)
         found = [r for r in records if isinstance(r, Record)]
+        self.skipped += sum(isinstance(r, Skipped) for r in records)
         if self._keep is not None:
             self._keep(exchange, found)
         for record in found:

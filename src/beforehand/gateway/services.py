@@ -5,6 +5,7 @@ ticker, an event, a search as it was written.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -134,13 +135,28 @@ def _each(rows: Sequence[Any]) -> list[dict[str, Any]]:
     return [mapping(row, "a row of a page") for row in rows]
 
 
+def _odd(child: dict[str, Any], at: datetime) -> list["Skipped"]:
+    """Why a nested market cannot be read; empty where it can (or is not one that we read)."""
+    if not polymarket.is_binary(child):
+        return []
+    records = _readable(polymarket.parse_market, child, at)
+    return [record for record in records if isinstance(record, Skipped)]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A row of a page that could not be read, and why."""
+
+    reason: str
+
+
 def _readable(parse: Callable[..., Any], row: dict[str, Any], at: datetime) -> list[Any]:
     """The records of one row of a page. A row that cannot be read (an unknown version, a price
-    above one) is left out and does not take the page along."""
+    above one) is left out, counted, and does not take the page along."""
     try:
         return list(parse(row, at))
-    except BadAnswer:
-        return []
+    except BadAnswer as error:
+        return [Skipped(str(error))]
 
 
 def gamma_events(body: Any, at: datetime) -> list[Any]:
@@ -149,11 +165,9 @@ def gamma_events(body: Any, at: datetime) -> list[Any]:
     found: list[Any] = []
     for row in _each(rows):
         children = _each(row.get("markets") or ())
-        readable = [
-            c
-            for c in children
-            if not polymarket.is_binary(c) or _readable(polymarket.parse_market, c, at)
-        ]
+        odd = [record for child in children for record in _odd(child, at)]
+        readable = [child for child in children if not _odd(child, at)]
+        found += odd
         found += polymarket.parse_event({**row, "markets": readable}, at)
         found += [m for child in readable if (m := polymarket.listed(child))]
     return found

@@ -230,7 +230,7 @@ class Toolbox:
         pin = "" if view.live else iso(view.t)
         asked = f"{found.name}:{digest(repr((pin, sorted(values.items()))).encode())[:8]}"
         skip = decode_cursor(cursor, asked)
-        sent, spent = self.storage.sent(), self.storage.spent()
+        sent, spent, odd = self.storage.sent(), self.storage.spent(), self.storage.skipped()
         call = Call(view, self.storage, wanted=limit or 0, skip=skip)
         result = found.function(call, **values)
         meta: dict[str, Any] = {"tool": found.name}
@@ -243,6 +243,8 @@ class Toolbox:
             "requests": self.storage.sent() - sent,
             "usd": round(self.storage.spent() - spent, 6),
         }
+        if skipped := self.storage.skipped() - odd:
+            call.note(f"{skipped} rows of the service could not be read and were left out")
         if call.notes:
             meta["notes"] = call.notes
         cursor_at = Page(limit or 0, skip, call.total)

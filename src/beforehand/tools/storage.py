@@ -47,6 +47,10 @@ class Storage:
         """Requests sent so far."""
         return 0 if self.traffic is None else self.traffic.sent
 
+    def skipped(self) -> int:
+        """Rows of live pages that could not be read so far."""
+        return 0 if self.world is None else self.world.skipped
+
     def spent(self) -> float:
         """Dollars that services said they charged."""
         return 0.0 if self.world is None else self.world.spent
