@@ -44,7 +44,7 @@ def label(tool: Tool, home: Home | None = None) -> dict[str, Any]:
             row = kept.get(PROBED[tool.name]) if isinstance(kept, dict) else None
         except InputError:
             row = None
-        if row is not None and row.get("state") == "ok":
+        if row is not None and row.get("state") == "ok" and "mirror" not in row:
             return {"label": "live-verified", "date": row["date"], "source": row["name"]}
     return {
         "label": tool.example.evidence,

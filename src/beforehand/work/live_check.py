@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 from beforehand.clock import Clock, iso
 from beforehand.errors import BadAnswer, BeforehandError, InputError, NotConfigured, RateLimited
 from beforehand.sources.fields import decode_json
+from beforehand.sources.providers import PROVIDERS
 from beforehand.sources.shapes import PROBES, Probe, rows_of
 from beforehand.store.files import read_json, write_json
 from beforehand.traffic import Traffic
@@ -20,7 +21,8 @@ def check(
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> list[dict[str, Any]]:
     """One row a probe: ok, drift (with the fields that are missing), empty, or why it could not be
-    asked. What answered is written down with its date: the tools' pages show it."""
+    asked. What answered is written down with its date: `tool list` and `doctor` show it (a mirror
+    named by an override is no live service, and does not count)."""
     facts: dict[str, str] = {}
     found = []
     for i, probe in enumerate(PROBES):
@@ -51,6 +53,8 @@ def _probe(traffic: Traffic, probe: Probe, facts: dict[str, str]) -> dict[str, A
         if request is None:
             return row | {"state": "not asked", "detail": "an earlier probe found no market"}
         reply = traffic.fetch(request)
+        if not reply.url.startswith(PROVIDERS[request.provider].base):
+            row["mirror"] = reply.url.split("?")[0]  # An override: not the service itself.
         if probe.rows == "rss":
             items = [{n.tag: n.text for n in item} for item in _rss(reply.text)]
         else:
