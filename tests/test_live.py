@@ -209,11 +209,14 @@ def test_a_box_pinned_to_now_has_prices_at_once(setup: Setup) -> None:
 
 
 def test_a_pinned_box_asks_nothing_that_cannot_look_back(setup: Setup) -> None:
-    box, _ = setup.box("live", NOW - timedelta(days=1))
-    for name in ("search_web", "fetch_search_feed", "reddit_search_and_fetch_threads"):
-        with pytest.raises(NotFound):
-            box.call(name, CALLS[name])
+    for pinned in (NOW - timedelta(days=1), setup.clock.at):  # A pin to this second is a pin.
+        box, _ = setup.box("live", pinned)
+        for name in ("search_web", "fetch_search_feed", "reddit_search_and_fetch_threads"):
+            with pytest.raises(NotFound):
+                box.call(name, CALLS[name])
     assert setup.vendor.log == []
+    assert box.call("search", {"query": "rain"}).content["results"], "stored versions until then"
+    assert "snapshotAsOf" in setup.vendor.log[-1].body["contents"]
     unpinned = setup.box("live")[0]
     assert unpinned.call("fetch_search_feed", CALLS["fetch_search_feed"]).content["items"]
 

@@ -135,7 +135,7 @@ class Liar:
         return made
 
     def observations(
-        self, source: str, kind: str, subject: str | None, until: datetime
+        self, source: str, kind: str, subject: str | None, until: datetime, live: bool = False
     ) -> list[Observation]:
         made = [
             Observation(
@@ -167,7 +167,12 @@ class Liar:
         return self.market_versions(None, until)
 
     def find_markets(
-        self, query: str, until: datetime, limit: int, venues: frozenset[str] | None
+        self,
+        query: str,
+        until: datetime,
+        limit: int,
+        venues: frozenset[str] | None,
+        live: bool = False,
     ) -> tuple[list[Hit], Method]:
         return [Hit(market, 1.0) for market in self.market_versions(None, until)], "hybrid"
 
@@ -178,7 +183,12 @@ class Liar:
         return self._documents()
 
     def search(
-        self, query: str, until: datetime, limit: int, since: datetime | None
+        self,
+        query: str,
+        until: datetime,
+        limit: int,
+        since: datetime | None,
+        live: bool = False,
     ) -> list[Document]:
         return self._documents()
 

@@ -1,6 +1,6 @@
 """`beforehand tool list|find|schema|NAME`: every tool, callable by name."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import orjson
 from cyclopts import Parameter
@@ -9,14 +9,12 @@ from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, InputError
-from beforehand.gateway.opening import open_door
+from beforehand.gateway.opening import Mode, open_door
 from beforehand.tools.bounds import Answer
 from beforehand.tools.discovery import DEFINITIONS, describe_tool, load_tools, search_tools
 from beforehand.tools.labels import label
 from beforehand.tools.registry import Tool, Toolbox, coerce, find_tool
 from beforehand.tools.storage import Storage
-
-Mode = Literal["replay", "live", "record"]
 
 
 def tool(

@@ -4,7 +4,7 @@ and the live one would answer with nothing."""
 from datetime import datetime
 from typing import Any
 
-from beforehand.gateway.pull import FRESH, Puller
+from beforehand.gateway.pull import Puller
 from beforehand.records.world import Observation, Resolution
 from beforehand.sources import kalshi, kalshi_requests
 
@@ -44,10 +44,10 @@ class KalshiTiers(Puller):
         )
         return settled, traded
 
-    def _trades(self, ticker: str, until: datetime) -> list[Observation]:
+    def _trades(self, ticker: str, until: datetime, live: bool) -> list[Observation]:
         """The newest trades until an instant: those made before the cutoff are in the historical
         tier, the live one would answer with nothing."""
-        end = None if self._clock.now() - until < FRESH else until
+        end = None if live else until
         tiers = [True] if until < self._cutoff()[1] else [False, True]
         found: list[Observation] = []
         for historical in tiers:

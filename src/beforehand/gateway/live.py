@@ -271,7 +271,12 @@ class LiveWorld(KalshiTiers):
         return found
 
     def find_markets(
-        self, query: str, until: datetime, limit: int, venues: frozenset[str] | None
+        self,
+        query: str,
+        until: datetime,
+        limit: int,
+        venues: frozenset[str] | None,
+        live: bool = False,
     ) -> tuple[list[Hit], Method]:
         """Polymarket's own search, Kalshi's open events (it has no search); ranked here."""
         found: list[Any] = []
@@ -290,13 +295,12 @@ class LiveWorld(KalshiTiers):
                 if cursor is None:
                     break
         markets = [r for r in found if isinstance(r, Market)]
-        now = self._clock.now()
         # A live question is answered with the texts that came in since it was asked.
-        t = now if now - until < FRESH else until
+        t = self._clock.now() if live else until
         return MarketIndex(markets).search(query, to_us(t), limit, venues)
 
     def observations(
-        self, source: str, kind: str, subject: str | None, until: datetime
+        self, source: str, kind: str, subject: str | None, until: datetime, live: bool = False
     ) -> Sequence[Observation]:
         """A vendor's rows about a subject, as it answers now."""
         stored = [
@@ -312,13 +316,12 @@ class LiveWorld(KalshiTiers):
             rows = self._candles(ticker, start, end, int(minutes))
             return [*stored, *(row for row in rows if isinstance(row, Observation))]
         if (source, kind) == ("kalshi", "trade") and subject is not None:
-            return [*stored, *self._trades(subject, until)]
+            return [*stored, *self._trades(subject, until, live)]
         ask = ASKED.get((source, kind))
-        looks_back = (source, kind) not in BLIND or self._clock.now() - until < FRESH
-        if ask is None or subject is None or not looks_back:
+        if ask is None or subject is None or ((source, kind) in BLIND and not live):
             return stored
         try:
-            for request, parse in ask(subject, until, self._clock.now()):
+            for request, parse in ask(subject, until, live):
                 stored += [
                     row
                     for row in self.pull(request, parse)
@@ -337,10 +340,14 @@ class LiveWorld(KalshiTiers):
         return sorted(self.seen(Document), key=lambda d: d.known_at)[-limit:]
 
     def search(
-        self, query: str, until: datetime, limit: int, since: datetime | None
+        self,
+        query: str,
+        until: datetime,
+        limit: int,
+        since: datetime | None,
+        live: bool = False,
     ) -> Sequence[Document]:
         """Exa, asked for the pages as they were stored by `until`."""
-        live = self._clock.now() - until < FRESH
 
         def read(body: Any, at: datetime) -> list[Any]:
             documents, dollars = exa.parse(body, at, live)

@@ -102,7 +102,7 @@ class RecordedWorld:
         return dict(groups)
 
     def observations(
-        self, source: str, kind: str, subject: str | None, until: datetime
+        self, source: str, kind: str, subject: str | None, until: datetime, live: bool = False
     ) -> Sequence[Observation]:
         """A vendor's rows, in stored order."""
         found = self._observations.get((source, kind), [])
@@ -113,7 +113,12 @@ class RecordedWorld:
         return self.market_versions(None, until)
 
     def find_markets(
-        self, query: str, until: datetime, limit: int, venues: frozenset[str] | None
+        self,
+        query: str,
+        until: datetime,
+        limit: int,
+        venues: frozenset[str] | None,
+        live: bool = False,
     ) -> tuple[list[Hit], Method]:
         """Ranked with what was known at `until`."""
         return self.market_index.search(query, to_us(until), limit, venues)
@@ -190,7 +195,12 @@ class RecordedWorld:
         return dict(rows)
 
     def search(
-        self, query: str, until: datetime, limit: int, since: datetime | None
+        self,
+        query: str,
+        until: datetime,
+        limit: int,
+        since: datetime | None,
+        live: bool = False,
     ) -> Sequence[Document]:
         """The best documents for a query, ranked with what was known at `until`."""
         return [row.record() for row in self.index.search(query, until, limit, since)]

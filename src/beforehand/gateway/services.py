@@ -6,7 +6,7 @@ ticker, an event, a search as it was written.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from beforehand.errors import BadAnswer
@@ -28,18 +28,17 @@ from beforehand.sources.observed import snapshot
 from beforehand.sources.request import Request
 
 Parse = Callable[[Any, datetime], list[Any]]
-Ask = Callable[[str, datetime, datetime], list[tuple[Request, Parse]]]
-"""(subject, until, now) to the requests to send and how to read each."""
-RECENT = timedelta(seconds=30)
+Ask = Callable[[str, datetime, bool], list[tuple[Request, Parse]]]
+"""(subject, until, live) to the requests to send and how to read each."""
 PAGE, THREAD_LIMIT, THREAD_DEPTH = 500, 200, 8
 
 
 def _data(kind: str) -> Ask:
-    def ask(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
+    def ask(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
         request = {
             "positions": lambda: polymarket_data.user_request(kind, subject, PAGE),
             "activity": lambda: polymarket_data.user_request(
-                kind, subject, PAGE, end=None if now - until < RECENT else until
+                kind, subject, PAGE, end=None if live else until
             ),
             "trades": lambda: polymarket_data.trades_request(subject, PAGE),
             "holders": lambda: polymarket_data.holders_request(subject, 100),
@@ -50,24 +49,24 @@ def _data(kind: str) -> Ask:
     return ask
 
 
-def _comments(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
+def _comments(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
     request = polymarket_requests.comments_request(subject.removeprefix("event:"), 100)
     return [(request, lambda b, at: list(polymarket_data.parse_comments(b, subject, at)))]
 
 
-def _feed(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
+def _feed(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
     edition, _, q = subject.partition("|")
     feed = google_news.Feed(q, edition)
     return [(feed.request(), lambda b, at: google_news.parse(b, feed, at))]
 
 
-def _answer(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
+def _answer(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
     query, region, hours = subject.rsplit("|", 2)
     request = web_search.search_request(query, 8, float(hours) if hours else None, region or None)
     return [(request, lambda b, at: [web_search.parse(b, subject, at)])]
 
 
-def _posts(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
+def _posts(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
     subreddit, window, limit, query = subject.split("|", 3)
 
     def read(body: Any, at: datetime) -> list[Any]:
@@ -78,23 +77,23 @@ def _posts(subject: str, until: datetime, now: datetime) -> list[tuple[Request, 
     return [(reddit.search_request(query, subreddit or None, window, int(limit)), read)]
 
 
-def _thread(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
+def _thread(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
     request = reddit.thread_request(subject, THREAD_DEPTH, THREAD_LIMIT)
     return [(request, lambda b, at: list(reddit.parse(b, at)))]
 
 
-def _facts(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
+def _facts(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
     return [(edgar.facts_request(subject), lambda b, at: list(edgar.parse_facts(b, at)))]
 
 
-def _filings(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
+def _filings(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
     return [
         (edgar.submissions_request(subject), lambda b, at: list(edgar.parse_submissions(b, at)))
     ]
 
 
-def _btc(subject: str, until: datetime, now: datetime) -> list[tuple[Request, Parse]]:
-    if now - until < timedelta(seconds=30):
+def _btc(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+    if live:
         return [(btc.ticker_request(), lambda b, at: list(btc.parse_ticker(b, at)))]
     return [(btc.candles_request(until), lambda b, _: list(btc.parse_candles(b)))]
 
@@ -135,14 +134,6 @@ def _each(rows: Sequence[Any]) -> list[dict[str, Any]]:
     return [mapping(row, "a row of a page") for row in rows]
 
 
-def _odd(child: dict[str, Any], at: datetime) -> list["Skipped"]:
-    """Why a nested market cannot be read; empty where it can (or is not one that we read)."""
-    if not polymarket.is_binary(child):
-        return []
-    records = _readable(polymarket.parse_market, child, at)
-    return [record for record in records if isinstance(record, Skipped)]
-
-
 @dataclass(frozen=True)
 class Skipped:
     """A row of a page that could not be read, and why."""
@@ -165,9 +156,15 @@ def gamma_events(body: Any, at: datetime) -> list[Any]:
     found: list[Any] = []
     for row in _each(rows):
         children = _each(row.get("markets") or ())
-        odd = [record for child in children for record in _odd(child, at)]
-        readable = [child for child in children if not _odd(child, at)]
-        found += odd
+        readable = []
+        for child in children:
+            # A nested market that cannot be read is told of; the event is read without it.
+            read = (
+                _readable(polymarket.parse_market, child, at) if polymarket.is_binary(child) else []
+            )
+            odd = [record for record in read if isinstance(record, Skipped)]
+            found += odd
+            readable += [] if odd else [child]
         found += polymarket.parse_event({**row, "markets": readable}, at)
         found += [m for child in readable if (m := polymarket.listed(child))]
     return found

@@ -219,15 +219,15 @@ class View:
 
     def search(self, query: str, limit: int = 10, since: datetime | None = None) -> list[Document]:
         """The best documents for a query, ranked with what was known at t."""
-        return self._admit_documents(self._world.search(query, self.t, _bounded(limit), since))[
-            :limit
-        ]
+        return self._admit_documents(
+            self._world.search(query, self.t, _bounded(limit), since, self.live)
+        )[:limit]
 
     def observations(self, source: str, kind: str, subject: str | None) -> list[Observation]:
         """A vendor's rows about a subject (None: about any), newest first, the latest version of
         each; NOW-valued fields only where they were seen by t. ReplayMiss where neither a row
         nor a fetch is on record by t."""
-        found = self._world.observations(source, kind, subject, self.t)
+        found = self._world.observations(source, kind, subject, self.t, self.live)
         admitted = self._admit("observation", found)
         if not admitted:
             raise self._miss(source, kind, subject)
@@ -257,7 +257,7 @@ class View:
 
     def snapshot(self, source: str, kind: str, subject: str) -> Observation:
         """The last fetch of a vendor's snapshot until t; ReplayMiss where there is none."""
-        found = self._world.observations(source, kind, subject, self.t)
+        found = self._world.observations(source, kind, subject, self.t, self.live)
         admitted = [r for r in self._admit("observation", found) if r.snapshot]
         last = _last(admitted)
         if last is None:
@@ -291,7 +291,7 @@ class View:
         self, query: str, limit: int, venues: frozenset[str] | None = None
     ) -> tuple[list[Hit], Method]:
         """The best markets for a query with their scores, ranked with what was known at t."""
-        hits, method = self._world.find_markets(query, self.t, _bounded(limit), venues)
+        hits, method = self._world.find_markets(query, self.t, _bounded(limit), venues, self.live)
         passed = {id(m) for m in self._admit("market", [hit.market for hit in hits])}
         return [hit for hit in hits if id(hit.market) in passed][:limit], method
 

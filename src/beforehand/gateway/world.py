@@ -1,4 +1,9 @@
-"""What a View reads from: a recorded world, or the live services."""
+"""What a View reads from: a recorded world, or the live services.
+
+`until` lets a world save work, and nothing relies on it. `live` says that no instant is pinned: a
+service may then be asked what it shows now. (A pin to this very second is a pin: what a service
+answers a moment later would be refused, and may have cost money.)
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,11 +59,16 @@ class World(Protocol):
         self, market_id: str, until: datetime, live: bool = False
     ) -> Sequence[PricePoint]: ...
     def observations(
-        self, source: str, kind: str, subject: str | None, until: datetime
+        self, source: str, kind: str, subject: str | None, until: datetime, live: bool = False
     ) -> Sequence[Observation]: ...
     def list_markets(self, listing: Listing, until: datetime) -> Sequence[Market]: ...
     def find_markets(
-        self, query: str, until: datetime, limit: int, venues: frozenset[str] | None
+        self,
+        query: str,
+        until: datetime,
+        limit: int,
+        venues: frozenset[str] | None,
+        live: bool = False,
     ) -> tuple[list[Hit], Method]: ...
     def series(self, market_id: str) -> Series | None: ...
     def document(self, document_id: str, until: datetime) -> Sequence[Document]: ...
@@ -66,5 +76,10 @@ class World(Protocol):
         self, until: datetime, since: datetime | None, limit: int
     ) -> Sequence[Document]: ...
     def search(
-        self, query: str, until: datetime, limit: int, since: datetime | None
+        self,
+        query: str,
+        until: datetime,
+        limit: int,
+        since: datetime | None,
+        live: bool = False,
     ) -> Sequence[Document]: ...

@@ -10,7 +10,7 @@ from beforehand.config import (
     MARKET_STATUS_RESOLVED,
     MAX_POLYMARKET_RESULTS,
 )
-from beforehand.errors import NotFound
+from beforehand.errors import BeforehandError, NotFound
 from beforehand.gateway.market_search import Hit, Method
 from beforehand.gateway.view import View
 from beforehand.gateway.world import Listing
@@ -188,8 +188,6 @@ def search(
 def _rated(
     call: Call, query: str, hits: list[Hit], rows: list[dict[str, Any]], method: Method
 ) -> tuple[list[dict[str, Any]], Method, bool]:
-    from beforehand.errors import BeforehandError
-
     assert call.storage.scorer is not None
     try:
         ratings = call.storage.scorer(query, [hit.market for hit in hits])

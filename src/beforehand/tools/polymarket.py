@@ -7,7 +7,6 @@ from pydantic import Field
 
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
-from beforehand.gateway.services import PAGE
 from beforehand.gateway.world import Listing, Order
 from beforehand.ids import split_market_id
 from beforehand.records.world import Market, OrderBook
@@ -266,12 +265,10 @@ def get_user_activity(
         str | None, Field(description="Only this type, such as TRADE, REDEEM, SPLIT, MERGE.")
     ] = None,
 ) -> dict[str, Any]:
-    """Get a wallet's activity, newest first."""
+    """Get a wallet's activity, newest first: live the last 500 rows, else what is on record."""
     found = [
         {**row.data, **row.now} for row in call.view.observations(SOURCE, "activity", user.lower())
     ]
-    if not call.view.live or call.storage.mode != "replay":
-        call.note(f"at most the newest {PAGE} rows are asked for, or what is on record of them")
     if type is not None:
         found = [row for row in found if str(row.get("type", "")).upper() == type.upper()]
     return {"user": user.lower(), "activity": found}

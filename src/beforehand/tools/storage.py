@@ -3,17 +3,16 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from beforehand.config import Home
 from beforehand.gateway.live import LiveWorld
+from beforehand.gateway.opening import Mode
 from beforehand.gateway.threads import write_threads
 from beforehand.records.world import Market, Observation
 from beforehand.store.market_data import MarketData
 from beforehand.store.queries import Queries
 from beforehand.traffic import Traffic
 
-Mode = Literal["replay", "live", "record"]
 Scorer = Callable[[str, Sequence[Market]], list[tuple[float, str]]]
 """A model's (relevance in [0, 1], reason) for each market and a query."""
 
