@@ -1,5 +1,6 @@
 """Reddit threads on disk, one file each: `data/reddit_cache/threads/{id}.json`."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -12,16 +13,18 @@ from beforehand.records.world import Observation
 from beforehand.sources import reddit
 from beforehand.store.files import read_json, write_json
 
+LOG = logging.getLogger(__name__)
+
 
 def read_threads(folder: Path, now: datetime) -> Iterator[Observation]:
     """Posts and comments of every thread file. A raw Reddit answer counts as fetched when it says
-    (`recorded_at`), else now; a file that is no thread is passed over."""
+    (`recorded_at`), else now; a file that is no thread is left out, with a warning."""
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         try:
             raw = read_json(path)
             yield from reddit.parse_thread_file(raw, _stored_at(raw, now))
-        except BeforehandError:
-            continue
+        except BeforehandError as error:
+            LOG.warning("%s is left out, it is no Reddit thread: %s", path, error)
 
 
 def _stored_at(raw: object, now: datetime) -> datetime:
