@@ -1,7 +1,6 @@
 """Limits, time limits, retries, pauses and the circuit, against a real server that misbehaves."""
 
 import multiprocessing
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -465,7 +464,7 @@ def test_an_answer_survives_a_ledger_that_fails(
 
     def failing(self: Ledger):  # type: ignore[no-untyped-def]
         if next(calls) > 3:
-            raise sqlite3.OperationalError("database is locked")
+            raise Unavailable("database is locked")
         return real(self)
 
     monkeypatch.setattr(Ledger, "_transaction", failing)

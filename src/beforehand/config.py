@@ -43,6 +43,14 @@ class Home:
         return self.root / "workspace"
 
     @property
+    def journal(self) -> Path:
+        return self.workspace / "orchestrator_results.db"
+
+    @property
+    def engine(self) -> Path:
+        return self.workspace / "engine"
+
+    @property
     def traffic(self) -> Path:
         return self.workspace / "traffic.db"
 
@@ -73,6 +81,11 @@ class Home:
     @property
     def trials(self) -> Path:
         return self.root / "data" / "trials.jsonl"
+
+
+def database_url() -> str | None:
+    """The Postgres address of `BEFOREHAND_DATABASE_URL`; without one, SQLite files in the home."""
+    return os.environ.get("BEFOREHAND_DATABASE_URL") or None
 
 
 def recorded_data() -> Path | None:

@@ -12,6 +12,7 @@
       ExecutionFailed   untrusted code failed: correct the code
       BadAnswer         an outside answer broke its schema
       ReplayMiss        the recording does not hold it, and a replay never goes live
+      Stopped           the run stopped cleanly before its end: resume it (Interrupted: by a signal)
       Corrupt           an invariant broke: stop, and verify
 
 `EXIT_CODES` maps each class to the exit code of the command line.
@@ -35,11 +36,14 @@ class NotConfigured(BeforehandError):
 
 
 class Unavailable(BeforehandError):
-    """An outside service failed in a way that may pass."""
+    """An outside service failed in a way that may pass. `uncertain` is set where the request may
+    have been carried out although no answer came."""
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, retry_after: float | None = None, uncertain: bool = False
+    ) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        self.retry_after, self.uncertain = retry_after, uncertain
 
 
 class Refused(BeforehandError):
@@ -70,6 +74,18 @@ class ReplayMiss(BeforehandError):
     """The recorded world does not hold what was asked for."""
 
 
+class Stopped(BeforehandError):
+    """A run ended early on purpose (a budget, a cancellation, a signal) and can be resumed."""
+
+
+class Interrupted(Stopped):
+    """Stopped by a signal, whose number it carries."""
+
+    def __init__(self, message: str, number: int = 2) -> None:
+        super().__init__(message)
+        self.number = number
+
+
 class Corrupt(BeforehandError):
     """Stored bytes no longer match their digest, or an invariant broke."""
 
@@ -80,6 +96,7 @@ EXIT_CODES: dict[type[BeforehandError], int] = {
     InputError: EXIT_USAGE,
     NotFound: EXIT_USAGE,
     CutoffViolation: EXIT_USAGE,
+    Stopped: EXIT_PARTIAL,
 }
 
 
@@ -87,4 +104,6 @@ def exit_code(error: BaseException) -> int:
     """The process exit code for an error; 1 where no narrower one is listed."""
     if isinstance(error, KeyboardInterrupt):
         return EXIT_INTERRUPTED
+    if isinstance(error, Interrupted):
+        return 128 + error.number
     return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), EXIT_FAILED)

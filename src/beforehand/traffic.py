@@ -113,7 +113,7 @@ class Traffic:
         self, request: Request, provider: Provider, end: float, reached: list[bool]
     ) -> Reply:
         """Send until an answer comes or time is up; `reached` fills once a request has left."""
-        problem, pause = "no time was left to try", 0.0
+        problem, pause, uncertain = "no time was left to try", 0.0, False
         for attempt in range(1, provider.attempts + 1):
             if pause:
                 self._sleep(pause)
@@ -128,13 +128,15 @@ class Traffic:
                 reply = self._send(request, min(provider.timeout, left))
             except Lost as lost:
                 problem = str(lost)
+                uncertain = uncertain or lost.sent
                 if lost.sent:
                     reached.append(True)
                 self._failed(provider, problem)
                 if lost.sent and not request.repeatable:
                     raise Unavailable(
                         f"{provider.title}: {problem}. The request may have been carried out, so "
-                        "it was not sent again: check the account before you repeat it"
+                        "it was not sent again: check the account before you repeat it",
+                        uncertain=True,
                     ) from None
                 asked = None
             else:
@@ -157,7 +159,8 @@ class Traffic:
         raise Unavailable(
             f"{provider.title} could not be reached within {provider.attempts} attempts and "
             f"{provider.deadline:g} s ({problem}): check the network and try again, or use what is "
-            "recorded (--mode replay)"
+            "recorded (--mode replay)",
+            uncertain=uncertain,
         )
 
     def _refusal(self, reply: Reply, request: Request, provider: Provider) -> float | None:

@@ -10,14 +10,16 @@ from pydantic import ValidationError
 from beforehand.cli.options import (
     Draws,
     PlaceboDraws,
+    RunEffort,
     RunId,
     Seed,
     Spread,
     between,
+    effort,
     market_names,
     settings,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, progress
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, telling
 from beforehand.cli.tables import print_result
 from beforehand.clock import parse_instant
 from beforehand.config import Home
@@ -25,8 +27,8 @@ from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.store.files import read_json
 from beforehand.work.grid import parse_interval
-from beforehand.work.run import Request
-from beforehand.work.run import run as run_backtest
+from beforehand.work.jobs import start as start_run
+from beforehand.work.request import Request
 
 
 def run(
@@ -40,8 +42,15 @@ def run(
     ] = "all",
     every: Annotated[str, Parameter(help="Interval between forecasts: 6h, 1d, 7d, 2w.")] = "7d",
     forecasters: Annotated[
-        str, Parameter(help="all, or names separated by commas: market, always:0.3, drift…")
+        str,
+        Parameter(
+            help="all, or names separated by commas: market, always:0.3, drift, "
+            "http://host:port/path…"
+        ),
     ] = "all",
+    sims: Annotated[
+        int, Parameter(help="How often each forecaster at an address is asked the same.")
+    ] = 1,
     start: Annotated[str | None, Parameter(help="Not before (ISO 8601).")] = None,
     end: Annotated[str | None, Parameter(help="Not after (ISO 8601).")] = None,
     seed: Seed = 0,
@@ -55,34 +64,61 @@ def run(
     spread: Spread = None,
     run_id: RunId = None,
     archive: ArchivePath = None,
+    run_effort: RunEffort | None = None,
+    dry_run: Annotated[
+        bool, Parameter(negative="", help="Say what would be asked and paid; do nothing.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Backtest forecasters point in time over the archive's markets, and score them."""
     home = Home.from_environment()
     request = Request(
-        archive=archive_path(archive),
-        runs=home.runs,
-        ledger=home.trials,
+        archive=archive_path(archive).resolve(),
+        home=home.root,
         markets=_markets(markets),
         every=parse_interval(every),
         forecasters=forecasters,
+        num_sims=between("--sims", sims, 1, 1000),
         start=_instant("--start", start),
         stop=_instant("--end", end),
         max_results=between("--evidence", evidence, 0, 20),
         grade=grade,
-        run_id=run_id,
         configs=load_configs(config) if config else None,
         settings=settings(seed, draws, placebo, spread),
+        effort=effort(run_effort),
     )
-    with progress("backtest") as update:
-        finished = run_backtest(request, progress=update)
+    if start and end and request.start and request.stop and request.stop < request.start:
+        raise InputError(f"--end {end} lies before --start {start}: the range must not be reversed")
+    if dry_run:
+        return _dry_run(request, json)
+    with telling("backtest") as told:
+        finished = start_run(request, run_id, told=told)
     report = finished.folder.path / "report.html"
     if json:
         emit({**finished.summary, "report": str(report)})
     else:
-        print(f"run {finished.folder.run_id}")
         print_result(finished.summary, report)
     return EXIT_FAILED if finished.summary["leaks"]["admitted_after_t"] else EXIT_OK
+
+
+def _dry_run(request: Request, json: bool) -> int:
+    """What a run would make of the request, and spend."""
+    from beforehand.work.predicted import predicted
+
+    found = predicted(request)
+    if json:
+        emit(found)
+        return EXIT_OK
+    print(
+        f"{found['markets']:,} markets, {found['forecasts']:,} forecasts, {found['steps']:,} steps"
+    )
+    for name, n in found["left_out"].items():
+        print(f"left out: {n:,} {name}")
+    for row in found["calls"]:
+        cost = "cost unknown" if row["cost"] is None else f"about ${row['cost']:,.2f}"
+        print(f"{row['provider']}: {row['calls']:,} calls, {cost} ({row['basis']})")
+    print("nothing was asked, nothing was written")
+    return EXIT_OK
 
 
 def load_configs(path: Path) -> list[ExperimentConfig]:
@@ -95,9 +131,11 @@ def load_configs(path: Path) -> list[ExperimentConfig]:
             configs.append(ExperimentConfig.model_validate(item))
         except ValidationError as error:
             first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "experiment"
+            field = ".".join(str(part) for part in first["loc"])
+            given = f" (given {first['input']!r})" if field else ""
+            said = first["msg"].removeprefix("Value error, ")
             raise InputError(
-                f"{path}: experiment {number}: {field}: {first['msg']} (given {first['input']!r})"
+                f"{path}: experiment {number}: {field + ': ' if field else ''}{said}{given}"
             ) from None
     if not configs:
         raise InputError(f"{path} holds no experiment")

@@ -7,20 +7,26 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.text import Text
 
-from beforehand.cli.options import Draws, PlaceboDraws, RunId, Seed, settings
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, progress
+from beforehand.cli.options import (
+    Draws,
+    PlaceboDraws,
+    RunEffort,
+    RunId,
+    Seed,
+    effort,
+    settings,
+)
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, telling
 from beforehand.cli.tables import console, figure, print_evaluation, table
-from beforehand.clock import SystemClock
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, InputError
-from beforehand.ids import new_run_id
 from beforehand.score import forecastbench as recipe
 from beforehand.store.archive import Archive
 from beforehand.store.files import read_json
-from beforehand.store.runs import RunFolder
 from beforehand.work import benchmark, evaluation
 from beforehand.work.bets import load_bets, parse_terms
 from beforehand.work.grid import parse_interval
+from beforehand.work.jobs import start
 
 
 def ingest(
@@ -48,20 +54,28 @@ def predict(
     *,
     events: Annotated[Path, Parameter(help="EventSpec JSONL.")],
     out: Annotated[Path, Parameter(help="Where the PredictionRecord JSONL goes.")],
-    forecasters: Annotated[str, Parameter(help="all, or names separated by commas.")] = "all",
+    forecasters: Annotated[
+        str, Parameter(help="all, or names and addresses separated by commas.")
+    ] = "all",
     run_id: RunId = None,
+    run_effort: RunEffort | None = None,
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
     """Forecast every event at its own instant, point in time."""
-    runs = Home.from_environment().runs
-    name = run_id or new_run_id(SystemClock().now(), lambda n: (runs / n).exists())
-    with progress("predict") as update:
-        counts = benchmark.predict(
-            Archive(archive_path(archive)), events, forecasters, out, RunFolder(runs, name), update
-        )
+    request = benchmark.PredictRequest(
+        archive=archive_path(archive).resolve(),
+        home=Home.from_environment().root,
+        events=events.resolve(),
+        forecasters=forecasters,
+        out=out.resolve(),
+        effort=effort(run_effort),
+    )
+    with telling("predict") as told:
+        finished = start(request, run_id, told=told)
+    counts = finished.summary
     if json:
-        emit({"run_id": name, "out": str(out), "counts": counts})
+        emit({"run_id": finished.folder.run_id, "out": str(out), "counts": counts})
     else:
         print(f"{out}: {counts['predictions']:,} predictions of {counts['events']:,} events")
     return EXIT_OK

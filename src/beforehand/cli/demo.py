@@ -10,7 +10,8 @@ from beforehand.cli.tables import print_result
 from beforehand.cli.world import store_world
 from beforehand.config import Home, recorded_data
 from beforehand.errors import EXIT_FAILED, EXIT_OK
-from beforehand.work.run import Request, run
+from beforehand.work.jobs import Told, start
+from beforehand.work.request import Request
 from beforehand.world.simulate import SimConfig
 
 DATES = 150
@@ -31,7 +32,7 @@ def demo(
     note(f"simulated world (seed {seed}) in {path}")
     store_world(SimConfig(seed=seed, dates=DATES), path)
     with progress("demo") as update:
-        finished = run(Request(archive=path, runs=home.runs, ledger=home.trials), progress=update)
+        finished = start(Request(archive=path, home=home.root), told=Told(progress=update))
     report: Path = finished.folder.path / "report.html"
     if json:
         emit({**finished.summary, "report": str(report)})

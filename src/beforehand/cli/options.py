@@ -1,13 +1,17 @@
 """Options that several commands share, and their checks."""
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from beforehand.errors import InputError
+from beforehand.forecast.external import TIMEOUT_S, parse_rate
 from beforehand.score.kelly import Kelly
 from beforehand.store.files import read_text
+from beforehand.work.request import Effort
 from beforehand.work.scoring import Settings
 
 Seed = Annotated[int, Parameter(help="Seed of resampling and placebo.")]
@@ -17,6 +21,49 @@ Spread = Annotated[
     float | None, Parameter(help="Assumed spread where no book was recorded, for Kelly.")
 ]
 RunId = Annotated[str | None, Parameter(help="Name of the run [the time].")]
+
+
+@Parameter(name="*")
+@dataclass
+class RunEffort:
+    """How a run is carried out; the same for every command that asks forecasters."""
+
+    concurrency: Annotated[
+        int | None, Parameter(help="Steps and calls in flight at once [8 where calls are made].")
+    ] = None
+    rate: Annotated[
+        str | None, Parameter(help="At most so many requests to each address: 10/s, 600/min.")
+    ] = None
+    timeout: Annotated[float, Parameter(help="Seconds that one answer may take.")] = TIMEOUT_S
+    max_calls: Annotated[int | None, Parameter(help="Stop before more paid calls than this.")] = (
+        None
+    )
+    max_tokens: Annotated[int | None, Parameter(help="Stop before more tokens than this.")] = None
+    max_cost: Annotated[float | None, Parameter(help="Stop before more US dollars than this.")] = (
+        None
+    )
+    in_flight: Annotated[
+        Literal["resend", "skip", "stop"],
+        Parameter(help="For a call whose answer never came: send again, give up on it, or stop."),
+    ] = "resend"
+    cost_per_call: Annotated[
+        float | None, Parameter(help="US dollars that a call is expected to cost.")
+    ] = None
+
+
+def effort(given: RunEffort | None) -> Effort:
+    """The options of a run's effort, checked."""
+    given = given or RunEffort()
+    parse_rate(given.rate)
+    if given.concurrency is not None:
+        between("--concurrency", given.concurrency, 1, 256)
+    if not 0.1 <= given.timeout <= 3600.0:
+        raise InputError(f"--timeout must lie between 0.1 and 3600 seconds, not {given.timeout:g}")
+    for name in ("max_calls", "max_tokens", "max_cost", "cost_per_call"):
+        value = getattr(given, name)
+        if value is not None and not (math.isfinite(value) and value >= 0):
+            raise InputError(f"--{name.replace('_', '-')} must be 0 or more, not {value}")
+    return Effort(**vars(given))
 
 
 def market_names(text: str) -> list[str]:

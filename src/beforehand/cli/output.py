@@ -4,12 +4,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 from cyclopts import Parameter
 
 from beforehand.config import Home
+
+if TYPE_CHECKING:
+    from beforehand.work.jobs import Told
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")]
 ArchivePath = Annotated[
@@ -65,6 +68,15 @@ def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
             bar.update(task, description=f"{what}: {step}", completed=done, total=total)
 
         yield update
+
+
+@contextmanager
+def telling(what: str) -> Iterator["Told"]:
+    """Progress, and the run's id on stderr as soon as it is known."""
+    from beforehand.work.jobs import Told
+
+    with progress(what) as update:
+        yield Told(lambda run_id: note(f"run {run_id}"), update)
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> str:

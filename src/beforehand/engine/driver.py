@@ -1,33 +1,249 @@
-"""The in-process driver: every step once, in order, in this process. Nothing is remembered."""
+"""The driver: plain code that reads the plan and the journal, and sees each step through.
 
-from collections.abc import Callable, Mapping
-from typing import Any
+It stands outside any workflow and remembers nothing: killing it at any line is harmless, and
+starting it again *is* resuming. A step that is done (its row says success, with the same inputs)
+is skipped; whatever else is on record is started, attached to, or taken over.
+"""
 
-from beforehand.engine.plan import Plan
-from beforehand.errors import InputError
+import queue
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Literal
 
-Action = Callable[[Mapping[str, Any], Mapping[str, Any]], Any]
-Progress = Callable[[str, int, int], None]
+from beforehand.clock import stopwatch
+from beforehand.engine.context import Signals
+from beforehand.engine.execute import recorded_error
+from beforehand.engine.plan import Job, Progress, Step, check
+from beforehand.engine.runtime import POLL_S, Runtime
+from beforehand.errors import Corrupt, CutoffViolation, Interrupted, Stopped
+from beforehand.store.journal import Task
+
+LOOK_S = 1.0
+"""How often the driver looks for a cancellation, and after the work of others."""
+STOPPING = ("cancelled", "skipped", "Stopped")
+PASSING = ("Unavailable", "RateLimited", *STOPPING)
+"""First words of errors that starting again may cure."""
 
 
-def run(
-    plan: Plan, actions: Mapping[str, Action], progress: Progress | None = None
-) -> dict[str, Any]:
-    """Run the plan; returns every step's output by its id.
+@dataclass(frozen=True)
+class Outcome:
+    """How a drive ended. `failed` are the tasks without success, `undone` counts what was not
+    begun."""
 
-    An action gets (args, outputs of its dependencies by id) and returns a JSON value. The first
-    failing step ends the run with its own exception. `progress(step id, done, total)` is called
-    before each step, and once more at the end.
+    status: Literal["success", "failed", "stopped", "cancelled"]
+    reason: str | None = None
+    failed: list[Task] = field(default_factory=list)
+    undone: int = 0
+    signal: int | None = None
+
+
+def drive(job: Job, runtime: Runtime, progress: Progress | None = None) -> Outcome:
+    """See the job's plan through; the caller holds the run's lock.
+
+    Raises what must end a run at once: a broken invariant, or a bug. `progress(step id, done,
+    total)` is called at the start and after each step.
     """
-    order = plan.ordered()
-    unknown = sorted({step.action for step in order} - actions.keys())
-    if unknown:
-        raise InputError(f"the plan names the unknown action {unknown[0]!r}")
-    outputs: dict[str, Any] = {}
-    for done, step in enumerate(order):
-        if progress:
-            progress(step.id, done, len(order))
-        outputs[step.id] = actions[step.action](step.args, {dep: outputs[dep] for dep in step.deps})
-    if progress:
-        progress("done", len(order), len(order))
-    return outputs
+    return _Drive(job, runtime, progress or (lambda *_: None)).run()
+
+
+class _Drive:
+    def __init__(self, job: Job, runtime: Runtime, progress: Progress) -> None:
+        self._runtime, self._journal = runtime, runtime.journal
+        self._run_id, self._progress = job.plan.run_id, progress
+        self._order = check(job)
+        runtime.keep(job)
+        self._outputs: dict[str, str] = {}
+        self._inputs: dict[str, str] = {}
+        self._flying: dict[str, Step] = {}
+        self._failed: dict[str, Task] = {}
+        self._looked = stopwatch()
+        self._cancelled = False
+
+    def run(self) -> Outcome:
+        total = len(self._order)
+        self._journal.begin(self._run_id, total)
+        on_record = self._journal.done(self._run_id)
+        for step in self._order:
+            found = on_record.get(step.id)
+            if found is not None and all(dep in self._outputs for dep in step.deps):
+                self._inputs[step.id] = step.inputs(self._outputs)
+                if found.inputs == self._inputs[step.id]:
+                    self._outputs[step.id] = found.output
+        waiting = {
+            step.id: {dep for dep in step.deps if dep not in self._outputs}
+            for step in self._order
+            if step.id not in self._outputs
+        }
+        by_id = {step.id: step for step in self._order}
+        followers: dict[str, list[str]] = {}
+        for name, deps in waiting.items():
+            for dep in deps:
+                followers.setdefault(dep, []).append(name)
+        ready = deque(by_id[name] for name, deps in waiting.items() if not deps)
+        self._progress("starting", len(self._outputs), total)
+        with _signals(self._runtime.signals):
+            while ready or self._flying:
+                self._launch(ready)
+                for name in self._settle():
+                    self._progress(name, len(self._outputs), total)
+                    for follower in followers.get(name, ()):
+                        waiting[follower].discard(name)
+                        if not waiting[follower]:
+                            ready.append(by_id[follower])
+                if self._may_leave():
+                    break
+        return self._outcome(total)
+
+    def _may_leave(self) -> bool:
+        """True once the run is to stop and nothing of it is at work here. What other processes
+        are at, they finish: a later driver finds it in the journal."""
+        if not self._runtime.signals.stop.is_set():
+            return False
+        self._runtime.withdraw(self._run_id, list(self._flying))
+        return not self._runtime.busy if not self._runtime.embedded else not self._flying
+
+    def _launch(self, ready: deque[Step]) -> None:
+        """Start steps up to the cap; those that stay here are run at once."""
+        batch: list[Step] = []
+        while (
+            ready
+            and len(self._flying) + len(batch) < self._runtime.concurrency
+            and not self._runtime.signals.stop.is_set()
+        ):
+            step = ready.popleft()
+            self._inputs[step.id] = step.inputs(self._outputs)
+            batch.append(step)
+        if not batch:
+            return
+        self._journal.started(self._run_id, [(step.id, step.action) for step in batch])
+        self._flying |= {step.id: step for step in batch}
+        away = [(step.id, self._inputs[step.id]) for step in batch if not step.here]
+        self._runtime.ensure(self._run_id, away)
+        for step in batch:
+            if step.here:
+                self._progress(step.id, len(self._outputs), len(self._order))
+                self._runtime.run(self._run_id, step.id, self._inputs[step.id])
+
+    def _settle(self) -> list[str]:
+        """Wait a moment; returns the steps that have succeeded meanwhile."""
+        ended = set(self._ended())
+        if not self._runtime.embedded and stopwatch() - self._looked > LOOK_S:
+            away = [(n, self._inputs[n]) for n, s in self._flying.items() if not s.here]
+            self._runtime.ensure(self._run_id, away)
+        if stopwatch() - self._looked > LOOK_S:
+            self._looked = stopwatch()
+            self._look_for_cancellation()
+        names = list(self._flying) if not self._runtime.embedded else sorted(ended)
+        if not names:
+            return []
+        succeeded = []
+        tasks = {
+            task.task_id: task
+            for task in self._journal.tasks(self._run_id, names)
+            if task.status != "running"
+        }
+        if any(task.status == "success" for task in tasks.values()):
+            done = self._journal.done(self._run_id, list(tasks))
+        for name in names:
+            error = self._runtime.errors.pop((self._run_id, name), None)
+            if error is not None:
+                self._runtime.signals.end("another step failed")
+                self._drain()
+                raise error
+            task = tasks.get(name)
+            if task is None or name not in self._flying:
+                continue
+            del self._flying[name]
+            if task.status == "success":
+                self._outputs[name] = done[name].output
+                succeeded.append(name)
+            else:
+                self._failed[name] = task
+                error = recorded_error(task.error or "")
+                if (task.error or "").startswith(STOPPING):
+                    self._runtime.signals.end(task.error or "")
+                elif isinstance(error, (Corrupt, CutoffViolation)):  # Met by another process.
+                    raise error
+        return succeeded
+
+    def _ended(self) -> Iterator[str]:
+        """The ids of steps that ended in this process, after waiting a moment for one."""
+        try:
+            yield self._runtime.ended.get(timeout=POLL_S)[1]
+            while True:
+                yield self._runtime.ended.get_nowait()[1]
+        except queue.Empty:
+            return
+
+    def _look_for_cancellation(self) -> None:
+        found = self._journal.run(self._run_id)
+        if found is not None and found.status == "cancelling" and not self._cancelled:
+            self._cancelled = True
+            self._runtime.signals.end("cancelled: the run was cancelled")
+
+    def _drain(self) -> None:
+        """Let what is in flight in this process come to its end: it may have been paid for."""
+        while self._runtime.busy:
+            for _ in self._ended():
+                pass
+
+    def _outcome(self, total: int) -> Outcome:
+        undone = total - len(self._outputs) - len(self._failed)
+        failed = list(self._failed.values())
+        if len(self._outputs) == total:
+            return Outcome("success")
+        if self._cancelled:
+            return Outcome("cancelled", "cancelled by the user", failed, undone)
+        if self._runtime.signals.stop.is_set():
+            number = self._runtime.signals.number
+            return Outcome("stopped", self._runtime.signals.reason, failed, undone, number)
+        first = failed[0]
+        reason = f"{first.task_id}: {first.error}"
+        passing = all((task.error or "").startswith(PASSING) for task in failed)
+        return Outcome("stopped" if passing else "failed", reason, failed, undone)
+
+
+@contextmanager
+def _signals(signals: Signals) -> Iterator[None]:
+    """SIGINT and SIGTERM end the run cleanly: no new calls, those in flight are waited for. A
+    second one leaves at once (what is on record stays)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, _: FrameType | None) -> None:
+        if signals.stop.is_set():
+            raise KeyboardInterrupt
+        signals.number = number
+        signals.end(f"cancelled: stopped by {signal.Signals(number).name}")
+
+    before = {name: signal.signal(name, handle) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            signal.signal(name, old)
+
+
+def raise_for(outcome: Outcome, run_id: str) -> None:
+    """Raise what tells the user how an unfinished run ended, and how to go on."""
+    if outcome.status == "success":
+        return
+    failed = f"{len(outcome.failed)} steps failed, " if outcome.status != "cancelled" else ""
+    text = (
+        f"run {run_id} {_ENDED[outcome.status]}: {outcome.reason} ({failed}{outcome.undone} not "
+        f"begun); `beforehand runs resume {run_id}` goes on from here"
+    )
+    if outcome.signal is not None:
+        raise Interrupted(text, outcome.signal)
+    if outcome.status == "failed":
+        raise type(recorded_error(outcome.failed[0].error or ""))(text)
+    raise Stopped(text)
+
+
+_ENDED = {"stopped": "stopped", "cancelled": "was cancelled", "failed": "failed"}

@@ -1,21 +1,39 @@
 """A Plan: steps with ids, dependencies and JSON arguments. Compiled in `work/`, run by a driver."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from beforehand.errors import InputError
+from beforehand.ids import digest
+
+if TYPE_CHECKING:
+    from beforehand.engine.context import StepContext
+
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
 class Step:
     """One unit of work: the `action` by that name is called with `args` (JSON) and the outputs of
-    `deps`. `id` is `node` or `node/key` for a fan-out."""
+    `deps`. `id` is `node` or `node/key` for a fan-out.
+
+    `here` keeps the step in the driver's own process, which writes the run's files. `attempts`
+    bounds how often a failure that may pass is tried again; `timeout`, in seconds, is checked
+    wherever the action asks for something (None: no limit).
+    """
 
     id: str
     action: str
     args: Mapping[str, Any] = field(default_factory=dict)
     deps: tuple[str, ...] = ()
+    here: bool = False
+    attempts: int = ATTEMPTS
+    timeout: float | None = None
+
+    def inputs(self, outputs: Mapping[str, str]) -> str:
+        """The digest of everything the step is given; `outputs` holds its dependencies' own."""
+        return digest([self.action, dict(self.args), {dep: outputs[dep] for dep in self.deps}])
 
 
 @dataclass(frozen=True)
@@ -58,3 +76,29 @@ class Plan:
                 for s in self.steps
             ],
         }
+
+
+Action = Callable[[Mapping[str, Any], Mapping[str, Any], "StepContext"], Any]
+"""Gets (args, outputs of its dependencies by id, context) and returns a JSON value."""
+
+
+Progress = Callable[[str, int, int], None]
+"""Called as (step id, steps done, steps in all)."""
+
+
+class Job(Protocol):
+    """What a run is made of, opened from its row in the journal: the same in every process."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def actions(self) -> Mapping[str, Action]: ...
+
+
+def check(job: Job) -> list[Step]:
+    """The plan's steps in order; InputError if it is not sound."""
+    order = job.plan.ordered()
+    unknown = sorted({step.action for step in order} - job.actions.keys())
+    if unknown:
+        raise InputError(f"the plan names the unknown action {unknown[0]!r}")
+    return order

@@ -1,7 +1,8 @@
 """What the wall let through and what it refused: counts in bulk, refusals in full."""
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -75,6 +76,27 @@ class Audit:
             last if tally.last_known_at is None else max(last, tally.last_known_at)
         )
         tally.digest = hashlib.blake2b(tally.digest.encode() + raw, digest_size=16).hexdigest()
+
+    def state(self) -> dict[str, Any]:
+        """JSON-ready, for a step's output: what `add` takes."""
+        return {
+            "methods": {name: asdict(tally) for name, tally in sorted(self.tallies.items())},
+            "refusals": [asdict(refusal) for refusal in self.refusals],
+        }
+
+    def add(self, state: Mapping[str, Any]) -> None:
+        """Append the trail of a later step."""
+        for name, raw in state["methods"].items():
+            mine, other = self.tallies.setdefault(name, Tally()), Tally(**raw)
+            mine.checked += other.checked
+            mine.admitted += other.admitted
+            firsts = [x for x in (mine.first_known_at, other.first_known_at) if x is not None]
+            lasts = [x for x in (mine.last_known_at, other.last_known_at) if x is not None]
+            mine.first_known_at = min(firsts, default=None)
+            mine.last_known_at = max(lasts, default=None)
+            chained = mine.digest.encode() + other.digest.encode()
+            mine.digest = hashlib.blake2b(chained, digest_size=16).hexdigest()
+        self.refusals += [Refusal(**raw) for raw in state["refusals"]]
 
     @property
     def checked(self) -> int:

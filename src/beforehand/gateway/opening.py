@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from beforehand.clock import Clock, SystemClock
-from beforehand.config import Home
+from beforehand.config import Home, database_url
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.live import LiveWorld
 from beforehand.gateway.recorded import RecordedWorld
 from beforehand.gateway.search import Grade
 from beforehand.gateway.threads import read_threads
 from beforehand.gateway.transport import HttpTransport
+from beforehand.sources.providers import PROVIDERS, Provider
 from beforehand.store.archive import Archive
 from beforehand.store.ledger import Ledger
 from beforehand.store.spool import Spool
@@ -64,11 +65,14 @@ class _Later:
 
 
 def open_traffic(
-    home: Home, clock: Clock | None = None, environment: Mapping[str, str] | None = None
+    home: Home,
+    clock: Clock | None = None,
+    environment: Mapping[str, str] | None = None,
+    providers: dict[str, Provider] = PROVIDERS,
 ) -> Traffic:
-    """The way out, with the ledger of this home folder."""
-    transport = HttpTransport(environment)
-    return Traffic(Ledger(home.traffic), transport.send, clock)
+    """The way out, with the ledger of this home folder, or of all machines of one Postgres."""
+    transport = HttpTransport(environment, providers)
+    return Traffic(Ledger(database_url() or home.traffic), transport.send, clock, providers)
 
 
 def open_door(

@@ -34,8 +34,13 @@ class HttpTransport:
     time, whatever the server does.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        providers: Mapping[str, Provider] = PROVIDERS,
+    ) -> None:
         self._environment = os.environ if environment is None else environment
+        self._providers = providers
         self._loop = asyncio.new_event_loop()
         self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=True)
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -46,15 +51,15 @@ class HttpTransport:
 
     def url(self, request: Request) -> str:
         """The full address, without secrets."""
-        provider = PROVIDERS[request.provider]
+        provider = self._providers[request.provider]
         base = self._environment.get(provider.override) or provider.base
         return base.rstrip("/") + request.path if base else request.path
 
     def send(self, request: Request, timeout: float) -> Reply:
         """One attempt within `timeout` seconds in all. Raises Lost, NotConfigured, InputError."""
-        provider = PROVIDERS[request.provider]
+        provider = self._providers[request.provider]
         headers = {"User-Agent": f"beforehand/{__version__}", "Accept": "*/*"}
-        headers |= self._authorise(provider, timeout)
+        headers |= dict(request.headers) | self._authorise(provider, timeout)
         try:
             reply = self._exchange(request, self.url(request), headers, timeout)
         except Lost as lost:
@@ -67,7 +72,7 @@ class HttpTransport:
         return Reply(reply.status, reply.headers, safe, reply.url)
 
     def _redacted(self, text: str) -> str:
-        for provider in PROVIDERS.values():
+        for provider in self._providers.values():
             for name in provider.keys if provider.auth != "contact" else ():
                 secret = self._environment.get(name)
                 if secret and len(secret.strip()) > 3:
@@ -107,7 +112,7 @@ class HttpTransport:
                     content=content,
                     headers=headers,
                     timeout=httpx2.Timeout(timeout),
-                    follow_redirects=PROVIDERS[request.provider].auth == "none",
+                    follow_redirects=self._providers[request.provider].auth == "none",
                 ) as response,
             ):
                 async for part in response.aiter_bytes():

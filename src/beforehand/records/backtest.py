@@ -6,7 +6,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from beforehand.records.base import Probability, Record, Utc
 
-Mode = Literal["daytona_agent", "direct_llm", "hybrid", "baseline"]
+Mode = Literal["daytona_agent", "direct_llm", "hybrid", "baseline", "external"]
 
 
 class SearchConfig(Record):
@@ -17,8 +17,9 @@ class SearchConfig(Record):
 
 
 class ExperimentConfig(Record):
-    """One market walked from start to end. `baseline` is an additive mode: `models` then holds
-    `baseline:NAME`. Several markets or modes are a list of these."""
+    """One market walked from start to end. `baseline` and `external` are additive modes: `models`
+    then holds `baseline:NAME` and, for `external`, addresses of forecasters. Several markets or
+    modes are a list of these."""
 
     market_id: str
     start_time: Utc
@@ -32,7 +33,10 @@ class ExperimentConfig(Record):
     @model_validator(mode="after")
     def _in_order(self) -> "ExperimentConfig":
         if self.end_time < self.start_time:
-            raise ValueError("end_time lies before start_time")
+            raise ValueError(
+                f"end_time {self.end_time.isoformat()} lies before start_time "
+                f"{self.start_time.isoformat()}: the range must not be reversed"
+            )
         return self
 
 

@@ -18,7 +18,7 @@ class Request:
 
     `repeatable` is False where a lost answer may have cost money: such a request is sent again
     only after the service itself said that it failed (429, 5xx). `window` names a poll that may
-    happen once per `window_seconds`, across processes.
+    happen once per `window_seconds`, across processes. `headers` are no part of the identity.
     """
 
     provider: str
@@ -29,6 +29,7 @@ class Request:
     form: bool = False
     repeatable: bool = True
     window: str | None = None
+    headers: Params = ()
 
     @property
     def key(self) -> str:

@@ -1,4 +1,5 @@
-"""What was asked of outside services, shared by every process of a home folder (SQLite).
+"""What was asked of outside services, shared by every process of a home folder (SQLite), or of
+several machines (Postgres).
 
 Three small tables: the calls of the last minutes (for limits that hold in any rolling window),
 the gates (a poll not before its next window, a service that asked for a pause, an open circuit),
@@ -6,22 +7,22 @@ and the failures in a row. Times are seconds since 1970; a clock that steps back
 and lengthens no wait.
 """
 
-import sqlite3
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from beforehand.errors import Corrupt, Unavailable
+from beforehand.errors import BeforehandError, Corrupt
+from beforehand.store.database import Database, Transaction
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS calls (bucket TEXT NOT NULL, at REAL NOT NULL);
-CREATE INDEX IF NOT EXISTS calls_by_bucket ON calls (bucket, at);
-CREATE TABLE IF NOT EXISTS gates (
-  name TEXT PRIMARY KEY, made REAL NOT NULL, until REAL NOT NULL, reason TEXT
+CREATE TABLE IF NOT EXISTS traffic_calls (bucket TEXT NOT NULL, at DOUBLE PRECISION NOT NULL);
+CREATE INDEX IF NOT EXISTS traffic_calls_by_bucket ON traffic_calls (bucket, at);
+CREATE TABLE IF NOT EXISTS traffic_gates (
+  name TEXT PRIMARY KEY, made DOUBLE PRECISION NOT NULL, until DOUBLE PRECISION NOT NULL,
+  reason TEXT
 );
-CREATE TABLE IF NOT EXISTS failures (
-  provider TEXT PRIMARY KEY, in_a_row INTEGER NOT NULL, at REAL NOT NULL
+CREATE TABLE IF NOT EXISTS traffic_failures (
+  provider TEXT PRIMARY KEY, in_a_row INTEGER NOT NULL, at DOUBLE PRECISION NOT NULL
 );
 """
 MARGIN = 0.1
@@ -33,125 +34,138 @@ FORGET = 600.0
 class Ledger:
     """Safe for threads and processes; each method is one short transaction."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._local = threading.local()
+    def __init__(self, address: Path | str) -> None:
+        """`address` is a SQLite file or a `postgresql://` URL."""
+        self._database = Database(address, durable=False)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with self._transaction() as db:
-                for statement in _SCHEMA.split(";"):
-                    db.execute(statement)
-        except sqlite3.OperationalError as error:
-            raise Unavailable(f"{path} cannot be opened for writing: {error}") from None
-        except sqlite3.DatabaseError as error:
-            raise Corrupt(
-                f"{path} is damaged ({error}): delete it, it holds counters of the last hours only"
-            ) from None
+            self._database.create(_SCHEMA)
+        except Corrupt as error:
+            raise Corrupt(f"{error}: delete it, it holds counters of the last hours only") from None
 
     def take(self, limits: Sequence[tuple[str, int, float]], now: float) -> float:
         """Claim one call in every (bucket, calls, seconds) and return 0.0; or claim nothing and
         return how many seconds to wait."""
         with self._transaction() as db:
+            now = db.epoch(now)
             wait = 0.0
             for bucket, calls, seconds in limits:
                 window = seconds + MARGIN
                 # After a clock that stepped back, calls "from the future" count as made now.
-                db.execute(
-                    "UPDATE calls SET at = ? WHERE bucket = ? AND at > ?", (now, bucket, now)
+                db.run(
+                    "UPDATE traffic_calls SET at = :now WHERE bucket = :bucket AND at > :now",
+                    now=now,
+                    bucket=bucket,
                 )
-                db.execute("DELETE FROM calls WHERE bucket = ? AND at <= ?", (bucket, now - window))
-                row = db.execute(
-                    "SELECT at FROM calls WHERE bucket = ? ORDER BY at DESC LIMIT 1 OFFSET ?",
-                    (bucket, calls - 1),
-                ).fetchone()
-                if row is not None:
-                    wait = max(wait, row[0] + window - now)
+                db.run(
+                    "DELETE FROM traffic_calls WHERE bucket = :bucket AND at <= :gone",
+                    bucket=bucket,
+                    gone=now - window,
+                )
+                rows = db.run(
+                    "SELECT at FROM traffic_calls WHERE bucket = :bucket ORDER BY at DESC "
+                    "LIMIT 1 OFFSET :skip",
+                    bucket=bucket,
+                    skip=calls - 1,
+                )
+                if rows:
+                    wait = max(wait, rows[0][0] + window - now)
             if wait <= 0.0:
-                db.executemany(
-                    "INSERT INTO calls VALUES (?, ?)", [(bucket, now) for bucket, _, _ in limits]
+                db.many(
+                    "INSERT INTO traffic_calls VALUES (:bucket, :at)",
+                    [{"bucket": bucket, "at": now} for bucket, _, _ in limits],
                 )
             return max(wait, 0.0)
 
     def claim(self, name: str, now: float, seconds: float, reason: str) -> tuple[float, str] | None:
         """Shut a gate for so long and return None; or, where it is shut, (seconds left, why)."""
         with self._transaction() as db:
+            now = db.epoch(now)
             shut = _gate(db, name, now)
             if shut is None:
-                db.execute(
-                    "REPLACE INTO gates VALUES (?, ?, ?, ?)", (name, now, now + seconds, reason)
-                )
+                _put_gate(db, name, now, seconds, reason)
             return shut
 
     def shut(self, name: str, now: float, seconds: float, reason: str) -> None:
         """Keep a gate shut for so long at least."""
         with self._transaction() as db:
+            now = db.epoch(now)
             held = _gate(db, name, now)
             if held is None or held[0] < seconds:
-                db.execute(
-                    "REPLACE INTO gates VALUES (?, ?, ?, ?)", (name, now, now + seconds, reason)
-                )
+                _put_gate(db, name, now, seconds, reason)
 
     def open(self, name: str) -> None:
         """Open a gate again: what it guarded did not happen."""
         with self._transaction() as db:
-            db.execute("DELETE FROM gates WHERE name = ?", (name,))
+            db.run("DELETE FROM traffic_gates WHERE name = :name", name=name)
 
     def gate(self, name: str, now: float) -> tuple[float, str] | None:
         """(seconds left, reason) of a gate that is shut."""
         with self._transaction() as db:
-            return _gate(db, name, now)
+            return _gate(db, name, db.epoch(now))
 
     def succeeded(self, provider: str) -> None:
         """A call came back: the failures in a row start anew. Never fails: an answer that may
         have cost money is not thrown away for want of a counter."""
-        with suppress(sqlite3.Error), self._transaction() as db:
-            db.execute("DELETE FROM failures WHERE provider = ?", (provider,))
+        with suppress(BeforehandError), self._transaction() as db:
+            db.run("DELETE FROM traffic_failures WHERE provider = :name", name=provider)
 
     def failed(self, provider: str, now: float) -> int:
         """A call failed; returns the failures in a row (old ones are forgotten)."""
         with self._transaction() as db:
-            db.execute(
-                "DELETE FROM failures WHERE provider = ? AND abs(at - ?) > ?",
-                (provider, now, FORGET),
+            now = db.epoch(now)
+            db.run(
+                "DELETE FROM traffic_failures WHERE provider = :name AND abs(at - :now) > :forget",
+                name=provider,
+                now=now,
+                forget=FORGET,
             )
-            row = db.execute(
-                "INSERT INTO failures VALUES (?, 1, ?) ON CONFLICT (provider) DO UPDATE SET "
-                "in_a_row = in_a_row + 1, at = excluded.at RETURNING in_a_row",
-                (provider, now),
-            ).fetchone()
-            return int(row[0])
+            rows = db.run(
+                "INSERT INTO traffic_failures VALUES (:name, 1, :now) ON CONFLICT (provider) "
+                "DO UPDATE SET in_a_row = traffic_failures.in_a_row + 1, at = excluded.at "
+                "RETURNING in_a_row",
+                name=provider,
+                now=now,
+            )
+            return int(rows[0][0])
 
     def failures(self, provider: str, now: float) -> int:
         """The failures in a row so far."""
         with self._transaction() as db:
-            row = db.execute(
-                "SELECT in_a_row FROM failures WHERE provider = ? AND abs(at - ?) <= ?",
-                (provider, now, FORGET),
-            ).fetchone()
-            return 0 if row is None else int(row[0])
+            rows = db.run(
+                "SELECT in_a_row FROM traffic_failures WHERE provider = :name "
+                "AND abs(at - :now) <= :forget",
+                name=provider,
+                now=db.epoch(now),
+                forget=FORGET,
+            )
+            return int(rows[0][0]) if rows else 0
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        db = getattr(self._local, "db", None)
-        if db is None:
-            db = self._local.db = sqlite3.connect(self._path, timeout=30, isolation_level=None)
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            yield db
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise
-        db.execute("COMMIT")
+    def _transaction(self) -> AbstractContextManager[Transaction]:
+        return self._database.write("traffic")
 
 
-def _gate(db: sqlite3.Connection, name: str, now: float) -> tuple[float, str] | None:
-    row = db.execute("SELECT made, until, reason FROM gates WHERE name = ?", (name,)).fetchone()
-    if row is None:
+def _gate(db: Transaction, name: str, now: float) -> tuple[float, str] | None:
+    rows = db.run("SELECT made, until, reason FROM traffic_gates WHERE name = :name", name=name)
+    if not rows:
         return None
-    made, until, reason = row
+    made, until, reason = rows[0]
     if now < made:  # The clock stepped back: the gate was shut no later than now.
         until = now + until - made
-        db.execute("UPDATE gates SET made = ?, until = ? WHERE name = ?", (now, until, name))
+        db.run(
+            "UPDATE traffic_gates SET made = :now, until = :until WHERE name = :name",
+            now=now,
+            until=until,
+            name=name,
+        )
     return None if until <= now else (until - now, reason or "")
+
+
+def _put_gate(db: Transaction, name: str, now: float, seconds: float, reason: str) -> None:
+    db.run(
+        "INSERT INTO traffic_gates VALUES (:name, :now, :until, :reason) ON CONFLICT (name) "
+        "DO UPDATE SET made = excluded.made, until = excluded.until, reason = excluded.reason",
+        name=name,
+        now=now,
+        until=now + seconds,
+        reason=reason,
+    )

@@ -35,9 +35,10 @@ class RunFolder:
                 f"run {self.run_id!r} exists already at {self.path}: choose another --run-id"
             ) from None
 
-    def seal(self, kind: str, archive_digest: str) -> None:
+    def seal(self, kind: str, archive_digest: str) -> dict[str, str]:
         """Write `run.json` of a finished run: its kind, the world it used, the version, and the
-        digest of every other file but the log."""
+        digest of every other file but the log. Returns the digests of these two, for the journal:
+        no file of the run vouches for them."""
         files = {
             path.relative_to(self.path).as_posix(): file_digest(path)
             for path in sorted(self.path.rglob("*"))
@@ -52,6 +53,8 @@ class RunFolder:
             "files": files,
         }
         write_json(self.path / "run.json", facts)
+        last = [self.path / name for name in ("run.json", LOG)]
+        return {path.name: file_digest(path) for path in last if path.is_file()}
 
     def facts(self) -> dict[str, Any]:
         """`run.json`, or a note that the run did not finish."""

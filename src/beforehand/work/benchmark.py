@@ -4,22 +4,29 @@ Each stage reads and writes documented files only, so that a foreign forecaster 
 middle: take events.jsonl, write PredictionRecords, hand them to `evaluate`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from beforehand.clock import iso, parse_instant
-from beforehand.engine import driver
+from beforehand.clock import Clock, iso, parse_instant
+from beforehand.config import Home
+from beforehand.engine.context import StepContext
+from beforehand.engine.plan import Action, Plan, Step
 from beforehand.errors import InputError, NotFound
-from beforehand.forecast.baselines import choose
+from beforehand.forecast.external import is_address, parse_rate
 from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.ids import digest
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.benchmark import EventSpec
 from beforehand.store.archive import Archive
-from beforehand.store.files import read_lines, write_jsonl
+from beforehand.store.files import read_json, read_lines, write_json, write_jsonl
 from beforehand.store.runs import RunFolder
 from beforehand.work import backtest, grid, results
+from beforehand.work.request import Effort
+from beforehand.work.voices import voices
+from beforehand.work.walk import Asker, Walker
 
 
 def ingest(
@@ -69,47 +76,104 @@ def ingest(
     return {"events": len(events), **{f"left out: {k}": n for k, n in selection.left_out.items()}}
 
 
-def predict(
-    archive: Archive,
-    events: Path,
-    forecasters: str,
-    out: Path,
-    folder: RunFolder,
-    progress: driver.Progress | None = None,
-) -> dict[str, int]:
-    """Forecast every event at its `forecast_at` (else its resolution date less its horizon)."""
-    if out.resolve() == events.resolve():
-        raise InputError("--out names the events file itself: choose another")
-    world = RecordedWorld(archive)
-    gateway = Gateway(world)
-    specs = [spec for _, spec in load_events(events)]
-    predictors = sorted({f.predictor for f in world.all_forecasts()})
-    documents = bool(archive.counts().get("document"))
-    models = {m.name: m for m in choose(forecasters, documents=documents, predictors=predictors)}
-    asked: dict[tuple[str, str], list[str]] = {}
-    configs = []
-    for spec in specs:
-        config = _experiment(spec, gateway, list(models))
-        key = (config.market_id, iso(config.start_time))
-        if key not in asked:
-            configs.append(config)
-        asked.setdefault(key, []).append(spec.id)
-    folder.create()
-    plan = backtest.compile_plan(folder.run_id, configs)
-    walker = backtest.Walker(gateway, folder, models)
-    steps = tuple(step for step in plan.steps if step.action != "score")
-    actions: dict[str, driver.Action] = {"walk": walker.walk, "collect": walker.collect}
-    driver.run(type(plan)(plan.run_id, steps), actions, progress)
-    rows = list(results.read_jsonl(folder.path / "predictions.jsonl"))
-    lines = [
-        {**row, "id": event}
-        for row in rows
-        for event in asked[row["id"], row["metadata"]["timestamp"]]
-    ]
-    write_jsonl(out, lines)
-    folder.seal("predict", archive.digest)
-    expected = len(specs) * len(models)
-    return {"events": len(specs), "predictions": len(lines), "missing": expected - len(lines)}
+@dataclass(frozen=True)
+class PredictRequest:
+    """Events to be forecast, each at its own instant."""
+
+    archive: Path
+    home: Path
+    events: Path
+    forecasters: str
+    out: Path
+    effort: Effort = field(default_factory=Effort)
+
+
+class PredictJob:
+    """The predict stage as a run: a walk of single instants, then the records of all events."""
+
+    kind = "predict"
+
+    def __init__(self, request: PredictRequest, run_id: str, clock: Clock) -> None:
+        """Forecast every event at its `forecast_at` (else its resolution date less its horizon)."""
+        if request.out.resolve() == request.events.resolve():
+            raise InputError("--out names the events file itself: choose another")
+        self._request = request
+        home = Home(request.home)
+        self.folder = RunFolder(home.runs, run_id)
+        self._archive = Archive(request.archive)
+        world = RecordedWorld(self._archive)
+        gateway = Gateway(world, clock)
+        self._specs = [spec for _, spec in load_events(request.events)]
+        predictors = sorted({f.predictor for f in world.all_forecasts()})
+        documents = bool(self._archive.counts().get("document"))
+        names, models = voices(
+            request.forecasters.split(","), documents=documents, predictors=predictors
+        )
+        self._asked: dict[tuple[str, str], list[str]] = {}
+        self._names = names
+        configs = []
+        for spec in self._specs:
+            config = _experiment(spec, gateway, names)
+            key = (config.market_id, iso(config.start_time))
+            if key not in self._asked:
+                configs.append(config)
+            self._asked.setdefault(key, []).append(spec.id)
+        self._configs = configs
+        walked = backtest.compile_plan(run_id, configs, score=False)
+        write = Step("write", "write", {}, ("collect",), here=True)
+        self.plan = Plan(run_id, [*walked.steps, write])
+        effort = request.effort
+        addresses = list(filter(is_address, names))
+        asker = Asker(addresses, home, parse_rate(effort.rate), effort.timeout)
+        walker = Walker(world, clock, self.folder, models, asker)
+        self.actions: Mapping[str, Action] = {
+            "walk": walker.walk,
+            "collect": walker.collect,
+            "write": self._write,
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """The events, the forecasters and the world."""
+        asked = [config.wire() for config in self._configs]
+        events = sorted(spec.id for spec in self._specs)
+        return digest([self._archive.digest, asked, events, str(self._request.out.resolve())])
+
+    @property
+    def paid(self) -> dict[str, int]:
+        """The calls that will be made, by address."""
+        return {name: len(self._configs) for name in filter(is_address, self._names)}
+
+    def prepare(self) -> None:
+        """Write the plan."""
+        self.folder.path.mkdir(parents=True, exist_ok=True)
+        write_json(self.folder.path / "plan.json", self.plan.wire())
+
+    def _write(
+        self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
+    ) -> dict[str, int]:
+        """The PredictionRecords under the events' own ids."""
+        rows = list(results.read_jsonl(self.folder.path / "predictions.jsonl"))
+        lines = [
+            {**row, "id": event}
+            for row in rows
+            for event in self._asked[row["id"], row["metadata"]["timestamp"]]
+        ]
+        write_jsonl(self._request.out, lines)
+        expected = len(self._specs) * len(self._names)
+        counts = {"events": len(self._specs), "predictions": len(lines)}
+        counts["missing"] = expected - len(lines)
+        write_json(self.folder.path / "counts.json", counts)
+        return counts
+
+    def seal(self) -> dict[str, str]:
+        """The last file of a finished run."""
+        return self.folder.seal(self.kind, self._archive.digest)
+
+    def summary(self) -> dict[str, Any]:
+        """How many events and predictions, and how many are missing."""
+        found: dict[str, Any] = read_json(self.folder.path / "counts.json")
+        return found
 
 
 def _experiment(spec: EventSpec, gateway: Gateway, models: Sequence[str]) -> ExperimentConfig:
@@ -127,8 +191,8 @@ def _experiment(spec: EventSpec, gateway: Gateway, models: Sequence[str]) -> Exp
         start_time=t,
         end_time=t,
         interval_minutes=1,
-        models=[f"baseline:{model}" for model in models],
-        mode="baseline",
+        models=list(models),
+        mode="external" if any(map(is_address, models)) else "baseline",
         search_config=SearchConfig(),
     )
 

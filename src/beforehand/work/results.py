@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import orjson
@@ -117,11 +118,15 @@ def columns_of(intervals: Iterable[Mapping[str, Any]]) -> Columns:
         columns.evidence.append(len(row["context"]["search_snippets"]))
         columns.bid.append(_number(market.get("bid")))
         columns.ask.append(_number(market.get("ask")))
+        by_model: dict[str, list[float]] = {}
+        for d in row["decisions"]:
+            if d["model_id"] != "baseline:market":
+                by_model.setdefault(d["model_id"], []).append(d["probability"])
+        # A model's forecast is the mean of its simulations; of a single one, exactly that.
         columns.forecasts.append(
             {
-                d["model_id"].removeprefix("baseline:"): d["probability"]
-                for d in row["decisions"]
-                if d["model_id"] != "baseline:market"
+                name.removeprefix("baseline:"): said[0] if len(said) == 1 else fmean(said)
+                for name, said in by_model.items()
             }
         )
     return columns

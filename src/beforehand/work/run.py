@@ -1,273 +1,259 @@
-"""One backtest from options to files: select, compile, drive, score, seal."""
+"""A backtest as a job: select, compile, walk, score. The engine runs it (`work/jobs.py`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from pathlib import Path
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from beforehand import __version__
-from beforehand.clock import Clock, SystemClock, iso, stopwatch
-from beforehand.engine import driver
-from beforehand.errors import InputError, NotFound
-from beforehand.forecast.baselines import Baseline, choose
+from beforehand.clock import Clock, iso
+from beforehand.config import Home
+from beforehand.engine.context import StepContext
+from beforehand.engine.plan import Action, Plan
+from beforehand.errors import InputError
+from beforehand.forecast.baselines import Baseline
+from beforehand.forecast.external import is_address, parse_rate
 from beforehand.gateway import Audit, Gateway, RecordedWorld
-from beforehand.gateway.search import Grade
-from beforehand.ids import digest, new_run_id
+from beforehand.ids import digest
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.score.leaks import recheck
 from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive import Archive
-from beforehand.store.files import write_json
-from beforehand.store.runs import LOG, RunFolder, note_trials
+from beforehand.store.files import read_json, write_json
+from beforehand.store.runs import RunFolder, note_trials
 from beforehand.work import backtest, grid, results
-from beforehand.work.scoring import Settings, build_table, evaluate
+from beforehand.work.about import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
+from beforehand.work.request import Fork, Request
+from beforehand.work.scoring import build_table, evaluate
+from beforehand.work.voices import voices
+from beforehand.work.walk import NO_REPLACEMENT, Asker, Replacement, Walker
+from beforehand.work.walk import instants as walk_instants
 
 
-@dataclass(frozen=True)
-class Request:
-    """What a user asked for. `configs` replaces markets, interval and forecasters."""
+class BacktestJob:
+    """One run over one archive: the same in whichever process it is opened. Opening it raises
+    before anything is written if the request is bad."""
 
-    archive: Path
-    runs: Path
-    ledger: Path
-    markets: Sequence[str] | None = None
-    every: timedelta = timedelta(days=7)
-    forecasters: str = "all"
-    start: datetime | None = None
-    stop: datetime | None = None
-    max_results: int = 5
-    grade: Grade = "captured"
-    run_id: str | None = None
-    configs: Sequence[ExperimentConfig] | None = None
-    settings: Settings = Settings()
+    kind = "backtest"
 
-
-@dataclass(frozen=True)
-class Finished:
-    """A finished run: its folder and the summary of scores.json."""
-
-    folder: RunFolder
-    summary: dict[str, Any]
-
-
-class _Job:
-    """The state that the actions of one run share."""
-
-    def __init__(self, request: Request, clock: Clock) -> None:
-        self.request, self.clock = request, clock
+    def __init__(self, request: Request, run_id: str, clock: Clock) -> None:
+        self.request = request
+        home = Home(request.home)
+        self.folder = RunFolder(home.runs, run_id)
+        self._ledger = home.trials
         self.archive = Archive(request.archive)
         self.world = RecordedWorld(self.archive, request.grade)
         self.gateway = Gateway(self.world, clock)
         self.selection = backtest.select(self.gateway, self.world, self._wanted())
-        self.configs, self.models = self._compile()
+        self.configs, self.models, self.addresses = self._compile()
         if not self.configs:
             left = ", ".join(f"{n} {why}" for why, n in self.selection.left_out.items())
             raise InputError(
                 f"no market can be scored in {request.archive} ({left or 'it is empty'})"
             )
+        self.plan: Plan = backtest.compile_plan(run_id, self.configs)
+        effort = request.effort
+        asker = Asker(self.addresses, home, parse_rate(effort.rate), effort.timeout)
+        walker = Walker(self.world, clock, self.folder, self.models, asker, self._replacement)
+        self.actions: Mapping[str, Action] = {
+            "walk": walker.walk,
+            "collect": walker.collect,
+            "score": self._score,
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """What makes this run this run: the request, without its effort, and the world."""
+        asked = [config.wire() for config in self.configs]
+        fork, settings = self.request.fork, self.request.settings
+        left = [] if fork is None else [fork.parent, iso(fork.at), fork.models]
+        how = [self.request.grade, repr(settings), self.variants(), left]
+        return digest([self.archive.digest, asked, how])
+
+    @property
+    def paid(self) -> dict[str, int]:
+        """The calls that the run will make if nothing is in the journal yet, by address."""
+        counted = dict.fromkeys(self.addresses, 0)
+        for config in self.configs:
+            for t in walk_instants(config):
+                for name in self._replacement.apply(config.models, t):
+                    if name in counted:
+                        counted[name] += config.num_sims
+        return counted
+
+    def prepare(self) -> None:
+        """Write what is known before the first step; the same bytes at every start."""
+        path = self.folder.path
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "config.json", self._config())
+        write_json(path / "plan.json", self.plan.wire())
+        used = {c.market_id for c in self.configs}
+        endings = {name: r for name, r in self.selection.markets.items() if name in used}
+        results.write_questions(path, self.gateway, endings)
+
+    def seal(self) -> dict[str, str]:
+        """The last file of a finished run; returns the digests that the journal keeps."""
+        return self.folder.seal(self.kind, self.archive.digest)
+
+    def summary(self) -> dict[str, Any]:
+        """scores.json of the finished run."""
+        found: dict[str, Any] = read_json(self.folder.path / "scores.json")
+        return found
+
+    @property
+    def _replacement(self) -> Replacement:
+        fork = self.request.fork
+        return NO_REPLACEMENT if fork is None else Replacement(fork.at, fork.models)
 
     def _wanted(self) -> Sequence[str] | None:
         if self.request.configs is not None:
             return [config.market_id for config in self.request.configs]
         return self.request.markets
 
-    def _compile(self) -> tuple[list[ExperimentConfig], dict[str, Baseline]]:
+    def _compile(self) -> tuple[list[ExperimentConfig], dict[str, Baseline], list[str]]:
         counts = self.archive.counts()
-        predictors = sorted({f.predictor for f in self.world.all_forecasts()})
-        documents = bool(counts.get("document"))
+        self._predictors = sorted({f.predictor for f in self.world.all_forecasts()})
+        self._documents = bool(counts.get("document"))
+        models = dict[str, Baseline]()
         if self.request.configs is None:
-            chosen = choose(self.request.forecasters, documents=documents, predictors=predictors)
+            names = self._voices(self.request.forecasters.split(","), models)
             configs = backtest.experiments(
                 self.world,
                 self.selection,
                 every=self.request.every,
-                models=chosen,
+                models=names,
                 start=self.request.start,
                 stop=self.request.stop,
                 max_results=self.request.max_results,
+                num_sims=self.request.num_sims,
             )
-            return configs, {model.name: model for model in chosen}
-        configs, models = [], dict[str, Baseline]()
-        for config in self.request.configs:
+        else:
+            configs = self._given(self.request.configs, models)
+        if self.request.fork is not None:
+            self._check_fork(self.request.fork, configs, models)
+        spoken = [n for c in configs for n in self._replacement.ever(c.models)]
+        return configs, models, list(dict.fromkeys(filter(is_address, spoken)))
+
+    def _given(
+        self, given: Sequence[ExperimentConfig], models: dict[str, Baseline]
+    ) -> list[ExperimentConfig]:
+        """The experiments of a configuration, each checked."""
+        configs: list[ExperimentConfig] = []
+        for config in given:
             name = self.gateway.hindsight().resolve_id(config.market_id)
             if any(c.market_id == name for c in configs):
                 raise InputError(f"market_id: {name} is listed twice: one experiment a market")
-            mine = choose(",".join(config.models), documents=documents, predictors=predictors)
-            config = config.model_copy(
-                update={"market_id": name, "models": [f"baseline:{m.name}" for m in mine]}
-            )
+            mine = self._voices(config.models, models)
+            config = config.model_copy(update={"market_id": name, "models": mine})
             backtest.check(config, self.world, self.selection.markets.get(name))
             if name in self.selection.markets:
                 configs.append(config)
-                models.update({m.name: m for m in mine})
-        return configs, models
+        return configs
+
+    def _voices(self, names: Sequence[str], models: dict[str, Baseline]) -> list[str]:
+        """Model ids for names of forecasters; the baselines are added to `models`."""
+        found, chosen = voices(names, documents=self._documents, predictors=self._predictors)
+        models.update(chosen)
+        return found
+
+    def _check_fork(
+        self, fork: Fork, configs: Sequence[ExperimentConfig], models: dict[str, Baseline]
+    ) -> None:
+        known = {name for config in configs for name in config.models}
+        for old, new in fork.models.items():
+            if old not in known:
+                raise InputError(
+                    f"--model {old}: run {fork.parent} has no such model; it has "
+                    f"{', '.join(sorted(known))}"
+                )
+            if self._voices([new], models) != [new]:
+                raise InputError(f"--model {old}={new}: name one model, in full")
+        last = max(config.end_time for config in configs)
+        first = min(config.start_time for config in configs)
+        if not first <= fork.at <= last:
+            raise InputError(
+                f"--at {iso(fork.at)} lies outside the run, which goes from {iso(first)} to "
+                f"{iso(last)}"
+            )
 
     def variants(self) -> list[str]:
         """Fingerprints of what is tried: the forecaster, its version, and how it was run."""
         request = self.request
         settings = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
         how = [settings, request.grade, _stamp(request.start), _stamp(request.stop)]
-        tried = [m for m in self.models.values() if m.name != MARKET]
-        return [digest([m.name, m.version, how]) for m in tried]
+        tried = [digest([m.name, m.version, how]) for m in self.models.values() if m.name != MARKET]
+        sims = sorted({config.num_sims for config in self.configs})
+        return tried + [digest([name, sims, how]) for name in self.addresses]
+
+    def _config(self) -> dict[str, Any]:
+        request = self.request
+        fork = request.fork
+        found = {
+            "archive_digest": self.archive.digest,
+            "grade": request.grade,
+            "seed": request.settings.seed,
+            "draws": request.settings.draws,
+            "placebo": request.settings.placebo,
+            "grid": grid.STATEMENT,
+            "left_out": self.selection.left_out,
+            "experiments": [config.wire() for config in self.configs],
+        }
+        if fork is not None:
+            found["fork"] = {"parent": fork.parent, "at": iso(fork.at), "models": fork.models}
+        return found
+
+    def _score(
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], __: StepContext
+    ) -> dict[str, Any]:
+        """Score from the run's files alone, and write what people look at."""
+        path = self.folder.path
+        audit = Audit()
+        audit.add(outputs["collect"]["audit"])
+        endings = {row["id"]: row for row in results.read_jsonl(path / "resolutions.jsonl")}
+        events = list(results.read_jsonl(path / "events.jsonl"))
+        questions = [results.question(event, endings.get(event["id"])) for event in events]
+        columns = results.columns_of(results.read_jsonl(path / "intervals.jsonl"))
+        table = build_table(columns, questions)
+        planted = results.canaries(self.archive)
+        leaks = results.leak_report(audit, self.archive)
+        leaks.canaries_planted = len(planted)
+        recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), planted)
+        markets = [c.market_id for c in self.configs]
+        tried = note_trials(self._ledger, "backtest", markets, self.variants())
+        left_out = self.selection.left_out
+        facts = SetFacts(
+            documents=leaks.documents,
+            void=left_out.get("void", 0),
+            unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
+            variants=tried,
+            admitted_after_t=leaks.admitted_after_t,
+        )
+        result = evaluate(table, facts, replace(self.request.settings, variants=tried))
+        name = pictured(results.read_jsonl(path / "intervals.jsonl"))
+        shown = [
+            row for row in results.read_jsonl(path / "intervals.jsonl") if row["market_id"] == name
+        ]
+        asked = next(event for event in events if event["id"] == name)
+        write_json(path / "audit.json", audit.wire())
+        about = {
+            "run_id": self.folder.run_id,
+            "title": f"run {self.folder.run_id}",
+            "version": __version__,
+            "world_kind": world_kind(self.archive),
+            "subtitle": subtitle(table.t, self.request.grade, float(table.strict.mean())),
+            "grid": grid.STATEMENT,
+            "left_out": left_out_sentence(left_out),
+            "leak_note": LEAK_NOTE,
+            "pictured": {
+                "id": name,
+                "question": asked["question"],
+                "settled": next(q.settled for q in questions if q.id == name),
+            },
+        }
+        summary = results.store(path, result, leaks, about, shown)
+        return {"rows": len(summary["leaderboard"])}
 
 
 def _stamp(instant: datetime | None) -> str | None:
     return None if instant is None else iso(instant)
-
-
-def run(
-    request: Request, clock: Clock | None = None, progress: driver.Progress | None = None
-) -> Finished:
-    """Run a backtest to the end; raises before anything is written if the request is bad."""
-    clock = clock or SystemClock()
-    started, watch = clock.now(), stopwatch()
-    job = _Job(request, clock)
-    run_id = request.run_id or new_run_id(started, lambda n: (request.runs / n).exists())
-    folder = RunFolder(request.runs, run_id)
-    folder.create()
-    plan = backtest.compile_plan(run_id, job.configs)
-    write_json(folder.path / "config.json", _config(job))
-    write_json(folder.path / "plan.json", plan.wire())
-    used = {c.market_id for c in job.configs}
-    endings = {name: r for name, r in job.selection.markets.items() if name in used}
-    results.write_questions(folder.path, job.gateway, endings)
-    job.gateway.audit = Audit()  # The trail starts here: naming the markets is not forecasting.
-    walker = backtest.Walker(job.gateway, folder, job.models)
-    summary: dict[str, Any] = {}
-
-    def score(_: Mapping[str, Any], __: Mapping[str, Any]) -> dict[str, Any]:
-        summary.update(_score(job, folder))
-        return {"rows": len(summary["leaderboard"])}
-
-    actions: dict[str, driver.Action] = {
-        "walk": walker.walk,
-        "collect": walker.collect,
-        "score": score,
-    }
-    driver.run(plan, actions, progress)
-    write_json(
-        folder.path / LOG,
-        {
-            "started_at": iso(started),
-            "finished_at": iso(clock.now()),
-            "duration_s": round(stopwatch() - watch, 3),
-        },
-    )
-    folder.seal("backtest", job.archive.digest)
-    return Finished(folder, summary)
-
-
-def _config(job: _Job) -> dict[str, Any]:
-    return {
-        "archive_digest": job.archive.digest,
-        "grade": job.request.grade,
-        "seed": job.request.settings.seed,
-        "draws": job.request.settings.draws,
-        "placebo": job.request.settings.placebo,
-        "grid": grid.STATEMENT,
-        "left_out": job.selection.left_out,
-        "experiments": [config.wire() for config in job.configs],
-    }
-
-
-def _score(job: _Job, folder: RunFolder) -> dict[str, Any]:
-    """Score from the run's files alone, and write what people look at."""
-    path = folder.path
-    endings = {row["id"]: row for row in results.read_jsonl(path / "resolutions.jsonl")}
-    events = list(results.read_jsonl(path / "events.jsonl"))
-    questions = [results.question(event, endings.get(event["id"])) for event in events]
-    table = build_table(results.columns_of(results.read_jsonl(path / "intervals.jsonl")), questions)
-    planted = results.canaries(job.archive)
-    leaks = results.leak_report(job.gateway.audit, job.archive)
-    leaks.canaries_planted = len(planted)
-    recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), planted)
-    markets = [c.market_id for c in job.configs]
-    tried = note_trials(job.request.ledger, "backtest", markets, job.variants())
-    left_out = job.selection.left_out
-    facts = SetFacts(
-        documents=leaks.documents,
-        void=left_out.get("void", 0),
-        unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
-        variants=tried,
-        admitted_after_t=leaks.admitted_after_t,
-    )
-    result = evaluate(table, facts, replace(job.request.settings, variants=tried))
-    name = pictured(results.read_jsonl(path / "intervals.jsonl"))
-    shown = [
-        row for row in results.read_jsonl(path / "intervals.jsonl") if row["market_id"] == name
-    ]
-    asked = next(event for event in events if event["id"] == name)
-    write_json(path / "audit.json", job.gateway.audit.wire())
-    about = {
-        "run_id": folder.run_id,
-        "title": f"run {folder.run_id}",
-        "version": __version__,
-        "world_kind": world_kind(job.archive),
-        "subtitle": subtitle(table.t, job.request.grade, float(table.strict.mean())),
-        "grid": grid.STATEMENT,
-        "left_out": left_out_sentence(left_out),
-        "leak_note": LEAK_NOTE,
-        "pictured": {
-            "id": name,
-            "question": asked["question"],
-            "settled": next(q.settled for q in questions if q.id == name),
-        },
-    }
-    return results.store(path, result, leaks, about, shown)
-
-
-LEAK_NOTE = (
-    "This says that no record after t was shown. A language model's own memory lies outside the "
-    "wall: for that the card has the share of forecasts after the training cutoff."
-)
-
-
-def world_kind(archive: Archive) -> str:
-    """`simulated world` or `recorded archive`, as every page must say."""
-    importers = {entry["importer"] for entry in archive.manifest["imports"]}
-    kind = "recorded archive" if "simulate" not in importers else "simulated world"
-    if kind == "simulated world" and len(importers) > 1:
-        kind = "simulated world with imported records"
-    return f"{kind} {archive.digest[:12]}"
-
-
-def subtitle(t: Any, grade: str, strict: float) -> str:
-    """What was walked, and on what grade of text."""
-    start = f"{len(t):,} forecasts. Text grade: {grade}; "
-    if strict == 1.0:
-        return (
-            start + "every forecast had a question text whose stored version was no later than t."
-        )
-    return start + (
-        f"{100 * strict:.0f} % of the forecasts had a question text whose stored version was no "
-        "later than t, the others were made on the price alone."
-    )
-
-
-def left_out_sentence(left_out: Mapping[str, int]) -> str:
-    """Markets not walked, with the reason."""
-    if not left_out:
-        return "Every market was walked."
-    parts = [f"{n:,} {why}" for why, n in sorted(left_out.items())]
-    return f"Markets not scored: {', '.join(parts)}."
-
-
-def pictured(intervals: Any) -> str:
-    """The market to draw: one whose price moved far while documents came in."""
-    seen: dict[str, set[str]] = {}
-    odds: dict[str, list[float]] = {}
-    for row in intervals:
-        name, context = row["market_id"], row["context"]
-        seen.setdefault(name, set()).update(s["id"] for s in context["search_snippets"])
-        if context["market"]["odds"] is not None:
-            odds.setdefault(name, []).append(context["market"]["odds"])
-    if not odds:
-        raise NotFound("the run has no interval to draw")
-
-    def interest(name: str) -> tuple[float, str]:
-        moved = max(odds[name]) - min(odds[name])
-        return (1 + min(len(seen[name]), 12)) * moved * min(len(odds[name]), 12), name
-
-    return max(odds, key=interest)

@@ -29,7 +29,7 @@ from beforehand.store.archive import Archive
 from beforehand.store.files import plain_number, read_bytes, read_csv, read_lines, write_jsonl
 from beforehand.store.runs import RunFolder, note_trials
 from beforehand.work import grid, results
-from beforehand.work.run import LEAK_NOTE, left_out_sentence, world_kind
+from beforehand.work.about import LEAK_NOTE, left_out_sentence, world_kind
 from beforehand.work.scoring import Columns, Settings, build_table, evaluate
 
 YARDSTICKS = (always(0.5), BASELINES["base_rate"], BASELINES["shrunk"])

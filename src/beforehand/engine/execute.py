@@ -1,0 +1,91 @@
+"""One step: look up, run, record. Failures that may pass are tried again; the rest is recorded."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from beforehand import errors
+from beforehand.clock import stopwatch
+from beforehand.engine.context import Signals, StepContext
+from beforehand.engine.plan import Job, Step
+from beforehand.errors import BeforehandError, Corrupt, CutoffViolation, Stopped, Unavailable
+from beforehand.store.calls import Calls
+from beforehand.store.journal import Journal
+
+BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 60.0
+
+
+def execute(
+    job: Job,
+    step: Step,
+    inputs: str,
+    *,
+    owner: str,
+    journal: Journal,
+    calls: Calls,
+    signals: Signals,
+) -> None:
+    """Run a step and write down how it ended. Returns normally in either case.
+
+    Raises only what must end the process's part in the run: a broken invariant, or an exception
+    that is not ours (a bug); both are on record as well.
+    """
+    run_id, started = job.plan.run_id, stopwatch()
+
+    def failed(error: BaseException) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, Stopped):  # Its first word says why, as the documents have it.
+            text = str(error) if str(error).startswith(("cancelled", "skipped")) else text
+        journal.failed(run_id, step.id, step.action, text, 1000 * (stopwatch() - started))
+
+    outputs: Mapping[str, Any] = {dep: journal.output(run_id, dep) for dep in step.deps}
+    for attempt in range(1, step.attempts + 1):
+        context = StepContext(
+            run_id,
+            step.id,
+            owner,
+            journal,
+            calls,
+            signals,
+            None if step.timeout is None else stopwatch() + step.timeout,
+        )
+        try:
+            output = job.actions[step.action](step.args, outputs, context)
+        except Stopped as error:
+            if not signals.leaving:  # Else it stays on record as begun, and is taken over.
+                failed(error)
+            return
+        except Unavailable as error:
+            if attempt == step.attempts or signals.stop.is_set():
+                failed(error)
+                return
+            wait = error.retry_after or random.uniform(0.5, 1.0) * BACKOFF_S * 2 ** (attempt - 1)
+            signals.stop.wait(min(wait, LONGEST_BACKOFF_S))
+        except BeforehandError as error:
+            failed(error)
+            if isinstance(error, (Corrupt, CutoffViolation)):
+                raise
+            return
+        except BaseException as error:
+            failed(error)
+            raise
+        else:
+            journal.finished(
+                run_id,
+                step.id,
+                step.action,
+                output,
+                inputs=inputs,
+                duration_ms=1000 * (stopwatch() - started),
+                parts=context.parts,
+            )
+            return
+
+
+def recorded_error(text: str) -> BeforehandError:
+    """The error that a failed task's text stands for."""
+    name, _, message = text.partition(": ")
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, BeforehandError):
+        return kind(message)
+    return BeforehandError(text)

@@ -1,0 +1,316 @@
+"""The journal of paid calls: intent before, answer inline, one row a call of a run.
+
+A row is keyed by what is asked (provider, request, simulation index), so that whoever comes to the
+same question finds the answer. States:
+
+    sent     the intent is on record; no answer yet. Held by an owner with a lease
+    done     answered; the answer is in the row
+    failed   answered with a refusal that asking again would not change
+    lost     known not to have been carried out: may be asked again
+
+Only `done` and `failed` are final. A `sent` row whose lease has lapsed is the one window nobody can
+close: the call may have been paid. The policy of the run says what then (resend, skip, stop).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import orjson
+
+from beforehand.clock import Clock, SystemClock, epoch, iso
+from beforehand.errors import Stopped
+from beforehand.ids import digest
+from beforehand.store.database import Database, Transaction
+
+LEASE_S = 5.0
+"""How long a claim stands without a heartbeat of its owner."""
+Policy = Literal["resend", "skip", "stop"]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one answer cost: tokens, and US dollars."""
+
+    tokens: int | None = None
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the journal says of a call. `ask` means: send it now, you hold the lease. `wait` means:
+    another owner is on it. Otherwise `answer` or `error` is final."""
+
+    state: Literal["ask", "wait", "done", "failed"]
+    answer: str | None = None
+    error: str | None = None
+    attempts: int = 0
+
+
+def call_key(provider: str, request: Any, index: int) -> str:
+    """The content key of a call; it is also its idempotency key."""
+    return digest([provider, request, index])
+
+
+class Calls:
+    """Claims and answers. Safe for threads and processes."""
+
+    def __init__(self, database: Database, clock: Clock | None = None) -> None:
+        self._database = database
+        self._clock = clock or SystemClock()
+
+    def claim(
+        self,
+        run_id: str,
+        key: str,
+        *,
+        task_id: str,
+        provider: str,
+        index: int,
+        owner: str,
+    ) -> Claim:
+        """Look a call up and claim it where it is nobody's. Raises Stopped where the run was
+        cancelled or its budget is used up."""
+        with self._database.write(f"run:{run_id}") as tx:
+            now = tx.epoch(epoch(self._clock.now()))
+            run = _read_run(tx, run_id)
+            rows = tx.run(
+                "SELECT state, lease_until, answer, error, attempts FROM calls "
+                "WHERE run_id = :run_id AND call_key = :key",
+                run_id=run_id,
+                key=key,
+            )
+            state, lease, answer, error, attempts = rows[0] if rows else (None,) * 5
+            if state in ("done", "failed"):
+                return Claim(state, answer, error, attempts)
+            if state is None and run.parent is not None:
+                copied = self._copy(tx, run_id, run.parent, key, task_id)
+                if copied is not None:
+                    return copied
+            # A lease that ends too far ahead was written before the clock stepped back.
+            if state == "sent" and now < lease <= now + LEASE_S:
+                return Claim("wait")
+            if state == "sent" and run.policy == "skip":
+                error = "sent without an answer: skipped, as the run's policy says"
+                self._fail(tx, run_id, key, error)
+                return Claim("failed", None, error, attempts)
+            if state == "sent" and run.policy == "stop":
+                raise Stopped(
+                    f"a call to {provider} was sent and its answer never arrived; the policy is "
+                    "to stop: look at the provider's records, then resume with --in-flight "
+                    "resend or --in-flight skip"
+                )
+            self._afford(tx, run_id, run, again=state == "lost")
+            tx.run(
+                "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, state, "
+                "owner, lease_until, attempts, sent_at) VALUES (:run_id, :key, :task_id, "
+                ":provider, :index, 'sent', :owner, :lease, 1, :now) ON CONFLICT (run_id, "
+                "call_key) DO UPDATE SET state = 'sent', owner = excluded.owner, lease_until = "
+                "excluded.lease_until, attempts = calls.attempts + 1, error = NULL, "
+                "sent_at = excluded.sent_at",
+                run_id=run_id,
+                key=key,
+                task_id=task_id,
+                provider=provider,
+                index=index,
+                owner=owner,
+                lease=now + LEASE_S,
+                now=iso(self._clock.now()),
+            )
+            return Claim("ask", attempts=(attempts or 0) + 1)
+
+    def answered(self, run_id: str, key: str, answer: str, usage: Usage, latency_ms: float) -> str:
+        """Record an answer the moment it arrives; returns the one on record (the first stands)."""
+        with self._database.write(f"run:{run_id}") as tx:
+            rows = tx.run(
+                "SELECT answer FROM calls WHERE run_id = :run_id AND call_key = :key "
+                "AND state = 'done'",
+                run_id=run_id,
+                key=key,
+            )
+            if rows:
+                return str(rows[0][0])
+            tx.run(
+                "UPDATE calls SET state = 'done', answer = :answer, answer_digest = :digest, "
+                "error = NULL, tokens = :tokens, cost = :cost, answered_at = :now, "
+                "latency_ms = :latency WHERE run_id = :run_id AND call_key = :key",
+                answer=answer,
+                digest=digest(answer.encode()),
+                tokens=usage.tokens,
+                cost=usage.cost,
+                now=iso(self._clock.now()),
+                latency=round(latency_ms, 3),
+                run_id=run_id,
+                key=key,
+            )
+            tokens, cost = usage.tokens or 0, usage.cost or 0.0
+            tx.run(
+                "UPDATE runs SET tokens = tokens + :tokens, cost = cost + :cost, most_tokens = "
+                "CASE WHEN most_tokens > :tokens THEN most_tokens ELSE :tokens END, most_cost = "
+                "CASE WHEN most_cost > :cost THEN most_cost ELSE :cost END "
+                "WHERE run_id = :run_id",
+                tokens=tokens,
+                cost=cost,
+                run_id=run_id,
+            )
+        return answer
+
+    def refused(self, run_id: str, key: str, error: str) -> None:
+        """The provider refused for good."""
+        with self._database.write() as tx:
+            self._fail(tx, run_id, key, error)
+
+    def lost(self, run_id: str, key: str, error: str) -> None:
+        """The call was not carried out, or its service said that it failed: ask again."""
+        self._let_go(run_id, key, "lost", error)
+
+    def unknown(self, run_id: str, key: str, error: str) -> None:
+        """No answer came, and the call may have been carried out: the run's policy decides."""
+        self._let_go(run_id, key, "sent", error)
+
+    def _let_go(self, run_id: str, key: str, state: str, error: str) -> None:
+        with self._database.write() as tx:
+            tx.run(
+                "UPDATE calls SET state = :state, error = :error, lease_until = 0 "
+                "WHERE run_id = :run_id AND call_key = :key AND state = 'sent'",
+                state=state,
+                error=error,
+                run_id=run_id,
+                key=key,
+            )
+
+    def _fail(self, tx: Transaction, run_id: str, key: str, error: str) -> None:
+        tx.run(
+            "UPDATE calls SET state = 'failed', error = :error, answered_at = :now "
+            "WHERE run_id = :run_id AND call_key = :key AND state = 'sent'",
+            error=error,
+            now=iso(self._clock.now()),
+            run_id=run_id,
+            key=key,
+        )
+
+    def _copy(
+        self, tx: Transaction, run_id: str, parent: str | None, key: str, task_id: str
+    ) -> Claim | None:
+        """The answer that a fork inherits from the run it left, or from that one's own origin."""
+        seen = {run_id}
+        while parent is not None and parent not in seen:
+            seen.add(parent)
+            found = tx.run(
+                "INSERT INTO calls SELECT :run_id, call_key, :task_id, provider, "
+                "simulation_index, state, owner, 0, attempts, answer, answer_digest, error, "
+                "tokens, cost, sent_at, answered_at, latency_ms, :parent FROM calls "
+                "WHERE run_id = :parent AND call_key = :key AND state IN ('done', 'failed') "
+                "RETURNING state, answer, error, attempts",
+                run_id=run_id,
+                task_id=task_id,
+                parent=parent,
+                key=key,
+            )
+            if found:
+                return Claim(*found[0])
+            parent = _read_run(tx, parent).parent
+        return None
+
+    def _afford(self, tx: Transaction, run_id: str, run: "_Run", again: bool) -> None:
+        """Count one more call against the run's limits, or raise Stopped. Calls in flight are
+        reckoned at the most that a call has cost so far."""
+        if run.status in ("cancelling", "cancelled"):
+            raise Stopped("cancelled: the run was cancelled")
+        flight = 0
+        if run.limits:
+            flight = tx.run(
+                "SELECT count(*) FROM calls WHERE run_id = :run_id AND state = 'sent'",
+                run_id=run_id,
+            )[0][0]
+        checks = (
+            ("calls", run.calls, 0 if again else 1),
+            ("tokens", run.tokens, (flight + 1) * run.most_tokens or 1),
+            ("cost", run.cost, (flight + 1) * run.most_cost or 1e-9),
+        )
+        for name, spent, more in checks:
+            if name in run.limits and spent + more > run.limits[name]:
+                raise Stopped(
+                    f"skipped: the budget of {run.limits[name]:g} {UNITS[name]} is used up "
+                    f"({spent:g} spent): resume with a larger --max-{name} to go on"
+                )
+        if not again:
+            tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :run_id", run_id=run_id)
+
+    def renew(self, owner: str) -> None:
+        """Extend the leases of an owner that is alive."""
+        with self._database.write() as tx:
+            tx.run(
+                "UPDATE calls SET lease_until = :lease WHERE owner = :owner AND state = 'sent'",
+                lease=tx.epoch(epoch(self._clock.now())) + LEASE_S,
+                owner=owner,
+            )
+
+    def release(self, run_id: str, owner: str) -> int:
+        """End every lease of a run but the owner's: whoever held them is known to be dead.
+        Returns how many calls were in flight then."""
+        with self._database.write() as tx:
+            return len(
+                tx.run(
+                    "UPDATE calls SET lease_until = 0 WHERE run_id = :run_id AND state = 'sent' "
+                    "AND owner <> :owner RETURNING call_key",
+                    run_id=run_id,
+                    owner=owner,
+                )
+            )
+
+    def rows(self, run_id: str) -> list[dict[str, Any]]:
+        """Every call of a run, in the order sent."""
+        names = (
+            "call_key task_id provider simulation_index state attempts answer answer_digest error "
+            "tokens cost sent_at answered_at latency_ms origin"
+        ).split()
+        with self._database.read() as tx:
+            found = tx.run(
+                f"SELECT {', '.join(names)} FROM calls WHERE run_id = :run_id "
+                "ORDER BY sent_at, call_key",
+                run_id=run_id,
+            )
+        return [dict(zip(names, row, strict=True)) for row in found]
+
+    def usual(self, provider: str) -> tuple[float | None, float | None]:
+        """(tokens, US dollars) that a call to this provider has cost on average so far."""
+        with self._database.read() as tx:
+            tokens, cost = tx.run(
+                "SELECT avg(tokens), avg(cost) FROM calls WHERE provider = :provider "
+                "AND state = 'done' AND origin IS NULL",
+                provider=provider,
+            )[0]
+        return (
+            None if tokens is None else float(tokens),
+            None if cost is None else float(cost),
+        )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a claim needs to know of its run."""
+
+    status: str = "running"
+    parent: str | None = None
+    policy: Policy = "resend"
+    limits: dict[str, float] = field(default_factory=dict)
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    most_tokens: int = 0
+    most_cost: float = 0.0
+
+
+def _read_run(tx: Transaction, run_id: str) -> _Run:
+    rows = tx.run(
+        "SELECT status, parent, policy, limits, calls, tokens, cost, most_tokens, most_cost "
+        "FROM runs WHERE run_id = :run_id",
+        run_id=run_id,
+    )
+    if not rows:
+        return _Run()
+    status, parent, policy, limits, *spent = rows[0]
+    return _Run(status, parent, policy, orjson.loads(limits), *spent)
+
+
+UNITS = {"calls": "calls", "tokens": "tokens", "cost": "USD"}

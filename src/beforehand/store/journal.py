@@ -1,0 +1,462 @@
+"""The journal: what was done, by run and task (`workspace/orchestrator_results.db`, or Postgres).
+
+`worker_runs` and `task_outputs` are the documented tables. `runs` holds one row a run: its request,
+its state, what it has spent. `task_parts` holds the bulk output of a task, packed, until the run is
+sealed. Output and status are written in one transaction. Paid calls are in `store/calls.py`.
+"""
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from beforehand.clock import Clock, SystemClock, epoch, iso
+from beforehand.errors import Corrupt, NotFound
+from beforehand.ids import canonical, digest
+from beforehand.store.database import Database, Row, Transaction
+
+Status = Literal["running", "success", "failed", "stopped", "cancelling", "cancelled"]
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+  run_id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, reason TEXT,
+  request TEXT NOT NULL, fingerprint TEXT NOT NULL, home TEXT NOT NULL, parent TEXT,
+  total INTEGER NOT NULL DEFAULT 0, limits TEXT NOT NULL DEFAULT '{{}}',
+  policy TEXT NOT NULL DEFAULT 'resend',
+  calls INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0,
+  cost DOUBLE PRECISION NOT NULL DEFAULT 0, most_tokens INTEGER NOT NULL DEFAULT 0,
+  most_cost DOUBLE PRECISION NOT NULL DEFAULT 0,
+  created_at TEXT NOT NULL, updated_at TEXT NOT NULL, seal TEXT
+);
+CREATE TABLE IF NOT EXISTS worker_runs (
+  run_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_name TEXT NOT NULL, status TEXT NOT NULL,
+  started_at TEXT NOT NULL, completed_at TEXT, duration_ms REAL, error TEXT,
+  output_file_path TEXT, created_at TEXT, PRIMARY KEY (run_id, task_id)
+);
+CREATE INDEX IF NOT EXISTS idx_worker_run_id ON worker_runs (run_id);
+CREATE INDEX IF NOT EXISTS idx_worker_task_id ON worker_runs (task_id);
+CREATE TABLE IF NOT EXISTS task_outputs (
+  id {identity}, run_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_name TEXT NOT NULL,
+  output_data TEXT NOT NULL, metadata TEXT NOT NULL, created_at TEXT,
+  FOREIGN KEY (run_id, task_id) REFERENCES worker_runs (run_id, task_id)
+);
+CREATE UNIQUE INDEX IF NOT EXISTS idx_run_task ON task_outputs (run_id, task_id);
+CREATE INDEX IF NOT EXISTS idx_run_id ON task_outputs (run_id);
+CREATE INDEX IF NOT EXISTS idx_task_id ON task_outputs (task_id);
+CREATE INDEX IF NOT EXISTS idx_agent ON task_outputs (agent_name);
+CREATE TABLE IF NOT EXISTS task_parts (
+  run_id TEXT NOT NULL, task_id TEXT NOT NULL, name TEXT NOT NULL, data {blob} NOT NULL,
+  digest TEXT NOT NULL, PRIMARY KEY (run_id, task_id, name)
+);
+CREATE TABLE IF NOT EXISTS calls (
+  run_id TEXT NOT NULL, call_key TEXT NOT NULL, task_id TEXT NOT NULL, provider TEXT NOT NULL,
+  simulation_index INTEGER NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL,
+  lease_until DOUBLE PRECISION NOT NULL, attempts INTEGER NOT NULL, answer TEXT,
+  answer_digest TEXT, error TEXT, tokens INTEGER, cost DOUBLE PRECISION, sent_at TEXT NOT NULL,
+  answered_at TEXT, latency_ms REAL, origin TEXT, PRIMARY KEY (run_id, call_key)
+);
+CREATE INDEX IF NOT EXISTS idx_call_state ON calls (run_id, state);
+CREATE INDEX IF NOT EXISTS idx_call_owner ON calls (owner, state);
+CREATE TABLE IF NOT EXISTS workers (
+  worker_id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, started_at TEXT NOT NULL,
+  beat_at DOUBLE PRECISION NOT NULL
+);
+"""
+_COLUMNS = (
+    "run_id kind status reason request fingerprint home parent total limits policy calls tokens "
+    "cost created_at updated_at seal"
+).split()
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run. `fingerprint` identifies request and world: the same run id with another one is
+    another run. `limits` caps calls, tokens and cost (USD); `policy` says what becomes of a call
+    whose answer never came; `seal` holds digests of the run's files."""
+
+    run_id: str
+    kind: str
+    status: Status
+    reason: str | None
+    request: dict[str, Any]
+    fingerprint: str
+    home: str
+    parent: str | None
+    total: int
+    limits: dict[str, float]
+    policy: str
+    calls: int
+    tokens: int
+    cost: float
+    created_at: str
+    updated_at: str
+    seal: dict[str, str] | None
+
+    @property
+    def open(self) -> bool:
+        """True while there is something left to do."""
+        return self.status not in ("success", "cancelled")
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished task: what it was given and what it returned, as digests."""
+
+    inputs: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row of worker_runs."""
+
+    task_id: str
+    agent_name: str
+    status: str
+    error: str | None
+    duration_ms: float | None
+
+
+class Journal:
+    """Reads and writes runs and tasks. Safe for threads and processes."""
+
+    def __init__(self, database: Database, clock: Clock | None = None) -> None:
+        self.database = database
+        self._clock = clock or SystemClock()
+        database.create(SCHEMA)
+
+    def now(self) -> str:
+        """The wall clock, for the journal's own columns."""
+        return iso(self._clock.now())
+
+    def enter(
+        self,
+        run_id: str,
+        kind: str,
+        request: Mapping[str, Any],
+        fingerprint: str,
+        home: str,
+        *,
+        parent: str | None = None,
+        limits: Mapping[str, float] | None = None,
+        policy: str = "resend",
+        most_cost: float = 0.0,
+    ) -> RunRow:
+        """Write down that a run was asked for, before anything else is; or return the row that is
+        there already. `most_cost` is the expected cost of a call, until one is known."""
+        with self.database.write() as tx:
+            tx.run(
+                "INSERT INTO runs (run_id, kind, status, request, fingerprint, home, parent, "
+                "limits, policy, most_cost, created_at, updated_at) VALUES (:run_id, :kind, "
+                "'running', :request, :fingerprint, :home, :parent, :limits, :policy, :most, "
+                ":now, :now) "
+                "ON CONFLICT (run_id) DO NOTHING",
+                run_id=run_id,
+                kind=kind,
+                request=canonical(request).decode(),
+                fingerprint=fingerprint,
+                home=home,
+                parent=parent,
+                limits=canonical(limits or {}).decode(),
+                policy=policy,
+                most=most_cost,
+                now=self.now(),
+            )
+            found = _run(tx, run_id)
+        assert found is not None
+        return found
+
+    def run(self, run_id: str) -> RunRow | None:
+        """A run's row, if the journal has one."""
+        with self.database.read() as tx:
+            return _run(tx, run_id)
+
+    def known_run(self, run_id: str) -> RunRow:
+        """A run's row; raises NotFound."""
+        found = self.run(run_id)
+        if found is None:
+            raise NotFound(f"the journal has no run {run_id!r}: `beforehand runs list` shows them")
+        return found
+
+    def runs(self) -> list[RunRow]:
+        """Every run, newest first."""
+        with self.database.read() as tx:
+            rows = tx.run(
+                f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY created_at DESC, run_id DESC"
+            )
+        return [_run_row(row) for row in rows]
+
+    def begin(self, run_id: str, total: int) -> None:
+        """A driver starts on a run (again), of so many tasks."""
+        with self.database.write() as tx:
+            tx.run(
+                "UPDATE runs SET status = 'running', reason = NULL, total = :total, "
+                "updated_at = :now WHERE run_id = :run_id",
+                total=total,
+                now=self.now(),
+                run_id=run_id,
+            )
+
+    def allow(self, run_id: str, limits: Mapping[str, float] | None, policy: str | None) -> None:
+        """Set new limits, or another policy, for a run that is to go on."""
+        with self.database.write() as tx:
+            if limits is not None:
+                tx.run(
+                    "UPDATE runs SET limits = :limits WHERE run_id = :run_id",
+                    limits=canonical(limits).decode(),
+                    run_id=run_id,
+                )
+            if policy is not None:
+                tx.run(
+                    "UPDATE runs SET policy = :policy WHERE run_id = :run_id",
+                    policy=policy,
+                    run_id=run_id,
+                )
+
+    def mark(
+        self,
+        run_id: str,
+        status: Status,
+        reason: str | None = None,
+        seal: Mapping[str, str] | None = None,
+    ) -> None:
+        """Set a run's status. A seal also drops the parts, which now lie in the run's files."""
+        with self.database.write() as tx:
+            tx.run(
+                "UPDATE runs SET status = :status, reason = :reason, updated_at = :now, "
+                "seal = :seal WHERE run_id = :run_id",
+                status=status,
+                reason=reason,
+                now=self.now(),
+                seal=None if seal is None else canonical(seal).decode(),
+                run_id=run_id,
+            )
+            if seal is not None:
+                tx.run("DELETE FROM task_parts WHERE run_id = :run_id", run_id=run_id)
+
+    def started(self, run_id: str, tasks: Iterable[tuple[str, str]]) -> None:
+        """Tasks, as (task id, agent name), are about to run."""
+        now = self.now()
+        rows = [
+            {"run_id": run_id, "task_id": task, "agent": agent, "now": now} for task, agent in tasks
+        ]
+        with self.database.write() as tx:
+            tx.many(
+                "INSERT INTO worker_runs (run_id, task_id, agent_name, status, started_at, "
+                "created_at) VALUES (:run_id, :task_id, :agent, 'running', :now, :now) "
+                "ON CONFLICT (run_id, task_id) DO UPDATE SET status = 'running', "
+                "started_at = excluded.started_at, completed_at = NULL, duration_ms = NULL, "
+                "error = NULL WHERE worker_runs.status <> 'success'",
+                rows,
+            )
+
+    def finished(
+        self,
+        run_id: str,
+        task_id: str,
+        agent: str,
+        output: Any,
+        *,
+        inputs: str,
+        duration_ms: float,
+        parts: Mapping[str, bytes] | None = None,
+        path: str | None = None,
+    ) -> None:
+        """A task succeeded: its status, output and parts, all or none."""
+        data, now = canonical(output), self.now()
+        metadata = {"inputs": inputs, "digest": digest(data)}
+        with self.database.write() as tx:
+            self._complete(tx, run_id, task_id, agent, "success", duration_ms, None, path)
+            tx.run(
+                "INSERT INTO task_outputs (run_id, task_id, agent_name, output_data, metadata, "
+                "created_at) VALUES (:run_id, :task_id, :agent, :data, :metadata, :now) "
+                "ON CONFLICT (run_id, task_id) DO UPDATE SET output_data = excluded.output_data, "
+                "metadata = excluded.metadata, created_at = excluded.created_at",
+                run_id=run_id,
+                task_id=task_id,
+                agent=agent,
+                data=data.decode(),
+                metadata=canonical(metadata).decode(),
+                now=now,
+            )
+            tx.run(
+                "DELETE FROM task_parts WHERE run_id = :run_id AND task_id = :task_id",
+                run_id=run_id,
+                task_id=task_id,
+            )
+            tx.many(
+                "INSERT INTO task_parts VALUES (:run_id, :task_id, :name, :data, :digest)",
+                [
+                    {
+                        "run_id": run_id,
+                        "task_id": task_id,
+                        "name": name,
+                        "data": zlib.compress(content, 1),
+                        "digest": digest(content),
+                    }
+                    for name, content in (parts or {}).items()
+                ],
+            )
+
+    def failed(
+        self, run_id: str, task_id: str, agent: str, error: str, duration_ms: float = 0.0
+    ) -> None:
+        """A task failed; a success that is on record stays."""
+        with self.database.write() as tx:
+            self._complete(tx, run_id, task_id, agent, "failed", duration_ms, error, None)
+
+    def _complete(
+        self,
+        tx: Transaction,
+        run_id: str,
+        task_id: str,
+        agent: str,
+        status: str,
+        duration_ms: float,
+        error: str | None,
+        path: str | None,
+    ) -> None:
+        tx.run(
+            "INSERT INTO worker_runs (run_id, task_id, agent_name, status, started_at, "
+            "completed_at, duration_ms, error, output_file_path, created_at) VALUES (:run_id, "
+            ":task_id, :agent, :status, :now, :now, :duration, :error, :path, :now) "
+            "ON CONFLICT (run_id, task_id) DO UPDATE SET status = excluded.status, "
+            "completed_at = excluded.completed_at, duration_ms = excluded.duration_ms, "
+            "error = excluded.error, output_file_path = excluded.output_file_path "
+            "WHERE worker_runs.status <> 'success'",
+            run_id=run_id,
+            task_id=task_id,
+            agent=agent,
+            status=status,
+            now=self.now(),
+            duration=round(duration_ms, 3),
+            error=error,
+            path=path,
+        )
+
+    def done(self, run_id: str, only: Sequence[str] | None = None) -> dict[str, Done]:
+        """The tasks of a run that succeeded (of those of `only`)."""
+        sql = (
+            "SELECT o.task_id, o.metadata FROM task_outputs o JOIN worker_runs w "
+            "ON w.run_id = o.run_id AND w.task_id = o.task_id "
+            "WHERE o.run_id = :run_id AND w.status = 'success'"
+        )
+        with self.database.read() as tx:
+            if only is None:
+                rows = tx.run(sql, run_id=run_id)
+            else:
+                rows = tx.run(sql + " AND o.task_id IN :only", run_id=run_id, only=list(only))
+        facts = [(task, orjson.loads(metadata)) for task, metadata in rows]
+        return {task: Done(found["inputs"], found["digest"]) for task, found in facts}
+
+    def tasks(self, run_id: str, only: Sequence[str] | None = None) -> list[Task]:
+        """The tasks of a run that were ever started (or those of `only`), by id."""
+        sql = (
+            "SELECT task_id, agent_name, status, error, duration_ms FROM worker_runs "
+            "WHERE run_id = :run_id"
+        )
+        with self.database.read() as tx:
+            if only is None:
+                rows = tx.run(sql + " ORDER BY task_id", run_id=run_id)
+            else:
+                rows = tx.run(sql + " AND task_id IN :only", run_id=run_id, only=list(only))
+        return [Task(*row) for row in rows]
+
+    def settled(self, run_id: str, task_id: str) -> bool:
+        """True once a task succeeded or failed."""
+        return any(task.status != "running" for task in self.tasks(run_id, [task_id]))
+
+    def beat(self, worker_id: str, host: str, pid: int) -> None:
+        """A worker's heartbeat."""
+        with self.database.write() as tx:
+            tx.run(
+                "INSERT INTO workers VALUES (:id, :host, :pid, :now, :at) ON CONFLICT (worker_id) "
+                "DO UPDATE SET beat_at = excluded.beat_at",
+                id=worker_id,
+                host=host,
+                pid=pid,
+                now=self.now(),
+                at=tx.epoch(epoch(self._clock.now())),
+            )
+
+    def rest(self, worker_id: str) -> None:
+        """A worker ends of its own will."""
+        with self.database.write() as tx:
+            tx.run("DELETE FROM workers WHERE worker_id = :id", id=worker_id)
+
+    def living(self, stale: float) -> set[str]:
+        """The workers whose last beat is no older than `stale` seconds; the long dead are
+        forgotten."""
+        with self.database.write() as tx:
+            now = tx.epoch(epoch(self._clock.now()))
+            tx.run("DELETE FROM workers WHERE beat_at < :gone", gone=now - 3600.0)
+            rows = tx.run("SELECT worker_id FROM workers WHERE beat_at >= :at", at=now - stale)
+        return {row[0] for row in rows}
+
+    def counts(self, run_id: str) -> dict[str, int]:
+        """How many tasks stand in each status."""
+        with self.database.read() as tx:
+            rows = tx.run(
+                "SELECT status, count(*) FROM worker_runs WHERE run_id = :run_id GROUP BY status",
+                run_id=run_id,
+            )
+        return {status: int(n) for status, n in rows}
+
+    def output(self, run_id: str, task_id: str) -> Any:
+        """What a task returned; raises Corrupt if it no longer has its digest."""
+        with self.database.read() as tx:
+            rows = tx.run(
+                "SELECT output_data, metadata FROM task_outputs "
+                "WHERE run_id = :run_id AND task_id = :task_id",
+                run_id=run_id,
+                task_id=task_id,
+            )
+        if not rows:
+            raise NotFound(f"run {run_id!r} has no output of task {task_id!r}")
+        data = rows[0][0].encode()
+        if digest(data) != orjson.loads(rows[0][1])["digest"]:
+            raise Corrupt(f"the journal's output of {run_id}/{task_id} does not have its digest")
+        return orjson.loads(data)
+
+    def outputs(self, run_id: str) -> list[tuple[str, str, str]]:
+        """(task id, output, metadata) of every output, as stored."""
+        with self.database.read() as tx:
+            return [
+                (task, data, metadata)
+                for task, data, metadata in tx.run(
+                    "SELECT task_id, output_data, metadata FROM task_outputs "
+                    "WHERE run_id = :run_id ORDER BY task_id",
+                    run_id=run_id,
+                )
+            ]
+
+    def part(self, run_id: str, task_id: str, name: str) -> bytes:
+        """A bulk output; raises Corrupt if it no longer has its digest."""
+        with self.database.read() as tx:
+            rows = tx.run(
+                "SELECT data, digest FROM task_parts WHERE run_id = :run_id "
+                "AND task_id = :task_id AND name = :name",
+                run_id=run_id,
+                task_id=task_id,
+                name=name,
+            )
+        if not rows:
+            raise Corrupt(f"the journal has no part {name!r} of {run_id}/{task_id}")
+        content = zlib.decompress(bytes(rows[0][0]))
+        if digest(content) != rows[0][1]:
+            raise Corrupt(f"the part {name!r} of {run_id}/{task_id} does not have its digest")
+        return content
+
+
+def _run(tx: Transaction, run_id: str) -> RunRow | None:
+    rows = tx.run(f"SELECT {', '.join(_COLUMNS)} FROM runs WHERE run_id = :run_id", run_id=run_id)
+    return _run_row(rows[0]) if rows else None
+
+
+def _run_row(row: Row) -> RunRow:
+    found = dict(zip(_COLUMNS, row, strict=True))
+    for name in ("request", "limits", "seal"):
+        found[name] = None if found[name] is None else orjson.loads(found[name])
+    return RunRow(**found)
