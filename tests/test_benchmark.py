@@ -14,13 +14,18 @@ from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.score.leaks import audit_evidence
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
-from beforehand.store.runs import RunFolder
 from beforehand.work import benchmark, evaluation, results
+from beforehand.work.jobs import start
 from beforehand.work.scoring import Settings
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 
 FAST = Settings(draws=200, placebo=20)
+
+
+def predict(archive: Archive, events: Path, names: str, out: Path, run_id: str) -> dict:  # type: ignore[type-arg]
+    request = benchmark.PredictRequest(archive.path, out.parent, events, names, out)
+    return start(request, run_id).summary
 
 
 def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
@@ -33,9 +38,7 @@ def test_the_benchmark_over_files(sim: Path, tmp_path: Path) -> None:
     events = rows(tmp_path / "events.jsonl")
     assert len(rows(tmp_path / "events_snapshots.jsonl")) == len(events) > 50
     out = tmp_path / "p.jsonl"
-    benchmark.predict(
-        archive, tmp_path / "events.jsonl", "all", out, RunFolder(tmp_path / "runs", "p")
-    )
+    predict(archive, tmp_path / "events.jsonl", "all", out, "p")
     done = evaluation.evaluate_files(
         tmp_path / "events.jsonl", out, tmp_path / "resolutions.jsonl", FAST
     )
@@ -156,16 +159,14 @@ def test_two_events_of_one_market_keep_their_ids(sim: Path, tmp_path: Path) -> N
         row["source"] = {"type": event["id"].split(":")[0], "market_id": event["id"].split(":")[1]}
     path, out = tmp_path / "e.jsonl", tmp_path / "o.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in made))
-    counts = benchmark.predict(
-        Archive(sim), path, "market,drift", out, RunFolder(tmp_path / "runs", "x")
-    )
+    counts = predict(Archive(sim), path, "market,drift", out, "x")
     assert counts == {"events": 4, "predictions": 6, "missing": 2}
     assert sorted(r["id"] for r in rows(out)) == ["a", "a", "b", "b", "c", "c"]
-    for row in rows(tmp_path / "runs" / "x" / "intervals.jsonl"):
+    for row in rows(tmp_path / "data" / "runs" / "x" / "intervals.jsonl"):
         assert row["context"]["previous_intervals"] == []
     path.write_text(json.dumps({**made[0], "forecast_at": "2199-01-01T00:00:00Z"}))
     with pytest.raises(InputError, match="does not lie before the market's end"):
-        benchmark.predict(Archive(sim), path, "market", out, RunFolder(tmp_path / "runs", "y"))
+        predict(Archive(sim), path, "market", out, "y")
 
 
 def test_what_a_predictions_file_may_not_do(sim: Path, tmp_path: Path) -> None:
@@ -217,9 +218,7 @@ def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "a")
     benchmark.ingest(archive, timedelta(days=7), tmp_path)
     out = tmp_path / "p.jsonl"
-    benchmark.predict(
-        archive, tmp_path / "events.jsonl", "all", out, RunFolder(tmp_path / "runs", "p")
-    )
+    predict(archive, tmp_path / "events.jsonl", "all", out, "p")
     endings = {
         r["id"]: ResolutionRecord.model_validate(r) for r in rows(tmp_path / "resolutions.jsonl")
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from beforehand.clock import FrozenClock, from_us, iso, parse_instant
+from beforehand.clock import Clock, FrozenClock, from_us, iso, parse_instant
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.records.backtest import ExperimentConfig, IntervalData, SearchConfig
@@ -19,7 +19,8 @@ from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.store.runs import RunFolder, note_trials, open_run
 from beforehand.work import grid, results, score_file
-from beforehand.work.run import Request, run
+from beforehand.work.jobs import Finished, start
+from beforehand.work.request import Request
 from beforehand.work.scoring import Settings
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
@@ -28,16 +29,16 @@ FAST = Settings(draws=200, placebo=20)
 CLOCK = FrozenClock(parse_instant("2026-11-01T00:00:00Z"))
 
 
-def request(archive: Path, home: Path, **changes: object) -> Request:
-    made = Request(
-        archive=archive, runs=home / "runs", ledger=home / "trials.jsonl", run_id="r", settings=FAST
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+def run(
+    archive: Path, home: Path, clock: Clock = CLOCK, run_id: str = "r", **changes: object
+) -> Finished:
+    made = Request(archive=archive, home=home, settings=FAST)
+    return start(replace(made, **changes), run_id, clock)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def finished(sim: Path, tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
-    return run(request(sim, tmp_path_factory.mktemp("home")), CLOCK)
+    return run(sim, tmp_path_factory.mktemp("home"))
 
 
 def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
@@ -47,7 +48,7 @@ def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
 def test_same_seed_same_bytes(sim: Path, tmp_path: Path) -> None:
     folders = []
     for name, clock in (("a", CLOCK), ("b", FrozenClock(parse_instant("2031-01-01T00:00:00Z")))):
-        folders.append(run(request(sim, tmp_path / name), clock).folder.path)
+        folders.append(run(sim, tmp_path / name, clock).folder.path)
     files = sorted(p.name for p in folders[0].iterdir())
     assert files == sorted(p.name for p in folders[1].iterdir())
     for name in files:
@@ -154,7 +155,7 @@ def test_the_rows_carry_the_date_of_the_grade(tmp_path: Path) -> None:
     )
     stamps = {}
     for grade in ("captured", "published"):
-        done = run(request(tmp_path / "a", tmp_path / grade, grade=grade), CLOCK)
+        done = run(tmp_path / "a", tmp_path / grade, grade=grade)
         shown = [
             (r["time"], s["timestamp"])
             for r in rows(done.folder.path / "intervals.jsonl")
@@ -194,7 +195,7 @@ def test_markets_without_documents_or_book(tmp_path: Path) -> None:
     ArchiveWriter(tmp_path / "a").add(
         stripped, importer="t", source="t", source_digest="t", recorded_at=CLOCK.now()
     )
-    summary = run(request(tmp_path / "a", tmp_path), CLOCK).summary
+    summary = run(tmp_path / "a", tmp_path).summary
     assert summary["leaks"]["evidence"] == "untested: no evidence layer"
     assert summary["leaks"]["canaries"].startswith("untested")
     names = [row["forecaster"] for row in summary["leaderboard"]]
@@ -217,7 +218,7 @@ def test_explicit_experiments_and_their_refusals(
         models=["baseline:market", "baseline:drift"],
         mode="baseline",
     )
-    done = run(request(sim, tmp_path / "ok", configs=[good]), CLOCK)
+    done = run(sim, tmp_path / "ok", configs=[good])
     assert [r["n"] for r in done.summary["leaderboard"]] == [3, 3]
     refused = {
         "end_time": {"end_time": grid.end_of(record)},
@@ -229,12 +230,12 @@ def test_explicit_experiments_and_their_refusals(
     }
     for field, change in refused.items():
         with pytest.raises(InputError, match=field):
-            run(request(sim, tmp_path / "no", configs=[good.model_copy(update=change)]), CLOCK)
+            run(sim, tmp_path / "no", configs=[good.model_copy(update=change)])
     with pytest.raises(NotFound, match="SIMEX:none"):
-        run(request(sim, tmp_path / "no", markets=["SIMEX:none"]), CLOCK)
-    assert not (tmp_path / "no" / "runs").exists()
+        run(sim, tmp_path / "no", markets=["SIMEX:none"])
+    assert not (tmp_path / "no" / "data" / "runs").exists()
     with pytest.raises(InputError, match="listed twice"):
-        run(request(sim, tmp_path / "no", configs=[good, good]), CLOCK)
+        run(sim, tmp_path / "no", configs=[good, good])
     other = next(r for r in ends if r.payout is not None and r.market_id != record.market_id)
     begins = from_us(world.all_series[other.market_id].known_at[0])
     alone = good.model_copy(
@@ -246,7 +247,7 @@ def test_explicit_experiments_and_their_refusals(
             "search_config": SearchConfig(max_results=1),
         }
     )
-    mixed = run(request(sim, tmp_path / "mix", configs=[good, alone]), CLOCK).folder.path
+    mixed = run(sim, tmp_path / "mix", configs=[good, alone]).folder.path
     said = {
         (r["market_id"], d["model_id"])
         for r in rows(mixed / "intervals.jsonl")
@@ -263,9 +264,9 @@ def test_explicit_experiments_and_their_refusals(
         if r["market_id"] == other.market_id
     ]
     assert max(shown) <= 1
-    run(request(sim, tmp_path / "ok", configs=[good], run_id="again"), CLOCK)
+    run(sim, tmp_path / "ok", configs=[good], run_id="again")
     with pytest.raises(InputError, match="exists already"):
-        run(request(sim, tmp_path / "ok", configs=[good], run_id="again"), CLOCK)
+        run(sim, tmp_path / "ok", configs=[good], run_id="again")
 
 
 def test_several_experiments_keep_their_own_settings(
@@ -288,7 +289,7 @@ def test_several_experiments_keep_their_own_settings(
     made[1] = made[1].model_copy(
         update={"models": ["baseline:always:0.50"], "search_config": SearchConfig(max_results=0)}
     )
-    path = run(request(sim, tmp_path, configs=made), CLOCK).folder.path
+    path = run(sim, tmp_path, configs=made).folder.path
     intervals = rows(path / "intervals.jsonl")
     said = {(r["market_id"], d["model_id"]) for r in intervals for d in r["decisions"]}
     assert said == {
@@ -303,7 +304,7 @@ def test_several_experiments_keep_their_own_settings(
     }
     assert shown[made[1].market_id] == 0 < shown[made[0].market_id]
     with pytest.raises(InputError, match="listed twice"):
-        run(request(sim, tmp_path / "no", configs=[made[0], made[0]]), CLOCK)
+        run(sim, tmp_path / "no", configs=[made[0], made[0]])
 
 
 def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
@@ -328,22 +329,22 @@ def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
 
 
 def test_scratch_files_do_not_change_a_backtests_verdict(sim: Path, tmp_path: Path) -> None:
-    before = run(request(sim, tmp_path), CLOCK).summary
+    before = run(sim, tmp_path).summary
     csv = tmp_path / "mine.csv"
     for i in range(3):
         name = before["pictured"]["id"]
-        row = rows(tmp_path / "runs" / "r" / "predictions.jsonl")[0]
+        row = rows(tmp_path / "data" / "runs" / "r" / "predictions.jsonl")[0]
         csv.write_text(f"id,time,probability\n{row['id']},{row['metadata']['timestamp']},0.{i}1\n")
         score_file.run(
             csv,
             Archive(sim),
-            tmp_path / "runs",
-            tmp_path / "trials.jsonl",
+            tmp_path / "data" / "runs",
+            tmp_path / "data" / "trials.jsonl",
             settings=FAST,
             run_id=f"s{i}",
         )
         assert name
-    after = run(request(sim, tmp_path, run_id="again"), CLOCK).summary
+    after = run(sim, tmp_path, run_id="again").summary
     assert after["leaderboard"] == before["leaderboard"]
     assert after["validity"] == before["validity"]
 

@@ -197,6 +197,7 @@ class _Drive:
         failed = list(self._failed.values())
         if len(self._outputs) == total:
             return Outcome("success")
+        self._look_for_cancellation()
         if self._cancelled:
             return Outcome("cancelled", "cancelled by the user", failed, undone)
         if self._runtime.signals.stop.is_set():

@@ -85,7 +85,7 @@ class Runtime:
             "serializer": DBOSPortableJSONSerializer(),
             "log_level": "CRITICAL",
             "max_executor_threads": self.concurrency + 8,
-            "notification_listener_polling_interval_sec": 1.0,
+            "notification_listener_polling_interval_sec": POLL_S,
         }
         self._engine = engine
         _current = self

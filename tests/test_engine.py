@@ -1,0 +1,317 @@
+"""Plans, and the driver over the real engine and a real journal."""
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import Small, open_store, runtime, small
+
+from beforehand.config import Home
+from beforehand.engine.driver import Outcome, drive
+from beforehand.engine.plan import Plan, Step
+from beforehand.errors import Corrupt, InputError, Refused, Unavailable
+from beforehand.store.calls import Usage
+
+
+def run(home: Path, job: Small, **options: Any) -> tuple[Outcome, dict[str, Any]]:
+    """Drive a job; returns how it ended, and the outputs on record."""
+    with runtime(home, job.plan.run_id, **options) as engine:
+        outcome = drive(job, engine)
+        done = engine.journal.done(job.plan.run_id)
+        return outcome, {name: engine.journal.output(job.plan.run_id, name) for name in done}
+
+
+def test_steps_run_once_after_what_they_depend_on(home: Path) -> None:
+    ran: list[str] = []
+
+    def one(args: Any, outputs: Any, context: Any) -> Any:
+        ran.append(context.task_id)
+        return args["x"] * 10
+
+    job = small(
+        {"one": one, "join": lambda args, outputs, context: sum(outputs.values())},
+        Step("c", "join", {}, ("a/1", "a/2")),
+        Step("a/1", "one", {"x": 1}),
+        Step("a/2", "one", {"x": 2}),
+    )
+    seen: list[tuple[str, int, int]] = []
+    with runtime(home) as engine:
+        assert drive(job, engine, lambda *state: seen.append(state)).status == "success"
+        assert engine.journal.output("r", "c") == 30
+    assert [s[1] for s in seen] == sorted(s[1] for s in seen)
+    assert seen[-1] == ("c", 3, 3)
+    again, outputs = run(home, job)
+    assert again.status == "success"
+    assert outputs == {"a/1": 10, "a/2": 20, "c": 30}
+    assert sorted(ran) == ["a/1", "a/2"], "what is on record is not done again"
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        ([Step("a", "x", {}, ("b",)), Step("b", "x", {}, ("a",))], "circle"),
+        ([Step("a", "x", {}, ("z",))], "not in the plan"),
+        ([Step("a", "x"), Step("a", "x")], "share an id"),
+        ([Step("a", "unheard-of")], "unknown action"),
+    ],
+)
+def test_bad_plans_are_refused_before_anything_runs(
+    home: Path, steps: list[Step], reason: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise AssertionError("it ran")
+
+    with runtime(home) as engine, pytest.raises(InputError, match=reason):
+        drive(small({"x": fail}, *steps), engine)
+
+
+def test_a_bug_ends_the_run_with_its_own_exception(home: Path) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("its own")
+
+    with runtime(home) as engine:
+        with pytest.raises(ValueError, match="its own"):
+            drive(small({"x": fail}, Step("a", "x")), engine)
+        assert engine.journal.tasks("r")[0].error == "ValueError: its own"
+
+
+def test_a_broken_invariant_ends_the_run(home: Path) -> None:
+    def fail(*_: object) -> None:
+        raise Corrupt("bytes differ")
+
+    with runtime(home) as engine, pytest.raises(Corrupt, match="bytes differ"):
+        drive(small({"x": fail}, Step("a", "x")), engine)
+
+
+def test_one_bad_item_does_not_end_the_others(home: Path) -> None:
+    def item(args: Any, *_: Any) -> Any:
+        if args["x"] == 2:
+            raise InputError("two is bad")
+        return args["x"]
+
+    steps = [Step(f"a/{x}", "item", {"x": x}) for x in range(5)]
+    join = Step("join", "item", {"x": 9}, tuple(s.id for s in steps))
+    outcome, outputs = run(home, small({"item": item}, *steps, join))
+    assert outcome.status == "failed"
+    assert [task.task_id for task in outcome.failed] == ["a/2"]
+    assert "two is bad" in (outcome.failed[0].error or "")
+    assert outcome.undone == 1
+    assert sorted(outputs) == ["a/0", "a/1", "a/3", "a/4"]
+
+
+def test_what_may_pass_is_tried_again_and_what_may_not_is_not(home: Path) -> None:
+    tries: dict[str, int] = {}
+
+    def shaky(args: Any, outputs: Any, context: Any) -> Any:
+        tries[context.task_id] = tries.get(context.task_id, 0) + 1
+        if context.task_id == "refused":
+            raise Refused("never")
+        if tries[context.task_id] < 3:
+            raise Unavailable("later", retry_after=0.01)
+        return "at last"
+
+    outcome, outputs = run(
+        home,
+        small(
+            {"s": shaky}, Step("shaky", "s"), Step("refused", "s"), Step("once", "s", attempts=1)
+        ),
+    )
+    assert outputs == {"shaky": "at last"}
+    assert tries == {"shaky": 3, "refused": 1, "once": 1}
+    assert outcome.status == "failed"
+
+
+def test_a_changed_plan_runs_anew_what_changed_and_what_follows(home: Path) -> None:
+    def actions(ran: list[str]) -> dict[str, Any]:
+        def add(args: Any, outputs: Any, context: Any) -> Any:
+            ran.append(context.task_id)
+            return args["x"] + sum(outputs.values())
+
+        return {"add": add}
+
+    def plan(x: int) -> list[Step]:
+        return [
+            Step("a", "add", {"x": x}),
+            Step("b", "add", {"x": 1}),
+            Step("c", "add", {"x": 0}, ("a",)),
+        ]
+
+    first: list[str] = []
+    run(home, small(actions(first), *plan(1)))
+    second: list[str] = []
+    assert run(home, small(actions(second), *plan(1)))[0].status == "success"
+    assert second == []
+
+
+def test_a_time_limit_is_kept_where_the_step_asks_for_something(home: Path) -> None:
+    def slow(args: Any, outputs: Any, context: Any) -> Any:
+        while True:
+            context.check()
+            time.sleep(0.02)
+
+    started = time.monotonic()
+    outcome, _ = run(home, small({"s": slow}, Step("a", "s", timeout=0.1, attempts=2)))
+    assert outcome.status == "stopped"
+    assert "ran out of time" in (outcome.reason or "")
+    assert time.monotonic() - started < 10
+
+
+def paid(asked: list[str], answer: str = "yes", cost: float = 1.0, hold: float = 0.0) -> Any:
+    """An action that makes one paid call."""
+
+    def action(args: Any, outputs: Any, context: Any) -> Any:
+        def send(key: str) -> str:
+            asked.append(key)
+            time.sleep(hold)
+            return f"{answer} {args['x']}"
+
+        return context.call("p", {"x": args["x"]}, 0, send, lambda text: Usage(10, cost))
+
+    return action
+
+
+def test_an_answer_is_asked_for_once(home: Path) -> None:
+    asked: list[str] = []
+    steps = [Step(f"a/{i}", "p", {"x": i % 3}) for i in range(9)]
+    outcome, outputs = run(home, small({"p": paid(asked, hold=0.05)}, *steps), concurrency=9)
+    assert outcome.status == "success"
+    assert len(asked) == len(set(asked)) == 3, "equal questions share an answer, even at once"
+    assert outputs["a/4"] == "yes 1"
+    row = open_store(home)[0].known_run("r")
+    assert (row.calls, row.tokens, row.cost) == (3, 30, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"), [({"calls": 4}, 4), ({"tokens": 45}, 4), ({"cost": 4.5}, 4)]
+)
+def test_a_budget_stops_the_run_and_a_larger_one_goes_on(
+    home: Path, limits: dict[str, float], most: int
+) -> None:
+    asked: list[str] = []
+    steps = [Step(f"a/{i}", "p", {"x": i}) for i in range(10)]
+    job = small({"p": paid(asked)}, *steps)
+    outcome, outputs = run(home, job, concurrency=1, **limits)
+    assert outcome.status == "stopped"
+    assert "budget" in (outcome.reason or "")
+    assert len(asked) == len(outputs) == most
+    journal, _ = open_store(home)
+    assert journal.counts("r")["failed"] == 1
+    assert (journal.tasks("r", ["a/4"])[0].error or "").startswith("skipped")
+    journal.allow("r", {name: 1000.0 for name in limits}, None)
+    outcome, outputs = run(home, job)
+    assert outcome.status == "success"
+    assert len(asked) == len(set(asked)) == len(outputs) == 10
+
+
+def test_a_cancelled_run_makes_no_more_calls(home: Path) -> None:
+    asked: list[str] = []
+    steps = [Step(f"a/{i}", "p", {"x": i}) for i in range(200)]
+    job = small({"p": paid(asked, hold=0.02)}, *steps)
+    journal, _ = open_store(home)
+    with runtime(home, concurrency=2) as engine:
+        threading.Timer(0.3, lambda: journal.mark("r", "cancelling")).start()
+        outcome = drive(job, engine)
+    assert outcome.status == "cancelled"
+    assert 0 < len(asked) < 200
+    assert len(journal.done("r")) == len(asked)
+
+
+@pytest.mark.parametrize("policy", ["resend", "skip", "stop"])
+def test_a_call_without_an_answer_is_a_visible_third_state(home: Path, policy: str) -> None:
+    asked: list[str] = []
+
+    def action(args: Any, outputs: Any, context: Any) -> Any:
+        def send(key: str) -> str:
+            asked.append(key)
+            if len(asked) == 1:
+                raise Unavailable("no whole answer", uncertain=True)
+            return "yes"
+
+        return context.call("p", {}, 0, send)
+
+    journal, calls = open_store(home)
+    job = small({"p": action}, Step("a", "p", attempts=1))
+    with runtime(home) as engine:
+        drive(job, engine)
+    assert [row["state"] for row in calls.rows("r")] == ["sent"]
+    journal.allow("r", None, policy)
+    outcome, outputs = run(home, job)
+    assert outcome.status == {"resend": "success", "skip": "failed", "stop": "stopped"}[policy]
+    assert len(set(asked)) == 1, "the same idempotency key"
+    assert len(asked) == (2 if policy == "resend" else 1)
+    states = {"resend": "done", "skip": "failed", "stop": "sent"}
+    assert [row["state"] for row in calls.rows("r")] == [states[policy]]
+
+
+def test_a_lease_keeps_others_away_until_it_lapses(home: Path) -> None:
+    journal, calls = open_store(home)
+    journal.enter("r", "small", {}, "f", str(home))
+
+    def claim(owner: str) -> str:
+        return calls.claim("r", "k", task_id="a", provider="p", index=0, owner=owner).state
+
+    assert claim("one") == "ask"
+    assert claim("two") == "wait"
+    assert calls.release("r", "one") == 0
+    assert claim("two") == "wait"
+    assert calls.release("r", "two") == 1
+    assert claim("two") == "ask"
+    assert calls.answered("r", "k", "late", Usage(), 1.0) == "late"
+    assert calls.answered("r", "k", "second", Usage(), 1.0) == "late", "the first answer stands"
+    assert claim("three") == "done"
+
+
+def test_the_documented_tables(home: Path) -> None:
+    run(home, small({"x": lambda *_: {"n": 1}}, Step("a/1", "x")))
+    db = sqlite3.connect(Home(home).journal)
+    columns = {
+        table: [(row[1], row[2], row[3]) for row in db.execute(f"PRAGMA table_info({table})")]
+        for table in ("worker_runs", "task_outputs")
+    }
+    assert columns["worker_runs"] == [
+        ("run_id", "TEXT", 1),
+        ("task_id", "TEXT", 1),
+        ("agent_name", "TEXT", 1),
+        ("status", "TEXT", 1),
+        ("started_at", "TEXT", 1),
+        ("completed_at", "TEXT", 0),
+        ("duration_ms", "REAL", 0),
+        ("error", "TEXT", 0),
+        ("output_file_path", "TEXT", 0),
+        ("created_at", "TEXT", 0),
+    ]
+    assert columns["task_outputs"] == [
+        ("id", "INTEGER", 0),
+        ("run_id", "TEXT", 1),
+        ("task_id", "TEXT", 1),
+        ("agent_name", "TEXT", 1),
+        ("output_data", "TEXT", 1),
+        ("metadata", "TEXT", 1),
+        ("created_at", "TEXT", 0),
+    ]
+    indices = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='index'")}
+    assert indices >= {
+        "idx_worker_run_id",
+        "idx_worker_task_id",
+        "idx_run_id",
+        "idx_task_id",
+        "idx_agent",
+    }
+    foreign = db.execute("PRAGMA foreign_key_list(task_outputs)").fetchall()
+    assert {row[2] for row in foreign} == {"worker_runs"}
+    assert db.execute("SELECT output_data FROM task_outputs").fetchone() == ('{"n":1}',)
+    db.close()
+    assert Plan("r", [Step("a", "x")]).wire()["steps"][0]["id"] == "a"
+
+
+def test_a_flipped_byte_in_the_journal_is_found(home: Path) -> None:
+    run(home, small({"x": lambda *_: {"n": 1}}, Step("a", "x")))
+    db = sqlite3.connect(Home(home).journal)
+    db.execute("""UPDATE task_outputs SET output_data = '{"n":2}'""")
+    db.commit()
+    db.close()
+    with pytest.raises(Corrupt, match="digest"):
+        open_store(home)[0].output("r", "a")
