@@ -7,11 +7,13 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,7 +21,8 @@ import pytest
 from rich.console import Console
 
 from beforehand.cli.app import run as cli
-from beforehand.errors import EXIT_CODES, BeforehandError, exit_code
+from beforehand.config import Home
+from beforehand.errors import EXIT_CODES, BeforehandError, Interrupted, Stopped, exit_code
 
 Out = pytest.CaptureFixture[str]
 
@@ -210,27 +213,51 @@ def test_doctor(capsys: Out, home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_exit_codes_cover_every_error() -> None:
     assert exit_code(KeyboardInterrupt()) == 130
-    assert set(EXIT_CODES.values()) == {2}
+    assert set(EXIT_CODES.values()) == {2, 3}
+    assert exit_code(Interrupted("x", signal.SIGTERM)) == 143
+    assert exit_code(Stopped("x")) == 3
     assert exit_code(BeforehandError("x")) == 1
 
 
-def test_an_interrupt_exits_130_and_leaves_no_sealed_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_run_cleanly_and_it_resumes(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     env = {**os.environ, "BEFOREHAND_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "beforehand", "demo"]
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    runs = tmp_path / "data" / "runs"
+    journal = Home(tmp_path).journal
+
+    def finished() -> int:
+        if not journal.is_file():
+            return 0
+        with suppress(sqlite3.Error), closing(sqlite3.connect(journal)) as db:
+            return int(db.execute("SELECT count(*) FROM task_outputs").fetchone()[0])
+        return 0
+
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not list(runs.glob("*/parts/*")):
+    while time.monotonic() < deadline and not finished():
         time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert b"Traceback" not in err
+    assert b"runs resume" in err
+    runs = tmp_path / "data" / "runs"
     assert not list(runs.glob("*/run.json"))
     done = subprocess.run(
         [*command[:3], "runs", "list"], env=env, capture_output=True, text=True, check=True
     )
-    assert "unfinished" in done.stdout
+    assert "stopped" in done.stdout
+    again = subprocess.run(
+        [*command[:3], "runs", "resume", "latest", "--json"], env=env, capture_output=True
+    )
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["leaderboard"]
+    checked = subprocess.run(
+        [*command[:3], "runs", "verify", "latest"], env=env, capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stdout
 
 
 SETS = {

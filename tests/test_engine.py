@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import Small, open_store, runtime, small
 
 from beforehand.config import Home
 from beforehand.engine.driver import Outcome, drive
 from beforehand.engine.plan import Plan, Step
 from beforehand.errors import Corrupt, InputError, Refused, Unavailable
 from beforehand.store.calls import Usage
+from jobs import Small, open_store, runtime, small
 
 
 def run(home: Path, job: Small, **options: Any) -> tuple[Outcome, dict[str, Any]]:
@@ -200,7 +200,7 @@ def test_a_budget_stops_the_run_and_a_larger_one_goes_on(
     journal, _ = open_store(home)
     assert journal.counts("r")["failed"] == 1
     assert (journal.tasks("r", ["a/4"])[0].error or "").startswith("skipped")
-    journal.allow("r", {name: 1000.0 for name in limits}, None)
+    journal.allow("r", dict.fromkeys(limits, 1000.0), None)
     outcome, outputs = run(home, job)
     assert outcome.status == "success"
     assert len(asked) == len(set(asked)) == len(outputs) == 10

@@ -16,7 +16,7 @@ GROUPS = {
     "import": "Bring real data into the archive.",
     "backtest": "Walk markets through time, point in time.",
     "bench": "The benchmark over files: ingest, predict, evaluate.",
-    "runs": "Finished runs.",
+    "runs": "Runs: see, follow, resume, verify, compare, export.",
 }
 # Each command's one-line summary stands here because its module is loaded only when it is called.
 SUMMARIES = {
@@ -43,7 +43,15 @@ SUMMARIES = {
     "bench evaluate": "Score predictions with an evidence audit; or score bets.",
     "bench forecastbench": "ForecastBench's leaderboard columns, for constants and forecast sets.",
     "runs list": "Every run, newest first.",
-    "runs show": "One run: its leaderboard, validity card and leak report.",
+    "runs show": "One run: how it stands, or its leaderboard, validity card and leak report.",
+    "runs watch": "Follow a run until it ends.",
+    "runs resume": "Go on with a run that was stopped, killed, cancelled or failed.",
+    "runs cancel": "Ask a run to end: no new calls, those in flight are recorded.",
+    "runs fork": "Repeat a run up to an instant, free, and go on with another model.",
+    "runs verify": "Check a run again from its records alone.",
+    "runs diff": "What differs between two runs.",
+    "runs export": "A finished run for other tools: tables, Galileo, OpenTelemetry.",
+    "worker": "Work on the runs of a shared Postgres until stopped.",
     "tool": "Call a tool by name; list, find and describe the tools.",
     "doctor": "Check the installation, the archive, the tools, and (--live) the services.",
 }

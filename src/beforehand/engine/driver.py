@@ -57,6 +57,7 @@ class _Drive:
         self._run_id, self._progress = job.plan.run_id, progress
         self._order = check(job)
         runtime.keep(job)
+        self._signals = runtime.signals(self._run_id)
         self._outputs: dict[str, str] = {}
         self._inputs: dict[str, str] = {}
         self._flying: dict[str, Step] = {}
@@ -86,7 +87,7 @@ class _Drive:
                 followers.setdefault(dep, []).append(name)
         ready = deque(by_id[name] for name, deps in waiting.items() if not deps)
         self._progress("starting", len(self._outputs), total)
-        with _signals(self._runtime.signals):
+        with _caught(self._signals):
             while ready or self._flying:
                 self._launch(ready)
                 for name in self._settle():
@@ -102,7 +103,7 @@ class _Drive:
     def _may_leave(self) -> bool:
         """True once the run is to stop and nothing of it is at work here. What other processes
         are at, they finish: a later driver finds it in the journal."""
-        if not self._runtime.signals.stop.is_set():
+        if not self._signals.stop.is_set():
             return False
         self._runtime.withdraw(self._run_id, list(self._flying))
         return not self._runtime.busy if not self._runtime.embedded else not self._flying
@@ -113,7 +114,7 @@ class _Drive:
         while (
             ready
             and len(self._flying) + len(batch) < self._runtime.concurrency
-            and not self._runtime.signals.stop.is_set()
+            and not self._signals.stop.is_set()
         ):
             step = ready.popleft()
             self._inputs[step.id] = step.inputs(self._outputs)
@@ -152,7 +153,7 @@ class _Drive:
         for name in names:
             error = self._runtime.errors.pop((self._run_id, name), None)
             if error is not None:
-                self._runtime.signals.end("another step failed")
+                self._signals.end("another step failed")
                 self._drain()
                 raise error
             task = tasks.get(name)
@@ -166,7 +167,7 @@ class _Drive:
                 self._failed[name] = task
                 error = recorded_error(task.error or "")
                 if (task.error or "").startswith(STOPPING):
-                    self._runtime.signals.end(task.error or "")
+                    self._signals.end(task.error or "")
                 elif isinstance(error, (Corrupt, CutoffViolation)):  # Met by another process.
                     raise error
         return succeeded
@@ -184,7 +185,7 @@ class _Drive:
         found = self._journal.run(self._run_id)
         if found is not None and found.status == "cancelling" and not self._cancelled:
             self._cancelled = True
-            self._runtime.signals.end("cancelled: the run was cancelled")
+            self._signals.end("cancelled: the run was cancelled")
 
     def _drain(self) -> None:
         """Let what is in flight in this process come to its end: it may have been paid for."""
@@ -200,9 +201,9 @@ class _Drive:
         self._look_for_cancellation()
         if self._cancelled:
             return Outcome("cancelled", "cancelled by the user", failed, undone)
-        if self._runtime.signals.stop.is_set():
-            number = self._runtime.signals.number
-            return Outcome("stopped", self._runtime.signals.reason, failed, undone, number)
+        if self._signals.stop.is_set():
+            number = self._signals.number
+            return Outcome("stopped", self._signals.reason, failed, undone, number)
         first = failed[0]
         reason = f"{first.task_id}: {first.error}"
         passing = all((task.error or "").startswith(PASSING) for task in failed)
@@ -210,7 +211,7 @@ class _Drive:
 
 
 @contextmanager
-def _signals(signals: Signals) -> Iterator[None]:
+def _caught(signals: Signals) -> Iterator[None]:
     """SIGINT and SIGTERM end the run cleanly: no new calls, those in flight are waited for. A
     second one leaves at once (what is on record stays)."""
     if threading.current_thread() is not threading.main_thread():

@@ -11,8 +11,8 @@ the queue; each beats its heart, and the driver of a run takes its steps over fr
 """
 
 import os
+import platform
 import queue
-import socket
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -30,6 +30,7 @@ from beforehand.errors import BeforehandError
 from beforehand.store.calls import Calls
 from beforehand.store.database import postgres_engine, sqlite_engine
 from beforehand.store.journal import Journal, RunRow
+from beforehand.store.workers import Workers
 
 QUEUE = "beforehand"
 APPLICATION_VERSION = "1"
@@ -55,13 +56,16 @@ class Runtime:
         """`name` names the engine's file when embedded. `concurrency` caps the steps, and the
         calls, that this process has in flight."""
         self.journal, self.calls, self._opener = journal, calls, opener
+        self._workers = Workers(journal.database)
         self.worker_id = uuid.uuid4().hex
         self.embedded = database_url is None
         self.concurrency = concurrency
-        self.signals = Signals(threading.Semaphore(concurrency))
+        self._slots = threading.Semaphore(concurrency)
+        self._signals: dict[str, Signals] = {}
+        self._leaving = ""
         self.ended: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self.errors: dict[tuple[str, str], BaseException] = {}
-        self._busy = 0
+        self._busy = self.ran = 0
         self._jobs: dict[str, tuple[Job, dict[str, Step]]] = {}
         self._opening, self._counting = threading.Lock(), threading.Lock()
         self._file = home.engine / f"{name}.db"
@@ -89,7 +93,7 @@ class Runtime:
         }
         self._engine = engine
         _current = self
-        self.journal.beat(self.worker_id, socket.gethostname(), os.getpid())
+        self._workers.beat(self.worker_id, platform.node(), os.getpid())
         self._heart.start()
         DBOS(config=config)
         if self.embedded:
@@ -110,18 +114,36 @@ class Runtime:
         DBOS.destroy()
         self._engine.dispose()
         self._heart.join()
-        self.journal.rest(self.worker_id)
+        self._workers.rest(self.worker_id)
         _current = None
         if self.embedded:
             remove_engine(self._file)
+
+    def signals(self, run_id: str) -> Signals:
+        """How the steps of this run are told to end, in this process."""
+        with self._counting:
+            if run_id not in self._signals:
+                found = self._signals[run_id] = Signals(self._slots)
+                if self._leaving:
+                    found.end(self._leaving, leaving=True)
+            return self._signals[run_id]
+
+    def leave(self, reason: str) -> None:
+        """This process ends: its steps stop at their next call, and others take them over."""
+        with self._counting:
+            self._leaving = reason
+            for found in self._signals.values():
+                found.end(reason, leaving=True)
 
     def keep(self, job: Job) -> None:
         """A job opened in this process already."""
         self._jobs[job.plan.run_id] = job, {step.id: step for step in job.plan.steps}
 
     def forget(self, run_id: str) -> None:
-        """A run ended: its job is no longer kept."""
+        """A run ended: its job and its signals are no longer kept."""
         self._jobs.pop(run_id, None)
+        with self._counting:
+            self._signals.pop(run_id, None)
 
     def ensure(self, run_id: str, steps: Sequence[tuple[str, str]]) -> None:
         """See to it that each (step id, digest of its inputs) is under way: attach to what a live
@@ -138,7 +160,7 @@ class Runtime:
                 workflow_ids=list(wanted), load_input=False, load_output=False
             )
         }
-        living = self.journal.living(STALE_S) if known else set()
+        living = self._workers.living(STALE_S) if known else set()
         for workflow, (step_id, inputs) in wanted.items():
             found = known.get(workflow)
             if found is not None and found.status in ("ENQUEUED", "DELAYED"):
@@ -177,12 +199,13 @@ class Runtime:
                 owner=self.worker_id,
                 journal=self.journal,
                 calls=self.calls,
-                signals=self.signals,
+                signals=self.signals(run_id),
             )
         except BaseException as error:  # The driver raises it; a worker has it in the journal.
             self.errors[run_id, step_id] = error
         finally:
             self._count(-1)
+            self.ran += 1
             self.ended.put((run_id, step_id))
 
     @property
@@ -205,7 +228,7 @@ class Runtime:
         while not self._closing.wait(max(0.0, BEAT_S - (stopwatch() - last))):
             last = stopwatch()
             try:
-                self.journal.beat(self.worker_id, socket.gethostname(), os.getpid())
+                self._workers.beat(self.worker_id, platform.node(), os.getpid())
                 self.calls.renew(self.worker_id)
             except BeforehandError:
                 continue  # The database is away or locked: the next beat may get through.

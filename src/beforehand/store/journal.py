@@ -12,58 +12,14 @@ from typing import Any, Literal
 
 import orjson
 
-from beforehand.clock import Clock, SystemClock, epoch, iso
+from beforehand.clock import Clock, SystemClock, iso
 from beforehand.errors import Corrupt, NotFound
 from beforehand.ids import canonical, digest
 from beforehand.store.database import Database, Row, Transaction
+from beforehand.store.journal_schema import SCHEMA
 
 Status = Literal["running", "success", "failed", "stopped", "cancelling", "cancelled"]
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS runs (
-  run_id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, reason TEXT,
-  request TEXT NOT NULL, fingerprint TEXT NOT NULL, home TEXT NOT NULL, parent TEXT,
-  total INTEGER NOT NULL DEFAULT 0, limits TEXT NOT NULL DEFAULT '{{}}',
-  policy TEXT NOT NULL DEFAULT 'resend',
-  calls INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0,
-  cost DOUBLE PRECISION NOT NULL DEFAULT 0, most_tokens INTEGER NOT NULL DEFAULT 0,
-  most_cost DOUBLE PRECISION NOT NULL DEFAULT 0,
-  created_at TEXT NOT NULL, updated_at TEXT NOT NULL, seal TEXT
-);
-CREATE TABLE IF NOT EXISTS worker_runs (
-  run_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_name TEXT NOT NULL, status TEXT NOT NULL,
-  started_at TEXT NOT NULL, completed_at TEXT, duration_ms REAL, error TEXT,
-  output_file_path TEXT, created_at TEXT, PRIMARY KEY (run_id, task_id)
-);
-CREATE INDEX IF NOT EXISTS idx_worker_run_id ON worker_runs (run_id);
-CREATE INDEX IF NOT EXISTS idx_worker_task_id ON worker_runs (task_id);
-CREATE TABLE IF NOT EXISTS task_outputs (
-  id {identity}, run_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_name TEXT NOT NULL,
-  output_data TEXT NOT NULL, metadata TEXT NOT NULL, created_at TEXT,
-  FOREIGN KEY (run_id, task_id) REFERENCES worker_runs (run_id, task_id)
-);
-CREATE UNIQUE INDEX IF NOT EXISTS idx_run_task ON task_outputs (run_id, task_id);
-CREATE INDEX IF NOT EXISTS idx_run_id ON task_outputs (run_id);
-CREATE INDEX IF NOT EXISTS idx_task_id ON task_outputs (task_id);
-CREATE INDEX IF NOT EXISTS idx_agent ON task_outputs (agent_name);
-CREATE TABLE IF NOT EXISTS task_parts (
-  run_id TEXT NOT NULL, task_id TEXT NOT NULL, name TEXT NOT NULL, data {blob} NOT NULL,
-  digest TEXT NOT NULL, PRIMARY KEY (run_id, task_id, name)
-);
-CREATE TABLE IF NOT EXISTS calls (
-  run_id TEXT NOT NULL, call_key TEXT NOT NULL, task_id TEXT NOT NULL, provider TEXT NOT NULL,
-  simulation_index INTEGER NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL,
-  lease_until DOUBLE PRECISION NOT NULL, attempts INTEGER NOT NULL, answer TEXT,
-  answer_digest TEXT, error TEXT, tokens INTEGER, cost DOUBLE PRECISION, sent_at TEXT NOT NULL,
-  answered_at TEXT, latency_ms REAL, origin TEXT, PRIMARY KEY (run_id, call_key)
-);
-CREATE INDEX IF NOT EXISTS idx_call_state ON calls (run_id, state);
-CREATE INDEX IF NOT EXISTS idx_call_owner ON calls (owner, state);
-CREATE TABLE IF NOT EXISTS workers (
-  worker_id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, started_at TEXT NOT NULL,
-  beat_at DOUBLE PRECISION NOT NULL
-);
-"""
 _COLUMNS = (
     "run_id kind status reason request fingerprint home parent total limits policy calls tokens "
     "cost created_at updated_at seal"
@@ -93,11 +49,6 @@ class RunRow:
     created_at: str
     updated_at: str
     seal: dict[str, str] | None
-
-    @property
-    def open(self) -> bool:
-        """True while there is something left to do."""
-        return self.status not in ("success", "cancelled")
 
 
 @dataclass(frozen=True)
@@ -364,36 +315,20 @@ class Journal:
                 rows = tx.run(sql + " AND task_id IN :only", run_id=run_id, only=list(only))
         return [Task(*row) for row in rows]
 
+    def spans(self, run_id: str) -> list[dict[str, Any]]:
+        """When each task ran."""
+        names = ("task_id", "status", "started_at", "completed_at")
+        with self.database.read() as tx:
+            rows = tx.run(
+                f"SELECT {', '.join(names)} FROM worker_runs WHERE run_id = :run_id "
+                "ORDER BY started_at, task_id",
+                run_id=run_id,
+            )
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
     def settled(self, run_id: str, task_id: str) -> bool:
         """True once a task succeeded or failed."""
         return any(task.status != "running" for task in self.tasks(run_id, [task_id]))
-
-    def beat(self, worker_id: str, host: str, pid: int) -> None:
-        """A worker's heartbeat."""
-        with self.database.write() as tx:
-            tx.run(
-                "INSERT INTO workers VALUES (:id, :host, :pid, :now, :at) ON CONFLICT (worker_id) "
-                "DO UPDATE SET beat_at = excluded.beat_at",
-                id=worker_id,
-                host=host,
-                pid=pid,
-                now=self.now(),
-                at=tx.epoch(epoch(self._clock.now())),
-            )
-
-    def rest(self, worker_id: str) -> None:
-        """A worker ends of its own will."""
-        with self.database.write() as tx:
-            tx.run("DELETE FROM workers WHERE worker_id = :id", id=worker_id)
-
-    def living(self, stale: float) -> set[str]:
-        """The workers whose last beat is no older than `stale` seconds; the long dead are
-        forgotten."""
-        with self.database.write() as tx:
-            now = tx.epoch(epoch(self._clock.now()))
-            tx.run("DELETE FROM workers WHERE beat_at < :gone", gone=now - 3600.0)
-            rows = tx.run("SELECT worker_id FROM workers WHERE beat_at >= :at", at=now - stale)
-        return {row[0] for row in rows}
 
     def counts(self, run_id: str) -> dict[str, int]:
         """How many tasks stand in each status."""

@@ -4,17 +4,21 @@ The journal knows of a run before anything else does, so a crash at any line lea
 go on from: starting the same run again *is* resuming it.
 """
 
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
 from beforehand.clock import Clock, SystemClock, iso, parse_instant
 from beforehand.config import Home, database_url
 from beforehand.engine.plan import Action, Plan, Progress
-from beforehand.errors import Corrupt, InputError, Unavailable
+from beforehand.errors import BeforehandError, Corrupt, InputError, NotConfigured, Unavailable
+from beforehand.forecast.external import is_address
 from beforehand.ids import new_run_id
 from beforehand.store.calls import Calls
 from beforehand.store.database import Database
@@ -22,9 +26,14 @@ from beforehand.store.files import write_json
 from beforehand.store.journal import Journal, RunRow
 from beforehand.store.runs import LOG, RunFolder
 from beforehand.work.benchmark import PredictJob, PredictRequest
-from beforehand.work.request import Effort, Request
+from beforehand.work.request import Effort, Fork, Request
 from beforehand.work.run import BacktestJob
 
+if TYPE_CHECKING:
+    from beforehand.engine.runtime import Runtime
+
+ORPHANS_S = 2.0
+"""How often a worker looks for runs without a driver."""
 PAID_AT_ONCE = 8
 """Steps, and calls, in flight where forecasters are asked over the network."""
 
@@ -143,6 +152,93 @@ def resume(
     return _carry_on(row, open_job(row, clock), effort, journal, calls, clock, told)
 
 
+def fork(
+    home: Home,
+    parent: str,
+    at: datetime,
+    models: Mapping[str, str],
+    run_id: str | None = None,
+    clock: Clock | None = None,
+    told: Told = QUIET,
+) -> Finished:
+    """A new run that repeats `parent` up to `at` and has other models from there on. Whatever the
+    parent was answered is taken from the journal."""
+    row = open_journal(home, clock)[0].known_run(parent)
+    request = _request(row)
+    if not isinstance(request, Request):
+        raise InputError(f"run {parent} is a {row.kind}: only backtests can be forked")
+    if request.fork is not None:
+        raise InputError(f"run {parent} is a fork itself: fork {request.fork.parent} instead")
+    names = {_full(old): _full(new) for old, new in models.items()}
+    return start(replace(request, fork=Fork(parent, at, names)), run_id, clock, told)
+
+
+def _full(name: str) -> str:
+    """A model id as it stands in the records."""
+    return name if is_address(name) or name.startswith("baseline:") else f"baseline:{name}"
+
+
+def work(
+    home: Home,
+    concurrency: int,
+    archive: Path | None,
+    stop: threading.Event,
+    told: Callable[[str], None],
+    clock: Clock | None = None,
+) -> dict[str, Any]:
+    """Take part in every run of the shared database until `stop` is set: steps from the queue,
+    and runs whose driver died. Returns the worker's id and how many steps it ran. Raises
+    NotConfigured without `BEFOREHAND_DATABASE_URL`."""
+    url, clock = database_url(), clock or SystemClock()
+    if url is None:
+        raise NotConfigured(
+            "a worker needs BEFOREHAND_DATABASE_URL (postgresql://user:password@host:5432/name); "
+            "without it a run works in its own process, with SQLite files in the home folder"
+        )
+    from beforehand.engine.runtime import Runtime
+
+    pause = threading.Event()
+    journal, calls = open_journal(home, clock)
+    runtime = Runtime(
+        journal,
+        calls,
+        lambda row: open_job(row, clock, archive),
+        home=home,
+        database_url=url,
+        name="worker",
+        concurrency=concurrency,
+    )
+    with runtime:
+        told(f"worker {runtime.worker_id[:12]}: {concurrency} steps at once")
+        while not stop.wait(ORPHANS_S):
+            for row in journal.runs():
+                if row.status == "running" and Path(row.home) == home.root and not stop.is_set():
+                    _adopt(row, journal, calls, clock, runtime, told, archive)
+        runtime.leave("cancelled: the worker is shutting down")
+        while runtime.busy:
+            pause.wait(0.05)
+    return {"worker": runtime.worker_id, "steps": runtime.ran}
+
+
+def _adopt(
+    row: RunRow,
+    journal: Journal,
+    calls: Calls,
+    clock: Clock,
+    runtime: "Runtime",
+    told: Callable[[str], None],
+    archive: Path | None,
+) -> None:
+    """Drive a run that nobody drives; one that is being driven is left alone."""
+    effort = _request(row).effort
+    begun = Told(lambda run_id: told(f"run {run_id}: its driver is gone, taken over"))
+    try:
+        _carry_on(row, open_job(row, clock, archive), effort, journal, calls, clock, begun, runtime)
+    except BeforehandError as error:
+        if not isinstance(error, Unavailable) or "another process" not in str(error):
+            told(str(error))
+
+
 def _carry_on(
     row: RunRow,
     job: RunJob,
@@ -151,23 +247,27 @@ def _carry_on(
     calls: Calls,
     clock: Clock,
     told: Told,
+    runtime: "Runtime | None" = None,
 ) -> Finished:
-    home, url = Home(Path(row.home)), database_url()
+    """Hold the run's lock and see the run through, with a runtime of its own or a given one."""
+    home = Home(Path(row.home))
     lock = home.engine / f"{row.run_id}.lock"
-    try:
-        held = journal.database.hold(f"drive:{row.run_id}", lock)
-        held.__enter__()
-    except Unavailable:
-        raise Unavailable(
-            f"run {row.run_id} is being carried out by another process: `beforehand runs watch "
-            f"{row.run_id}` follows it"
-        ) from None
-    try:
+    with ExitStack() as held:
+        try:
+            held.enter_context(journal.database.hold(f"drive:{row.run_id}", lock))
+        except Unavailable:
+            raise Unavailable(
+                f"run {row.run_id} is being carried out by another process: `beforehand runs "
+                f"watch {row.run_id}` follows it"
+            ) from None
+        row = journal.known_run(row.run_id)
+        if row.status == "success":  # Another driver saw it through meanwhile.
+            return Finished(job.folder, job.summary())
         told.started(row.run_id)
-        journal.allow(row.run_id, effort.limits, effort.in_flight)
+        if runtime is None:
+            journal.allow(row.run_id, effort.limits, effort.in_flight)
         job.prepare()
-        concurrency = effort.concurrency or (PAID_AT_ONCE if url or any(job.paid.values()) else 1)
-        _drive(row, job, journal, calls, clock, told, concurrency)
+        _drive(row, job, effort, journal, calls, clock, told, runtime)
         ended = clock.now()
         write_json(
             job.folder.path / LOG,
@@ -178,8 +278,6 @@ def _carry_on(
             },
         )
         journal.mark(row.run_id, "success", seal=job.seal())
-    finally:
-        held.__exit__(None, None, None)
     lock.unlink(missing_ok=True)
     return Finished(job.folder, job.summary())
 
@@ -187,34 +285,38 @@ def _carry_on(
 def _drive(
     row: RunRow,
     job: RunJob,
+    effort: Effort,
     journal: Journal,
     calls: Calls,
     clock: Clock,
     told: Told,
-    concurrency: int,
+    given: "Runtime | None",
 ) -> None:
     """Drive the plan to its end; a run that does not get there is marked, and raises."""
     # Imported here: it takes a second, and listing runs does without.
     from beforehand.engine.driver import drive, raise_for
     from beforehand.engine.runtime import Runtime
 
-    runtime = Runtime(
+    url = database_url()
+    runtime = given or Runtime(
         journal,
         calls,
         lambda found: open_job(found, clock),
         home=Home(Path(row.home)),
-        database_url=database_url(),
+        database_url=url,
         name=row.run_id,
-        concurrency=concurrency,
+        concurrency=effort.concurrency or (PAID_AT_ONCE if url or any(job.paid.values()) else 1),
     )
     try:
-        with runtime:
+        with nullcontext() if given else runtime:
             if runtime.embedded:  # We hold the lock: whoever held these leases is dead.
                 calls.release(row.run_id, runtime.worker_id)
             outcome = drive(job, runtime, told.progress)
     except BaseException as error:
         journal.mark(row.run_id, "failed", f"{type(error).__name__}: {error}")
         raise
+    finally:
+        runtime.forget(row.run_id)
     if outcome.status != "success":
         journal.mark(row.run_id, outcome.status, outcome.reason)
         raise_for(outcome, row.run_id)

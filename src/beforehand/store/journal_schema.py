@@ -1,0 +1,47 @@
+"""The journal's tables. `worker_runs` and `task_outputs` are as documented; the rest is ours."""
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+  run_id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, reason TEXT,
+  request TEXT NOT NULL, fingerprint TEXT NOT NULL, home TEXT NOT NULL, parent TEXT,
+  total INTEGER NOT NULL DEFAULT 0, limits TEXT NOT NULL DEFAULT '{{}}',
+  policy TEXT NOT NULL DEFAULT 'resend',
+  calls INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0,
+  cost DOUBLE PRECISION NOT NULL DEFAULT 0, most_tokens INTEGER NOT NULL DEFAULT 0,
+  most_cost DOUBLE PRECISION NOT NULL DEFAULT 0,
+  created_at TEXT NOT NULL, updated_at TEXT NOT NULL, seal TEXT
+);
+CREATE TABLE IF NOT EXISTS worker_runs (
+  run_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_name TEXT NOT NULL, status TEXT NOT NULL,
+  started_at TEXT NOT NULL, completed_at TEXT, duration_ms REAL, error TEXT,
+  output_file_path TEXT, created_at TEXT, PRIMARY KEY (run_id, task_id)
+);
+CREATE INDEX IF NOT EXISTS idx_worker_run_id ON worker_runs (run_id);
+CREATE INDEX IF NOT EXISTS idx_worker_task_id ON worker_runs (task_id);
+CREATE TABLE IF NOT EXISTS task_outputs (
+  id {identity}, run_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_name TEXT NOT NULL,
+  output_data TEXT NOT NULL, metadata TEXT NOT NULL, created_at TEXT,
+  FOREIGN KEY (run_id, task_id) REFERENCES worker_runs (run_id, task_id)
+);
+CREATE UNIQUE INDEX IF NOT EXISTS idx_run_task ON task_outputs (run_id, task_id);
+CREATE INDEX IF NOT EXISTS idx_run_id ON task_outputs (run_id);
+CREATE INDEX IF NOT EXISTS idx_task_id ON task_outputs (task_id);
+CREATE INDEX IF NOT EXISTS idx_agent ON task_outputs (agent_name);
+CREATE TABLE IF NOT EXISTS task_parts (
+  run_id TEXT NOT NULL, task_id TEXT NOT NULL, name TEXT NOT NULL, data {blob} NOT NULL,
+  digest TEXT NOT NULL, PRIMARY KEY (run_id, task_id, name)
+);
+CREATE TABLE IF NOT EXISTS calls (
+  run_id TEXT NOT NULL, call_key TEXT NOT NULL, task_id TEXT NOT NULL, provider TEXT NOT NULL,
+  simulation_index INTEGER NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL,
+  lease_until DOUBLE PRECISION NOT NULL, attempts INTEGER NOT NULL, answer TEXT,
+  answer_digest TEXT, error TEXT, tokens INTEGER, cost DOUBLE PRECISION, sent_at TEXT NOT NULL,
+  answered_at TEXT, latency_ms REAL, origin TEXT, PRIMARY KEY (run_id, call_key)
+);
+CREATE INDEX IF NOT EXISTS idx_call_state ON calls (run_id, state);
+CREATE INDEX IF NOT EXISTS idx_call_owner ON calls (owner, state);
+CREATE TABLE IF NOT EXISTS workers (
+  worker_id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, started_at TEXT NOT NULL,
+  beat_at DOUBLE PRECISION NOT NULL
+);
+"""

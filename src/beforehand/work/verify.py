@@ -1,0 +1,227 @@
+"""A run checked again from its records alone: digests, manifests, the cutoff, the journal.
+
+Nothing here trusts a total: each file is hashed against `run.json`, `run.json` against the journal,
+each row against its own digest and the predicate, each forecast of an outside forecaster against
+the answer that was paid for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+from beforehand.engine.plan import Step
+from beforehand.errors import BadAnswer, BeforehandError
+from beforehand.forecast import external
+from beforehand.ids import digest
+from beforehand.records.backtest import IntervalData
+from beforehand.records.benchmark import EventSpec, PredictionRecord, ResolutionRecord
+from beforehand.records.cutoff import visible
+from beforehand.score.leaks import LeakReport, recheck
+from beforehand.store.calls import Calls, call_key
+from beforehand.store.files import file_digest
+from beforehand.store.journal import Journal
+from beforehand.store.runs import LOG, RunFolder
+
+MOST = 20
+"""Problems of one check that are told; all are counted."""
+
+
+@dataclass
+class Check:
+    """One thing that was checked: how many of what, and what is wrong."""
+
+    name: str
+    what: str
+    n: int = 0
+    wrong: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def found(self, problem: str) -> None:
+        """Count a problem, and keep it if there is room."""
+        self.wrong += 1
+        if len(self.problems) < MOST:
+            self.problems.append(problem)
+
+
+def verify(folder: RunFolder, journal: Journal | None, calls: Calls | None) -> list[Check]:
+    """Every check of one run; the run is sound if none has a problem."""
+    row = None if journal is None else journal.run(folder.run_id)
+    checks = [_files(folder, None if row is None else row.seal, row is not None)]
+    intervals = folder.path / "intervals.jsonl"
+    if intervals.is_file():
+        checks += [_intervals(folder, intervals), _cutoff(intervals)]
+    for name, model in (
+        ("predictions", PredictionRecord),
+        ("events", EventSpec),
+        ("resolutions", ResolutionRecord),
+    ):
+        path = folder.path / f"{name}.jsonl"
+        if path.is_file():
+            checks.append(_records(path, model))
+    if row is not None and journal is not None and calls is not None:
+        checks.append(_tasks(folder, journal))
+        checks.append(_calls(folder.run_id, calls, intervals))
+    return checks
+
+
+def _files(folder: RunFolder, seal: Mapping[str, str] | None, known: bool) -> Check:
+    check = Check("files", "files against run.json, run.json against the journal")
+    facts = folder.facts()
+    if facts["status"] in ("unfinished", "damaged"):
+        check.found(f"run.json: the run is {facts['status']}")
+        return check
+    listed = facts.get("files")
+    if not isinstance(listed, dict):
+        check.found("run.json lists no files")
+        return check
+    there = {
+        path.relative_to(folder.path).as_posix(): path
+        for path in sorted(folder.path.rglob("*"))
+        if path.is_file()
+    }
+    for name, expected in sorted(listed.items()):
+        check.n += 1
+        if name not in there:
+            check.found(f"{name} is missing")
+        elif file_digest(there[name]) != expected:
+            check.found(f"{name} does not have the digest that run.json gives")
+    if known and not seal:
+        check.found("the journal holds no seal of this run")
+    for name, expected in sorted((seal or {}).items()):
+        check.n += 1
+        if name not in there:
+            check.found(f"{name} is missing")
+        elif file_digest(there[name]) != expected:
+            check.found(f"{name} does not have the digest that the journal gives")
+    for name in sorted(there.keys() - listed.keys() - {"run.json", LOG}):
+        check.found(f"{name} is not in run.json")
+    return check
+
+
+def _intervals(folder: RunFolder, path: Path) -> Check:
+    check = Check("intervals", "rows against their schema and their own digest")
+
+    def row(value: dict[str, Any]) -> None:
+        IntervalData.model_validate(value)
+        body = {k: v for k, v in value.items() if k not in ("run_id", "digest")}
+        if digest(body) != value["digest"]:
+            raise ValueError("the row does not have its digest")
+        if value["run_id"] != folder.run_id:
+            raise ValueError(f"the row is of run {value['run_id']}")
+
+    _each(check, path, row)
+    return check
+
+
+def _cutoff(path: Path) -> Check:
+    check = Check("cutoff", "timestamps against their instant, once more")
+    report = LeakReport()
+    try:
+        recheck(report, (row for row in _lines(path) if isinstance(row, dict)))
+    except (KeyError, TypeError, ValueError) as error:
+        check.found(f"a row cannot be read: {error!r}")
+    check.n = report.rechecked
+    for problem in report.found:
+        check.found(problem)
+    return check
+
+
+def _records(path: Path, model: type[BaseModel]) -> Check:
+    check = Check(path.stem, "records against their schema, evidence against the cutoff")
+
+    def row(value: dict[str, Any]) -> None:
+        record = model.model_validate(value)
+        if not isinstance(record, PredictionRecord) or record.metadata is None:
+            return
+        for item in record.prediction.rationale or ():
+            if item.timestamp is None or not visible(item.timestamp, record.metadata.timestamp):
+                raise ValueError(f"evidence {item.source!r} is not dated before the forecast")
+
+    _each(check, path, row)
+    return check
+
+
+def _tasks(folder: RunFolder, journal: Journal) -> Check:
+    check = Check("journal", "steps of the plan against worker_runs and task_outputs")
+    run_id = folder.run_id
+    outputs: dict[str, str] = {}
+    inputs: dict[str, str] = {}
+    for task, data, metadata in journal.outputs(run_id):
+        facts = orjson.loads(metadata)
+        outputs[task], inputs[task] = digest(data.encode()), facts["inputs"]
+        if outputs[task] != facts["digest"]:
+            check.found(f"the output of {task} does not have its digest")
+    done = {task.task_id for task in journal.tasks(run_id) if task.status == "success"}
+    try:
+        plan = orjson.loads((folder.path / "plan.json").read_bytes())
+        steps = [Step(s["id"], s["action"], s["args"], tuple(s["deps"])) for s in plan["steps"]]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        check.found(f"plan.json cannot be read: {error!r}")
+        return check
+    for step in steps:
+        check.n += 1
+        if step.id not in done or step.id not in outputs:
+            check.found(f"step {step.id} has no success on record")
+        elif all(dep in outputs for dep in step.deps) and step.inputs(outputs) != inputs[step.id]:
+            check.found(f"step {step.id} was given something else than the plan says")
+    return check
+
+
+def _calls(run_id: str, calls: Calls, intervals: Path) -> Check:
+    """Every answer against its digest; every forecast from an address against its answer."""
+    check = Check("calls", "answers against their digest, forecasts against their answers")
+    rows = {row["call_key"]: row for row in calls.rows(run_id)}
+    for key, row in rows.items():
+        check.n += 1
+        if row["state"] == "done" and digest(row["answer"].encode()) != row["answer_digest"]:
+            check.found(f"the answer to call {key[:12]} does not have its digest")
+    for row in _lines(intervals) if intervals.is_file() else ():
+        for decision in row.get("decisions", ()) if isinstance(row, dict) else ():
+            if decision.get("mode") != "external":
+                continue
+            check.n += 1
+            model, index = decision["model_id"], decision["simulation_index"]
+            found = rows.get(call_key(model, row["context"], index))
+            where = f"{row['market_id']} at {row['time']}: {model}, simulation {index}"
+            if found is None or found["state"] != "done":
+                check.found(f"{where}: no answered call is on record")
+                continue
+            try:
+                said = external.parse(model, found["answer"]).probability
+            except BadAnswer as error:
+                check.found(f"{where}: {error}")
+                continue
+            if said != decision["probability"]:
+                check.found(f"{where}: {decision['probability']} stored, {said} answered")
+    return check
+
+
+def _each(check: Check, path: Path, test: Callable[[dict[str, Any]], None]) -> None:
+    for number, value in enumerate(_lines(path), start=1):
+        check.n += 1
+        try:
+            if not isinstance(value, dict):
+                raise ValueError("the line is no JSON object")
+            test(value)
+        except (BeforehandError, KeyError, TypeError, ValueError) as error:
+            text = str(error).splitlines()[0] if str(error) else repr(error)
+            check.found(f"{path.name}:{number}: {text}")
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    """Each line as JSON; None for one that is none."""
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError:
+                yield None
+
+
+def sound(checks: Iterable[Check]) -> bool:
+    """True if no check found a problem."""
+    return not any(check.wrong for check in checks)
