@@ -10,6 +10,7 @@ the queue; each beats its heart, and the driver of a run takes its steps over fr
 `executor_id` is new at every start: DBOS re-runs the pending work of its own id on launch.
 """
 
+import logging
 import os
 import platform
 import queue
@@ -31,6 +32,9 @@ from beforehand.store.calls import Calls
 from beforehand.store.database import postgres_engine, sqlite_engine
 from beforehand.store.journal import Journal, RunRow
 from beforehand.store.workers import Workers
+
+# DBOS logs to the stderr that it found on import; what went wrong stands in our journal.
+logging.getLogger("dbos").handlers[:] = [logging.NullHandler()]
 
 QUEUE = "beforehand"
 APPLICATION_VERSION = "1"

@@ -35,6 +35,13 @@ class RunFolder:
                 f"run {self.run_id!r} exists already at {self.path}: choose another --run-id"
             ) from None
 
+    def claim(self) -> None:
+        """The folder for a run whose lock the caller holds: made if it is not there, and freed of
+        what a killed process had not yet renamed."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for leftover in self.path.glob(".*.tmp"):
+            leftover.unlink()
+
     def seal(self, kind: str, archive_digest: str) -> dict[str, str]:
         """Write `run.json` of a finished run: its kind, the world it used, the version, and the
         digest of every other file but the log. Returns the digests of these two, for the journal:

@@ -146,7 +146,7 @@ class PredictJob:
 
     def prepare(self) -> None:
         """Write the plan."""
-        self.folder.path.mkdir(parents=True, exist_ok=True)
+        self.folder.claim()
         write_json(self.folder.path / "plan.json", self.plan.wire())
 
     def _write(

@@ -5,8 +5,8 @@ go on from: starting the same run again *is* resuming it.
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -86,6 +86,16 @@ def open_journal(home: Home, clock: Clock | None = None) -> tuple[Journal, Calls
     return Journal(database, clock), Calls(database, clock)
 
 
+@contextmanager
+def opened_journal(home: Home, clock: Clock) -> Iterator[tuple[Journal, Calls]]:
+    """The journal for the length of a run."""
+    journal, calls = open_journal(home, clock)
+    try:
+        yield journal, calls
+    finally:
+        journal.database.close()
+
+
 def open_job(row: RunRow, clock: Clock | None = None, archive: Path | None = None) -> RunJob:
     """The job of a run on record. Raises InputError if the world is no longer the same."""
     request = _request(row)
@@ -112,27 +122,29 @@ def start(
     home = Home(request.home)
     name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
     job = _job(request, name, clock)
-    journal, calls = open_journal(home, clock)
-    if run_id is None and journal.run(name) is not None:  # Begun a moment ago, without a folder.
-        name = new_run_id(clock.now(), lambda n: journal.run(n) is not None)
-        job = _job(request, name, clock)
-    if (home.runs / name).exists() and journal.run(name) is None:
-        raise _exists(name, home)
-    effort = request.effort
-    row = journal.enter(
-        name,
-        job.kind,
-        _REQUESTS[job.kind].dump_python(request, mode="json"),
-        job.fingerprint,
-        str(home.root),
-        parent=request.fork.parent if isinstance(request, Request) and request.fork else None,
-        limits=effort.limits,
-        policy=effort.in_flight,
-        most_cost=effort.cost_per_call or 0.0,
-    )
-    if row.fingerprint != job.fingerprint or row.status == "success":
-        raise _exists(name, home)
-    return _carry_on(row, job, effort, journal, calls, clock, told)
+    with opened_journal(home, clock) as (journal, calls):
+        if (
+            run_id is None and journal.run(name) is not None
+        ):  # Begun a moment ago, without a folder.
+            name = new_run_id(clock.now(), lambda n: journal.run(n) is not None)
+            job = _job(request, name, clock)
+        if (home.runs / name).exists() and journal.run(name) is None:
+            raise _exists(name, home)
+        effort = request.effort
+        row = journal.enter(
+            name,
+            job.kind,
+            _REQUESTS[job.kind].dump_python(request, mode="json"),
+            job.fingerprint,
+            str(home.root),
+            parent=request.fork.parent if isinstance(request, Request) and request.fork else None,
+            limits=effort.limits,
+            policy=effort.in_flight,
+            most_cost=effort.cost_per_call or 0.0,
+        )
+        if row.fingerprint != job.fingerprint or row.status == "success":
+            raise _exists(name, home)
+        return _carry_on(row, job, effort, journal, calls, clock, told)
 
 
 def resume(
@@ -144,12 +156,12 @@ def resume(
 ) -> Finished:
     """Go on with an unfinished run; `changes` replaces fields of its Effort."""
     clock = clock or SystemClock()
-    journal, calls = open_journal(home, clock)
-    row = journal.known_run(run_id)
-    if row.status == "success":
-        raise InputError(f"run {run_id} is finished: `beforehand runs show {run_id}` shows it")
-    effort = replace(_request(row).effort, **(changes or {}))
-    return _carry_on(row, open_job(row, clock), effort, journal, calls, clock, told)
+    with opened_journal(home, clock) as (journal, calls):
+        row = journal.known_run(run_id)
+        if row.status == "success":
+            raise InputError(f"run {run_id} is finished: `beforehand runs show {run_id}` shows it")
+        effort = replace(_request(row).effort, **(changes or {}))
+        return _carry_on(row, open_job(row, clock), effort, journal, calls, clock, told)
 
 
 def fork(

@@ -85,7 +85,7 @@ class BacktestJob:
     def prepare(self) -> None:
         """Write what is known before the first step; the same bytes at every start."""
         path = self.folder.path
-        path.mkdir(parents=True, exist_ok=True)
+        self.folder.claim()
         write_json(path / "config.json", self._config())
         write_json(path / "plan.json", self.plan.wire())
         used = {c.market_id for c in self.configs}
