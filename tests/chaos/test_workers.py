@@ -1,0 +1,169 @@
+"""Several processes on one real Postgres: the work spreads, one is killed, the limits hold."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from provider import Provider, serving
+
+from postgres import cluster
+
+FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
+RATE = 60
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with cluster(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+@pytest.fixture
+def url(server: str, request: pytest.FixtureRequest) -> str:
+    """A database of the test's own on the shared server."""
+    name = "d" + request.node.name.translate(str.maketrans("[-]", "___")).lower()
+    with psycopg.connect(server, autocommit=True) as db:
+        db.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
+    return server.rsplit("/", 1)[0] + "/" + name
+
+
+def program(*arguments: str, home: Path, url: str | None) -> subprocess.Popen[bytes]:
+    env = {k: v for k, v in os.environ.items() if k != "BEFOREHAND_DATABASE_URL"}
+    env["BEFOREHAND_HOME"] = str(home)
+    if url:
+        env["BEFOREHAND_DATABASE_URL"] = url
+    return subprocess.Popen(
+        [sys.executable, "-m", "beforehand", *arguments],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def backtest(archive: Path, provider: Provider, *more: str) -> list[str]:
+    return [
+        *("backtest", "run", "--archive", str(archive), "--run-id", "r", "--every", "14d"),
+        *("--forecasters", f"market,{provider.address()}", "--sims", "2"),
+        *("--draws", "100", "--placebo", "0", *more),
+    ]
+
+
+@contextmanager
+def workers(n: int, home: Path, url: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """So many workers, at work; ended cleanly at the end."""
+    started = [program("worker", "--concurrency", "4", home=home, url=url) for _ in range(n)]
+    for process in started:
+        assert process.stderr is not None
+        assert b"worker" in process.stderr.readline()
+    try:
+        yield started
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(timeout=60) == 0
+            process.communicate()
+
+
+def asked(url: str, sql: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url) as db:
+        return db.execute(sql).fetchall()  # type: ignore[arg-type]
+
+
+def done(url: str) -> int:
+    try:
+        return int(str(asked(url, "SELECT count(*) FROM calls WHERE state = 'done'")[0][0]))
+    except psycopg.errors.UndefinedTable:
+        return 0
+
+
+def files(home: Path) -> dict[str, bytes]:
+    folder = home / "data" / "runs" / "r"
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "log.json"}
+
+
+def busiest(provider: Provider, window: float) -> int:
+    """The most requests that came within so many seconds."""
+    times = sorted(entry.at for entry in provider.log)
+    return max(sum(start <= t < start + window for t in times) for start in times)
+
+
+@pytest.mark.parametrize("n", [2, 4] if FULL else [2])
+def test_work_spreads_and_one_worker_is_killed(n: int, sim: Path, tmp_path: Path, url: str) -> None:
+    home, twin = tmp_path / "home", tmp_path / "twin"
+    with serving(Provider(latency=0.05)) as provider:
+        alone = program(*backtest(sim, provider), home=twin, url=None)
+        _, err = alone.communicate(timeout=300)
+        assert alone.returncode == 0, err.decode()
+        provider.log.clear()
+        with workers(n, home, url) as crew:
+            run = program(*backtest(sim, provider, "--rate", f"{RATE}/s"), home=home, url=url)
+            while done(url) < 60 and run.poll() is None:
+                time.sleep(0.02)
+            crew[0].kill()
+            killed = time.monotonic()
+            mark = len(provider.log)
+            known = {
+                str(row[0]) for row in asked(url, "SELECT call_key FROM calls WHERE state='done'")
+            }
+            _, err = run.communicate(timeout=300)
+            assert run.returncode == 0, err.decode()
+            took = time.monotonic() - killed
+        later = {entry.key for entry in provider.log[mark:]}
+        assert not later & known, "no finished paid call was repeated"
+        again = sum(times - 1 for times in provider.paid().values())
+        assert again <= 4, "no more than the dead worker had in flight"
+        shares = asked(
+            url, "SELECT owner, count(*) FROM calls WHERE run_id = 'r' GROUP BY 1 ORDER BY 2"
+        )
+        assert len(shares) == n + 1, "every worker, and the driver, had a share"
+        assert files(home) == files(twin)
+        most = busiest(provider, 0.8)
+        assert most <= RATE
+        print(
+            f"{n} workers and the driver, shares {[int(str(s[1])) for s in shares]}; one killed -9, "
+            f"all done {took:.1f} s later, in flight restarted {again}, at most {most} requests in "
+            f"0.8 s (limit {RATE} in 1 s)"
+        )
+
+
+def test_a_dead_driver_is_replaced_by_a_worker(sim: Path, tmp_path: Path, url: str) -> None:
+    home = tmp_path / "home"
+    with serving(Provider(latency=0.05)) as provider, workers(1, home, url):
+        run = program(*backtest(sim, provider), home=home, url=url)
+        while done(url) < 60 and run.poll() is None:
+            time.sleep(0.02)
+        run.kill()
+        run.communicate()
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            if asked(url, "SELECT status FROM runs") == [("success",)]:
+                break
+            time.sleep(0.2)
+        assert asked(url, "SELECT status FROM runs") == [("success",)]
+        assert (home / "data" / "runs" / "r" / "report.html").is_file()
+        checked = program("runs", "verify", "r", home=home, url=url)
+        out, _ = checked.communicate(timeout=60)
+        assert checked.returncode == 0, out.decode()
+
+
+def test_two_drivers_by_mistake(sim: Path, tmp_path: Path, url: str) -> None:
+    home = tmp_path / "home"
+    with serving(Provider(latency=0.05)) as provider:
+        first = program(*backtest(sim, provider), home=home, url=url)
+        while done(url) < 20 and first.poll() is None:
+            time.sleep(0.02)
+        second = program(*backtest(sim, provider), home=home, url=url)
+        _, err = second.communicate(timeout=60)
+        assert second.returncode == 1
+        assert b"carried out by another process" in err
+        _, err = first.communicate(timeout=300)
+        assert first.returncode == 0, err.decode()
+        assert max(provider.paid().values()) == 1
