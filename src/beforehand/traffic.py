@@ -158,8 +158,8 @@ class Traffic:
                 break
         raise Unavailable(
             f"{provider.title} could not be reached within {provider.attempts} attempts and "
-            f"{provider.deadline:g} s ({problem}): check the network and try again, or use what is "
-            "recorded (--mode replay)",
+            f"{provider.deadline:g} s ({problem}): check the network and try again, or "
+            f"{provider.instead}",
             uncertain=uncertain,
         )
 
@@ -224,7 +224,7 @@ class Traffic:
         if shut is not None:
             raise Unavailable(
                 f"{provider.title} failed {CIRCUIT_AFTER} times in a row (last: {shut[1]}): not "
-                f"asked again for {_span(shut[0])}. What is recorded still works (--mode replay)",
+                f"asked again for {_span(shut[0])}; meanwhile {provider.instead}",
                 shut[0],
             )
 

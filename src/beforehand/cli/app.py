@@ -38,6 +38,7 @@ SUMMARIES = {
     "world import predictions": "Import PredictionRecord and ResolutionRecord JSONL.",
     "world import market-data": "Load quotes (CSV, Parquet) into the market-data table.",
     "backtest run": "Backtest forecasters point in time over the archive, and score them.",
+    "backtest ab": "Compare configurations on the same markets: accuracy beside cost.",
     "bench ingest": "Write events, dated snapshots and resolutions from the archive.",
     "bench predict": "Forecast every event at its own instant, point in time.",
     "bench evaluate": "Score predictions with an evidence audit; or score bets.",

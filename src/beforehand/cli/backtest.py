@@ -20,10 +20,11 @@ from beforehand.cli.options import (
     settings,
 )
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, telling
-from beforehand.cli.tables import print_result
-from beforehand.clock import parse_instant
+from beforehand.cli.tables import console, figure, print_result, span, table
+from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
+from beforehand.ids import check_segment, new_run_id
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.store.files import read_json
 from beforehand.work.grid import parse_interval
@@ -99,6 +100,66 @@ def run(
     else:
         print_result(finished.summary, report)
     return EXIT_FAILED if finished.summary["leaks"]["admitted_after_t"] else EXIT_OK
+
+
+def ab(
+    configs: Annotated[
+        list[Path], Parameter(help="ExperimentConfig JSON, one file an arm; the first is the base.")
+    ],
+    /,
+    *,
+    seed: Seed = 0,
+    draws: Draws = 2000,
+    run_id: RunId = None,
+    archive: ArchivePath = None,
+    run_effort: RunEffort | None = None,
+    json: Json = False,
+) -> int:
+    """Compare configurations on the same markets and instants: accuracy beside cost.
+
+    Each arm is a run of its own, {run-id}-{file name}; one that is finished is not run again.
+    """
+    from beforehand.work.ab import compare
+
+    home = Home.from_environment()
+    names = [check_segment(path.stem, "the name of the configuration") for path in configs]
+    if len(set(names)) < len(names):
+        raise InputError("two of the configurations have the same file name: arms are named by it")
+    arms = {
+        name: Request(
+            archive=archive_path(archive).resolve(),
+            home=home.root,
+            configs=load_configs(path),
+            settings=settings(seed, draws, 0, None),
+            effort=effort(run_effort),
+        )
+        for name, path in zip(names, configs, strict=True)
+    }
+    name = run_id or new_run_id(SystemClock().now(), lambda n: any(home.runs.glob(f"{n}-*")))
+    with telling("ab") as told:
+        found = compare(arms, name, told=told)
+    if json:
+        emit(found)
+        return EXIT_OK
+    columns = [("arm", "left"), ("n", "right"), ("Brier ↓", "right"), ("skill ↑", "right")]
+    columns += [(f"better than {found['first']} by", "right"), ("95 %", "right")]
+    columns += [("calls", "right"), ("cost", "right"), ("a forecast", "right")]
+    rows = [
+        [
+            arm["arm"],
+            f"{arm['n']:,}",
+            figure(arm["brier"]),
+            figure(arm["skill_vs_market"]),
+            figure(arm["difference"]),
+            span(arm["difference_ci"]),
+            f"{arm['calls']:,}",
+            f"${arm['cost']:,.2f}",
+            f"${arm['cost_per_forecast']:,.4f}",
+        ]
+        for arm in found["arms"]
+    ]
+    console().print(table("", columns, rows))
+    return EXIT_OK
 
 
 def _dry_run(request: Request, json: bool) -> int:

@@ -57,6 +57,13 @@ def span(interval: Sequence[float | None], digits: int = 4) -> str:
     return f"[{figure(low, digits)}, {figure(high, digits)}]"
 
 
+def short(name: str) -> str:
+    """A forecaster's name; of a long address the end, where addresses differ."""
+    if name.startswith(("http://", "https://")) and len(name) > NAME_WIDTH:
+        return "…" + name[1 - NAME_WIDTH :]
+    return name
+
+
 _TONE = {"beats the market": "green", "worse than the market": "red"}
 
 
@@ -78,7 +85,7 @@ def leaderboard(summary: dict[str, Any], width: int = 140) -> Table:
     for row in summary["leaderboard"]:
         kelly = row["kelly"]
         cells: dict[str, str | Text] = {
-            "forecaster": row["forecaster"],
+            "forecaster": short(row["forecaster"]),
             "n": f"{row['n']:,}",
             "Brier ↓": figure(row["brier"]),
             "Brier 95 %": span(row["brier_ci"]),

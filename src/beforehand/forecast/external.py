@@ -64,6 +64,7 @@ def provider(address: str, limits: Sequence[Limit] = (), timeout: float = TIMEOU
         timeout=timeout,
         deadline=3 * timeout,
         attempts=3,
+        instead="resume the run once it answers",
     )
 
 

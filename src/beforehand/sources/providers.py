@@ -28,8 +28,8 @@ class Provider:
     """One service. `timeout` bounds one attempt and `deadline` all of them, in seconds.
 
     `key` is the environment variable with the secret, sent as `auth` says; `without` says what
-    works without it. Answers with a status in `defer` are not retried: the poll waits for its
-    next window.
+    works without it, `instead` what to do while the service is away. Answers with a status in
+    `defer` are not retried: the poll waits for its next window.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Provider:
     auth: Literal["none", "bearer", "x-api-key", "reddit", "contact"] = "none"
     keys: tuple[str, ...] = ()
     without: str = ""
+    instead: str = "use what is recorded (--mode replay)"
 
     @property
     def override(self) -> str:

@@ -115,9 +115,11 @@ def start(
     run_id: str | None = None,
     clock: Clock | None = None,
     told: Told = QUIET,
+    finished_too: bool = False,
 ) -> Finished:
     """Carry out what is asked, to the end. Raises before anything is written if the request is
-    bad; an unfinished run of that id and the same request is gone on with."""
+    bad; an unfinished run of that id and the same request is gone on with, a finished one is
+    refused, or returned as it is with `finished_too`."""
     clock = clock or SystemClock()
     home = Home(request.home)
     name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
@@ -142,7 +144,11 @@ def start(
             policy=effort.in_flight,
             most_cost=effort.cost_per_call or 0.0,
         )
-        if row.fingerprint != job.fingerprint or row.status == "success":
+        if row.fingerprint != job.fingerprint:
+            raise _exists(name, home)
+        if row.status == "success":
+            if finished_too:
+                return Finished(job.folder, job.summary())
             raise _exists(name, home)
         return _carry_on(row, job, effort, journal, calls, clock, told)
 

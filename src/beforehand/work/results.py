@@ -112,12 +112,12 @@ def columns_of(intervals: Iterable[Mapping[str, Any]]) -> Columns:
         market = row["context"]["market"]
         columns.id.append(row["market_id"])
         columns.t.append(to_us(parse_instant(row["time"])))
-        columns.market.append(_number(market["odds"]))
-        columns.price_age.append(_number(market["price_age"]) / 86400)
+        columns.market.append(as_number(market["odds"]))
+        columns.price_age.append(as_number(market["price_age"]) / 86400)
         columns.strict.append(market.get("text_known_at") is not None)
         columns.evidence.append(len(row["context"]["search_snippets"]))
-        columns.bid.append(_number(market.get("bid")))
-        columns.ask.append(_number(market.get("ask")))
+        columns.bid.append(as_number(market.get("bid")))
+        columns.ask.append(as_number(market.get("ask")))
         by_model: dict[str, list[float]] = {}
         for d in row["decisions"]:
             if d["model_id"] != "baseline:market":
@@ -161,5 +161,6 @@ def store(
     return summary
 
 
-def _number(value: float | None) -> float:
+def as_number(value: float | None) -> float:
+    """NaN for what is unknown."""
     return math.nan if value is None else float(value)

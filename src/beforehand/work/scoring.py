@@ -134,6 +134,11 @@ def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
     )
 
 
+def score_only(table: Table, settings: Settings) -> list[Row]:
+    """Scores without verdicts, card or placebo."""
+    return score(table, Options(draws=settings.draws, seed=settings.seed, kelly=settings.kelly))
+
+
 def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Result:
     """Scores, verdicts, the validity card applied to them, and the placebo."""
     options = Options(

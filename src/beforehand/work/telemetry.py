@@ -15,7 +15,7 @@ from beforehand.store.calls import Calls
 from beforehand.store.journal import RunRow
 from beforehand.store.runs import RunFolder
 
-TIMEOUT_S = 10
+TIMEOUT_S = 5
 
 
 def send(folder: RunFolder, calls: Calls | None, address: str) -> dict[str, Any]:
