@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test setup lock docs bench clean
+.PHONY: demo test chaos setup lock docs bench clean
 
 demo: setup
 	$(BIN)/beforehand demo
@@ -12,6 +12,10 @@ test: setup
 	$(BIN)/ruff check src tests bench
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+# The full counts of tests/chaos: every boundary, dozens of kills, four workers.
+chaos: setup
+	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos
 
 setup: $(STAMP)
 
@@ -35,6 +39,8 @@ bench: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[bench]"
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/start.py
+	$(BIN)/python bench/engine.py
+	$(BIN)/python bench/kill.py
 	$(BIN)/python bench/coverage.py 3000
 	$(BIN)/python bench/search.py
 	$(BIN)/python bench/query.py

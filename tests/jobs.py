@@ -7,7 +7,7 @@ from pathlib import Path
 
 from beforehand.config import Home
 from beforehand.engine.plan import Action, Plan, Step
-from beforehand.engine.runtime import Runtime
+from beforehand.engine.runtime import Runtime, Threads
 from beforehand.errors import NotFound
 from beforehand.store.calls import Calls
 from beforehand.store.database import Database
@@ -30,27 +30,19 @@ def no_opener(row: RunRow) -> Small:
     raise NotFound(row.run_id)
 
 
-def open_store(home: Path, url: str | None = None) -> tuple[Journal, Calls]:
-    database = Database(url or Home(home).journal)
+def open_store(home: Path) -> tuple[Journal, Calls]:
+    database = Database(Home(home).journal)
     return Journal(database), Calls(database)
 
 
 @contextmanager
 def runtime(
-    home: Path, run_id: str = "r", concurrency: int = 4, url: str | None = None, **limits: float
+    home: Path, run_id: str = "r", concurrency: int = 4, **limits: float
 ) -> Iterator[Runtime]:
-    """A runtime of a run that the journal knows, embedded unless an address is given."""
-    journal, calls = open_store(home, url)
+    """A runtime of a run that the journal knows."""
+    journal, calls = open_store(home)
     journal.enter(run_id, "small", {}, "f", str(home), limits=limits)
-    made = Runtime(
-        journal,
-        calls,
-        no_opener,
-        home=Home(home),
-        database_url=url,
-        name=run_id,
-        concurrency=concurrency,
-    )
+    made = Runtime(journal, calls, no_opener, Threads(concurrency), concurrency)
     with made:
         calls.release(run_id, made.worker_id)
         yield made

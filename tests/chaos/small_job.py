@@ -13,7 +13,7 @@ from beforehand.config import Home
 from beforehand.engine.context import StepContext
 from beforehand.engine.driver import drive, raise_for
 from beforehand.engine.plan import Plan, Step
-from beforehand.engine.runtime import Runtime
+from beforehand.engine.runtime import Runtime, Threads
 from beforehand.errors import exit_code
 from beforehand.forecast import external
 from beforehand.gateway.opening import open_traffic
@@ -70,15 +70,7 @@ def main() -> int:
     journal.enter("r", "small", {}, "f", str(home))
     work = Work(home, address, items)
     with database.hold("drive:r", Home(home).engine / "r.lock"):
-        runtime = Runtime(
-            journal,
-            calls,
-            lambda row: work,
-            home=Home(home),
-            database_url=None,
-            name="r",
-            concurrency=cap,
-        )
+        runtime = Runtime(journal, calls, lambda row: work, Threads(cap), cap)
         try:
             with runtime:
                 calls.release("r", runtime.worker_id)

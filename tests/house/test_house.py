@@ -30,7 +30,7 @@ RESERVED = {
     "subprocess": {"sandbox/", "forecast/external.py"},
     "fastapi": {"serve/"},
     "mcp": {"serve/"},
-    "dbos": {"engine/"},
+    "dbos": {"engine/shared.py"},
     "sqlalchemy": {"store/"},
     "psycopg": {"store/"},
     "opentelemetry": {"work/telemetry.py"},

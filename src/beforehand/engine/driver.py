@@ -19,10 +19,11 @@ from beforehand.clock import stopwatch
 from beforehand.engine.context import Signals
 from beforehand.engine.execute import recorded_error
 from beforehand.engine.plan import Job, Progress, Step, check
-from beforehand.engine.runtime import POLL_S, Runtime
+from beforehand.engine.runtime import Runtime
 from beforehand.errors import Corrupt, CutoffViolation, Interrupted, Stopped
 from beforehand.store.journal import Task
 
+POLL_S = 0.1
 LOOK_S = 1.0
 """How often the driver looks for a cancellation, and after the work of others."""
 STOPPING = ("cancelled", "skipped", "Stopped")
@@ -106,7 +107,7 @@ class _Drive:
         if not self._signals.stop.is_set():
             return False
         self._runtime.withdraw(self._run_id, list(self._flying))
-        return not self._runtime.busy if not self._runtime.embedded else not self._flying
+        return not self._runtime.busy if not self._runtime.alone else not self._flying
 
     def _launch(self, ready: deque[Step]) -> None:
         """Start steps up to the cap; those that stay here are run at once."""
@@ -133,13 +134,13 @@ class _Drive:
     def _settle(self) -> list[str]:
         """Wait a moment; returns the steps that have succeeded meanwhile."""
         ended = set(self._ended())
-        if not self._runtime.embedded and stopwatch() - self._looked > LOOK_S:
+        if not self._runtime.alone and stopwatch() - self._looked > LOOK_S:
             away = [(n, self._inputs[n]) for n, s in self._flying.items() if not s.here]
             self._runtime.ensure(self._run_id, away)
         if stopwatch() - self._looked > LOOK_S:
             self._looked = stopwatch()
             self._look_for_cancellation()
-        names = list(self._flying) if not self._runtime.embedded else sorted(ended)
+        names = list(self._flying) if not self._runtime.alone else sorted(ended)
         if not names:
             return []
         succeeded = []

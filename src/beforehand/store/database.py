@@ -142,13 +142,8 @@ def _text(sql: str, lists: tuple[str, ...] = ()) -> sa.TextClause:
     return sa.text(sql).bindparams(*(sa.bindparam(name, expanding=True) for name in lists))
 
 
-def sqlite_engine(
-    path: Path, *, durable: bool, busy: float = BUSY_S, own_begin: bool = True
-) -> sa.Engine:
-    """An engine over a SQLite file: WAL, foreign keys, IMMEDIATE transactions for writing.
-
-    Without `own_begin` the driver begins before each write, as DBOS expects of its engine.
-    """
+def sqlite_engine(path: Path, *, durable: bool, busy: float = BUSY_S) -> sa.Engine:
+    """An engine over a SQLite file: WAL, foreign keys, IMMEDIATE transactions for writing."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -162,17 +157,16 @@ def sqlite_engine(
 
     @sa.event.listens_for(engine, "connect")
     def settings(connection: Any, _: Any) -> None:
-        connection.isolation_level = None if own_begin else "IMMEDIATE"
+        connection.isolation_level = None  # We begin ourselves, below.
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
         connection.execute("PRAGMA foreign_keys=ON")
 
+    @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         reads = connection.get_execution_options().get("reads_only")
         connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
-    if own_begin:
-        sa.event.listen(engine, "begin", begin)
     return engine
 
 

@@ -10,13 +10,15 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
 from beforehand.clock import Clock, SystemClock, iso, parse_instant
 from beforehand.config import Home, database_url
+from beforehand.engine.driver import drive, raise_for
 from beforehand.engine.plan import Action, Plan, Progress
+from beforehand.engine.runtime import Opener, Runtime, Threads
 from beforehand.errors import BeforehandError, Corrupt, InputError, NotConfigured, Unavailable
 from beforehand.forecast.external import is_address
 from beforehand.ids import new_run_id
@@ -28,9 +30,6 @@ from beforehand.store.runs import LOG, RunFolder
 from beforehand.work.benchmark import PredictJob, PredictRequest
 from beforehand.work.request import Effort, Fork, Request
 from beforehand.work.run import BacktestJob
-
-if TYPE_CHECKING:
-    from beforehand.engine.runtime import Runtime
 
 ORPHANS_S = 2.0
 """How often a worker looks for runs without a driver."""
@@ -213,19 +212,9 @@ def work(
             "a worker needs BEFOREHAND_DATABASE_URL (postgresql://user:password@host:5432/name); "
             "without it a run works in its own process, with SQLite files in the home folder"
         )
-    from beforehand.engine.runtime import Runtime
-
     pause = threading.Event()
     journal, calls = open_journal(home, clock)
-    runtime = Runtime(
-        journal,
-        calls,
-        lambda row: open_job(row, clock, archive),
-        home=home,
-        database_url=url,
-        name="worker",
-        concurrency=concurrency,
-    )
+    runtime = _runtime(journal, calls, concurrency, lambda row: open_job(row, clock, archive))
     with runtime:
         told(f"worker {runtime.worker_id[:12]}: {concurrency} steps at once")
         while not stop.wait(ORPHANS_S):
@@ -243,7 +232,7 @@ def _adopt(
     journal: Journal,
     calls: Calls,
     clock: Clock,
-    runtime: "Runtime",
+    runtime: Runtime,
     told: Callable[[str], None],
     archive: Path | None,
 ) -> None:
@@ -265,7 +254,7 @@ def _carry_on(
     calls: Calls,
     clock: Clock,
     told: Told,
-    runtime: "Runtime | None" = None,
+    runtime: Runtime | None = None,
 ) -> Finished:
     """Hold the run's lock and see the run through, with a runtime of its own or a given one."""
     home = Home(Path(row.home))
@@ -308,26 +297,15 @@ def _drive(
     calls: Calls,
     clock: Clock,
     told: Told,
-    given: "Runtime | None",
+    given: Runtime | None,
 ) -> None:
     """Drive the plan to its end; a run that does not get there is marked, and raises."""
-    # Imported here: it takes a second, and listing runs does without.
-    from beforehand.engine.driver import drive, raise_for
-    from beforehand.engine.runtime import Runtime
-
-    url = database_url()
-    runtime = given or Runtime(
-        journal,
-        calls,
-        lambda found: open_job(found, clock),
-        home=Home(Path(row.home)),
-        database_url=url,
-        name=row.run_id,
-        concurrency=effort.concurrency or (PAID_AT_ONCE if url or any(job.paid.values()) else 1),
-    )
+    usual = PAID_AT_ONCE if database_url() or any(job.paid.values()) else 1
+    concurrency = effort.concurrency or usual
+    runtime = given or _runtime(journal, calls, concurrency, lambda found: open_job(found, clock))
     try:
         with nullcontext() if given else runtime:
-            if runtime.embedded:  # We hold the lock: whoever held these leases is dead.
+            if runtime.alone:  # We hold the lock: whoever held these leases is dead.
                 calls.release(row.run_id, runtime.worker_id)
             outcome = drive(job, runtime, told.progress)
     except BaseException as error:
@@ -338,6 +316,17 @@ def _drive(
     if outcome.status != "success":
         journal.mark(row.run_id, outcome.status, outcome.reason)
         raise_for(outcome, row.run_id)
+
+
+def _runtime(journal: Journal, calls: Calls, concurrency: int, opener: Opener) -> Runtime:
+    """Threads of this process, or its place at the shared queue."""
+    url = database_url()
+    if url is None:
+        return Runtime(journal, calls, opener, Threads(concurrency), concurrency)
+    from beforehand.engine.shared import SharedQueue  # DBOS takes a second to load.
+
+    queue = SharedQueue(url, journal, concurrency)
+    return Runtime(journal, calls, opener, queue, concurrency)
 
 
 def _job(request: Any, run_id: str, clock: Clock) -> RunJob:

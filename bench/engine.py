@@ -1,0 +1,125 @@
+"""The engine against its floor: asyncio and one committed SQLite row a step, in the same run.
+
+Run: `make bench` (or `python bench/engine.py`). Each case runs in a process of its own.
+"""
+
+import asyncio
+import json
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+STEPS, HELD, HOLD_S, CAP = 1000, 1000, 0.05, 64
+
+
+def floor(n: int) -> dict[str, float]:
+    """asyncio, and one committed row a step."""
+    with tempfile.TemporaryDirectory() as folder:
+        db = sqlite3.connect(Path(folder) / "floor.db", isolation_level=None)
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute("CREATE TABLE steps (id TEXT PRIMARY KEY, output TEXT)")
+
+        async def step(i: int) -> None:
+            await asyncio.sleep(0)
+            db.execute("INSERT INTO steps VALUES (?, ?)", (f"a/{i}", "1"))
+
+        async def all_steps() -> None:
+            for i in range(n):
+                await step(i)
+
+        wall, cpu = time.perf_counter(), time.process_time()
+        asyncio.run(all_steps())
+        return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+
+
+def ours(n: int, hold: float, cap: int, again: bool = False) -> dict[str, float]:
+    """n steps of one node, driven; `again` measures the second drive, over what is on record."""
+    from beforehand.config import Home
+    from beforehand.engine.driver import drive
+    from beforehand.engine.plan import Plan, Step
+    from beforehand.engine.runtime import Runtime, Threads
+    from beforehand.store.calls import Calls
+    from beforehand.store.database import Database
+    from beforehand.store.journal import Journal
+
+    def act(args: Any, outputs: Any, context: Any) -> int:
+        if hold:
+            time.sleep(hold)
+        return 1
+
+    steps = [Step(f"a/{i}", "x", {"i": i}) for i in range(n)]
+    job: Any = SimpleNamespace(plan=Plan("r", steps), actions={"x": act})
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(Path(folder))
+        database = Database(home.journal)
+        journal, calls = Journal(database), Calls(database)
+        journal.enter("r", "bench", {}, "f", folder)
+        for _ in range(2 if again else 1):
+            start = time.perf_counter()
+            runtime = Runtime(journal, calls, lambda row: job, Threads(cap), cap)
+            with runtime:
+                found["launch"] = time.perf_counter() - start
+                wall, cpu = time.perf_counter(), time.process_time()
+                assert drive(job, runtime).status == "success"
+                found["wall"] = time.perf_counter() - wall
+                found["cpu"] = time.process_time() - cpu
+    found["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return found
+
+
+CASES = {
+    "floor": lambda: floor(STEPS),
+    "steps": lambda: ours(STEPS, 0.0, 1),
+    "side by side": lambda: ours(STEPS, 0.0, 8),
+    "held": lambda: ours(HELD, HOLD_S, CAP),
+    "replay": lambda: ours(STEPS, 0.0, 8, again=True),
+}
+
+
+def run(case: str) -> dict[str, float]:
+    """One case in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, __file__, case], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    best = {
+        case: min((run(case) for _ in range(3)), key=lambda found: found["wall"]) for case in CASES
+    }
+    base = best["floor"]
+    print(f"floor: asyncio and a committed SQLite row, {1e6 * base['wall'] / STEPS:.0f} µs a step")
+    for case in ("steps", "side by side"):
+        found = best[case]
+        print(
+            f"{case:14s} {1e3 * found['wall'] / STEPS:6.2f} ms a step   wall "
+            f"{found['wall'] / base['wall']:6.1f} x floor (goal 100)   CPU "
+            f"{found['cpu'] / base['cpu']:6.1f} x floor (goal 50)"
+        )
+    ideal = HELD * HOLD_S / CAP
+    held = best["held"]
+    print(
+        f"{HELD} x {1e3 * HOLD_S:.0f} ms at cap {CAP}: {held['wall']:.2f} s, "
+        f"{held['wall'] / ideal:.2f} x ideal (goal 4)"
+    )
+    again = best["replay"]
+    print(f"replay {1e3 * again['wall'] / STEPS:.3f} ms a recorded step (goal 2)")
+    print(
+        f"launch {best['steps']['launch']:.2f} s (goal 1)   RSS {held['rss_mb']:.0f} MB (goal 150)"
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(CASES[sys.argv[1]]()))
+    else:
+        main()

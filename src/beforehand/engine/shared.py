@@ -1,0 +1,124 @@
+"""DBOS on Postgres beneath a run: it spreads steps over processes, and hands on those of the dead.
+
+Each step is one top-level workflow with the id `run_id/node/key`, and holds no DBOS step: look up,
+run, record is done by our journal (DBOS' own record comes after the fact, which is too late for
+what was paid). DBOS' tables are disposable and never read for results. Its open edition takes
+nothing over by itself: each process beats its heart in the journal, and the driver of a run
+resumes the workflows of those that stopped. `executor_id` is new at every start, since DBOS re-runs
+the pending work of its own id on launch.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from dbos import DBOS, DBOSConfig, SetWorkflowID
+from dbos._serialization import DBOSPortableJSONSerializer
+
+from beforehand.engine.runtime import Begin
+from beforehand.store.database import postgres_engine
+from beforehand.store.journal import Journal
+from beforehand.store.workers import Workers
+
+# DBOS logs to the stderr that it found on import; what went wrong stands in our journal.
+logging.getLogger("dbos").handlers[:] = [logging.NullHandler()]
+
+QUEUE = "beforehand"
+APPLICATION_VERSION = "1"
+"""Set by hand: the default is a hash of the source, and an upgrade would strand pending work."""
+STALE_S = 5.0
+POLL_S = 0.1
+
+
+class SharedQueue:
+    """This process's place at the shared queue. One at a time in a process: DBOS is global."""
+
+    alone = False
+
+    def __init__(self, url: str, journal: Journal, concurrency: int) -> None:
+        self._url, self._journal, self._concurrency = url, journal, concurrency
+        self._workers = Workers(journal.database)
+
+    def open(self, worker_id: str, begin: Begin) -> None:
+        """Launch DBOS, and begin to take steps from the queue."""
+        global _begin
+        _begin = begin
+        self._engine = postgres_engine(self._url)
+        config: DBOSConfig = {
+            "name": "beforehand",
+            "system_database_url": self._url,
+            "system_database_engine": self._engine,
+            "executor_id": worker_id,
+            "application_version": APPLICATION_VERSION,
+            "serializer": DBOSPortableJSONSerializer(),  # The default is pickle.
+            "log_level": "CRITICAL",
+            "max_executor_threads": self._concurrency + 8,
+        }
+        DBOS(config=config)
+        DBOS.launch()
+        DBOS.register_queue(
+            QUEUE,
+            worker_concurrency=self._concurrency,
+            polling_interval_sec=POLL_S,
+            on_conflict="always_update",
+        )
+
+    def ensure(self, run_id: str, steps: Sequence[tuple[str, str]]) -> None:
+        """See to it that each (step id, digest of its inputs) is under way: attach to what a live
+        process is at, take over from a dead one, start what nobody has begun."""
+        wanted = {f"{run_id}/{step_id}": (step_id, inputs) for step_id, inputs in steps}
+        if not wanted:
+            return
+        known = {
+            found.workflow_id: found
+            for found in DBOS.list_workflows(
+                workflow_ids=list(wanted), load_input=False, load_output=False
+            )
+        }
+        living = self._workers.living(STALE_S) if known else set()
+        for workflow, (step_id, inputs) in wanted.items():
+            found = known.get(workflow)
+            if found is not None and found.status in ("ENQUEUED", "DELAYED"):
+                continue
+            if found is not None and found.status == "PENDING":
+                if found.executor_id not in living:
+                    DBOS.resume_workflow(workflow, queue_name=QUEUE)
+                continue
+            if found is not None:  # It ended, and the journal has no success: begin anew.
+                if self._journal.settled(run_id, step_id):
+                    continue
+                DBOS.delete_workflow(workflow)
+            with SetWorkflowID(workflow):
+                DBOS.enqueue_workflow(QUEUE, _step, run_id, step_id, inputs)
+
+    def withdraw(self, run_id: str, steps: Sequence[str]) -> None:
+        """Take back what is still waiting in the queue."""
+        if not steps:
+            return
+        waiting = DBOS.list_workflows(
+            workflow_ids=[f"{run_id}/{step_id}" for step_id in steps],
+            status="ENQUEUED",
+            load_input=False,
+            load_output=False,
+        )
+        if waiting:
+            DBOS.cancel_workflows([found.workflow_id for found in waiting])
+
+    def close(self) -> None:
+        """Leave the queue."""
+        global _begin
+        DBOS.destroy()
+        self._engine.dispose()
+        _begin = None
+
+
+_begin: Begin | None = None
+
+
+@DBOS.workflow(name="beforehand.step")
+def _step(run_id: str, step_id: str, inputs: str) -> bool:
+    """One step of one run, as DBOS knows it. It never fails: how the step ended is in the
+    journal."""
+    if _begin is None:
+        return False
+    _begin(run_id, step_id, inputs)
+    return True
