@@ -17,6 +17,7 @@ from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.work import benchmark, evaluation, results
 from beforehand.work.jobs import start
 from beforehand.work.scoring import Settings
+from beforehand.work.stages import BenchmarkRequest, PredictRequest
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 
@@ -24,7 +25,7 @@ FAST = Settings(draws=200, placebo=20)
 
 
 def predict(archive: Archive, events: Path, names: str, out: Path, run_id: str) -> dict:  # type: ignore[type-arg]
-    request = benchmark.PredictRequest(archive.path, out.parent, events, names, out)
+    request = PredictRequest(archive.path, out.parent, events, names, out)
     return start(request, run_id).summary
 
 
@@ -34,7 +35,7 @@ def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
 
 def test_the_benchmark_over_files(sim: Path, tmp_path: Path) -> None:
     archive = Archive(sim)
-    benchmark.ingest(archive, timedelta(days=7), tmp_path)
+    benchmark.ingest(archive, timedelta(days=7)).write(tmp_path)
     events = rows(tmp_path / "events.jsonl")
     assert len(rows(tmp_path / "events_snapshots.jsonl")) == len(events) > 50
     out = tmp_path / "p.jsonl"
@@ -55,8 +56,26 @@ def test_the_benchmark_over_files(sim: Path, tmp_path: Path) -> None:
         assert close is None or parse_instant(close) >= parse_instant(event["forecast_at"])
 
 
+def test_all_stages_in_one_run(sim: Path, tmp_path: Path) -> None:
+    """The same figures as stage by stage, and the same files."""
+    request = BenchmarkRequest(sim, tmp_path, "market,drift", settings=FAST)
+    done = start(request, "b")
+    benchmark.ingest(Archive(sim), timedelta(days=7)).write(tmp_path)
+    out = tmp_path / "p.jsonl"
+    predict(Archive(sim), tmp_path / "events.jsonl", "market,drift", out, "p")
+    single = evaluation.evaluate_files(
+        tmp_path / "events.jsonl", out, tmp_path / "resolutions.jsonl", FAST
+    )
+    assert done.summary["leaderboard"] == single.result.wire()["leaderboard"]
+    for name in ("events", "events_snapshots", "resolutions"):
+        mine, theirs = done.folder.path / f"{name}.jsonl", tmp_path / f"{name}.jsonl"
+        assert mine.read_bytes() == theirs.read_bytes()
+    with pytest.raises(InputError, match="no market of"):
+        start(BenchmarkRequest(sim, tmp_path, horizon=timedelta(days=3000)), "c")
+
+
 def test_a_foreign_agents_predictions(sim: Path, tmp_path: Path) -> None:
-    benchmark.ingest(Archive(sim), timedelta(days=7), tmp_path)
+    benchmark.ingest(Archive(sim), timedelta(days=7)).write(tmp_path)
     events = rows(tmp_path / "events.jsonl")
     lines = [
         {
@@ -112,7 +131,7 @@ def test_evidence_after_the_prediction_fails_the_audit() -> None:
 def test_a_later_market_price_is_no_skill(sim: Path, tmp_path: Path) -> None:
     """The market itself, read six days after the price it is compared with, must not win."""
     archive = Archive(sim)
-    benchmark.ingest(archive, timedelta(days=7), tmp_path)
+    benchmark.ingest(archive, timedelta(days=7)).write(tmp_path)
     gateway = Gateway(RecordedWorld(archive))
     lines = []
     for event in rows(tmp_path / "events.jsonl"):
@@ -146,7 +165,7 @@ def test_a_later_market_price_is_no_skill(sim: Path, tmp_path: Path) -> None:
 
 
 def test_two_events_of_one_market_keep_their_ids(sim: Path, tmp_path: Path) -> None:
-    benchmark.ingest(Archive(sim), timedelta(days=7), tmp_path)
+    benchmark.ingest(Archive(sim), timedelta(days=7)).write(tmp_path)
     event = rows(tmp_path / "events.jsonl")[0]
     t = parse_instant(event["forecast_at"])
     made = [
@@ -172,7 +191,7 @@ def test_two_events_of_one_market_keep_their_ids(sim: Path, tmp_path: Path) -> N
 def test_what_a_predictions_file_may_not_do(sim: Path, tmp_path: Path) -> None:
     """No time, a forged market, a forecast after the resolution: counted, and no win."""
     archive = Archive(sim)
-    benchmark.ingest(archive, timedelta(days=7), tmp_path)
+    benchmark.ingest(archive, timedelta(days=7)).write(tmp_path)
     events = rows(tmp_path / "events.jsonl")
     endings = {
         r["id"]: ResolutionRecord.model_validate(r) for r in rows(tmp_path / "resolutions.jsonl")
@@ -216,7 +235,7 @@ def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
         recorded_at=parse_instant("2026-11-01T00:00:00Z"),
     )
     archive = Archive(tmp_path / "a")
-    benchmark.ingest(archive, timedelta(days=7), tmp_path)
+    benchmark.ingest(archive, timedelta(days=7)).write(tmp_path)
     out = tmp_path / "p.jsonl"
     predict(archive, tmp_path / "events.jsonl", "all", out, "p")
     endings = {
@@ -252,7 +271,7 @@ def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
 
 
 def test_resolutions_without_a_time_get_no_date_of_ours(sim: Path, tmp_path: Path) -> None:
-    benchmark.ingest(Archive(sim), timedelta(days=7), tmp_path)
+    benchmark.ingest(Archive(sim), timedelta(days=7)).write(tmp_path)
     events = [
         {k: v for k, v in e.items() if k != "resolution_date"}
         for e in rows(tmp_path / "events.jsonl")

@@ -3,17 +3,22 @@
 import sqlite3
 import threading
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from beforehand.clock import FrozenClock, SystemClock
 from beforehand.config import Home
 from beforehand.engine.driver import Outcome, drive
 from beforehand.engine.plan import Plan, Step
+from beforehand.engine.runtime import Runtime, Threads
 from beforehand.errors import Corrupt, InputError, Refused, Unavailable
-from beforehand.store.calls import Usage
-from jobs import Small, open_store, runtime, small
+from beforehand.store.calls import Calls, Usage
+from beforehand.store.database import Database
+from beforehand.store.journal import Journal
+from jobs import Small, no_opener, open_store, runtime, small
 
 
 def run(home: Path, job: Small, **options: Any) -> tuple[Outcome, dict[str, Any]]:
@@ -262,6 +267,41 @@ def test_a_lease_keeps_others_away_until_it_lapses(home: Path) -> None:
     assert calls.answered("r", "k", "late", Usage(), 1.0) == "late"
     assert calls.answered("r", "k", "second", Usage(), 1.0) == "late", "the first answer stands"
     assert claim("three") == "done"
+
+
+class SteppingBack:
+    """A clock that is an hour slow from the 40th look on."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def now(self) -> datetime:
+        self.looks += 1
+        return SystemClock().now() - timedelta(hours=1 if self.looks > 40 else 0)
+
+
+def test_a_clock_that_steps_back_loses_nothing(home: Path) -> None:
+    clock = SteppingBack()
+    database = Database(Home(home).journal)
+    journal, calls = Journal(database, clock), Calls(database, clock)
+    journal.enter("r", "small", {}, "f", str(home))
+    asked: list[str] = []
+    job = small({"p": paid(asked, hold=0.002)}, *(Step(f"a/{i}", "p", {"x": i}) for i in range(60)))
+    with Runtime(journal, calls, no_opener, Threads(4), 4) as engine:
+        assert drive(job, engine).status == "success"
+    assert clock.looks > 40
+    assert len(asked) == len(set(asked)) == 60
+    assert len(journal.done("r")) == 60
+
+
+def test_a_lease_from_the_future_does_not_bind(home: Path) -> None:
+    """What was claimed before the clock stepped back an hour is free after it."""
+    database = Database(Home(home).journal)
+    ahead = FrozenClock(SystemClock().now() + timedelta(hours=1))
+    Journal(database).enter("r", "small", {}, "f", str(home))
+    facts = {"task_id": "a", "provider": "p", "index": 0}
+    assert Calls(database, ahead).claim("r", "k", owner="dead", **facts).state == "ask"
+    assert Calls(database).claim("r", "k", owner="alive", **facts).state == "ask"
 
 
 def test_the_documented_tables(home: Path) -> None:

@@ -4,7 +4,12 @@ what can be done with a run."""
 import csv
 import json
 import os
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -535,6 +540,33 @@ def test_spans_and_metrics_reach_a_collector(
     assert cli(["runs", "export", "r", "--format", "otlp"]) == 2
     assert cli(["runs", "export", "r", "--format", "otlp", "--out", address]) == 1
     assert "is it up?" in capsys.readouterr().err
+
+
+def test_the_forecaster_of_the_documents_is_the_market(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "durability.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code.replace("8000", str(port))], stderr=subprocess.DEVNULL
+    )
+    try:
+        for _ in range(100):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        address = f"http://127.0.0.1:{port}/forecast"
+        path = config(home / "c.json", market, models=["market", address], num_sims=2)
+        found = told(capsys, "backtest", "run", str(path), "--archive", str(sim))
+    finally:
+        process.kill()
+        process.wait()
+    rows = {row["forecaster"]: row for row in found["leaderboard"]}
+    assert rows[address]["skill_vs_market"] == 0.0
+    assert rows[address]["brier"] == rows["market"]["brier"]
 
 
 def test_addresses() -> None:

@@ -39,6 +39,7 @@ SUMMARIES = {
     "world import market-data": "Load quotes (CSV, Parquet) into the market-data table.",
     "backtest run": "Backtest forecasters point in time over the archive, and score them.",
     "backtest ab": "Compare configurations on the same markets: accuracy beside cost.",
+    "bench run": "Ingest, predict and evaluate in one run that can be resumed.",
     "bench ingest": "Write events, dated snapshots and resolutions from the archive.",
     "bench predict": "Forecast every event at its own instant, point in time.",
     "bench evaluate": "Score predictions with an evidence audit; or score bets.",

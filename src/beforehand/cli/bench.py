@@ -17,7 +17,7 @@ from beforehand.cli.options import (
     settings,
 )
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, telling
-from beforehand.cli.tables import console, figure, print_evaluation, table
+from beforehand.cli.tables import console, figure, print_evaluation, print_result, table
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.score import forecastbench as recipe
@@ -27,6 +27,7 @@ from beforehand.work import benchmark, evaluation
 from beforehand.work.bets import load_bets, parse_terms
 from beforehand.work.grid import parse_interval
 from beforehand.work.jobs import start
+from beforehand.work.stages import BenchmarkRequest, PredictRequest
 
 
 def ingest(
@@ -40,9 +41,9 @@ def ingest(
     json: Json = False,
 ) -> int:
     """Write events.jsonl, events_snapshots.jsonl and resolutions.jsonl from the archive."""
-    counts = benchmark.ingest(
-        Archive(archive_path(archive)), parse_interval(horizon), out, textless
-    )
+    made = benchmark.ingest(Archive(archive_path(archive)), parse_interval(horizon), textless)
+    made.write(out)
+    counts = made.counts
     if json:
         emit({"out": str(out), "counts": counts})
     else:
@@ -63,7 +64,7 @@ def predict(
     json: Json = False,
 ) -> int:
     """Forecast every event at its own instant, point in time."""
-    request = benchmark.PredictRequest(
+    request = PredictRequest(
         archive=archive_path(archive).resolve(),
         home=Home.from_environment().root,
         events=events.resolve(),
@@ -78,6 +79,43 @@ def predict(
         emit({"run_id": finished.folder.run_id, "out": str(out), "counts": counts})
     else:
         print(f"{out}: {counts['predictions']:,} predictions of {counts['events']:,} events")
+    return EXIT_OK
+
+
+def run(
+    *,
+    forecasters: Annotated[
+        str, Parameter(help="all, or names and addresses separated by commas.")
+    ] = "all",
+    horizon: Annotated[str, Parameter(help="How long before its end: 7d, 30d.")] = "7d",
+    textless: Annotated[
+        bool, Parameter(negative="", help="Keep markets whose wording was not on record by then.")
+    ] = False,
+    seed: Seed = 0,
+    draws: Draws = 2000,
+    placebo: PlaceboDraws = 200,
+    run_id: RunId = None,
+    archive: ArchivePath = None,
+    run_effort: RunEffort | None = None,
+    json: Json = False,
+) -> int:
+    """Ingest, predict and evaluate in one run that can be resumed."""
+    request = BenchmarkRequest(
+        archive=archive_path(archive).resolve(),
+        home=Home.from_environment().root,
+        forecasters=forecasters,
+        horizon=parse_interval(horizon),
+        textless=textless,
+        settings=settings(seed, draws, placebo),
+        effort=effort(run_effort),
+    )
+    with telling("benchmark") as told:
+        finished = start(request, run_id, told=told)
+    report = finished.folder.path / "report.html"
+    if json:
+        emit({"run_id": finished.folder.run_id, **finished.summary, "report": str(report)})
+    else:
+        print_result(finished.summary, report)
     return EXIT_OK
 
 

@@ -140,6 +140,7 @@ class _Drive:
         if stopwatch() - self._looked > LOOK_S:
             self._looked = stopwatch()
             self._look_for_cancellation()
+            self._progress(next(iter(self._flying), ""), len(self._outputs), len(self._order))
         names = list(self._flying) if not self._runtime.alone else sorted(ended)
         if not names:
             return []

@@ -272,6 +272,17 @@ class Calls:
             )
         return [dict(zip(names, row, strict=True)) for row in found]
 
+    def settled(self, run_id: str) -> int:
+        """How many calls of a run have their final answer."""
+        with self._database.read() as tx:
+            return int(
+                tx.run(
+                    "SELECT count(*) FROM calls WHERE run_id = :run_id "
+                    "AND state IN ('done', 'failed')",
+                    run_id=run_id,
+                )[0][0]
+            )
+
     def usual(self, provider: str) -> tuple[float | None, float | None]:
         """(tokens, US dollars) that a call to this provider has cost on average so far."""
         with self._database.read() as tx:

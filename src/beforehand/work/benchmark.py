@@ -1,44 +1,51 @@
-"""The benchmark in three stages over files: ingest, predict, evaluate.
+"""The benchmark's files: events in, and what a stage makes of them.
 
 Each stage reads and writes documented files only, so that a foreign forecaster can stand in the
-middle: take events.jsonl, write PredictionRecords, hand them to `evaluate`.
+middle: take events.jsonl, write PredictionRecords, hand them to `evaluate`. `work/stages.py` runs
+them as Plans.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from beforehand.clock import Clock, iso, parse_instant
-from beforehand.config import Home
-from beforehand.engine.context import StepContext
-from beforehand.engine.plan import Action, Plan, Step
+from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
-from beforehand.forecast.external import is_address, parse_rate
+from beforehand.forecast.external import is_address
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.ids import digest
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.benchmark import EventSpec
 from beforehand.store.archive import Archive
-from beforehand.store.files import read_json, read_lines, write_json, write_jsonl
-from beforehand.store.runs import RunFolder
+from beforehand.store.files import read_lines, write_jsonl
 from beforehand.work import backtest, grid, results
-from beforehand.work.request import Effort
-from beforehand.work.voices import voices
-from beforehand.work.walk import Asker, Walker
 
 
-def ingest(
-    archive: Archive, horizon: timedelta, out: Path, textless: bool = False
-) -> dict[str, int]:
+@dataclass(frozen=True)
+class Ingested:
+    """What the first stage makes of an archive, as lines of its three files, and the counts."""
+
+    events: list[dict[str, Any]]
+    snapshots: list[dict[str, Any]]
+    resolutions: list[dict[str, Any]]
+    counts: dict[str, int]
+
+    def write(self, out: Path) -> None:
+        """events.jsonl, events_snapshots.jsonl and resolutions.jsonl."""
+        write_jsonl(out / "events.jsonl", self.events)
+        write_jsonl(out / "events_snapshots.jsonl", self.snapshots)
+        write_jsonl(out / "resolutions.jsonl", self.resolutions)
+
+
+def ingest(archive: Archive, horizon: timedelta, textless: bool = False) -> Ingested:
     """Events, dated market snapshots and resolutions for every settled market that had a price
     `horizon` before its end. The event shows the *scheduled* close known then, never the end.
     A market whose wording was not on record by then is left out, unless `textless`."""
     world = RecordedWorld(archive)
     gateway = Gateway(world)
     selection = backtest.select(gateway, world, None)
-    events, snapshots, endings = [], [], []
+    made = Ingested([], [], [], {})
     for name, resolution in selection.markets.items():
         t = grid.end_of(resolution) - horizon
         view = gateway.at(t)
@@ -50,17 +57,18 @@ def ingest(
         if market.question is None and not textless:
             selection.skip("no text that early")
             continue
-        event = results.event_wire(market, None)
-        days = int(horizon / timedelta(days=1))
-        events.append(
+        line = results.resolution_wire(resolution)
+        assert line is not None  # Selected markets are settled.
+        made.resolutions.append(line)
+        made.events.append(
             {
-                **event,
-                "forecast_horizon_days": days,
+                **results.event_wire(market, None),
+                "forecast_horizon_days": int(horizon / timedelta(days=1)),
                 "baseline_probability": odds.price,
                 "forecast_at": iso(t),
             }
         )
-        snapshots.append(
+        made.snapshots.append(
             {
                 "id": name,
                 "probability": odds.price,
@@ -69,114 +77,12 @@ def ingest(
                 "price_age": odds.price_age,
             }
         )
-        endings.append(results.resolution_wire(resolution))
-    write_jsonl(out / "events.jsonl", events)
-    write_jsonl(out / "events_snapshots.jsonl", snapshots)
-    write_jsonl(out / "resolutions.jsonl", endings)
-    return {"events": len(events), **{f"left out: {k}": n for k, n in selection.left_out.items()}}
+    left = {f"left out: {why}": n for why, n in selection.left_out.items()}
+    made.counts.update({"events": len(made.events), **left})
+    return made
 
 
-@dataclass(frozen=True)
-class PredictRequest:
-    """Events to be forecast, each at its own instant."""
-
-    archive: Path
-    home: Path
-    events: Path
-    forecasters: str
-    out: Path
-    effort: Effort = field(default_factory=Effort)
-
-
-class PredictJob:
-    """The predict stage as a run: a walk of single instants, then the records of all events."""
-
-    kind = "predict"
-
-    def __init__(self, request: PredictRequest, run_id: str, clock: Clock) -> None:
-        """Forecast every event at its `forecast_at` (else its resolution date less its horizon)."""
-        if request.out.resolve() == request.events.resolve():
-            raise InputError("--out names the events file itself: choose another")
-        self._request = request
-        home = Home(request.home)
-        self.folder = RunFolder(home.runs, run_id)
-        self._archive = Archive(request.archive)
-        world = RecordedWorld(self._archive)
-        gateway = Gateway(world, clock)
-        self._specs = [spec for _, spec in load_events(request.events)]
-        predictors = sorted({f.predictor for f in world.all_forecasts()})
-        documents = bool(self._archive.counts().get("document"))
-        names, models = voices(
-            request.forecasters.split(","), documents=documents, predictors=predictors
-        )
-        self._asked: dict[tuple[str, str], list[str]] = {}
-        self._names = names
-        configs = []
-        for spec in self._specs:
-            config = _experiment(spec, gateway, names)
-            key = (config.market_id, iso(config.start_time))
-            if key not in self._asked:
-                configs.append(config)
-            self._asked.setdefault(key, []).append(spec.id)
-        self._configs = configs
-        walked = backtest.compile_plan(run_id, configs, score=False)
-        write = Step("write", "write", {}, ("collect",), here=True)
-        self.plan = Plan(run_id, [*walked.steps, write])
-        effort = request.effort
-        addresses = list(filter(is_address, names))
-        asker = Asker(addresses, home, parse_rate(effort.rate), effort.timeout)
-        walker = Walker(world, clock, self.folder, models, asker)
-        self.actions: Mapping[str, Action] = {
-            "walk": walker.walk,
-            "collect": walker.collect,
-            "write": self._write,
-        }
-
-    @property
-    def fingerprint(self) -> str:
-        """The events, the forecasters and the world."""
-        asked = [config.wire() for config in self._configs]
-        events = sorted(spec.id for spec in self._specs)
-        return digest([self._archive.digest, asked, events, str(self._request.out.resolve())])
-
-    @property
-    def paid(self) -> dict[str, int]:
-        """The calls that will be made, by address."""
-        return {name: len(self._configs) for name in filter(is_address, self._names)}
-
-    def prepare(self) -> None:
-        """Write the plan."""
-        self.folder.claim()
-        write_json(self.folder.path / "plan.json", self.plan.wire())
-
-    def _write(
-        self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
-    ) -> dict[str, int]:
-        """The PredictionRecords under the events' own ids."""
-        rows = list(results.read_jsonl(self.folder.path / "predictions.jsonl"))
-        lines = [
-            {**row, "id": event}
-            for row in rows
-            for event in self._asked[row["id"], row["metadata"]["timestamp"]]
-        ]
-        write_jsonl(self._request.out, lines)
-        expected = len(self._specs) * len(self._names)
-        counts = {"events": len(self._specs), "predictions": len(lines)}
-        counts["missing"] = expected - len(lines)
-        write_json(self.folder.path / "counts.json", counts)
-        return counts
-
-    def seal(self) -> dict[str, str]:
-        """The last file of a finished run."""
-        return self.folder.seal(self.kind, self._archive.digest)
-
-    def summary(self) -> dict[str, Any]:
-        """How many events and predictions, and how many are missing."""
-        found: dict[str, Any] = read_json(self.folder.path / "counts.json")
-        return found
-
-
-def _experiment(spec: EventSpec, gateway: Gateway, models: Sequence[str]) -> ExperimentConfig:
+def experiment(spec: EventSpec, gateway: Gateway, models: Sequence[str]) -> ExperimentConfig:
     """One instant of one market; an instant after the market's end is refused."""
     name = gateway.hindsight().resolve_id(_market_of(spec))
     t = _forecast_at(spec)

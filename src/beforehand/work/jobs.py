@@ -27,9 +27,9 @@ from beforehand.store.database import Database
 from beforehand.store.files import write_json
 from beforehand.store.journal import Journal, RunRow
 from beforehand.store.runs import LOG, RunFolder
-from beforehand.work.benchmark import PredictJob, PredictRequest
 from beforehand.work.request import Effort, Fork, Request
 from beforehand.work.run import BacktestJob
+from beforehand.work.stages import BenchmarkJob, BenchmarkRequest, PredictJob, PredictRequest
 
 ORPHANS_S = 2.0
 """How often a worker looks for runs without a driver."""
@@ -57,6 +57,7 @@ class RunJob(Protocol):
 _REQUESTS: dict[str, TypeAdapter[Any]] = {
     "backtest": TypeAdapter(Request),
     "predict": TypeAdapter(PredictRequest),
+    "benchmark": TypeAdapter(BenchmarkRequest),
 }
 
 
@@ -110,7 +111,7 @@ def open_job(row: RunRow, clock: Clock | None = None, archive: Path | None = Non
 
 
 def start(
-    request: Request | PredictRequest,
+    request: Request | PredictRequest | BenchmarkRequest,
     run_id: str | None = None,
     clock: Clock | None = None,
     told: Told = QUIET,
@@ -307,7 +308,7 @@ def _drive(
         with nullcontext() if given else runtime:
             if runtime.alone:  # We hold the lock: whoever held these leases is dead.
                 calls.release(row.run_id, runtime.worker_id)
-            outcome = drive(job, runtime, told.progress)
+            outcome = drive(job, runtime, _counting(job, calls, told.progress))
     except BaseException as error:
         journal.mark(row.run_id, "failed", f"{type(error).__name__}: {error}")
         raise
@@ -316,6 +317,19 @@ def _drive(
     if outcome.status != "success":
         journal.mark(row.run_id, outcome.status, outcome.reason)
         raise_for(outcome, row.run_id)
+
+
+def _counting(job: RunJob, calls: Calls, progress: Progress) -> Progress:
+    """Progress in paid calls, where a run makes any: its steps are few and long."""
+    expected = sum(job.paid.values())
+    if not expected:
+        return progress
+
+    def counted(step: str, done: int, total: int) -> None:
+        answered = calls.settled(job.plan.run_id)
+        progress(f"{step}, {done} of {total} steps; calls", answered, max(expected, answered))
+
+    return counted
 
 
 def _runtime(journal: Journal, calls: Calls, concurrency: int, opener: Opener) -> Runtime:
@@ -332,6 +346,8 @@ def _runtime(journal: Journal, calls: Calls, concurrency: int, opener: Opener) -
 def _job(request: Any, run_id: str, clock: Clock) -> RunJob:
     if isinstance(request, PredictRequest):
         return PredictJob(request, run_id, clock)
+    if isinstance(request, BenchmarkRequest):
+        return BenchmarkJob(request, run_id, clock)
     return BacktestJob(request, run_id, clock)
 
 

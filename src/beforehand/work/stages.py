@@ -1,0 +1,214 @@
+"""The benchmark as runs: the predict stage over a file of events, and all stages in one Plan."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from beforehand.clock import Clock, iso
+from beforehand.config import Home
+from beforehand.engine.context import StepContext
+from beforehand.engine.plan import Action, Plan, Step
+from beforehand.errors import InputError
+from beforehand.forecast.external import is_address, parse_rate
+from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.ids import digest
+from beforehand.records.backtest import ExperimentConfig
+from beforehand.records.benchmark import EventSpec
+from beforehand.store.archive import Archive
+from beforehand.store.files import read_json, write_json, write_jsonl
+from beforehand.store.runs import RunFolder
+from beforehand.work import backtest, evaluation, results
+from beforehand.work.benchmark import experiment, ingest, load_events
+from beforehand.work.request import Effort
+from beforehand.work.scoring import Settings
+from beforehand.work.voices import voices
+from beforehand.work.walk import Asker, Walker
+
+
+@dataclass(frozen=True)
+class PredictRequest:
+    """Events to be forecast, each at its own instant."""
+
+    archive: Path
+    home: Path
+    events: Path
+    forecasters: str
+    out: Path
+    effort: Effort = field(default_factory=Effort)
+
+
+@dataclass(frozen=True)
+class BenchmarkRequest:
+    """All stages over one archive: events `horizon` before each end, forecasts, scores."""
+
+    archive: Path
+    home: Path
+    forecasters: str = "all"
+    horizon: timedelta = timedelta(days=7)
+    textless: bool = False
+    settings: Settings = Settings()
+    effort: Effort = field(default_factory=Effort)
+
+
+class _Stage:
+    """What both kinds share: events, each walked for a single instant."""
+
+    kind: str
+    plan: Plan
+    actions: Mapping[str, Action]
+
+    def __init__(
+        self,
+        request: PredictRequest | BenchmarkRequest,
+        run_id: str,
+        clock: Clock,
+        archive: Archive,
+        specs: Sequence[EventSpec],
+    ) -> None:
+        home = Home(request.home)
+        self.folder = RunFolder(home.runs, run_id)
+        self._archive, self._specs = archive, specs
+        world = RecordedWorld(archive)
+        gateway = Gateway(world, clock)
+        predictors = sorted({f.predictor for f in world.all_forecasts()})
+        documents = bool(archive.counts().get("document"))
+        self._names, models = voices(
+            request.forecasters.split(","), documents=documents, predictors=predictors
+        )
+        self._asked: dict[tuple[str, str], list[str]] = {}
+        self._configs: list[ExperimentConfig] = []
+        for spec in specs:
+            config = experiment(spec, gateway, self._names)
+            key = (config.market_id, iso(config.start_time))
+            if key not in self._asked:
+                self._configs.append(config)
+            self._asked.setdefault(key, []).append(spec.id)
+        addresses = list(filter(is_address, self._names))
+        asker = Asker(addresses, home, parse_rate(request.effort.rate), request.effort.timeout)
+        self._walker = Walker(world, clock, self.folder, models, asker)
+        self._walked = backtest.compile_plan(run_id, self._configs, score=False).steps
+
+    @property
+    def paid(self) -> dict[str, int]:
+        """The calls that will be made, by address."""
+        return {name: len(self._configs) for name in filter(is_address, self._names)}
+
+    def prepare(self) -> None:
+        """Write the plan."""
+        self.folder.claim()
+        write_json(self.folder.path / "plan.json", self.plan.wire())
+
+    def seal(self) -> dict[str, str]:
+        """The last file of a finished run."""
+        return self.folder.seal(self.kind, self._archive.digest)
+
+    def _predictions(self) -> list[dict[str, Any]]:
+        """The PredictionRecords under the events' own ids."""
+        return [
+            {**row, "id": event}
+            for row in results.read_jsonl(self.folder.path / "predictions.jsonl")
+            for event in self._asked[row["id"], row["metadata"]["timestamp"]]
+        ]
+
+
+class PredictJob(_Stage):
+    """The predict stage as a run: a walk of single instants, then the records of all events."""
+
+    kind = "predict"
+
+    def __init__(self, request: PredictRequest, run_id: str, clock: Clock) -> None:
+        """Forecast every event at its `forecast_at` (else its resolution date less its horizon)."""
+        if request.out.resolve() == request.events.resolve():
+            raise InputError("--out names the events file itself: choose another")
+        self._out = request.out
+        specs = [spec for _, spec in load_events(request.events)]
+        super().__init__(request, run_id, clock, Archive(request.archive), specs)
+        write = Step("write", "write", {}, ("collect",), here=True)
+        self.plan = Plan(run_id, [*self._walked, write])
+        walker = self._walker
+        self.actions = {"walk": walker.walk, "collect": walker.collect, "write": self._write}
+
+    @property
+    def fingerprint(self) -> str:
+        """The events, the forecasters and the world."""
+        asked = [config.wire() for config in self._configs]
+        events = sorted(spec.id for spec in self._specs)
+        return digest([self._archive.digest, asked, events, str(self._out.resolve())])
+
+    def summary(self) -> dict[str, Any]:
+        """How many events and predictions, and how many are missing."""
+        found: dict[str, Any] = read_json(self.folder.path / "counts.json")
+        return found
+
+    def _write(
+        self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
+    ) -> dict[str, int]:
+        lines = self._predictions()
+        write_jsonl(self._out, lines)
+        expected = len(self._specs) * len(self._names)
+        counts = {"events": len(self._specs), "predictions": len(lines)}
+        counts["missing"] = expected - len(lines)
+        write_json(self.folder.path / "counts.json", counts)
+        return counts
+
+
+class BenchmarkJob(_Stage):
+    """All stages as one run: ingest, a walk of single instants, the records, the evaluation. Its
+    files are those that the single stages read and write."""
+
+    kind = "benchmark"
+
+    def __init__(self, request: BenchmarkRequest, run_id: str, clock: Clock) -> None:
+        self._request = request
+        archive = Archive(request.archive)
+        self._events = ingest(archive, request.horizon, request.textless)
+        if not self._events.events:
+            raise InputError(
+                f"no market of {request.archive} can be asked {request.horizon.days} days before "
+                f"its end ({self._events.counts})"
+            )
+        specs = [EventSpec.model_validate(line) for line in self._events.events]
+        super().__init__(request, run_id, clock, archive, specs)
+        first = Step("ingest", "ingest", here=True)
+        walked = [
+            Step(s.id, s.action, s.args, s.deps or ("ingest",), here=s.here) for s in self._walked
+        ]
+        last = Step("evaluate", "evaluate", {}, ("collect",), here=True)
+        self.plan = Plan(run_id, [first, *walked, last])
+        self.actions = {
+            "ingest": self._ingest,
+            "walk": self._walker.walk,
+            "collect": self._walker.collect,
+            "evaluate": self._evaluate,
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """The stages' settings, the forecasters and the world."""
+        asked = [config.wire() for config in self._configs]
+        request = self._request
+        how = [request.horizon.total_seconds(), request.textless, repr(request.settings)]
+        return digest([self._archive.digest, asked, how])
+
+    def summary(self) -> dict[str, Any]:
+        """scores.json of the finished run."""
+        found: dict[str, Any] = read_json(self.folder.path / "scores.json")
+        return found
+
+    def _ingest(
+        self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
+    ) -> dict[str, int]:
+        self._events.write(self.folder.path)
+        return self._events.counts
+
+    def _evaluate(
+        self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
+    ) -> dict[str, Any]:
+        path = self.folder.path
+        events, said = path / "events.jsonl", path / "predictions.jsonl"
+        endings = path / "resolutions.jsonl"
+        done = evaluation.evaluate_files(events, said, endings, self._request.settings)
+        evaluation.store(done, (events, said, endings), path)
+        return {"counts": done.counts, "audit": done.audit["passed"]}
