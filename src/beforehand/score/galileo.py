@@ -55,6 +55,7 @@ def _trace(
                 }
                 for snippet in context["search_snippets"]
             ],
+            "redacted_output": [{"content": "", "metadata": {}}],  # The SDK's own default.
             "name": "search<=t",
             "created_at": row["time"],
             "user_metadata": {},
@@ -118,6 +119,7 @@ def _decision(
             "input": _text(row["context"]["market"]),
             "output": _text(answer),
             **shared,
+            "spans": [],
         }
     return {
         "type": "llm",
