@@ -11,7 +11,8 @@ from beforehand.engine.runtime import Runtime, Threads
 from beforehand.errors import NotFound
 from beforehand.store.calls import Calls
 from beforehand.store.database import Database
-from beforehand.store.journal import Journal, RunRow
+from beforehand.store.journal import Journal
+from beforehand.store.journal_schema import RunRow
 
 
 @dataclass(frozen=True)

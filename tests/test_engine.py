@@ -146,9 +146,14 @@ def test_a_changed_plan_runs_anew_what_changed_and_what_follows(home: Path) -> N
 
     first: list[str] = []
     run(home, small(actions(first), *plan(1)))
+    assert sorted(first) == ["a", "b", "c"]
     second: list[str] = []
-    assert run(home, small(actions(second), *plan(1)))[0].status == "success"
-    assert second == []
+    outcome, outputs = run(home, small(actions(second), *plan(5)))
+    assert second == ["a", "c"]
+    assert outputs == {"a": 5, "b": 1, "c": 5}
+    third: list[str] = []
+    assert run(home, small(actions(third), *plan(5)))[0].status == "success"
+    assert third == []
 
 
 def test_a_time_limit_is_kept_where_the_step_asks_for_something(home: Path) -> None:

@@ -131,6 +131,25 @@ def test_a_signal_waits_for_what_is_paid(tmp_path: Path, number: signal.Signals,
         assert max(provider.paid().values()) == 1
 
 
+def test_a_second_signal_leaves_at_once(tmp_path: Path) -> None:
+    with serving(Provider(latency=0.01)) as provider:
+        process = launch(tmp_path, provider)
+        while len(calls(tmp_path, "done")) < 20 and process.poll() is None:
+            time.sleep(0.01)
+        provider.hang = True
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None, "the first one waits"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+        assert process.returncode == 130
+        provider.hang = False
+        known, mark = calls(tmp_path, "done"), len(provider.log)
+        finish(tmp_path, provider)
+        assert not {asked.key for asked in provider.log[mark:]} & known
+
+
 def test_a_hanging_provider_stops_the_run_and_loses_nothing(tmp_path: Path) -> None:
     with serving(Provider(latency=0.01)) as provider:
         process = launch(tmp_path, provider)

@@ -76,7 +76,7 @@ def telling(what: str) -> Iterator["Told"]:
     from beforehand.work.jobs import Told
 
     with progress(what) as update:
-        yield Told(lambda run_id: note(f"run {run_id}"), update)
+        yield Told(lambda run_id: note(f"run {run_id}"), update, note)
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> str:

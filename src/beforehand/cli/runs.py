@@ -22,7 +22,8 @@ from beforehand.errors import (
 )
 from beforehand.store.calls import Calls
 from beforehand.store.files import read_json
-from beforehand.store.journal import Journal, RunRow
+from beforehand.store.journal import Journal
+from beforehand.store.journal_schema import RunRow
 from beforehand.store.runs import RunFolder, list_runs, open_run
 
 Run = Annotated[str, Parameter(help="The run, or latest.")]

@@ -5,23 +5,23 @@ starting it again *is* resuming. A step that is done (its row says success, with
 is skipped; whatever else is on record is started, attached to, or taken over.
 """
 
+import os
 import queue
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Literal
 
 from beforehand.clock import stopwatch
-from beforehand.engine.context import Signals
 from beforehand.engine.execute import recorded_error
 from beforehand.engine.plan import Job, Progress, Step, check
 from beforehand.engine.runtime import Runtime
 from beforehand.errors import Corrupt, CutoffViolation, Interrupted, Stopped
-from beforehand.store.journal import Task
+from beforehand.store.journal_schema import Task
 
 POLL_S = 0.1
 LOOK_S = 1.0
@@ -33,23 +33,35 @@ PASSING = ("Unavailable", "RateLimited", *STOPPING)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a drive ended. `failed` are the tasks without success, `undone` counts what was not
-    begun."""
+    """How a drive ended; `left` means that this process ends and others go on. `failed` are the
+    tasks without success, `undone` counts what was not begun."""
 
-    status: Literal["success", "failed", "stopped", "cancelled"]
+    status: Literal["success", "failed", "stopped", "cancelled", "left"]
     reason: str | None = None
     failed: list[Task] = field(default_factory=list)
     undone: int = 0
     signal: int | None = None
 
 
-def drive(job: Job, runtime: Runtime, progress: Progress | None = None) -> Outcome:
+def drive(
+    job: Job,
+    runtime: Runtime,
+    progress: Progress | None = None,
+    *,
+    say: Callable[[str], None] = lambda text: None,
+    signals: bool = True,
+) -> Outcome:
     """See the job's plan through; the caller holds the run's lock.
 
     Raises what must end a run at once: a broken invariant, or a bug. `progress(step id, done,
-    total)` is called at the start and after each step.
+    total)` is called at the start, after each step, and once a second. SIGINT and SIGTERM end the
+    run cleanly, unless `signals` is False; `say` gets the sentence for the user.
     """
-    return _Drive(job, runtime, progress or (lambda *_: None)).run()
+    drive = _Drive(job, runtime, progress or (lambda *_: None))
+    if not signals or threading.current_thread() is not threading.main_thread():
+        return drive.run()
+    with _caught(runtime, job.plan.run_id, say):
+        return drive.run()
 
 
 class _Drive:
@@ -76,6 +88,7 @@ class _Drive:
                 self._inputs[step.id] = step.inputs(self._outputs)
                 if found.inputs == self._inputs[step.id]:
                     self._outputs[step.id] = found.output
+        self._journal.discard(self._run_id, [n for n in on_record if n not in self._outputs])
         waiting = {
             step.id: {dep for dep in step.deps if dep not in self._outputs}
             for step in self._order
@@ -88,17 +101,16 @@ class _Drive:
                 followers.setdefault(dep, []).append(name)
         ready = deque(by_id[name] for name, deps in waiting.items() if not deps)
         self._progress("starting", len(self._outputs), total)
-        with _caught(self._signals):
-            while ready or self._flying:
-                self._launch(ready)
-                for name in self._settle():
-                    self._progress(name, len(self._outputs), total)
-                    for follower in followers.get(name, ()):
-                        waiting[follower].discard(name)
-                        if not waiting[follower]:
-                            ready.append(by_id[follower])
-                if self._may_leave():
-                    break
+        while ready or self._flying:
+            self._launch(ready)
+            for name in self._settle():
+                self._progress(name, len(self._outputs), total)
+                for follower in followers.get(name, ()):
+                    waiting[follower].discard(name)
+                    if not waiting[follower]:
+                        ready.append(by_id[follower])
+            if self._may_leave():
+                break
         return self._outcome(total)
 
     def _may_leave(self) -> bool:
@@ -203,6 +215,8 @@ class _Drive:
         self._look_for_cancellation()
         if self._cancelled:
             return Outcome("cancelled", "cancelled by the user", failed, undone)
+        if self._signals.leaving:
+            return Outcome("left", self._signals.reason, failed, undone)
         if self._signals.stop.is_set():
             number = self._signals.number
             return Outcome("stopped", self._signals.reason, failed, undone, number)
@@ -213,18 +227,20 @@ class _Drive:
 
 
 @contextmanager
-def _caught(signals: Signals) -> Iterator[None]:
-    """SIGINT and SIGTERM end the run cleanly: no new calls, those in flight are waited for. A
-    second one leaves at once (what is on record stays)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+def _caught(runtime: Runtime, run_id: str, say: Callable[[str], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM: no new calls, those in flight are waited for; a second one leaves at
+    once, which loses no more than a kill does."""
+    signals = runtime.signals(run_id)
 
     def handle(number: int, _: FrameType | None) -> None:
         if signals.stop.is_set():
-            raise KeyboardInterrupt
+            os._exit(128 + number)
         signals.number = number
         signals.end(f"cancelled: stopped by {signal.Signals(number).name}")
+        say(
+            f"run {run_id}: stopping; waiting for {runtime.busy} steps to record what they have in "
+            "flight (once more leaves at once)"
+        )
 
     before = {name: signal.signal(name, handle) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -250,4 +266,9 @@ def raise_for(outcome: Outcome, run_id: str) -> None:
     raise Stopped(text)
 
 
-_ENDED = {"stopped": "stopped", "cancelled": "was cancelled", "failed": "failed"}
+_ENDED = {
+    "stopped": "stopped",
+    "cancelled": "was cancelled",
+    "failed": "failed",
+    "left": "was left to others",
+}

@@ -21,7 +21,8 @@ from beforehand.engine.execute import execute
 from beforehand.engine.plan import Job, Step
 from beforehand.errors import BeforehandError
 from beforehand.store.calls import Calls
-from beforehand.store.journal import Journal, RunRow
+from beforehand.store.journal import Journal
+from beforehand.store.journal_schema import RunRow
 from beforehand.store.workers import Workers
 
 BEAT_S = 1.0

@@ -7,67 +7,15 @@ sealed. Output and status are written in one transaction. Paid calls are in `sto
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
 from beforehand.clock import Clock, SystemClock, iso
 from beforehand.errors import Corrupt, NotFound
 from beforehand.ids import canonical, digest
-from beforehand.store.database import Database, Row, Transaction
-from beforehand.store.journal_schema import SCHEMA
-
-Status = Literal["running", "success", "failed", "stopped", "cancelling", "cancelled"]
-
-_COLUMNS = (
-    "run_id kind status reason request fingerprint home parent total limits policy calls tokens "
-    "cost created_at updated_at seal"
-).split()
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """One run. `fingerprint` identifies request and world: the same run id with another one is
-    another run. `limits` caps calls, tokens and cost (USD); `policy` says what becomes of a call
-    whose answer never came; `seal` holds digests of the run's files."""
-
-    run_id: str
-    kind: str
-    status: Status
-    reason: str | None
-    request: dict[str, Any]
-    fingerprint: str
-    home: str
-    parent: str | None
-    total: int
-    limits: dict[str, float]
-    policy: str
-    calls: int
-    tokens: int
-    cost: float
-    created_at: str
-    updated_at: str
-    seal: dict[str, str] | None
-
-
-@dataclass(frozen=True)
-class Done:
-    """A finished task: what it was given and what it returned, as digests."""
-
-    inputs: str
-    output: str
-
-
-@dataclass(frozen=True)
-class Task:
-    """A row of worker_runs."""
-
-    task_id: str
-    agent_name: str
-    status: str
-    error: str | None
-    duration_ms: float | None
+from beforehand.store.database import Database, Transaction
+from beforehand.store.journal_schema import RUN_COLUMNS, SCHEMA, Done, RunRow, Status, Task, run_row
 
 
 class Journal:
@@ -135,9 +83,9 @@ class Journal:
         """Every run, newest first."""
         with self.database.read() as tx:
             rows = tx.run(
-                f"SELECT {', '.join(_COLUMNS)} FROM runs ORDER BY created_at DESC, run_id DESC"
+                f"SELECT {', '.join(RUN_COLUMNS)} FROM runs ORDER BY created_at DESC, run_id DESC"
             )
-        return [_run_row(row) for row in rows]
+        return [run_row(row) for row in rows]
 
     def begin(self, run_id: str, total: int) -> None:
         """A driver starts on a run (again), of so many tasks."""
@@ -201,6 +149,24 @@ class Journal:
                 "started_at = excluded.started_at, completed_at = NULL, duration_ms = NULL, "
                 "error = NULL WHERE worker_runs.status <> 'success'",
                 rows,
+            )
+
+    def discard(self, run_id: str, tasks: Sequence[str]) -> None:
+        """Forget the success of tasks whose inputs have changed: they are to run anew."""
+        if not tasks:
+            return
+        with self.database.write() as tx:
+            for table in ("task_parts", "task_outputs"):
+                tx.run(
+                    f"DELETE FROM {table} WHERE run_id = :run_id AND task_id IN :tasks",
+                    run_id=run_id,
+                    tasks=list(tasks),
+                )
+            tx.run(
+                "UPDATE worker_runs SET status = 'running' "
+                "WHERE run_id = :run_id AND task_id IN :tasks",
+                run_id=run_id,
+                tasks=list(tasks),
             )
 
     def finished(
@@ -386,12 +352,7 @@ class Journal:
 
 
 def _run(tx: Transaction, run_id: str) -> RunRow | None:
-    rows = tx.run(f"SELECT {', '.join(_COLUMNS)} FROM runs WHERE run_id = :run_id", run_id=run_id)
-    return _run_row(rows[0]) if rows else None
-
-
-def _run_row(row: Row) -> RunRow:
-    found = dict(zip(_COLUMNS, row, strict=True))
-    for name in ("request", "limits", "seal"):
-        found[name] = None if found[name] is None else orjson.loads(found[name])
-    return RunRow(**found)
+    rows = tx.run(
+        f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE run_id = :run_id", run_id=run_id
+    )
+    return run_row(rows[0]) if rows else None

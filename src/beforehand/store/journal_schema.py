@@ -1,4 +1,14 @@
-"""The journal's tables. `worker_runs` and `task_outputs` are as documented; the rest is ours."""
+"""The journal's tables, and their rows as values. `worker_runs` and `task_outputs` are as
+documented; the rest is ours."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from beforehand.store.database import Row
+
+Status = Literal["running", "success", "failed", "stopped", "cancelling", "cancelled"]
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
@@ -45,3 +55,59 @@ CREATE TABLE IF NOT EXISTS workers (
   beat_at DOUBLE PRECISION NOT NULL
 );
 """
+RUN_COLUMNS = (
+    "run_id kind status reason request fingerprint home parent total limits policy calls tokens "
+    "cost created_at updated_at seal"
+).split()
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run. `fingerprint` identifies request and world: the same run id with another one is
+    another run. `limits` caps calls, tokens and cost (USD); `policy` says what becomes of a call
+    whose answer never came; `seal` holds digests of the run's files."""
+
+    run_id: str
+    kind: str
+    status: Status
+    reason: str | None
+    request: dict[str, Any]
+    fingerprint: str
+    home: str
+    parent: str | None
+    total: int
+    limits: dict[str, float]
+    policy: str
+    calls: int
+    tokens: int
+    cost: float
+    created_at: str
+    updated_at: str
+    seal: dict[str, str] | None
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished task: what it was given and what it returned, as digests."""
+
+    inputs: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """A row of worker_runs."""
+
+    task_id: str
+    agent_name: str
+    status: str
+    error: str | None
+    duration_ms: float | None
+
+
+def run_row(row: Row) -> RunRow:
+    """A row of `runs`, in the order of RUN_COLUMNS."""
+    found = dict(zip(RUN_COLUMNS, row, strict=True))
+    for name in ("request", "limits", "seal"):
+        found[name] = None if found[name] is None else orjson.loads(found[name])
+    return RunRow(**found)

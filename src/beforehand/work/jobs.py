@@ -25,7 +25,8 @@ from beforehand.ids import new_run_id
 from beforehand.store.calls import Calls
 from beforehand.store.database import Database
 from beforehand.store.files import write_json
-from beforehand.store.journal import Journal, RunRow
+from beforehand.store.journal import Journal
+from beforehand.store.journal_schema import RunRow
 from beforehand.store.runs import LOG, RunFolder
 from beforehand.work.request import Effort, Fork, Request
 from beforehand.work.run import BacktestJob
@@ -71,10 +72,11 @@ class Finished:
 
 @dataclass(frozen=True)
 class Told:
-    """What a surface wants to hear: the run's id once it is known, and progress."""
+    """What a surface wants to hear: the run's id once it is known, progress, sentences."""
 
     started: Callable[[str], None] = lambda run_id: None
     progress: Progress = lambda step, done, total: None
+    say: Callable[[str], None] = lambda text: None
 
 
 QUIET = Told()
@@ -216,13 +218,18 @@ def work(
     pause = threading.Event()
     journal, calls = open_journal(home, clock)
     runtime = _runtime(journal, calls, concurrency, lambda row: open_job(row, clock, archive))
+
+    def leave() -> None:
+        stop.wait()
+        runtime.leave("cancelled: the worker is shutting down")
+
     with runtime:
+        threading.Thread(target=leave, daemon=True).start()
         told(f"worker {runtime.worker_id[:12]}: {concurrency} steps at once")
         while not stop.wait(ORPHANS_S):
             for row in journal.runs():
                 if row.status == "running" and Path(row.home) == home.root and not stop.is_set():
                     _adopt(row, journal, calls, clock, runtime, told, archive)
-        runtime.leave("cancelled: the worker is shutting down")
         while runtime.busy:
             pause.wait(0.05)
     return {"worker": runtime.worker_id, "steps": runtime.ran}
@@ -308,15 +315,16 @@ def _drive(
         with nullcontext() if given else runtime:
             if runtime.alone:  # We hold the lock: whoever held these leases is dead.
                 calls.release(row.run_id, runtime.worker_id)
-            outcome = drive(job, runtime, _counting(job, calls, told.progress))
+            progress = _counting(job, calls, told.progress)
+            outcome = drive(job, runtime, progress, say=told.say, signals=given is None)
     except BaseException as error:
         journal.mark(row.run_id, "failed", f"{type(error).__name__}: {error}")
         raise
     finally:
         runtime.forget(row.run_id)
-    if outcome.status != "success":
+    if outcome.status in ("stopped", "failed", "cancelled"):
         journal.mark(row.run_id, outcome.status, outcome.reason)
-        raise_for(outcome, row.run_id)
+    raise_for(outcome, row.run_id)
 
 
 def _counting(job: RunJob, calls: Calls, progress: Progress) -> Progress:

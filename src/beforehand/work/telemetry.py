@@ -12,7 +12,7 @@ from beforehand.config import Home
 from beforehand.errors import NotConfigured, NotFound, Unavailable
 from beforehand.ids import digest
 from beforehand.store.calls import Calls
-from beforehand.store.journal import RunRow
+from beforehand.store.journal_schema import RunRow
 from beforehand.store.runs import RunFolder
 
 TIMEOUT_S = 5
