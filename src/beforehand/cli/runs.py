@@ -315,7 +315,7 @@ def _known(home: Home) -> list[dict[str, Any]]:
         for facts in folders
         if facts["run_id"] not in known
     ]
-    return sorted(found, key=lambda f: str(f["run_id"]), reverse=True)
+    return sorted(found, key=lambda f: str(f.get("created_at", "")), reverse=True)
 
 
 def _state(row: RunRow, journal: Journal) -> dict[str, Any]:
@@ -343,10 +343,8 @@ def _print_state(state: dict[str, Any]) -> None:
     spent = ""
     if state["calls"]:
         spent = f"; {state['calls']:,} paid calls, {state['tokens']:,} tokens, ${state['cost']:.4f}"
-    print(
-        f"run {state['run_id']}: {state['status']}, {state['done']:,} of {state['total']:,} steps "
-        f"done{spent}"
-    )
+    steps = f", {state['done']:,} of {state['total']:,} steps done" if state["total"] else ""
+    print(f"run {state['run_id']}: {state['status']}{steps}{spent}")
     if state["reason"]:
         print(state["reason"])
 

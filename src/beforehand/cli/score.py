@@ -13,6 +13,7 @@ from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.store.archive import Archive
 from beforehand.work import score_file
+from beforehand.work.jobs import keep_seal
 
 
 def score(
@@ -52,6 +53,7 @@ def score(
         settings=settings(seed, draws, placebo, spread),
         training_cutoff=cutoff,
     )
+    keep_seal(home, scored.folder, "score")
     report = scored.folder.path / "report.html"
     if json:
         emit({**scored.summary, "report": str(report)})

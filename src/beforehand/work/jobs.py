@@ -24,7 +24,7 @@ from beforehand.forecast.external import is_address
 from beforehand.ids import new_run_id
 from beforehand.store.calls import Calls
 from beforehand.store.database import Database
-from beforehand.store.files import write_json
+from beforehand.store.files import file_digest, write_json
 from beforehand.store.journal import Journal
 from beforehand.store.journal_schema import RunRow
 from beforehand.store.runs import LOG, RunFolder
@@ -170,6 +170,15 @@ def resume(
             raise InputError(f"run {run_id} is finished: `beforehand runs show {run_id}` shows it")
         effort = replace(_request(row).effort, **(changes or {}))
         return _carry_on(row, open_job(row, clock), effort, journal, calls, clock, told)
+
+
+def keep_seal(home: Home, folder: RunFolder, kind: str, clock: Clock | None = None) -> None:
+    """Enter a finished run that needed no plan, so that its `run.json` is vouched for as well."""
+    clock = clock or SystemClock()
+    seal = {"run.json": file_digest(folder.path / "run.json")}
+    with opened_journal(home, clock) as (journal, _):
+        journal.enter(folder.run_id, kind, {}, seal["run.json"], str(home.root))
+        journal.mark(folder.run_id, "success", seal=seal)
 
 
 def fork(

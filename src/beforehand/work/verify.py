@@ -63,7 +63,8 @@ def verify(folder: RunFolder, journal: Journal | None, calls: Calls | None) -> l
         if path.is_file():
             checks.append(_records(path, model))
     if row is not None and journal is not None and calls is not None:
-        checks.append(_tasks(folder, journal))
+        if row.total:  # A scored file has no plan.
+            checks.append(_tasks(folder, journal))
         checks.append(_calls(folder.run_id, calls, intervals))
     return checks
 
