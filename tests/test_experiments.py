@@ -4,6 +4,7 @@ what can be done with a run."""
 import csv
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -93,6 +94,8 @@ def test_a_forecaster_at_an_address(
         assert last["aggregated_probability"] == before["aggregate"]["probability"]
     assert len(provider.log) == 18
     assert {row["forecaster"] for row in found["leaderboard"]} == {"market", provider.address()}
+    drawn = re.findall(r'class="forecast"[^>]*points="([^"]*)"', Path(found["report"]).read_text())
+    assert [len(line.split()) for line in drawn] == [6], "its line, a point an interval"
     state = told(capsys, "runs", "show", "r")
     assert (state["calls"], state["tokens"], state["cost"]) == (18, 126, 0.18)
     assert told(capsys, "runs", "verify", "r")["sound"]
@@ -186,8 +189,6 @@ def test_bad_configurations_are_refused_before_anything_is_spent(
     change: dict[str, Any],
     says: str,
 ) -> None:
-    import re
-
     path = config(home / "c.json", market, **{"models": ["market", provider.address()], **change})
     capsys.readouterr()
     assert cli(["backtest", "run", str(path), "--archive", str(sim)]) == 2

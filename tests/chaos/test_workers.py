@@ -125,11 +125,12 @@ def test_work_spreads_and_one_worker_is_killed(n: int, sim: Path, tmp_path: Path
         )
         assert len(shares) == n + 1, "every worker, and the driver, had a share"
         assert files(home) == files(twin)
-        most = busiest(provider, 0.8)
+        most, left = busiest(provider, 0.8), len(provider.paid()) - len(known)
         assert most <= RATE
         print(
             f"{n} workers and the driver, shares {[int(str(s[1])) for s in shares]}; one killed -9, "
-            f"all done {took:.1f} s later, in flight restarted {again}, at most {most} requests in "
+            f"all done {took:.1f} s later (the {left} calls left take {left / RATE:.1f} s at the "
+            f"limit), in flight restarted {again}, at most {most} requests in "
             f"0.8 s (limit {RATE} in 1 s)"
         )
 

@@ -1,6 +1,8 @@
 """The experiment's records: configuration, what the agent saw, what it decided."""
 
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from statistics import fmean
+from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -85,6 +87,15 @@ class DecisionResult(Record):
     rationale: str
     key_evidence_ids: list[str] = Field(default_factory=list)
     created_at: Utc
+
+
+def forecasts(decisions: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Each model's forecast among the decisions of one interval, by its name (a baseline's own):
+    the mean of its simulations; of a single one, exactly what it said."""
+    said: dict[str, list[float]] = {}
+    for d in decisions:
+        said.setdefault(d["model_id"].removeprefix("baseline:"), []).append(d["probability"])
+    return {name: p[0] if len(p) == 1 else fmean(p) for name, p in said.items()}
 
 
 class FailedDecision(Record):

@@ -9,6 +9,8 @@ from datetime import datetime
 from html import escape
 from typing import Any
 
+from beforehand.records.backtest import forecasts
+
 INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)")
 
 
@@ -129,12 +131,10 @@ def market_line(
                 f'<line class="evidence" x1="{x(known):.1f}" x2="{x(known):.1f}" '
                 f'y1="{height - foot + 4}" y2="{height - foot + 16}"><title>{tip}</title></line>'
             )
+    spoken = [forecasts(row["decisions"]) for row in intervals]
     for color, name in zip(INK, names, strict=False):
         points = [
-            (x(t), y(d["probability"]))
-            for row, t in zip(intervals, times, strict=True)
-            for d in row["decisions"]
-            if d["model_id"] == f"baseline:{name}"
+            (x(t), y(said[name])) for said, t in zip(spoken, times, strict=True) if name in said
         ]
         line = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         parts.append(f'<polyline class="forecast" style="stroke:{color}" points="{line}"/>')

@@ -4,13 +4,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import orjson
 
 from beforehand.clock import from_us, iso, parse_instant, to_us
 from beforehand.gateway import Audit, Gateway
+from beforehand.records.backtest import forecasts
 from beforehand.records.world import Market, Resolution
 from beforehand.score.leaks import CANARY, LeakReport
 from beforehand.score.report import html
@@ -118,17 +118,9 @@ def columns_of(intervals: Iterable[Mapping[str, Any]]) -> Columns:
         columns.evidence.append(len(row["context"]["search_snippets"]))
         columns.bid.append(as_number(market.get("bid")))
         columns.ask.append(as_number(market.get("ask")))
-        by_model: dict[str, list[float]] = {}
-        for d in row["decisions"]:
-            if d["model_id"] != "baseline:market":
-                by_model.setdefault(d["model_id"], []).append(d["probability"])
-        # A model's forecast is the mean of its simulations; of a single one, exactly that.
-        columns.forecasts.append(
-            {
-                name.removeprefix("baseline:"): said[0] if len(said) == 1 else fmean(said)
-                for name, said in by_model.items()
-            }
-        )
+        said = forecasts(row["decisions"])
+        said.pop("market", None)
+        columns.forecasts.append(said)
     return columns
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from beforehand.gateway import Audit, Gateway, RecordedWorld
 from beforehand.gateway.opening import open_traffic
 from beforehand.gateway.panel import Evidence, Panel, PanelBuilder
 from beforehand.ids import digest
-from beforehand.records.backtest import ExperimentConfig
+from beforehand.records.backtest import ExperimentConfig, forecasts
 from beforehand.sources.providers import Limit
 from beforehand.store.calls import Usage
 from beforehand.store.files import write_atomic
@@ -252,7 +251,7 @@ class Walker:
         return {
             "id": panel.market[i],
             "prediction": {
-                "probability": mean_of(made),
+                "probability": next(iter(forecasts(made).values())),
                 "rationale": _evidence(panel, i, cited),
                 "analysis": made[0]["rationale"],
             },
@@ -268,12 +267,6 @@ class Walker:
 def bare(name: str) -> str:
     """A baseline's own name; empty for what is no baseline."""
     return name.removeprefix("baseline:") if name.startswith("baseline:") else ""
-
-
-def mean_of(decisions: Sequence[Mapping[str, Any]]) -> float:
-    """The mean probability of a model's simulations; of one, exactly that."""
-    spoken = [d["probability"] for d in decisions]
-    return float(spoken[0] if len(spoken) == 1 else fmean(spoken))
 
 
 def instants(config: ExperimentConfig) -> npt.NDArray[np.int64]:
