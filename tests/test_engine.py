@@ -14,7 +14,15 @@ from beforehand.config import Home
 from beforehand.engine.driver import Outcome, drive
 from beforehand.engine.plan import Plan, Step
 from beforehand.engine.runtime import Runtime, Threads
-from beforehand.errors import Corrupt, InputError, Refused, Unavailable
+from beforehand.errors import (
+    BadAnswer,
+    Corrupt,
+    InputError,
+    NotFound,
+    Refused,
+    Unauthorized,
+    Unavailable,
+)
 from beforehand.store.calls import Calls, Usage
 from beforehand.store.database import Database
 from beforehand.store.journal import Journal
@@ -222,7 +230,7 @@ def test_a_cancelled_run_makes_no_more_calls(home: Path) -> None:
     job = small({"p": paid(asked, hold=0.02)}, *steps)
     journal, _ = open_store(home)
     with runtime(home, concurrency=2) as engine:
-        threading.Timer(0.3, lambda: journal.mark("r", "cancelling")).start()
+        threading.Timer(0.3, lambda: journal.cancel("r", driven=True)).start()
         outcome = drive(job, engine)
     assert outcome.status == "cancelled"
     assert 0 < len(asked) < 200
@@ -254,6 +262,126 @@ def test_a_call_without_an_answer_is_a_visible_third_state(home: Path, policy: s
     assert len(asked) == (2 if policy == "resend" else 1)
     states = {"resend": "done", "skip": "failed", "stop": "sent"}
     assert [row["state"] for row in calls.rows("r")] == [states[policy]]
+
+
+def test_an_uncertain_call_is_asked_again_by_the_same_process(home: Path) -> None:
+    """Its lease ends with it: the heartbeat must not keep it alive against its own owner."""
+    asked: list[str] = []
+
+    def action(args: Any, outputs: Any, context: Any) -> Any:
+        def send(key: str) -> str:
+            asked.append(key)
+            if len(asked) == 1:
+                raise Unavailable("no whole answer", retry_after=1.6, uncertain=True)
+            return "yes"
+
+        return context.call("p", {}, 0, send)
+
+    outcome, outputs = run(home, small({"p": action}, Step("a", "p", attempts=3)))
+    assert outcome.status == "success"
+    assert outputs == {"a": "yes"}
+    assert len(asked) == 2
+    assert len(set(asked)) == 1
+
+
+def test_an_answer_that_cannot_be_written_down_at_once_is_not_lost(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = Calls.answered, iter([True, True])
+
+    def answered(self: Calls, *arguments: Any) -> str:
+        if next(failures, False):
+            raise Unavailable("the database is locked")
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Calls, "answered", answered)
+    asked: list[str] = []
+    outcome, outputs = run(home, small({"p": paid(asked)}, Step("a", "p", {"x": 1})))
+    assert outcome.status == "success"
+    assert outputs == {"a": "yes 1"}
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("error", [Refused, Unauthorized, NotFound, BadAnswer])
+def test_every_refusal_is_final(home: Path, error: type[Exception]) -> None:
+    asked: list[str] = []
+
+    def action(args: Any, outputs: Any, context: Any) -> Any:
+        def send(key: str) -> str:
+            asked.append(key)
+            raise error("no")
+
+        try:
+            return context.call("p", {}, 0, send)
+        except Refused as refused:
+            return f"failed: {refused}"
+
+    for _ in range(2):
+        _, outputs = run(home, small({"p": action}, Step("a", "p"), Step("b", "p")))
+        assert outputs == {"a": "failed: no", "b": "failed: no"}
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize(
+    ("limits", "most"), [({"cost": 2.0}, 2), ({"tokens": 35}, 3), ({"calls": 5}, 5)]
+)
+def test_a_budget_is_not_exceeded_by_what_is_in_flight(
+    home: Path, concurrency: int, limits: dict[str, float], most: int
+) -> None:
+    asked: list[str] = []
+    steps = [Step(f"a/{i}", "p", {"x": i}) for i in range(24)]
+    job = small({"p": paid(asked, hold=0.03)}, *steps)
+    outcome, _ = run(home, job, concurrency=concurrency, **limits)
+    assert outcome.status == "stopped"
+    assert len(asked) == most
+    row = open_store(home)[0].known_run("r")
+    assert row.calls <= limits.get("calls", 24)
+    assert row.tokens <= limits.get("tokens", 1000)
+    assert row.cost <= limits.get("cost", 1000)
+
+
+def test_who_slept_through_a_lease_may_not_undo_what_its_successor_did(home: Path) -> None:
+    journal, calls = open_store(home)
+    journal.enter("r", "small", {}, "f", str(home))
+    facts: dict[str, Any] = {"task_id": "a", "provider": "p", "index": 0}
+    assert calls.claim("r", "k", owner="one", **facts).state == "ask"
+    calls.release("r", "two")
+    assert calls.claim("r", "k", owner="two", **facts).state == "ask"
+    for late in (calls.lost, calls.unknown, calls.refused):
+        late("r", "k", "one", "late")
+        assert calls.claim("r", "k", owner="three", **facts).state == "wait"
+    assert calls.answered("r", "k", "yes", Usage(), 1.0) == "yes"
+    calls.refused("r", "k", "two", "no")
+    assert calls.claim("r", "k", owner="three", **facts).answer == "yes"
+
+
+def test_a_rate_limit_is_waited_for_before_the_intent_and_ends_with_the_run(home: Path) -> None:
+    """What waits for its turn has not been sent: no row says so, and a stop does not send it."""
+    asked: list[str] = []
+
+    def action(args: Any, outputs: Any, context: Any) -> Any:
+        def turn(stop: threading.Event) -> None:
+            stop.wait(30 if asked else 0)
+
+        def send(key: str) -> str:
+            asked.append(key)
+            return "yes"
+
+        return context.call("p", args, 0, send, turn=turn)
+
+    journal, calls = open_store(home)
+    job = small({"p": action}, Step("a", "p", {"x": 1}), Step("b", "p", {"x": 2}, ("a",)))
+    with runtime(home) as engine:
+        threading.Timer(0.5, lambda: journal.cancel("r", driven=True)).start()
+        assert drive(job, engine).status == "cancelled"
+    assert len(asked) == 1
+    assert [row["state"] for row in calls.rows("r")] == ["done"]
+    again: list[str] = []
+    asked.clear()
+    journal.mark("r", "running")
+    assert run(home, small({"p": action}, Step("a", "p", {"x": 1})))[0].status == "success"
+    assert again == asked == []
 
 
 def test_a_lease_keeps_others_away_until_it_lapses(home: Path) -> None:

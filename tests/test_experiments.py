@@ -4,6 +4,7 @@ what can be done with a run."""
 import csv
 import json
 import os
+import random
 import re
 import socket
 import subprocess
@@ -211,7 +212,7 @@ def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(
             "calls": 18,
             "tokens": None,
             "cost": None,
-            "basis": "no call to it is on record",
+            "basis": "no cost of it is on record",
         }
     ]
     assert provider.log == []
@@ -344,6 +345,61 @@ def test_verify_finds_a_single_flipped_byte_in_every_file(
     assert cli(["runs", "verify", "r"]) == 1
     (Home(home).runs / "r" / "extra.txt").unlink()
     assert cli(["runs", "verify", "r"]) == 0
+
+
+def test_verify_says_not_sound_wherever_a_byte_is_flipped(
+    provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    from beforehand.store.runs import open_run
+    from beforehand.work.jobs import open_journal
+    from beforehand.work.verify import sound, verify
+
+    path = config(home / "c.json", market, models=["market", provider.address()])
+    told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "r")
+    folder, stores = open_run(Home(home).runs, "r"), open_journal(Home(home))
+    assert sound(verify(folder, *stores))
+    chance = random.Random(0)
+    for name in ("intervals.jsonl", "predictions.jsonl", "plan.json", "run.json", "events.jsonl"):
+        file = folder.path / name
+        data = file.read_bytes()
+        for place in chance.sample(range(len(data)), 40):
+            flipped = data[place] ^ (1 << chance.randrange(8))
+            file.write_bytes(data[:place] + bytes([flipped]) + data[place + 1 :])
+            assert not sound(verify(folder, *stores)), (name, place)
+        file.write_bytes(data)
+    assert sound(verify(folder, *stores))
+    stores[0].database.close()
+
+
+def test_limits_given_on_resume_stand_until_others_are_given(
+    provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    path = config(home / "c.json", market, models=["market", provider.address()])
+    command = ["backtest", "run", str(path), "--archive", str(sim), "--run-id", "r"]
+    assert cli([*command, "--max-calls", "1"]) == 3
+    assert cli(["runs", "resume", "r", "--max-calls", "3", "--in-flight", "skip"]) == 3
+    assert len(provider.log) == 3
+    assert cli(["runs", "resume", "r"]) == 3
+    assert len(provider.log) == 3
+    state = told(capsys, "runs", "show", "r")
+    assert state["limits"] == {"calls": 3}
+    for bad in (["--max-cost", "nan"], ["--concurrency", "0"], ["--max-calls", "-1"]):
+        assert cli(["runs", "resume", "r", *bad]) == 2
+
+
+def test_addresses_with_a_query_can_be_forked(
+    provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    one, two = provider.address("/f?a=1"), provider.address("/f?a=2")
+    path = config(home / "c.json", market, models=["market", one])
+    told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "r")
+    at = intervals(home, "r")[3]["time"]
+    told(capsys, "runs", "fork", "r", "--at", at, "--model", f"{one}={two}", "--new-id", "f")
+    assert len(provider.log) == 6 + 3
+    found = told(capsys, "runs", "export", "f", "--format", "jsonl", "--out", str(home / "f"))
+    rows = [json.loads(line) for line in (home / "f").read_text().splitlines()]
+    assert found["rows"] == len(rows)
+    assert sum(row["cost"] or 0 for row in rows) == pytest.approx(0.03), "what it paid itself"
 
 
 def test_verify_finds_what_was_forged_with_its_digests(

@@ -8,6 +8,7 @@
       Refused           the request is not allowed
       CutoffViolation   ask for an earlier time: this one lies after the cutoff
       RateLimited       wait
+      Held              let the other process finish
       Unauthorized      present a valid token
       ExecutionFailed   untrusted code failed: correct the code
       BadAnswer         an outside answer broke its schema
@@ -56,6 +57,10 @@ class CutoffViolation(BeforehandError):
 
 class RateLimited(Unavailable):
     """A limit was reached."""
+
+
+class Held(Unavailable):
+    """Another process is at it."""
 
 
 class Unauthorized(BeforehandError):

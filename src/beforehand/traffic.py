@@ -25,6 +25,7 @@ from beforehand.store.ledger import Ledger
 
 BACKOFF_S = 0.5
 LONGEST_PAUSE_S = 3600.0
+GATEWAYS = (502, 504)
 CIRCUIT_AFTER, CIRCUIT_S = 5, 30.0
 """So many failures in a row open the circuit for so long; then one call is let through."""
 
@@ -80,7 +81,16 @@ class Traffic:
         self._counted = threading.Lock()
         self.sent = 0
 
-    def fetch(self, request: Request) -> Reply:
+    def turn(self, provider: str, endpoint: str, stop: threading.Event) -> None:
+        """Wait, however long, until the limits allow one more call and take it, or until `stop` is
+        set. `fetch(…, turn_taken=True)` then sends without waiting again."""
+        found = self._providers[provider]
+        limits = self._limits(found, endpoint)
+        while limits and (wait := self._ledger.take(limits, self._now())) > 0:
+            if stop.wait(wait):
+                return
+
+    def fetch(self, request: Request, turn_taken: bool = False) -> Reply:
         """The answer to `request` (status 200).
 
         Raises NotFound (404), Unauthorized (401, 403), Refused (any other 4xx), RateLimited and
@@ -90,7 +100,7 @@ class Traffic:
         end = self._now() + provider.deadline
         self._check_gates(provider, end)
         if request.window is None:
-            return self._attempts(request, provider, end, [])
+            return self._attempts(request, provider, end, [], turn_taken)
         window = f"window/{provider.name}/{request.window}"
         shut = self._ledger.claim(
             window, self._now(), provider.window_seconds, "it was polled in this window"
@@ -110,15 +120,38 @@ class Traffic:
             raise
 
     def _attempts(
-        self, request: Request, provider: Provider, end: float, reached: list[bool]
+        self,
+        request: Request,
+        provider: Provider,
+        end: float,
+        reached: list[bool],
+        turn_taken: bool = False,
     ) -> Reply:
-        """Send until an answer comes or time is up; `reached` fills once a request has left."""
-        problem, pause, uncertain = "no time was left to try", 0.0, False
+        """Send until an answer comes or time is up; `reached` fills once a request has left. What
+        was uncertain once stays so, however the attempts end."""
+        uncertain: list[bool] = []
+        try:
+            return self._try(request, provider, end, reached, uncertain, turn_taken)
+        except Unavailable as error:
+            error.uncertain = error.uncertain or bool(uncertain)
+            raise
+
+    def _try(
+        self,
+        request: Request,
+        provider: Provider,
+        end: float,
+        reached: list[bool],
+        uncertain: list[bool],
+        turn_taken: bool,
+    ) -> Reply:
+        problem, pause = "no time was left to try", 0.0
         for attempt in range(1, provider.attempts + 1):
             if pause:
                 self._sleep(pause)
                 self._check_gates(provider, end, probing=True)
-            self._wait_for_turn(request, provider, end)
+            if attempt > 1 or not turn_taken:
+                self._wait_for_turn(request, provider, end)
             left = end - self._now()
             if left <= 0:
                 break
@@ -128,8 +161,8 @@ class Traffic:
                 reply = self._send(request, min(provider.timeout, left))
             except Lost as lost:
                 problem = str(lost)
-                uncertain = uncertain or lost.sent
                 if lost.sent:
+                    uncertain.append(True)
                     reached.append(True)
                 self._failed(provider, problem)
                 if lost.sent and not request.repeatable:
@@ -145,6 +178,8 @@ class Traffic:
                     self._ledger.succeeded(provider.name)
                 if reply.status == 200:
                     return reply
+                if reply.status in GATEWAYS:  # What stands behind it may have answered.
+                    uncertain.append(True)
                 asked = self._refusal(reply, request, provider)
                 problem = f"it answered {reply.status}"
             pause = max(asked or 0.0, _backoff(attempt))
@@ -159,8 +194,7 @@ class Traffic:
         raise Unavailable(
             f"{provider.title} could not be reached within {provider.attempts} attempts and "
             f"{provider.deadline:g} s ({problem}): check the network and try again, or "
-            f"{provider.instead}",
-            uncertain=uncertain,
+            f"{provider.instead}"
         )
 
     def _refusal(self, reply: Reply, request: Request, provider: Provider) -> float | None:
@@ -190,12 +224,8 @@ class Traffic:
         return asked
 
     def _wait_for_turn(self, request: Request, provider: Provider, end: float) -> None:
-        limits = [
-            (f"{provider.name}/{'+'.join(limit.endpoints)}", limit.calls, limit.seconds)
-            for limit in provider.limits
-            if not limit.endpoints or request.endpoint in limit.endpoints
-        ]
-        while (wait := self._ledger.take(limits, self._now())) > 0:
+        limits = self._limits(provider, request.endpoint)
+        while limits and (wait := self._ledger.take(limits, self._now())) > 0:
             if self._now() + wait >= end:
                 raise RateLimited(
                     f"{provider.title}: its limit is used up for the next {_span(wait)} (all "
@@ -203,6 +233,13 @@ class Traffic:
                     wait,
                 )
             self._sleep(wait)
+
+    def _limits(self, provider: Provider, endpoint: str) -> list[tuple[str, int, float]]:
+        return [
+            (f"{provider.name}/{'+'.join(limit.endpoints)}", limit.calls, limit.seconds)
+            for limit in provider.limits
+            if not limit.endpoints or endpoint in limit.endpoints
+        ]
 
     def _check_gates(self, provider: Provider, end: float, probing: bool = False) -> None:
         now = self._now()

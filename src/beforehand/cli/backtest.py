@@ -117,7 +117,8 @@ def ab(
 ) -> int:
     """Compare configurations on the same markets and instants: accuracy beside cost.
 
-    Each arm is a run of its own, {run-id}-{file name}; one that is finished is not run again.
+    Each arm is a run of its own, {run-id}-{file name}, with the limits given here; one that is
+    finished is not run again.
     """
     from beforehand.work.ab import compare
 

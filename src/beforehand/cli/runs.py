@@ -1,5 +1,6 @@
 """`beforehand runs list|show|watch|resume|cancel|fork|verify|diff|export`."""
 
+import re
 import time
 from dataclasses import asdict
 from datetime import datetime
@@ -7,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import RunId
+from beforehand.cli.options import RunEffort, RunId, effort
 from beforehand.cli.output import Json, emit, note, plain_table, progress, telling
 from beforehand.clock import parse_instant
 from beforehand.config import Home, database_url
@@ -16,9 +17,9 @@ from beforehand.errors import (
     EXIT_OK,
     EXIT_PARTIAL,
     Corrupt,
+    Held,
     InputError,
     NotFound,
-    Unavailable,
 )
 from beforehand.store.calls import Calls
 from beforehand.store.files import read_json
@@ -140,9 +141,7 @@ def resume(
         "concurrency": concurrency,
     }
     changes = {name: value for name, value in given.items() if value is not None}
-    for name, value in changes.items():
-        if not isinstance(value, str) and value < 0:
-            raise InputError(f"--{name.replace('_', '-')} must be 0 or more, not {value}")
+    effort(RunEffort(**changes))  # type: ignore[arg-type]  # Refuses what a new run is refused.
     name = _named(run_id, home, journal)
     with telling("resume") as told:
         finished = resume_run(home, name, changes, told=told)
@@ -158,8 +157,7 @@ def cancel(run_id: Run, /, *, json: Json = False) -> int:
     row = journal.known_run(_named(run_id, home, journal))
     if row.status in ("success", "cancelled"):
         raise InputError(f"run {row.run_id} has ended already ({row.status})")
-    driven = _driven(journal, row, home)
-    journal.mark(row.run_id, "cancelling" if driven else "cancelled", "cancelled by the user")
+    journal.cancel(row.run_id, _driven(journal, row, home))
     status = journal.known_run(row.run_id).status
     if json:
         emit({"run_id": row.run_id, "status": status})
@@ -268,8 +266,7 @@ def export(
 
     home, journal, calls = _open()
     folder = open_run(home.runs, _named(run_id, home, journal))
-    with progress("export") as update:
-        counts = export_run(folder, format, out, calls, update)
+    counts = export_run(folder, format, out, calls)
     if json:
         emit(counts)
     else:
@@ -366,7 +363,7 @@ def _driven(journal: Journal, row: RunRow, home: Home) -> bool:
     try:
         with journal.database.hold(f"drive:{row.run_id}", home.engine / f"{row.run_id}.lock"):
             return False
-    except Unavailable:
+    except Held:
         return True
 
 
@@ -380,8 +377,9 @@ def _instant(option: str, text: str) -> datetime:
 def _pairs(given: list[str]) -> dict[str, str]:
     pairs = {}
     for text in given:
-        old, equals, new = text.partition("=")
-        if not equals or not old or not new:
+        # Addresses may hold '=' themselves: the one before a model's beginning counts.
+        found = re.match(r"(.+?)=(https?://.+|baseline:.+)", text) or re.match(r"(.+)=(.+)", text)
+        if found is None:
             raise InputError(f"--model {text!r}: write OLD=NEW, such as baseline:drift=market")
-        pairs[old] = new
+        pairs[found[1]] = found[2]
     return pairs

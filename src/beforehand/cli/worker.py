@@ -1,5 +1,6 @@
 """`beforehand worker`."""
 
+import os
 import signal
 import threading
 from pathlib import Path
@@ -11,12 +12,13 @@ from beforehand.cli.options import between
 from beforehand.cli.output import Json, emit, note
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK
-from beforehand.work.jobs import PAID_AT_ONCE, work
+from beforehand.work.jobs import PAID_AT_ONCE
+from beforehand.work.worker import work
 
 
 def worker(
     *,
-    concurrency: Annotated[int, Parameter(help="Steps and calls at once.")] = PAID_AT_ONCE,
+    concurrency: Annotated[int, Parameter(help="Calls at once.")] = PAID_AT_ONCE,
     archive: Annotated[
         Path | None, Parameter(help="Where this machine keeps the archive [where the run has it].")
     ] = None,
@@ -25,11 +27,17 @@ def worker(
     """Work on the runs of a shared Postgres (BEFOREHAND_DATABASE_URL) until stopped.
 
     SIGINT and SIGTERM end it cleanly: calls in flight are waited for, and the other workers take
-    over what it had begun.
+    over what it had begun. A second one leaves at once.
     """
     stop = threading.Event()
+
+    def handle(number: int, _: object) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, handle)
     home = Home.from_environment()
     done = work(home, between("--concurrency", concurrency, 1, 256), archive, stop, note)
     if json:

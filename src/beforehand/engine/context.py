@@ -5,16 +5,29 @@ so a crash after that moment costs nothing; a crash before it leaves a visible `
 """
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from beforehand.clock import stopwatch
-from beforehand.errors import BadAnswer, Refused, Stopped, Unauthorized, Unavailable
-from beforehand.store.calls import Calls, Usage, call_key
+from beforehand.errors import (
+    BadAnswer,
+    InputError,
+    NotConfigured,
+    NotFound,
+    Refused,
+    Stopped,
+    Unauthorized,
+    Unavailable,
+)
+from beforehand.store.calls import Calls, Claim, Policy, Usage, call_key
 from beforehand.store.journal import Journal
 
 LOOK_AGAIN_S = 0.2
+WRITE_AGAIN_S = (0.2, 1.0, 5.0, 20.0)
+"""Pauses between attempts to write an answer down."""
+T = TypeVar("T")
 
 
 @dataclass
@@ -47,6 +60,7 @@ class StepContext:
     signals: Signals
     deadline: float | None = None
     parts: dict[str, bytes] = field(default_factory=dict)
+    _policy: Policy | None = None
 
     def check(self) -> None:
         """Raises Stopped if the run is to end, Unavailable if the step's time is up."""
@@ -54,6 +68,13 @@ class StepContext:
             raise Stopped(self.signals.reason)
         if self.deadline is not None and stopwatch() > self.deadline:
             raise Unavailable(f"the step {self.task_id} ran out of time")
+
+    @property
+    def policy(self) -> Policy:
+        """What becomes of a call whose answer never came."""
+        if self._policy is None:
+            self._policy = self.journal.policy(self.run_id)
+        return self._policy
 
     def keep(self, name: str, content: bytes) -> None:
         """A bulk output of this step, stored with its success."""
@@ -70,48 +91,74 @@ class StepContext:
         index: int,
         send: Callable[[str], str],
         measure: Callable[[str], Usage] = lambda answer: Usage(),
+        turn: Callable[[threading.Event], None] | None = None,
     ) -> str:
         """The answer to a paid `request` (any JSON value), asked once however often the step runs.
 
-        `send` gets the idempotency key. Raises what `send` raises; what is final (Refused,
-        BadAnswer) is remembered and raised again as Refused on every replay.
+        `send` gets the idempotency key. `turn` waits for the provider's rate limit, or until the
+        event is set: it is called before the intent is written, and not for what is on record.
+        Raises what `send` raises; what is final (any refusal) is remembered and raised again as
+        Refused on every replay.
         """
         key = call_key(provider, request, index)
+
+        def claim(peek: bool = False) -> Claim:
+            return self.calls.claim(
+                self.run_id,
+                key,
+                task_id=self.task_id,
+                provider=provider,
+                index=index,
+                owner=self.owner,
+                peek=peek,
+            )
+
         while True:
             self.check()
             with self.signals.slots:
                 self.check()
-                claim = self.calls.claim(
-                    self.run_id,
-                    key,
-                    task_id=self.task_id,
-                    provider=provider,
-                    index=index,
-                    owner=self.owner,
-                )
-                if claim.state == "ask":
+                found = claim(peek=True) if turn else claim()
+                if found.state == "ask" and turn:
+                    turn(self.signals.stop)
+                    self.check()
+                    found = claim()
+                if found.state == "ask":
                     return self._ask(key, send, measure)
-            if claim.state == "done":
-                assert claim.answer is not None
-                return claim.answer
-            if claim.state == "failed":
-                raise Refused(claim.error or "refused")
-            self.signals.stop.wait(LOOK_AGAIN_S)  # Another owner is on it.
+            if found.state == "done":
+                assert found.answer is not None
+                return found.answer
+            if found.state == "failed":
+                raise Refused(found.error or "refused")
+            self.signals.stop.wait(LOOK_AGAIN_S)  # Somebody is on it, or the budget is tight.
 
     def _ask(self, key: str, send: Callable[[str], str], measure: Callable[[str], Usage]) -> str:
         started = stopwatch()
+        run, owner, calls = self.run_id, self.owner, self.calls
         try:
             answer = send(key)
-        except (Refused, BadAnswer, Unauthorized) as error:
-            self.calls.refused(self.run_id, key, str(error))
-            raise Refused(str(error)) from None
-        except Unavailable as error:
-            record = self.calls.unknown if error.uncertain else self.calls.lost
-            record(self.run_id, key, str(error))
-            raise
+        except (Refused, BadAnswer, Unauthorized, NotFound) as error:
+            refusal = str(error)
+            self._write_down(key, lambda: calls.refused(run, key, owner, refusal))
+            raise Refused(refusal) from None
         except BaseException as error:
-            self.calls.unknown(self.run_id, key, f"{type(error).__name__}: {error}")
+            away = isinstance(error, (Unavailable, InputError, NotConfigured))
+            certain = away and not getattr(error, "uncertain", False)
+            record = calls.lost if certain else calls.unknown
+            said = str(error) if away else f"{type(error).__name__}: {error}"
+            self._write_down(key, lambda: record(run, key, owner, said))
             raise
-        return self.calls.answered(
-            self.run_id, key, answer, measure(answer), 1000 * (stopwatch() - started)
-        )
+        usage, took = measure(answer), 1000 * (stopwatch() - started)
+        return self._write_down(key, lambda: calls.answered(run, key, answer, usage, took))
+
+    def _write_down(self, key: str, write: Callable[[], T]) -> T:
+        """Record how a call ended, however long the database needs to take it: it was paid for."""
+        for pause in WRITE_AGAIN_S:
+            try:
+                return write()
+            except Unavailable:
+                time.sleep(pause)
+        try:
+            return write()
+        except BaseException:
+            self.calls.drop(key)
+            raise

@@ -9,9 +9,10 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Literal
@@ -20,10 +21,12 @@ from beforehand.clock import stopwatch
 from beforehand.engine.execute import recorded_error
 from beforehand.engine.plan import Job, Progress, Step, check
 from beforehand.engine.runtime import Runtime
-from beforehand.errors import Corrupt, CutoffViolation, Interrupted, Stopped
-from beforehand.store.journal_schema import Task
+from beforehand.errors import BeforehandError, Corrupt, CutoffViolation, Interrupted, Stopped
+from beforehand.store.journal_schema import Status, Task
 
 POLL_S = 0.1
+WINDOW = 256
+"""Steps of a run that are under way, or wait in the queue, at once where processes share it."""
 LOOK_S = 1.0
 """How often the driver looks for a cancellation, and after the work of others."""
 STOPPING = ("cancelled", "skipped", "Stopped")
@@ -50,14 +53,16 @@ def drive(
     *,
     say: Callable[[str], None] = lambda text: None,
     signals: bool = True,
+    still: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """See the job's plan through; the caller holds the run's lock.
 
     Raises what must end a run at once: a broken invariant, or a bug. `progress(step id, done,
     total)` is called at the start, after each step, and once a second. SIGINT and SIGTERM end the
-    run cleanly, unless `signals` is False; `say` gets the sentence for the user.
+    run cleanly, unless `signals` is False; `say` gets the sentence for the user. `still` raises
+    if the run's lock was lost.
     """
-    drive = _Drive(job, runtime, progress or (lambda *_: None))
+    drive = _Drive(job, runtime, progress or (lambda *_: None), still)
     if not signals or threading.current_thread() is not threading.main_thread():
         return drive.run()
     with _caught(runtime, job.plan.run_id, say):
@@ -65,8 +70,10 @@ def drive(
 
 
 class _Drive:
-    def __init__(self, job: Job, runtime: Runtime, progress: Progress) -> None:
-        self._runtime, self._journal = runtime, runtime.journal
+    def __init__(
+        self, job: Job, runtime: Runtime, progress: Progress, still: Callable[[], None]
+    ) -> None:
+        self._runtime, self._journal, self._still = runtime, runtime.journal, still
         self._run_id, self._progress = job.plan.run_id, progress
         self._order = check(job)
         runtime.keep(job)
@@ -76,9 +83,22 @@ class _Drive:
         self._flying: dict[str, Step] = {}
         self._failed: dict[str, Task] = {}
         self._looked = stopwatch()
-        self._cancelled = False
+        self._cancelled = self._told_others = False
+        self._ended_here = runtime.follow(self._run_id)
+        # Others take steps as well: what waits in the queue costs nothing.
+        self._window = runtime.concurrency if runtime.alone else WINDOW
 
     def run(self) -> Outcome:
+        try:
+            return self._run()
+        except BaseException as error:
+            self._signals.end("cancelled: another step failed")
+            self._stop_others("failed", f"{type(error).__name__}: {error}")
+            while self._runtime.busy(self._run_id):  # It may have been paid for.
+                time.sleep(0.02)
+            raise
+
+    def _run(self) -> Outcome:
         total = len(self._order)
         self._journal.begin(self._run_id, total)
         on_record = self._journal.done(self._run_id)
@@ -118,15 +138,28 @@ class _Drive:
         are at, they finish: a later driver finds it in the journal."""
         if not self._signals.stop.is_set():
             return False
-        self._runtime.withdraw(self._run_id, list(self._flying))
-        return not self._runtime.busy if not self._runtime.alone else not self._flying
+        if not self._told_others and not self._signals.leaving:
+            self._told_others = True
+            self._stop_others("stopped", self._signals.reason)
+        if self._runtime.alone:
+            return not self._flying
+        return not self._runtime.busy(self._run_id)
+
+    def _stop_others(self, status: Status, reason: str) -> None:
+        """Other processes make no more calls for the run, and take no more steps of it."""
+        if self._runtime.alone:
+            return
+        with suppress(BeforehandError):
+            if not self._cancelled:
+                self._journal.mark(self._run_id, status, reason)
+            self._runtime.withdraw(self._run_id, list(self._flying))
 
     def _launch(self, ready: deque[Step]) -> None:
         """Start steps up to the cap; those that stay here are run at once."""
         batch: list[Step] = []
         while (
             ready
-            and len(self._flying) + len(batch) < self._runtime.concurrency
+            and len(self._flying) + len(batch) < self._window
             and not self._signals.stop.is_set()
         ):
             step = ready.popleft()
@@ -151,6 +184,7 @@ class _Drive:
             self._runtime.ensure(self._run_id, away)
         if stopwatch() - self._looked > LOOK_S:
             self._looked = stopwatch()
+            self._still()
             self._look_for_cancellation()
             self._progress(next(iter(self._flying), ""), len(self._outputs), len(self._order))
         names = list(self._flying) if not self._runtime.alone else sorted(ended)
@@ -167,8 +201,6 @@ class _Drive:
         for name in names:
             error = self._runtime.errors.pop((self._run_id, name), None)
             if error is not None:
-                self._signals.end("another step failed")
-                self._drain()
                 raise error
             task = tasks.get(name)
             if task is None or name not in self._flying:
@@ -189,9 +221,9 @@ class _Drive:
     def _ended(self) -> Iterator[str]:
         """The ids of steps that ended in this process, after waiting a moment for one."""
         try:
-            yield self._runtime.ended.get(timeout=POLL_S)[1]
+            yield self._ended_here.get(timeout=POLL_S)
             while True:
-                yield self._runtime.ended.get_nowait()[1]
+                yield self._ended_here.get_nowait()
         except queue.Empty:
             return
 
@@ -200,12 +232,6 @@ class _Drive:
         if found is not None and found.status == "cancelling" and not self._cancelled:
             self._cancelled = True
             self._signals.end("cancelled: the run was cancelled")
-
-    def _drain(self) -> None:
-        """Let what is in flight in this process come to its end: it may have been paid for."""
-        while self._runtime.busy:
-            for _ in self._ended():
-                pass
 
     def _outcome(self, total: int) -> Outcome:
         undone = total - len(self._outputs) - len(self._failed)
@@ -233,13 +259,13 @@ def _caught(runtime: Runtime, run_id: str, say: Callable[[str], None]) -> Iterat
     signals = runtime.signals(run_id)
 
     def handle(number: int, _: FrameType | None) -> None:
-        if signals.stop.is_set():
+        if signals.number is not None:
             os._exit(128 + number)
         signals.number = number
         signals.end(f"cancelled: stopped by {signal.Signals(number).name}")
         say(
-            f"run {run_id}: stopping; waiting for {runtime.busy} steps to record what they have in "
-            "flight (once more leaves at once)"
+            f"run {run_id}: stopping; {runtime.busy(run_id)} steps record what they have in flight "
+            "(once more leaves at once)"
         )
 
     before = {name: signal.signal(name, handle) for name in (signal.SIGINT, signal.SIGTERM)}

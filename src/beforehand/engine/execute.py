@@ -30,6 +30,8 @@ def execute(
     Raises only what must end the process's part in the run: a broken invariant, or an exception
     that is not ours (a bug); both are on record as well.
     """
+    if signals.stop.is_set() and signals.leaving:
+        return
     run_id, started = job.plan.run_id, stopwatch()
 
     def failed(error: BaseException) -> None:
@@ -56,11 +58,12 @@ def execute(
                 failed(error)
             return
         except Unavailable as error:
-            if attempt == step.attempts or signals.stop.is_set():
-                failed(error)
-                return
             wait = error.retry_after or random.uniform(0.5, 1.0) * BACKOFF_S * 2 ** (attempt - 1)
-            signals.stop.wait(min(wait, LONGEST_BACKOFF_S))
+            if attempt < step.attempts and not signals.stop.wait(min(wait, LONGEST_BACKOFF_S)):
+                continue
+            if not signals.leaving:
+                failed(error)
+            return
         except BeforehandError as error:
             failed(error)
             if isinstance(error, (Corrupt, CutoffViolation)):

@@ -11,7 +11,8 @@ import platform
 import queue
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -80,10 +81,12 @@ class Runtime:
         self.alone, self.concurrency = hands.alone, concurrency
         self.ensure, self.withdraw = hands.ensure, hands.withdraw
         self.worker_id = uuid.uuid4().hex  # New at every start: it tells the living from the dead.
-        self.ended: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self.errors: dict[tuple[str, str], BaseException] = {}
         self.ran = 0
-        self._busy = 0
+        self.broken: BaseException | None = None
+        """Why this process cannot open a run that it was given a step of; it has to leave."""
+        self._ended: dict[str, queue.SimpleQueue[str]] = {}
+        self._busy: Counter[str] = Counter()
         self._slots = threading.Semaphore(concurrency)
         self._signals: dict[str, Signals] = {}
         self._leaving = ""
@@ -99,6 +102,8 @@ class Runtime:
         return self
 
     def __exit__(self, *_: object) -> None:
+        while self.busy():  # The heart beats until the last answer is written down.
+            self._closing.wait(0.02)
         self._hands.close()
         self._closing.set()
         self._heart.join()
@@ -124,17 +129,34 @@ class Runtime:
         """A job opened in this process already."""
         self._jobs[job.plan.run_id] = job, {step.id: step for step in job.plan.steps}
 
+    def follow(self, run_id: str) -> "queue.SimpleQueue[str]":
+        """The ids of steps of a run that end in this process, from now on."""
+        self.errors = {key: error for key, error in self.errors.items() if key[0] != run_id}
+        return self._ended.setdefault(run_id, queue.SimpleQueue())
+
     def forget(self, run_id: str) -> None:
-        """A run ended: its job and its signals are no longer kept."""
+        """A run ended: nothing of it is kept."""
         self._jobs.pop(run_id, None)
+        self._ended.pop(run_id, None)
         with self._counting:
             self._signals.pop(run_id, None)
 
+    def forget_but(self, running: Collection[str]) -> None:
+        """Forget every run that is not running any more."""
+        for run_id in set(self._jobs) - set(running):
+            if not self.busy(run_id):
+                self.forget(run_id)
+
     def run(self, run_id: str, step_id: str, inputs: str) -> None:
-        """Run one step here and now; its error, if one must end the run, is in `errors`."""
-        self._count(1)
+        """Run one step here and now. An error that must end the run is kept for its driver, if
+        that is here; it is in the journal as well."""
+        self._count(run_id, 1)
         try:
-            job, steps = self._job(run_id)
+            try:
+                job, steps = self._job(run_id)
+            except BaseException as error:
+                self.broken = error
+                raise
             execute(
                 job,
                 steps[step_id],
@@ -144,21 +166,23 @@ class Runtime:
                 calls=self.calls,
                 signals=self.signals(run_id),
             )
-        except BaseException as error:  # The driver raises it; a worker has it in the journal.
-            self.errors[run_id, step_id] = error
+        except BaseException as error:
+            if run_id in self._ended:
+                self.errors[run_id, step_id] = error
         finally:
-            self._count(-1)
-            self.ran += 1
-            self.ended.put((run_id, step_id))
+            self._count(run_id, -1)
+            if (followed := self._ended.get(run_id)) is not None:
+                followed.put(step_id)
 
-    @property
-    def busy(self) -> int:
-        """How many steps this process is at."""
-        return self._busy
-
-    def _count(self, change: int) -> None:
+    def busy(self, run_id: str | None = None) -> int:
+        """How many steps (of a run) this process is at."""
         with self._counting:
-            self._busy += change
+            return self._busy.total() if run_id is None else self._busy[run_id]
+
+    def _count(self, run_id: str, change: int) -> None:
+        with self._counting:
+            self._busy[run_id] += change
+            self.ran += change > 0
 
     def _job(self, run_id: str) -> tuple[Job, dict[str, Step]]:
         with self._opening:

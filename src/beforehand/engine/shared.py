@@ -25,6 +25,9 @@ logging.getLogger("dbos").handlers[:] = [logging.NullHandler()]
 QUEUE = "beforehand"
 APPLICATION_VERSION = "1"
 """Set by hand: the default is a hash of the source, and an upgrade would strand pending work."""
+STEPS_AT_ONCE = 8
+"""Steps that one process takes at once: a setting of the queue, and so the same for all. A
+process's own concurrency caps its calls."""
 STALE_S = 5.0
 POLL_S = 0.1
 
@@ -34,8 +37,8 @@ class SharedQueue:
 
     alone = False
 
-    def __init__(self, url: str, journal: Journal, concurrency: int) -> None:
-        self._url, self._journal, self._concurrency = url, journal, concurrency
+    def __init__(self, url: str, journal: Journal) -> None:
+        self._url, self._journal = url, journal
         self._workers = Workers(journal.database)
 
     def open(self, worker_id: str, begin: Begin) -> None:
@@ -51,13 +54,13 @@ class SharedQueue:
             "application_version": APPLICATION_VERSION,
             "serializer": DBOSPortableJSONSerializer(),  # The default is pickle.
             "log_level": "CRITICAL",
-            "max_executor_threads": self._concurrency + 8,
+            "max_executor_threads": STEPS_AT_ONCE + 8,
         }
         DBOS(config=config)
         DBOS.launch()
         DBOS.register_queue(
             QUEUE,
-            worker_concurrency=self._concurrency,
+            worker_concurrency=STEPS_AT_ONCE,
             polling_interval_sec=POLL_S,
             on_conflict="always_update",
         )

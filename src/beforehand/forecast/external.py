@@ -21,6 +21,7 @@ from beforehand.sources.request import Request
 TIMEOUT_S = 60.0
 LONGEST_TEXT = 20_000
 VERSION = "1.0"
+ENDPOINT = "decide"
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def request(
 ) -> Request:
     """The post of one context; `key` is the idempotency key."""
     headers = (("Idempotency-Key", key), ("Beforehand-Simulation", str(index)))
-    return Request(address, "decide", "", body=context, repeatable=repeatable, headers=headers)
+    return Request(address, ENDPOINT, "", body=context, repeatable=repeatable, headers=headers)
 
 
 def parse(address: str, answer: str) -> Said:

@@ -42,7 +42,11 @@ class HttpTransport:
         self._environment = os.environ if environment is None else environment
         self._providers = providers
         self._loop = asyncio.new_event_loop()
-        self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=True)
+        self._client = httpx2.AsyncClient(
+            follow_redirects=False,
+            trust_env=True,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
+        )
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._lock = threading.Lock()

@@ -57,6 +57,8 @@ class Calls:
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
         self._clock = clock or SystemClock()
+        self._held: set[str] = set()
+        """Keys that this process has in flight: only their leases are renewed."""
 
     def claim(
         self,
@@ -67,9 +69,11 @@ class Calls:
         provider: str,
         index: int,
         owner: str,
+        peek: bool = False,
     ) -> Claim:
-        """Look a call up and claim it where it is nobody's. Raises Stopped where the run was
-        cancelled or its budget is used up."""
+        """Look a call up and claim it where it is nobody's; with `peek`, say what a claim would
+        come to and write no intent. Raises Stopped where the run was stopped or its budget allows
+        no further call."""
         with self._database.write(f"run:{run_id}") as tx:
             now = tx.epoch(epoch(self._clock.now()))
             run = _read_run(tx, run_id)
@@ -91,7 +95,13 @@ class Calls:
                 return Claim("wait")
             if state == "sent" and run.policy == "skip":
                 error = "sent without an answer: skipped, as the run's policy says"
-                self._fail(tx, run_id, key, error)
+                tx.run(
+                    "UPDATE calls SET state = 'failed', error = :error "
+                    "WHERE run_id = :run_id AND call_key = :key",
+                    error=error,
+                    run_id=run_id,
+                    key=key,
+                )
                 return Claim("failed", None, error, attempts)
             if state == "sent" and run.policy == "stop":
                 raise Stopped(
@@ -99,7 +109,12 @@ class Calls:
                     "to stop: look at the provider's records, then resume with --in-flight "
                     "resend or --in-flight skip"
                 )
-            self._afford(tx, run_id, run, again=state == "lost")
+            if not self._afford(tx, run_id, run, now, counted=state == "lost"):
+                return Claim("wait")
+            if peek:
+                return Claim("ask")
+            if state != "lost":
+                tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :id", id=run_id)
             tx.run(
                 "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, state, "
                 "owner, lease_until, attempts, sent_at) VALUES (:run_id, :key, :task_id, "
@@ -116,10 +131,12 @@ class Calls:
                 lease=now + LEASE_S,
                 now=iso(self._clock.now()),
             )
-            return Claim("ask", attempts=(attempts or 0) + 1)
+        self._held.add(key)
+        return Claim("ask", attempts=(attempts or 0) + 1)
 
     def answered(self, run_id: str, key: str, answer: str, usage: Usage, latency_ms: float) -> str:
-        """Record an answer the moment it arrives; returns the one on record (the first stands)."""
+        """Record an answer the moment it arrives, whoever holds the call by now; returns the one
+        on record (the first stands)."""
         with self._database.write(f"run:{run_id}") as tx:
             rows = tx.run(
                 "SELECT answer FROM calls WHERE run_id = :run_id AND call_key = :key "
@@ -128,6 +145,7 @@ class Calls:
                 key=key,
             )
             if rows:
+                self._held.discard(key)
                 return str(rows[0][0])
             tx.run(
                 "UPDATE calls SET state = 'done', answer = :answer, answer_digest = :digest, "
@@ -142,51 +160,50 @@ class Calls:
                 run_id=run_id,
                 key=key,
             )
-            tokens, cost = usage.tokens or 0, usage.cost or 0.0
             tx.run(
-                "UPDATE runs SET tokens = tokens + :tokens, cost = cost + :cost, most_tokens = "
+                "UPDATE runs SET answered = answered + 1, tokens = tokens + :tokens, "
+                "cost = cost + :cost, most_tokens = "
                 "CASE WHEN most_tokens > :tokens THEN most_tokens ELSE :tokens END, most_cost = "
                 "CASE WHEN most_cost > :cost THEN most_cost ELSE :cost END "
                 "WHERE run_id = :run_id",
-                tokens=tokens,
-                cost=cost,
+                tokens=usage.tokens or 0,
+                cost=usage.cost or 0.0,
                 run_id=run_id,
             )
+        self._held.discard(key)
         return answer
 
-    def refused(self, run_id: str, key: str, error: str) -> None:
+    def refused(self, run_id: str, key: str, owner: str, error: str) -> None:
         """The provider refused for good."""
-        with self._database.write() as tx:
-            self._fail(tx, run_id, key, error)
+        self._let_go(run_id, key, owner, "failed", error)
 
-    def lost(self, run_id: str, key: str, error: str) -> None:
+    def lost(self, run_id: str, key: str, owner: str, error: str) -> None:
         """The call was not carried out, or its service said that it failed: ask again."""
-        self._let_go(run_id, key, "lost", error)
+        self._let_go(run_id, key, owner, "lost", error)
 
-    def unknown(self, run_id: str, key: str, error: str) -> None:
+    def unknown(self, run_id: str, key: str, owner: str, error: str) -> None:
         """No answer came, and the call may have been carried out: the run's policy decides."""
-        self._let_go(run_id, key, "sent", error)
+        self._let_go(run_id, key, owner, "sent", error)
 
-    def _let_go(self, run_id: str, key: str, state: str, error: str) -> None:
+    def drop(self, key: str) -> None:
+        """Nothing could be written down: the lease is no longer renewed, and lapses."""
+        self._held.discard(key)
+
+    def _let_go(self, run_id: str, key: str, owner: str, state: str, error: str) -> None:
+        """Only who holds the call may say so: a process that slept through its lease may not."""
         with self._database.write() as tx:
             tx.run(
-                "UPDATE calls SET state = :state, error = :error, lease_until = 0 "
-                "WHERE run_id = :run_id AND call_key = :key AND state = 'sent'",
+                "UPDATE calls SET state = :state, error = :error, lease_until = 0, "
+                "answered_at = :now WHERE run_id = :run_id AND call_key = :key "
+                "AND state = 'sent' AND owner = :owner",
                 state=state,
                 error=error,
+                now=iso(self._clock.now()) if state == "failed" else None,
                 run_id=run_id,
                 key=key,
+                owner=owner,
             )
-
-    def _fail(self, tx: Transaction, run_id: str, key: str, error: str) -> None:
-        tx.run(
-            "UPDATE calls SET state = 'failed', error = :error, answered_at = :now "
-            "WHERE run_id = :run_id AND call_key = :key AND state = 'sent'",
-            error=error,
-            now=iso(self._clock.now()),
-            run_id=run_id,
-            key=key,
-        )
+        self._held.discard(key)
 
     def _copy(
         self, tx: Transaction, run_id: str, parent: str | None, key: str, task_id: str
@@ -211,38 +228,55 @@ class Calls:
             parent = _read_run(tx, parent).parent
         return None
 
-    def _afford(self, tx: Transaction, run_id: str, run: "_Run", again: bool) -> None:
-        """Count one more call against the run's limits, or raise Stopped. Calls in flight are
-        reckoned at the most that a call has cost so far."""
-        if run.status in ("cancelling", "cancelled"):
-            raise Stopped("cancelled: the run was cancelled")
-        flight = 0
-        if run.limits:
-            flight = tx.run(
-                "SELECT count(*) FROM calls WHERE run_id = :run_id AND state = 'sent'",
-                run_id=run_id,
-            )[0][0]
+    def _afford(self, tx: Transaction, run_id: str, run: "_Run", now: float, counted: bool) -> bool:
+        """True if one more call fits the run's limits; False if it may once those in flight are
+        answered. Raises Stopped if it does not, or if the run was stopped.
+
+        A call in flight is reckoned at the most that one has cost so far; while nothing is known
+        of the cost, one is made at a time.
+        """
+        if run.status != "running":
+            raise Stopped(f"cancelled: the run is {run.status}")
+        if not run.limits:
+            return True
+        flight = tx.run(
+            "SELECT count(*) FROM calls WHERE run_id = :run_id AND state = 'sent' "
+            "AND lease_until > :now",
+            run_id=run_id,
+            now=now,
+        )[0][0]
+        most_cost = run.most_cost if run.answered else run.expected_cost
+        unknown = not run.answered and not run.expected_cost
         checks = (
-            ("calls", run.calls, 0 if again else 1),
-            ("tokens", run.tokens, (flight + 1) * run.most_tokens or 1),
-            ("cost", run.cost, (flight + 1) * run.most_cost or 1e-9),
+            ("calls", run.calls, 0 if counted else 1, 0, False),
+            ("tokens", run.tokens, run.most_tokens, flight, not run.answered),
+            ("cost", run.cost, most_cost, flight, unknown),
         )
-        for name, spent, more in checks:
-            if name in run.limits and spent + more > run.limits[name]:
+        for name, spent, one, others, unsure in checks:
+            limit = run.limits.get(name)
+            if limit is None:
+                continue
+            if (unsure and others) or (others and spent + (others + 1) * one > limit):
+                return False
+            if spent + one > limit or (name != "calls" and spent >= limit):
                 raise Stopped(
-                    f"skipped: the budget of {run.limits[name]:g} {UNITS[name]} is used up "
+                    f"skipped: the budget of {limit:g} {UNITS[name]} allows no further call "
                     f"({spent:g} spent): resume with a larger --max-{name} to go on"
                 )
-        if not again:
-            tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :run_id", run_id=run_id)
+        return True
 
     def renew(self, owner: str) -> None:
-        """Extend the leases of an owner that is alive."""
+        """Extend the leases of what this process has in flight."""
+        held = list(self._held)
+        if not held:
+            return
         with self._database.write() as tx:
             tx.run(
-                "UPDATE calls SET lease_until = :lease WHERE owner = :owner AND state = 'sent'",
+                "UPDATE calls SET lease_until = :lease WHERE owner = :owner AND state = 'sent' "
+                "AND call_key IN :held",
                 lease=tx.epoch(epoch(self._clock.now())) + LEASE_S,
                 owner=owner,
+                held=held,
             )
 
     def release(self, run_id: str, owner: str) -> int:
@@ -308,14 +342,16 @@ class _Run:
     calls: int = 0
     tokens: int = 0
     cost: float = 0.0
+    answered: int = 0
     most_tokens: int = 0
     most_cost: float = 0.0
+    expected_cost: float = 0.0
 
 
 def _read_run(tx: Transaction, run_id: str) -> _Run:
     rows = tx.run(
-        "SELECT status, parent, policy, limits, calls, tokens, cost, most_tokens, most_cost "
-        "FROM runs WHERE run_id = :run_id",
+        "SELECT status, parent, policy, limits, calls, tokens, cost, answered, most_tokens, "
+        "most_cost, expected_cost FROM runs WHERE run_id = :run_id",
         run_id=run_id,
     )
     if not rows:

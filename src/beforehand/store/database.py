@@ -5,8 +5,8 @@ SQL is written once, with `:name` parameters, in the common part of both dialect
 """
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from beforehand.errors import BeforehandError, Corrupt, InputError, Unavailable
+from beforehand.errors import BeforehandError, Corrupt, Held, InputError, Unavailable
 from beforehand.store.files import exclusive
 
 BUSY_S = 30.0
@@ -86,7 +86,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
-        """A transaction that reads one consistent state."""
+        """A transaction that only reads."""
         with self._mapped(), self.engine.connect() as connection:
             reader = connection.execution_options(reads_only=True)
             yield Transaction(reader, self.postgres)
@@ -99,21 +99,35 @@ class Database:
                 tx.run(statement)
 
     @contextmanager
-    def hold(self, name: str, file: Path) -> Iterator[None]:
+    def hold(self, name: str, file: Path) -> Iterator[Callable[[], None]]:
         """Hold a lock that dies with this process: a lock file, or a lock of a Postgres session.
-        Raises Unavailable if somebody else holds it."""
+        Raises Held if somebody else holds it. Yields a function that raises Unavailable if the
+        lock was lost meanwhile."""
         if not self.postgres:
-            with exclusive(file):
-                yield
+            with ExitStack() as held:
+                try:
+                    held.enter_context(exclusive(file))
+                except Unavailable:
+                    raise Held(f"another process holds {name!r}") from None
+                yield lambda: None
             return
-        with self._mapped(), self.engine.connect() as connection:
-            connection = connection.execution_options(isolation_level="AUTOCOMMIT")
-            if not connection.execute(_TRY_LOCK, {"name": name}).scalar():
-                raise Unavailable(f"another process holds {name!r}")
-            try:
-                yield
-            finally:
-                connection.execute(_UNLOCK, {"name": name})
+        with self._mapped():
+            session = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            with self._mapped():
+                if not session.execute(_TRY_LOCK, {"name": name}).scalar():
+                    raise Held(f"another process holds {name!r}")
+
+            def still() -> None:
+                with self._mapped():
+                    session.execute(_PING)
+
+            yield still
+            with suppress(SQLAlchemyError):
+                session.execute(_UNLOCK, {"name": name})
+        finally:
+            session.invalidate()  # Never back into the pool: a lock might come along.
+            session.close()
 
     def close(self) -> None:
         """Give the connections back."""
@@ -134,6 +148,7 @@ class Database:
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
 
 _TRY_LOCK = sa.text("SELECT pg_try_advisory_lock(hashtextextended(:name, 0))")
+_PING = sa.text("SELECT 1")
 _UNLOCK = sa.text("SELECT pg_advisory_unlock(hashtextextended(:name, 0))")
 
 

@@ -33,7 +33,8 @@ class Reject:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Write to a temporary name, fsync, rename: a reader sees the old file or the new one."""
+    """Write to a temporary name, fsync, rename, fsync: a reader sees the old file or the new
+    one, after a power cut as well."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -42,8 +43,18 @@ def write_atomic(path: Path, data: bytes) -> None:
             out.flush()
             os.fsync(out.fileno())
         temporary.replace(path)
+        _sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(path: Path) -> None:
+    """A rename outlives a power cut once its folder is on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def json_bytes(value: Any) -> bytes:

@@ -14,6 +14,7 @@ import orjson
 from beforehand.clock import Clock, SystemClock, iso
 from beforehand.errors import Corrupt, NotFound
 from beforehand.ids import canonical, digest
+from beforehand.store.calls import Policy
 from beforehand.store.database import Database, Transaction
 from beforehand.store.journal_schema import RUN_COLUMNS, SCHEMA, Done, RunRow, Status, Task, run_row
 
@@ -41,17 +42,18 @@ class Journal:
         parent: str | None = None,
         limits: Mapping[str, float] | None = None,
         policy: str = "resend",
-        most_cost: float = 0.0,
-    ) -> RunRow:
-        """Write down that a run was asked for, before anything else is; or return the row that is
-        there already. `most_cost` is the expected cost of a call, until one is known."""
+        expected_cost: float = 0.0,
+    ) -> tuple[RunRow, bool]:
+        """Write down that a run was asked for, before anything else is. Returns its row, or the one
+        that is there already, and whether it is new. `expected_cost` of a call counts until one
+        is known."""
         with self.database.write() as tx:
-            tx.run(
+            made = tx.run(
                 "INSERT INTO runs (run_id, kind, status, request, fingerprint, home, parent, "
-                "limits, policy, most_cost, created_at, updated_at) VALUES (:run_id, :kind, "
+                "limits, policy, expected_cost, created_at, updated_at) VALUES (:run_id, :kind, "
                 "'running', :request, :fingerprint, :home, :parent, :limits, :policy, :most, "
                 ":now, :now) "
-                "ON CONFLICT (run_id) DO NOTHING",
+                "ON CONFLICT (run_id) DO NOTHING RETURNING run_id",
                 run_id=run_id,
                 kind=kind,
                 request=canonical(request).decode(),
@@ -60,12 +62,12 @@ class Journal:
                 parent=parent,
                 limits=canonical(limits or {}).decode(),
                 policy=policy,
-                most=most_cost,
+                most=expected_cost,
                 now=self.now(),
             )
             found = _run(tx, run_id)
         assert found is not None
-        return found
+        return found, bool(made)
 
     def run(self, run_id: str) -> RunRow | None:
         """A run's row, if the journal has one."""
@@ -79,11 +81,19 @@ class Journal:
             raise NotFound(f"the journal has no run {run_id!r}: `beforehand runs list` shows them")
         return found
 
-    def runs(self) -> list[RunRow]:
-        """Every run, newest first."""
+    def policy(self, run_id: str) -> Policy:
+        """What becomes of a call of this run whose answer never came."""
+        with self.database.read() as tx:
+            rows = tx.run("SELECT policy FROM runs WHERE run_id = :run_id", run_id=run_id)
+        return rows[0][0] if rows else "resend"
+
+    def runs(self, status: Status | None = None) -> list[RunRow]:
+        """Every run (in this status), newest first."""
         with self.database.read() as tx:
             rows = tx.run(
-                f"SELECT {', '.join(RUN_COLUMNS)} FROM runs ORDER BY created_at DESC, run_id DESC"
+                f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE :status IS NULL "
+                "OR status = :status ORDER BY created_at DESC, run_id DESC",
+                status=status,
             )
         return [run_row(row) for row in rows]
 
@@ -125,7 +135,7 @@ class Journal:
         with self.database.write() as tx:
             tx.run(
                 "UPDATE runs SET status = :status, reason = :reason, updated_at = :now, "
-                "seal = :seal WHERE run_id = :run_id",
+                "seal = COALESCE(:seal, seal) WHERE run_id = :run_id",
                 status=status,
                 reason=reason,
                 now=self.now(),
@@ -134,6 +144,19 @@ class Journal:
             )
             if seal is not None:
                 tx.run("DELETE FROM task_parts WHERE run_id = :run_id", run_id=run_id)
+
+    def cancel(self, run_id: str, driven: bool) -> None:
+        """Ask a run to end; one that nobody drives is cancelled at once. A run that has ended
+        stays as it is."""
+        with self.database.write() as tx:
+            tx.run(
+                "UPDATE runs SET status = :status, reason = 'cancelled by the user', "
+                "updated_at = :now WHERE run_id = :run_id "
+                "AND status NOT IN ('success', 'cancelled')",
+                status="cancelling" if driven else "cancelled",
+                now=self.now(),
+                run_id=run_id,
+            )
 
     def started(self, run_id: str, tasks: Iterable[tuple[str, str]]) -> None:
         """Tasks, as (task id, agent name), are about to run."""
@@ -156,18 +179,18 @@ class Journal:
         if not tasks:
             return
         with self.database.write() as tx:
-            for table in ("task_parts", "task_outputs"):
-                tx.run(
-                    f"DELETE FROM {table} WHERE run_id = :run_id AND task_id IN :tasks",
-                    run_id=run_id,
-                    tasks=list(tasks),
-                )
             tx.run(
                 "UPDATE worker_runs SET status = 'running' "
                 "WHERE run_id = :run_id AND task_id IN :tasks",
                 run_id=run_id,
                 tasks=list(tasks),
             )
+            for table in ("task_parts", "task_outputs"):
+                tx.run(
+                    f"DELETE FROM {table} WHERE run_id = :run_id AND task_id IN :tasks",
+                    run_id=run_id,
+                    tasks=list(tasks),
+                )
 
     def finished(
         self,
@@ -179,13 +202,14 @@ class Journal:
         inputs: str,
         duration_ms: float,
         parts: Mapping[str, bytes] | None = None,
-        path: str | None = None,
     ) -> None:
-        """A task succeeded: its status, output and parts, all or none."""
+        """A task succeeded: its status, output and parts, all or none. The first success
+        stands."""
         data, now = canonical(output), self.now()
         metadata = {"inputs": inputs, "digest": digest(data)}
         with self.database.write() as tx:
-            self._complete(tx, run_id, task_id, agent, "success", duration_ms, None, path)
+            if not self._complete(tx, run_id, task_id, agent, "success", duration_ms, None):
+                return
             tx.run(
                 "INSERT INTO task_outputs (run_id, task_id, agent_name, output_data, metadata, "
                 "created_at) VALUES (:run_id, :task_id, :agent, :data, :metadata, :now) "
@@ -222,7 +246,7 @@ class Journal:
     ) -> None:
         """A task failed; a success that is on record stays."""
         with self.database.write() as tx:
-            self._complete(tx, run_id, task_id, agent, "failed", duration_ms, error, None)
+            self._complete(tx, run_id, task_id, agent, "failed", duration_ms, error)
 
     def _complete(
         self,
@@ -233,16 +257,15 @@ class Journal:
         status: str,
         duration_ms: float,
         error: str | None,
-        path: str | None,
-    ) -> None:
-        tx.run(
+    ) -> bool:
+        """True unless a success is on record."""
+        rows = tx.run(
             "INSERT INTO worker_runs (run_id, task_id, agent_name, status, started_at, "
-            "completed_at, duration_ms, error, output_file_path, created_at) VALUES (:run_id, "
-            ":task_id, :agent, :status, :now, :now, :duration, :error, :path, :now) "
+            "completed_at, duration_ms, error, created_at) VALUES (:run_id, "
+            ":task_id, :agent, :status, :now, :now, :duration, :error, :now) "
             "ON CONFLICT (run_id, task_id) DO UPDATE SET status = excluded.status, "
             "completed_at = excluded.completed_at, duration_ms = excluded.duration_ms, "
-            "error = excluded.error, output_file_path = excluded.output_file_path "
-            "WHERE worker_runs.status <> 'success'",
+            "error = excluded.error WHERE worker_runs.status <> 'success' RETURNING task_id",
             run_id=run_id,
             task_id=task_id,
             agent=agent,
@@ -250,8 +273,8 @@ class Journal:
             now=self.now(),
             duration=round(duration_ms, 3),
             error=error,
-            path=path,
         )
+        return bool(rows)
 
     def done(self, run_id: str, only: Sequence[str] | None = None) -> dict[str, Done]:
         """The tasks of a run that succeeded (of those of `only`)."""

@@ -7,12 +7,12 @@ the aggregate of its models and simulations. Arms are compared where all of them
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from beforehand.clock import Clock, parse_instant, to_us
+from beforehand.clock import Clock, SystemClock, parse_instant, to_us
 from beforehand.config import Home
 from beforehand.errors import InputError
 from beforehand.store.runs import RunFolder
 from beforehand.work import results
-from beforehand.work.jobs import QUIET, Told, open_journal, start
+from beforehand.work.jobs import QUIET, Told, opened_journal, start
 from beforehand.work.request import Request
 from beforehand.work.scoring import (
     Columns,
@@ -120,9 +120,8 @@ def _questions(folders: Any) -> list[Question]:
 
 
 def _spent(home: Home, folders: Mapping[str, RunFolder]) -> dict[str, dict[str, Any]]:
-    journal, _ = open_journal(home)
-    found = {name: journal.known_run(folder.run_id) for name, folder in folders.items()}
-    journal.database.close()
+    with opened_journal(home, SystemClock()) as (journal, _):
+        found = {name: journal.known_run(folder.run_id) for name, folder in folders.items()}
     return {
         name: {"calls": row.calls, "tokens": row.tokens, "cost": row.cost}
         for name, row in found.items()

@@ -4,7 +4,7 @@ The plan is `walk/{chunk}` over the markets, then `collect`, then `score`. The w
 each forecaster saw and said (IntervalData); `score` reads those rows and the resolutions only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -122,13 +122,20 @@ def check(config: ExperimentConfig, world: RecordedWorld, resolution: Resolution
         raise InputError("search_config.query_mode: 'llm_generated' needs a model; use 'template'")
 
 
-def compile_plan(run_id: str, configs: Sequence[ExperimentConfig], score: bool = True) -> Plan:
+def compile_plan(
+    run_id: str,
+    configs: Sequence[ExperimentConfig],
+    score: bool = True,
+    later: Mapping[str, str] | None = None,
+) -> Plan:
     """Walk the markets a chunk at a time, collect, score. A chunk shares its models and its
-    search settings; a market that is put to an address is a chunk of its own."""
+    search settings; a market that is put to an address, now or once a fork's `later` models stand
+    in, is a chunk of its own."""
+    stands_in = later or {}
     groups: dict[str, list[ExperimentConfig]] = {}
     for config in configs:
         groups.setdefault(f"{config.models} {config.search_config}", []).append(config)
-    chunks = [chunk for group in groups.values() for chunk in _chunks(group)]
+    chunks = [chunk for group in groups.values() for chunk in _chunks(group, stands_in)]
     walks = [
         Step(
             f"walk/{number:04d}",
@@ -143,8 +150,11 @@ def compile_plan(run_id: str, configs: Sequence[ExperimentConfig], score: bool =
     return Plan(run_id, steps)
 
 
-def _chunks(group: Sequence[ExperimentConfig]) -> list[list[ExperimentConfig]]:
-    if any(map(is_address, group[0].models)):
+def _chunks(
+    group: Sequence[ExperimentConfig], stands_in: Mapping[str, str]
+) -> list[list[ExperimentConfig]]:
+    names = [*group[0].models, *(stands_in.get(name, name) for name in group[0].models)]
+    if any(map(is_address, names)):
         return [[config] for config in group]
     chunks: list[list[ExperimentConfig]] = [[]]
     size = 0

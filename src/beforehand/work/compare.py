@@ -12,8 +12,8 @@ IGNORED = ("run_id", "digest")
 
 
 def differences(left: RunFolder, right: RunFolder) -> dict[str, Any]:
-    """JSON-ready. `config` lists fields as [left, right]; `first_interval` is the first forecast
-    that differs, by market and time; `leaderboard` the Brier scores of both."""
+    """JSON-ready. `config` lists fields as [left, right]; `intervals.first` is the first
+    forecast that differs, by market and time; `leaderboard` the Brier scores of both."""
     intervals = _intervals(left.path, right.path)
     return {
         "left": left.run_id,

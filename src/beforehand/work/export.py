@@ -37,14 +37,13 @@ COLUMNS = {
 """The columns of the tables; `outcome` is what the market settled at, empty where it is void."""
 
 
-def export(
-    folder: RunFolder, format: str, out: str | None, calls: Calls | None, progress: Any
-) -> dict[str, Any]:
-    """Write one format; returns the place, and how many of what. Raises NotFound for a run without
-    forecasts, NotConfigured where an extra is missing."""
+def export(folder: RunFolder, format: str, out: str | None, calls: Calls | None) -> dict[str, Any]:
+    """Write one format; returns the place, and how many of what. Raises NotFound for a run that is
+    not finished or has no forecasts, NotConfigured where an extra is missing."""
+    if folder.facts()["status"] != "success":
+        raise NotFound(f"run {folder.run_id} is not finished: resume it, then export it")
     if not (folder.path / "intervals.jsonl").is_file():
-        raise NotFound(f"run {folder.run_id} has no intervals.jsonl: it is not finished")
-    progress("reading", 0, 1)
+        raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
     if format == "otlp":
         from beforehand.work.telemetry import send
 
@@ -113,7 +112,11 @@ def _outcomes(folder: RunFolder) -> dict[str, float]:
 
 
 def _spent(folder: RunFolder, calls: Calls | None) -> dict[str, dict[str, Any]]:
-    """The journal's calls by their key."""
+    """The journal's calls by their key; what a fork inherited was not paid for by it."""
     if calls is None:
         return {}
-    return {row["call_key"]: row for row in calls.rows(folder.run_id)}
+    free = {"tokens": None, "cost": None, "latency_ms": None}
+    return {
+        row["call_key"]: row if row["origin"] is None else {**row, **free}
+        for row in calls.rows(folder.run_id)
+    }

@@ -4,7 +4,7 @@ The journal knows of a run before anything else does, so a crash at any line lea
 go on from: starting the same run again *is* resuming it.
 """
 
-import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -14,14 +14,15 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from beforehand import __version__
 from beforehand.clock import Clock, SystemClock, iso, parse_instant
 from beforehand.config import Home, database_url
 from beforehand.engine.driver import drive, raise_for
 from beforehand.engine.plan import Action, Plan, Progress
 from beforehand.engine.runtime import Opener, Runtime, Threads
-from beforehand.errors import BeforehandError, Corrupt, InputError, NotConfigured, Unavailable
+from beforehand.errors import Corrupt, Held, InputError
 from beforehand.forecast.external import is_address
-from beforehand.ids import new_run_id
+from beforehand.ids import digest, new_run_id
 from beforehand.store.calls import Calls
 from beforehand.store.database import Database
 from beforehand.store.files import file_digest, write_json
@@ -32,8 +33,7 @@ from beforehand.work.request import Effort, Fork, Request
 from beforehand.work.run import BacktestJob
 from beforehand.work.stages import BenchmarkJob, BenchmarkRequest, PredictJob, PredictRequest
 
-ORPHANS_S = 2.0
-"""How often a worker looks for runs without a driver."""
+HOLD_TRIES = 5
 PAID_AT_ONCE = 8
 """Steps, and calls, in flight where forecasters are asked over the network."""
 
@@ -71,6 +71,16 @@ class Finished:
 
 
 @dataclass(frozen=True)
+class Allowed:
+    """What a run may spend and do from now on: its limits, its policy for calls whose answer never
+    came, and the steps and calls in flight."""
+
+    limits: dict[str, float]
+    policy: str
+    concurrency: int | None
+
+
+@dataclass(frozen=True)
 class Told:
     """What a surface wants to hear: the run's id once it is known, progress, sentences."""
 
@@ -104,7 +114,7 @@ def open_job(row: RunRow, clock: Clock | None = None, archive: Path | None = Non
     if archive is not None:
         request = replace(request, archive=archive)
     job = _job(request, row.run_id, clock or SystemClock())
-    if job.fingerprint != row.fingerprint:
+    if _fingerprint(job) != row.fingerprint:
         raise InputError(
             f"run {row.run_id} was begun over another state of {request.archive}, or by another "
             "version of beforehand: begin a new run"
@@ -126,33 +136,37 @@ def start(
     home = Home(request.home)
     name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
     job = _job(request, name, clock)
+    effort = request.effort
     with opened_journal(home, clock) as (journal, calls):
-        if (
-            run_id is None and journal.run(name) is not None
-        ):  # Begun a moment ago, without a folder.
-            name = new_run_id(clock.now(), lambda n: journal.run(n) is not None)
-            job = _job(request, name, clock)
         if (home.runs / name).exists() and journal.run(name) is None:
             raise _exists(name, home)
-        effort = request.effort
-        row = journal.enter(
-            name,
-            job.kind,
-            _REQUESTS[job.kind].dump_python(request, mode="json"),
-            job.fingerprint,
-            str(home.root),
-            parent=request.fork.parent if isinstance(request, Request) and request.fork else None,
-            limits=effort.limits,
-            policy=effort.in_flight,
-            most_cost=effort.cost_per_call or 0.0,
-        )
-        if row.fingerprint != job.fingerprint:
+        while True:
+            row, new = journal.enter(
+                name,
+                job.kind,
+                _REQUESTS[job.kind].dump_python(request, mode="json"),
+                _fingerprint(job),
+                str(home.root),
+                parent=request.fork.parent
+                if isinstance(request, Request) and request.fork
+                else None,
+                limits=effort.limits,
+                policy=effort.in_flight,
+                expected_cost=effort.cost_per_call or 0.0,
+            )
+            if new or run_id is not None:
+                break
+            # Another process has begun a run in this very second.
+            name = new_run_id(clock.now(), lambda n: journal.run(n) is not None)
+            job = _job(request, name, clock)
+        if row.fingerprint != _fingerprint(job):
             raise _exists(name, home)
         if row.status == "success":
             if finished_too:
                 return Finished(job.folder, job.summary())
             raise _exists(name, home)
-        return _carry_on(row, job, effort, journal, calls, clock, told)
+        allowed = Allowed(effort.limits, effort.in_flight, effort.concurrency)
+        return carry_on(row, lambda: job, allowed, journal, calls, clock, told)
 
 
 def resume(
@@ -168,8 +182,13 @@ def resume(
         row = journal.known_run(run_id)
         if row.status == "success":
             raise InputError(f"run {run_id} is finished: `beforehand runs show {run_id}` shows it")
-        effort = replace(_request(row).effort, **(changes or {}))
-        return _carry_on(row, open_job(row, clock), effort, journal, calls, clock, told)
+        given = replace(Effort(), **(changes or {}))
+        allowed = Allowed(
+            {**row.limits, **given.limits},
+            given.in_flight if "in_flight" in (changes or {}) else row.policy,
+            given.concurrency or _request(row).effort.concurrency,
+        )
+        return carry_on(row, lambda: open_job(row, clock), allowed, journal, calls, clock, told)
 
 
 def keep_seal(home: Home, folder: RunFolder, kind: str, clock: Clock | None = None) -> None:
@@ -192,7 +211,8 @@ def fork(
 ) -> Finished:
     """A new run that repeats `parent` up to `at` and has other models from there on. Whatever the
     parent was answered is taken from the journal."""
-    row = open_journal(home, clock)[0].known_run(parent)
+    with opened_journal(home, clock or SystemClock()) as (journal, _):
+        row = journal.known_run(parent)
     request = _request(row)
     if not isinstance(request, Request):
         raise InputError(f"run {parent} is a {row.kind}: only backtests can be forked")
@@ -207,66 +227,10 @@ def _full(name: str) -> str:
     return name if is_address(name) or name.startswith("baseline:") else f"baseline:{name}"
 
 
-def work(
-    home: Home,
-    concurrency: int,
-    archive: Path | None,
-    stop: threading.Event,
-    told: Callable[[str], None],
-    clock: Clock | None = None,
-) -> dict[str, Any]:
-    """Take part in every run of the shared database until `stop` is set: steps from the queue,
-    and runs whose driver died. Returns the worker's id and how many steps it ran. Raises
-    NotConfigured without `BEFOREHAND_DATABASE_URL`."""
-    url, clock = database_url(), clock or SystemClock()
-    if url is None:
-        raise NotConfigured(
-            "a worker needs BEFOREHAND_DATABASE_URL (postgresql://user:password@host:5432/name); "
-            "without it a run works in its own process, with SQLite files in the home folder"
-        )
-    pause = threading.Event()
-    journal, calls = open_journal(home, clock)
-    runtime = _runtime(journal, calls, concurrency, lambda row: open_job(row, clock, archive))
-
-    def leave() -> None:
-        stop.wait()
-        runtime.leave("cancelled: the worker is shutting down")
-
-    with runtime:
-        threading.Thread(target=leave, daemon=True).start()
-        told(f"worker {runtime.worker_id[:12]}: {concurrency} steps at once")
-        while not stop.wait(ORPHANS_S):
-            for row in journal.runs():
-                if row.status == "running" and Path(row.home) == home.root and not stop.is_set():
-                    _adopt(row, journal, calls, clock, runtime, told, archive)
-        while runtime.busy:
-            pause.wait(0.05)
-    return {"worker": runtime.worker_id, "steps": runtime.ran}
-
-
-def _adopt(
+def carry_on(
     row: RunRow,
-    journal: Journal,
-    calls: Calls,
-    clock: Clock,
-    runtime: Runtime,
-    told: Callable[[str], None],
-    archive: Path | None,
-) -> None:
-    """Drive a run that nobody drives; one that is being driven is left alone."""
-    effort = _request(row).effort
-    begun = Told(lambda run_id: told(f"run {run_id}: its driver is gone, taken over"))
-    try:
-        _carry_on(row, open_job(row, clock, archive), effort, journal, calls, clock, begun, runtime)
-    except BeforehandError as error:
-        if not isinstance(error, Unavailable) or "another process" not in str(error):
-            told(str(error))
-
-
-def _carry_on(
-    row: RunRow,
-    job: RunJob,
-    effort: Effort,
+    opener: Callable[[], RunJob],
+    allowed: Allowed,
     journal: Journal,
     calls: Calls,
     clock: Clock,
@@ -277,21 +241,15 @@ def _carry_on(
     home = Home(Path(row.home))
     lock = home.engine / f"{row.run_id}.lock"
     with ExitStack() as held:
-        try:
-            held.enter_context(journal.database.hold(f"drive:{row.run_id}", lock))
-        except Unavailable:
-            raise Unavailable(
-                f"run {row.run_id} is being carried out by another process: `beforehand runs "
-                f"watch {row.run_id}` follows it"
-            ) from None
+        still = _hold(held, journal, row.run_id, lock, patient=runtime is None)
+        job = opener()
         row = journal.known_run(row.run_id)
         if row.status == "success":  # Another driver saw it through meanwhile.
             return Finished(job.folder, job.summary())
         told.started(row.run_id)
-        if runtime is None:
-            journal.allow(row.run_id, effort.limits, effort.in_flight)
+        journal.allow(row.run_id, allowed.limits, allowed.policy)
         job.prepare()
-        _drive(row, job, effort, journal, calls, clock, told, runtime)
+        _drive(row, job, allowed, journal, calls, clock, told, runtime, still)
         ended = clock.now()
         write_json(
             job.folder.path / LOG,
@@ -306,26 +264,47 @@ def _carry_on(
     return Finished(job.folder, job.summary())
 
 
+def _hold(
+    held: ExitStack, journal: Journal, run_id: str, lock: Path, patient: bool
+) -> Callable[[], None]:
+    """The run's lock; Held if another process keeps it. A look at a run takes it for a moment, so
+    a `patient` caller tries for a second."""
+    for _ in range(HOLD_TRIES if patient else 1):
+        try:
+            return held.enter_context(journal.database.hold(f"drive:{run_id}", lock))
+        except Held:
+            time.sleep(0.2)
+    raise Held(
+        f"run {run_id} is being carried out by another process: `beforehand runs watch {run_id}` "
+        "follows it"
+    )
+
+
 def _drive(
     row: RunRow,
     job: RunJob,
-    effort: Effort,
+    allowed: Allowed,
     journal: Journal,
     calls: Calls,
     clock: Clock,
     told: Told,
     given: Runtime | None,
+    still: Callable[[], None],
 ) -> None:
     """Drive the plan to its end; a run that does not get there is marked, and raises."""
     usual = PAID_AT_ONCE if database_url() or any(job.paid.values()) else 1
-    concurrency = effort.concurrency or usual
-    runtime = given or _runtime(journal, calls, concurrency, lambda found: open_job(found, clock))
+    concurrency = allowed.concurrency or usual
+    runtime = given or new_runtime(
+        journal, calls, concurrency, lambda found: open_job(found, clock)
+    )
     try:
         with nullcontext() if given else runtime:
             if runtime.alone:  # We hold the lock: whoever held these leases is dead.
                 calls.release(row.run_id, runtime.worker_id)
             progress = _counting(job, calls, told.progress)
-            outcome = drive(job, runtime, progress, say=told.say, signals=given is None)
+            outcome = drive(
+                job, runtime, progress, say=told.say, signals=given is None, still=still
+            )
     except BaseException as error:
         journal.mark(row.run_id, "failed", f"{type(error).__name__}: {error}")
         raise
@@ -349,15 +328,20 @@ def _counting(job: RunJob, calls: Calls, progress: Progress) -> Progress:
     return counted
 
 
-def _runtime(journal: Journal, calls: Calls, concurrency: int, opener: Opener) -> Runtime:
+def new_runtime(journal: Journal, calls: Calls, concurrency: int, opener: Opener) -> Runtime:
     """Threads of this process, or its place at the shared queue."""
     url = database_url()
     if url is None:
         return Runtime(journal, calls, opener, Threads(concurrency), concurrency)
     from beforehand.engine.shared import SharedQueue  # DBOS takes a second to load.
 
-    queue = SharedQueue(url, journal, concurrency)
+    queue = SharedQueue(url, journal)
     return Runtime(journal, calls, opener, queue, concurrency)
+
+
+def _fingerprint(job: RunJob) -> str:
+    """What makes a run this run: what it does, over which world, by which version."""
+    return digest([__version__, job.kind, job.fingerprint])
 
 
 def _job(request: Any, run_id: str, clock: Clock) -> RunJob:

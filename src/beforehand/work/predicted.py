@@ -20,7 +20,7 @@ def predicted(request: Request) -> dict[str, Any]:
     rows = []
     for address, n in job.paid.items():
         tokens, cost = calls.usual(address) if calls is not None else (None, None)
-        basis = "mean of its calls so far" if cost is not None else "no call to it is on record"
+        basis = "mean of its calls so far" if cost is not None else "no cost of it is on record"
         if request.effort.cost_per_call is not None:
             cost, basis = request.effort.cost_per_call, "--cost-per-call"
         rows.append(

@@ -52,7 +52,9 @@ class BacktestJob:
             raise InputError(
                 f"no market can be scored in {request.archive} ({left or 'it is empty'})"
             )
-        self.plan: Plan = backtest.compile_plan(run_id, self.configs)
+        self.plan: Plan = backtest.compile_plan(
+            run_id, self.configs, later=self._replacement.models
+        )
         effort = request.effort
         asker = Asker(self.addresses, home, parse_rate(effort.rate), effort.timeout)
         walker = Walker(self.world, clock, self.folder, self.models, asker, self._replacement)

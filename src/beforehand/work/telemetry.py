@@ -59,7 +59,8 @@ def send(folder: RunFolder, calls: Calls | None, address: str) -> dict[str, Any]
         )
         parents[task["task_id"]] = trace.set_span_in_context(span)
         span.end(_ns(task["completed_at"] or task["started_at"]))
-    rows = calls.rows(folder.run_id) if calls is not None else []
+    every = calls.rows(folder.run_id) if calls is not None else []
+    rows = [call for call in every if call["origin"] is None]  # A fork's own.
     for call in rows:
         attributes = {
             "call.key": call["call_key"],

@@ -14,7 +14,7 @@ import orjson
 from pydantic import BaseModel
 
 from beforehand.engine.plan import Step
-from beforehand.errors import BadAnswer, BeforehandError
+from beforehand.errors import BeforehandError
 from beforehand.forecast import external
 from beforehand.ids import digest
 from beforehand.records.backtest import IntervalData
@@ -123,7 +123,7 @@ def _cutoff(path: Path) -> Check:
     report = LeakReport()
     try:
         recheck(report, (row for row in _lines(path) if isinstance(row, dict)))
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         check.found(f"a row cannot be read: {error!r}")
     check.n = report.rechecked
     for problem in report.found:
@@ -152,10 +152,13 @@ def _tasks(folder: RunFolder, journal: Journal) -> Check:
     outputs: dict[str, str] = {}
     inputs: dict[str, str] = {}
     for task, data, metadata in journal.outputs(run_id):
-        facts = orjson.loads(metadata)
-        outputs[task], inputs[task] = digest(data.encode()), facts["inputs"]
-        if outputs[task] != facts["digest"]:
-            check.found(f"the output of {task} does not have its digest")
+        try:
+            facts = orjson.loads(metadata)
+            outputs[task], inputs[task] = digest(data.encode()), facts["inputs"]
+            if outputs[task] != facts["digest"]:
+                check.found(f"the output of {task} does not have its digest")
+        except (KeyError, TypeError, ValueError) as error:
+            check.found(f"the metadata of {task} cannot be read: {error!r}")
     done = {task.task_id for task in journal.tasks(run_id) if task.status == "success"}
     try:
         plan = orjson.loads((folder.path / "plan.json").read_bytes())
@@ -180,25 +183,26 @@ def _calls(run_id: str, calls: Calls, intervals: Path) -> Check:
         check.n += 1
         if row["state"] == "done" and digest(row["answer"].encode()) != row["answer_digest"]:
             check.found(f"the answer to call {key[:12]} does not have its digest")
-    for row in _lines(intervals) if intervals.is_file() else ():
-        for decision in row.get("decisions", ()) if isinstance(row, dict) else ():
-            if decision.get("mode") != "external":
-                continue
-            check.n += 1
-            model, index = decision["model_id"], decision["simulation_index"]
-            found = rows.get(call_key(model, row["context"], index))
-            where = f"{row['market_id']} at {row['time']}: {model}, simulation {index}"
-            if found is None or found["state"] != "done":
-                check.found(f"{where}: no answered call is on record")
-                continue
-            try:
-                said = external.parse(model, found["answer"]).probability
-            except BadAnswer as error:
-                check.found(f"{where}: {error}")
-                continue
-            if said != decision["probability"]:
-                check.found(f"{where}: {decision['probability']} stored, {said} answered")
+    if intervals.is_file():
+        _each(check, intervals, lambda row: _said_so(check, row, rows))
     return check
+
+
+def _said_so(check: Check, row: Mapping[str, Any], rows: Mapping[str, dict[str, Any]]) -> None:
+    """Compare one interval's forecasts from addresses with what was answered."""
+    check.n -= 1  # Counted by the forecast, not by the row.
+    for decision in row["decisions"]:
+        if decision.get("mode") != "external":
+            continue
+        check.n += 1
+        model, index = decision["model_id"], decision["simulation_index"]
+        found = rows.get(call_key(model, row["context"], index))
+        where = f"{row['market_id']} at {row['time']}: {model}, simulation {index}"
+        if found is None or found["state"] != "done":
+            raise ValueError(f"{where}: no answered call is on record")
+        said = external.parse(model, found["answer"]).probability
+        if said != decision["probability"]:
+            raise ValueError(f"{where}: {decision['probability']} stored, {said} answered")
 
 
 def _each(check: Check, path: Path, test: Callable[[dict[str, Any]], None]) -> None:
@@ -208,7 +212,7 @@ def _each(check: Check, path: Path, test: Callable[[dict[str, Any]], None]) -> N
             if not isinstance(value, dict):
                 raise ValueError("the line is no JSON object")
             test(value)
-        except (BeforehandError, KeyError, TypeError, ValueError) as error:
+        except (BeforehandError, AttributeError, KeyError, TypeError, ValueError) as error:
             text = str(error).splitlines()[0] if str(error) else repr(error)
             check.found(f"{path.name}:{number}: {text}")
 

@@ -5,6 +5,7 @@ interval, since its context holds what was decided before; within an interval al
 simulations are asked side by side.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ from beforehand.store.runs import RunFolder
 from beforehand.traffic import Traffic
 
 PREVIOUS = 10
+SIDE_BY_SIDE = 32
+"""Threads that ask within one interval; the run's concurrency caps the calls."""
 KINDS = ("intervals", "predictions")
 
 
@@ -66,24 +69,30 @@ class Asker:
         self._providers = {name: external.provider(name, limits, timeout) for name in addresses}
         self._home = home
         self._traffic: Traffic | None = None
+        self._opening = threading.Lock()
 
     def ask(
         self, address: str, body: Mapping[str, Any], index: int, context: StepContext
     ) -> external.Said:
         """One answer; raises Refused or BadAnswer where there is none and never will be."""
         traffic = self._open()
-        repeatable = context.journal.known_run(context.run_id).policy == "resend"
+        repeatable, limited = context.policy == "resend", bool(self._providers[address].limits)
 
         def send(key: str) -> str:
-            return traffic.fetch(external.request(address, body, index, key, repeatable)).text
+            asked = external.request(address, body, index, key, repeatable)
+            return traffic.fetch(asked, turn_taken=limited).text
 
-        answer = context.call(address, body, index, send, _usage)
+        def turn(stop: threading.Event) -> None:
+            traffic.turn(address, external.ENDPOINT, stop)
+
+        answer = context.call(address, body, index, send, _usage, turn if limited else None)
         return external.parse(address, answer)
 
     def _open(self) -> Traffic:
-        if self._traffic is None:
-            self._traffic = open_traffic(self._home, providers=self._providers)
-        return self._traffic
+        with self._opening:
+            if self._traffic is None:
+                self._traffic = open_traffic(self._home, providers=self._providers)
+            return self._traffic
 
 
 def _usage(answer: str) -> Usage:
@@ -211,7 +220,7 @@ class Walker:
         if len(questions) == 1:
             found = [one(questions[0])]
         else:
-            with ThreadPoolExecutor(len(questions)) as pool:
+            with ThreadPoolExecutor(min(len(questions), SIDE_BY_SIDE)) as pool:
                 found = list(pool.map(one, questions))
         decided: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
         for (name, _), decision in zip(questions, found, strict=True):
