@@ -89,12 +89,13 @@ class Journal:
 
     def runs(self, status: Status | None = None) -> list[RunRow]:
         """Every run (in this status), newest first."""
+        sql = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"
+        order = " ORDER BY created_at DESC, run_id DESC"
         with self.database.read() as tx:
-            rows = tx.run(
-                f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE :status IS NULL "
-                "OR status = :status ORDER BY created_at DESC, run_id DESC",
-                status=status,
-            )
+            if status is None:
+                rows = tx.run(sql + order)
+            else:
+                rows = tx.run(sql + " WHERE status = :status" + order, status=status)
         return [run_row(row) for row in rows]
 
     def begin(self, run_id: str, total: int) -> None:
