@@ -371,6 +371,113 @@ def test_verify_says_not_sound_wherever_a_byte_is_flipped(
     stores[0].database.close()
 
 
+def test_files_lost_before_the_seal_are_written_anew(
+    provider: Provider,
+    market: dict[str, Any],
+    sim: Path,
+    home: Path,
+    capsys: Out,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from beforehand.work.run import BacktestJob
+
+    path = config(home / "c.json", market, models=["market", provider.address()])
+    command = ["backtest", "run", str(path), "--archive", str(sim), "--run-id"]
+    told(capsys, *command, "twin")
+    real, paid = BacktestJob.seal, len(provider.log)
+    for number, lost in enumerate((["scores.json"], ["intervals.jsonl", "report.html"], None)):
+        name = f"r{number}"
+
+        def die(self: BacktestJob) -> dict[str, str]:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(BacktestJob, "seal", die)
+        assert cli([*command, name]) == 130
+        monkeypatch.setattr(BacktestJob, "seal", real)
+        folder = Home(home).runs / name
+        for file in lost or [p.name for p in folder.iterdir()]:
+            (folder / file).unlink()
+        told(capsys, "runs", "resume", name)
+        mine = {p.name: p.read_bytes() for p in folder.iterdir() if p.suffix == ".jsonl"}
+        twin = {
+            p.name: p.read_bytes().replace(b'"twin"', b'"%s"' % name.encode())
+            for p in (Home(home).runs / "twin").iterdir()
+            if p.suffix == ".jsonl"
+        }
+        assert mine == twin
+        assert (folder / "report.html").is_file()
+        assert told(capsys, "runs", "verify", name)["sound"]
+        assert len(provider.log) == paid * (number + 2)
+
+
+def test_a_b_checks_every_arm_before_the_first_is_paid(
+    provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    good = config(home / "good.json", market, models=["market", provider.address()])
+    begin = iso(market["first"] + timedelta(hours=21))
+    bad = {
+        "model": {"models": ["nobody"]},
+        "market": {"market_id": "SIMEX:none"},
+        "elsewhere": {"start_time": begin, "end_time": begin},
+    }
+    for name, change in bad.items():
+        other = config(home / f"{name}.json", market, **change)
+        capsys.readouterr()
+        assert cli(["backtest", "ab", str(good), str(other), "--archive", str(sim)]) == 2, name
+    assert cli(["backtest", "ab", str(good), str(good), "--archive", str(sim)]) == 2
+    assert provider.log == []
+
+
+def test_a_run_is_gone_on_with_in_its_own_home(
+    provider: Provider,
+    market: dict[str, Any],
+    sim: Path,
+    home: Path,
+    capsys: Out,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import shutil
+
+    path = config(home / "c.json", market, models=["market", provider.address()])
+    command = ["backtest", "run", str(path), "--archive", str(sim), "--run-id"]
+    assert cli([*command, "r", "--max-calls", "1"]) == 3
+    copy = home.with_name("copy")
+    shutil.copytree(home, copy)
+    monkeypatch.setenv("BEFOREHAND_HOME", str(copy))
+    capsys.readouterr()
+    assert cli(["runs", "resume", "r"]) == 2
+    assert str(home) in capsys.readouterr().err
+    assert cli([*command, "latest"]) == 2
+
+
+def test_verify_finds_costs_that_were_changed(
+    provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    import sqlite3
+
+    path = config(home / "c.json", market, models=["market", provider.address()])
+    told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "r")
+    for change in (
+        "UPDATE calls SET cost = cost + 9",
+        "UPDATE calls SET tokens = 1",
+        "UPDATE runs SET cost = 0",
+        "UPDATE runs SET status = 'failed'",
+        "UPDATE runs SET run_id = 'x'",
+        "UPDATE task_outputs SET metadata = 'x'",
+    ):
+        journal = Home(home).journal
+        kept = journal.read_bytes()
+        db = sqlite3.connect(journal)
+        db.execute(change)
+        db.commit()
+        db.close()
+        assert not told(capsys, "runs", "verify", "r", code=1)["sound"], change
+        for end in ("", "-wal", "-shm"):
+            journal.with_name(journal.name + end).unlink(missing_ok=True)
+        journal.write_bytes(kept)
+    assert told(capsys, "runs", "verify", "r")["sound"]
+
+
 def test_limits_given_on_resume_stand_until_others_are_given(
     provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
 ) -> None:

@@ -199,7 +199,8 @@ class Traffic:
 
     def _refusal(self, reply: Reply, request: Request, provider: Provider) -> float | None:
         """What an answer other than 200 means: raises, or returns the pause it asks for."""
-        status, where = reply.status, f"{provider.title} ({request.path})"
+        status = reply.status
+        where = f"{provider.title} ({request.path})" if request.path else provider.title
         if status in provider.defer:
             raise RateLimited(
                 f"{where} answered {status}: deferred to the next window, in "

@@ -49,9 +49,15 @@ def program(*arguments: str, home: Path, url: str | None) -> subprocess.Popen[by
 
 def backtest(archive: Path, provider: Provider, *more: str) -> list[str]:
     return [
-        *("backtest", "run", "--archive", str(archive), "--run-id", "r", "--every", "14d"),
+        *("backtest", "run", "--archive", str(archive), "--run-id", "r"),
         *("--forecasters", f"market,{provider.address()}", "--sims", "2"),
-        *("--draws", "100", "--placebo", "0", *more),
+        *(
+            "--draws",
+            "100",
+            "--placebo",
+            "0",
+            *(more if "--every" in more else ("--every", "14d", *more)),
+        ),
     ]
 
 
@@ -153,6 +159,25 @@ def test_a_dead_driver_is_replaced_by_a_worker(sim: Path, tmp_path: Path, url: s
         checked = program("runs", "verify", "r", home=home, url=url)
         out, _ = checked.communicate(timeout=60)
         assert checked.returncode == 0, out.decode()
+
+
+def test_odd_answers_are_recorded_and_cost_their_row(sim: Path, tmp_path: Path, url: str) -> None:
+    """What SQLite takes and Postgres does not: bare NULs, and more than 2^31 tokens."""
+
+    class Odd(Provider):
+        def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+            super().answer(key, path, body, index)
+            if index == "0":
+                return 200, b'{"probability": 0.5, "tokens": 3000000000}'
+            return (200, b'\x00{"probability": 0.5}') if int(key, 16) % 2 else (400, b"\x00no")
+
+    with serving(Odd(latency=0.0)) as odd:
+        run = program(*backtest(sim, odd, "--every", "60d"), home=tmp_path / "home", url=url)
+        _, err = run.communicate(timeout=120)
+        assert run.returncode == 0, err.decode()
+        assert max(odd.paid().values()) == 1
+    states = dict(asked(url, "SELECT state, count(*) FROM calls GROUP BY 1"))
+    assert states.keys() == {"done", "failed"}
 
 
 def test_two_drivers_by_mistake(sim: Path, tmp_path: Path, url: str) -> None:

@@ -14,6 +14,7 @@ from beforehand.store.files import read_text
 from beforehand.work.request import Effort
 from beforehand.work.scoring import Settings
 
+MOST = 10**12
 Seed = Annotated[int, Parameter(help="Seed of resampling and placebo.")]
 Draws = Annotated[int, Parameter(help="Bootstrap draws.")]
 PlaceboDraws = Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")]
@@ -61,8 +62,9 @@ def effort(given: RunEffort | None) -> Effort:
         raise InputError(f"--timeout must lie between 0.1 and 3600 seconds, not {given.timeout:g}")
     for name in ("max_calls", "max_tokens", "max_cost", "cost_per_call"):
         value = getattr(given, name)
-        if value is not None and not (math.isfinite(value) and value >= 0):
-            raise InputError(f"--{name.replace('_', '-')} must be 0 or more, not {value}")
+        if value is not None and not (math.isfinite(value) and 0 <= value <= MOST):
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} must lie between 0 and {MOST:,}, not {value}")
     return Effort(**vars(given))
 
 

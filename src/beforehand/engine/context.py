@@ -135,16 +135,16 @@ class StepContext:
         started = stopwatch()
         run, owner, calls = self.run_id, self.owner, self.calls
         try:
-            answer = send(key)
+            answer = _storable(send(key))
         except (Refused, BadAnswer, Unauthorized, NotFound) as error:
-            refusal = str(error)
+            refusal = _storable(str(error))
             self._write_down(key, lambda: calls.refused(run, key, owner, refusal))
             raise Refused(refusal) from None
         except BaseException as error:
             away = isinstance(error, (Unavailable, InputError, NotConfigured))
             certain = away and not getattr(error, "uncertain", False)
             record = calls.lost if certain else calls.unknown
-            said = str(error) if away else f"{type(error).__name__}: {error}"
+            said = _storable(str(error) if away else f"{type(error).__name__}: {error}")
             self._write_down(key, lambda: record(run, key, owner, said))
             raise
         usage, took = measure(answer), 1000 * (stopwatch() - started)
@@ -162,3 +162,8 @@ class StepContext:
         except BaseException:
             self.calls.drop(key)
             raise
+
+
+def _storable(text: str) -> str:
+    """Postgres takes no NUL in a text, and no JSON holds a bare one: it is kept as a mark."""
+    return text.replace("\x00", "\ufffd")

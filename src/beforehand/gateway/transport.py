@@ -19,7 +19,7 @@ from orjson import JSONDecodeError, dumps, loads
 
 from beforehand import __version__
 from beforehand.clock import stopwatch
-from beforehand.errors import InputError, NotConfigured, Unauthorized
+from beforehand.errors import BadAnswer, InputError, NotConfigured, Unauthorized
 from beforehand.sources.providers import PROVIDERS, Provider
 from beforehand.sources.request import Request
 from beforehand.traffic import Lost, Reply
@@ -60,7 +60,8 @@ class HttpTransport:
         return base.rstrip("/") + request.path if base else request.path
 
     def send(self, request: Request, timeout: float) -> Reply:
-        """One attempt within `timeout` seconds in all. Raises Lost, NotConfigured, InputError."""
+        """One attempt within `timeout` seconds in all. Raises Lost, NotConfigured,
+        InputError, BadAnswer."""
         provider = self._providers[request.provider]
         headers = {"User-Agent": f"beforehand/{__version__}", "Accept": "*/*"}
         headers |= dict(request.headers) | self._authorise(provider, timeout)
@@ -123,7 +124,7 @@ class HttpTransport:
                     parts.append(part)
                     size += len(part)
                     if size > MAX_BODY:
-                        raise Lost(f"the answer is larger than {MAX_BODY // 2**20} MiB")
+                        raise BadAnswer(f"the answer is larger than {MAX_BODY // 2**20} MiB")
         except TimeoutError:
             raise Lost(f"no whole answer within {timeout:.0f} s") from None
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:

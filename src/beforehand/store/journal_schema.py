@@ -16,9 +16,9 @@ CREATE TABLE IF NOT EXISTS runs (
   request TEXT NOT NULL, fingerprint TEXT NOT NULL, home TEXT NOT NULL, parent TEXT,
   total INTEGER NOT NULL DEFAULT 0, limits TEXT NOT NULL DEFAULT '{{}}',
   policy TEXT NOT NULL DEFAULT 'resend',
-  calls INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0,
+  calls INTEGER NOT NULL DEFAULT 0, tokens BIGINT NOT NULL DEFAULT 0,
   cost DOUBLE PRECISION NOT NULL DEFAULT 0, answered INTEGER NOT NULL DEFAULT 0,
-  most_tokens INTEGER NOT NULL DEFAULT 0, most_cost DOUBLE PRECISION NOT NULL DEFAULT 0,
+  most_tokens BIGINT NOT NULL DEFAULT 0, most_cost DOUBLE PRECISION NOT NULL DEFAULT 0,
   expected_cost DOUBLE PRECISION NOT NULL DEFAULT 0,
   created_at TEXT NOT NULL, updated_at TEXT NOT NULL, seal TEXT
 );
@@ -46,7 +46,7 @@ CREATE TABLE IF NOT EXISTS calls (
   run_id TEXT NOT NULL, call_key TEXT NOT NULL, task_id TEXT NOT NULL, provider TEXT NOT NULL,
   simulation_index INTEGER NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL,
   lease_until DOUBLE PRECISION NOT NULL, attempts INTEGER NOT NULL, answer TEXT,
-  answer_digest TEXT, error TEXT, tokens INTEGER, cost DOUBLE PRECISION, sent_at TEXT NOT NULL,
+  answer_digest TEXT, error TEXT, tokens BIGINT, cost DOUBLE PRECISION, sent_at TEXT NOT NULL,
   answered_at TEXT, latency_ms REAL, origin TEXT, PRIMARY KEY (run_id, call_key)
 );
 CREATE INDEX IF NOT EXISTS idx_call_state ON calls (run_id, state);

@@ -5,7 +5,7 @@ written last. Wall-clock times go to `log.json` alone: two runs with one seed ar
 but for the run id.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,18 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         for leftover in self.path.glob(".*.tmp"):
             leftover.unlink()
+
+    def digests(self, *names: str) -> dict[str, str]:
+        """The digests of files that a step has written, for its output."""
+        return {name: file_digest(self.path / name) for name in names}
+
+    def differing(self, digests: Mapping[str, str]) -> list[str]:
+        """Those of the files that are gone, or not what their step wrote."""
+        return [
+            name
+            for name, expected in digests.items()
+            if not (self.path / name).is_file() or file_digest(self.path / name) != expected
+        ]
 
     def seal(self, kind: str, archive_digest: str) -> dict[str, str]:
         """Write `run.json` of a finished run: its kind, the world it used, the version, and the

@@ -14,6 +14,7 @@ from beforehand.store.runs import RunFolder
 from beforehand.work import results
 from beforehand.work.jobs import QUIET, Told, opened_journal, start
 from beforehand.work.request import Request
+from beforehand.work.run import BacktestJob
 from beforehand.work.scoring import (
     Columns,
     Question,
@@ -22,8 +23,10 @@ from beforehand.work.scoring import (
     pair,
     score_only,
 )
+from beforehand.work.walk import instants
 
 Key = tuple[str, str]
+NOTHING_SHARED = "the configurations have no market and instant in common: nothing can be paired"
 
 
 def compare(
@@ -40,6 +43,7 @@ def compare(
     """
     if len(arms) < 2:
         raise InputError("name two configurations or more to compare")
+    _check(arms, run_id, clock or SystemClock())
     folders: dict[str, RunFolder] = {}
     for name, request in arms.items():
         folders[name] = start(request, f"{run_id}-{name}", clock, told, finished_too=True).folder
@@ -47,7 +51,7 @@ def compare(
     rows = {name: _spoken(folder) for name, folder in folders.items()}
     shared = [key for key in rows[next(iter(rows))] if all(key in found for found in rows.values())]
     if not shared:
-        raise InputError("the configurations have no market and instant in common: nothing to pair")
+        raise InputError(NOTHING_SHARED)
     questions = _questions(folders.values())
     board = score_only(build_table(_columns(shared, rows, None), questions), request.settings)
     first = next(iter(arms))
@@ -76,6 +80,16 @@ def compare(
             }
         )
     return {"run_id": run_id, "first": first, "shared": len(shared), "arms": table}
+
+
+def _check(arms: Mapping[str, Request], run_id: str, clock: Clock) -> None:
+    """Open every arm before the first one is paid for; raises InputError as its run would."""
+    asked: list[set[tuple[str, int]]] = []
+    for name, request in arms.items():
+        job = BacktestJob(request, f"{run_id}-{name}", clock)
+        asked.append({(c.market_id, int(t)) for c in job.configs for t in instants(c)})
+    if not set.intersection(*asked):
+        raise InputError(NOTHING_SHARED)
 
 
 def _spoken(folder: RunFolder) -> dict[Key, dict[str, Any]]:

@@ -134,6 +134,8 @@ def start(
     refused, or returned as it is with `finished_too`."""
     clock = clock or SystemClock()
     home = Home(request.home)
+    if run_id == "latest":
+        raise InputError("--run-id latest: that name stands for the newest run; choose another")
     name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
     job = _job(request, name, clock)
     effort = request.effort
@@ -182,6 +184,11 @@ def resume(
         row = journal.known_run(run_id)
         if row.status == "success":
             raise InputError(f"run {run_id} is finished: `beforehand runs show {run_id}` shows it")
+        if Path(row.home) != home.root:
+            raise InputError(
+                f"run {run_id} was begun in {row.home}: set BEFOREHAND_HOME to it, or begin a new "
+                "run here"
+            )
         given = replace(Effort(), **(changes or {}))
         allowed = Allowed(
             {**row.limits, **given.limits},
@@ -249,6 +256,7 @@ def carry_on(
         told.started(row.run_id)
         journal.allow(row.run_id, allowed.limits, allowed.policy)
         job.prepare()
+        journal.discard(row.run_id, _undone(job, journal))
         _drive(row, job, allowed, journal, calls, clock, told, runtime, still)
         ended = clock.now()
         write_json(
@@ -259,9 +267,25 @@ def carry_on(
                 "duration_s": round((ended - parse_instant(row.created_at)).total_seconds(), 3),
             },
         )
+        if changed := _undone(job, journal):
+            raise Corrupt(
+                f"the files of {', '.join(changed)} were changed while run {row.run_id} was at "
+                f"work: `beforehand runs resume {row.run_id}` writes them anew"
+            )
         journal.mark(row.run_id, "success", seal=job.seal())
     lock.unlink(missing_ok=True)
     return Finished(job.folder, job.summary())
+
+
+def _undone(job: RunJob, journal: Journal) -> list[str]:
+    """The steps that the journal has as done, and whose files are gone or changed."""
+    done = journal.done(job.plan.run_id)
+    return [
+        step.id
+        for step in job.plan.steps
+        if step.here and step.id in done
+        if job.folder.differing(journal.output(job.plan.run_id, step.id)["files"])
+    ]
 
 
 def _hold(

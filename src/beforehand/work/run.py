@@ -254,7 +254,8 @@ class BacktestJob:
             },
         }
         summary = results.store(path, result, leaks, about, shown)
-        return {"rows": len(summary["leaderboard"])}
+        written = ("audit.json", "scores.json", "leaderboard.csv", "report.html")
+        return {"rows": len(summary["leaderboard"]), "files": self.folder.digests(*written)}
 
 
 def _stamp(instant: datetime | None) -> str | None:

@@ -144,14 +144,15 @@ class PredictJob(_Stage):
 
     def _write(
         self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
-    ) -> dict[str, int]:
+    ) -> dict[str, Any]:
         lines = self._predictions()
         write_jsonl(self._out, lines)
         expected = len(self._specs) * len(self._names)
         counts = {"events": len(self._specs), "predictions": len(lines)}
         counts["missing"] = expected - len(lines)
         write_json(self.folder.path / "counts.json", counts)
-        return counts
+        out = str(self._out.resolve())
+        return {**counts, "files": self.folder.digests("counts.json", out)}
 
 
 class BenchmarkJob(_Stage):
@@ -199,9 +200,10 @@ class BenchmarkJob(_Stage):
 
     def _ingest(
         self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
-    ) -> dict[str, int]:
+    ) -> dict[str, Any]:
         self._events.write(self.folder.path)
-        return self._events.counts
+        names = ("events.jsonl", "events_snapshots.jsonl", "resolutions.jsonl")
+        return {**self._events.counts, "files": self.folder.digests(*names)}
 
     def _evaluate(
         self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
@@ -211,4 +213,5 @@ class BenchmarkJob(_Stage):
         endings = path / "resolutions.jsonl"
         done = evaluation.evaluate_files(events, said, endings, self._request.settings)
         evaluation.store(done, (events, said, endings), path)
-        return {"counts": done.counts, "audit": done.audit["passed"]}
+        files = self.folder.digests("scores.json", "leaderboard.csv", "report.html")
+        return {"counts": done.counts, "audit": done.audit["passed"], "files": files}

@@ -5,6 +5,7 @@ each row against its own digest and the predicate, each forecast of an outside f
 the answer that was paid for.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from beforehand.score.leaks import LeakReport, recheck
 from beforehand.store.calls import Calls, call_key
 from beforehand.store.files import file_digest
 from beforehand.store.journal import Journal
+from beforehand.store.journal_schema import RunRow
 from beforehand.store.runs import LOG, RunFolder
 
 MOST = 20
@@ -62,10 +64,13 @@ def verify(folder: RunFolder, journal: Journal | None, calls: Calls | None) -> l
         path = folder.path / f"{name}.jsonl"
         if path.is_file():
             checks.append(_records(path, model))
-    if row is not None and journal is not None and calls is not None:
-        if row.total:  # A scored file has no plan.
-            checks.append(_tasks(folder, journal))
-        checks.append(_calls(folder.run_id, calls, intervals))
+    if journal is None or calls is None:
+        checks.append(Check("journal", "there is none here: nothing vouches for run.json"))
+    elif row is None:
+        checks.append(Check("journal", "the run's row", 1, 1, ["the journal has no such run"]))
+    else:
+        checks.append(_tasks(folder, journal, row))
+        checks.append(_calls(row, calls, intervals))
     return checks
 
 
@@ -146,9 +151,13 @@ def _records(path: Path, model: type[BaseModel]) -> Check:
     return check
 
 
-def _tasks(folder: RunFolder, journal: Journal) -> Check:
+def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> Check:
     check = Check("journal", "steps of the plan against worker_runs and task_outputs")
     run_id = folder.run_id
+    if row.status != "success":
+        check.found(f"the journal has the run as {row.status}")
+    if not row.total:  # A scored file has no plan.
+        return check
     outputs: dict[str, str] = {}
     inputs: dict[str, str] = {}
     for task, data, metadata in journal.outputs(run_id):
@@ -157,6 +166,8 @@ def _tasks(folder: RunFolder, journal: Journal) -> Check:
             outputs[task], inputs[task] = digest(data.encode()), facts["inputs"]
             if outputs[task] != facts["digest"]:
                 check.found(f"the output of {task} does not have its digest")
+            for name in folder.differing(orjson.loads(data).get("files", {})):
+                check.found(f"{name} is not what {task} wrote")
         except (KeyError, TypeError, ValueError) as error:
             check.found(f"the metadata of {task} cannot be read: {error!r}")
     done = {task.task_id for task in journal.tasks(run_id) if task.status == "success"}
@@ -175,14 +186,23 @@ def _tasks(folder: RunFolder, journal: Journal) -> Check:
     return check
 
 
-def _calls(run_id: str, calls: Calls, intervals: Path) -> Check:
-    """Every answer against its digest; every forecast from an address against its answer."""
-    check = Check("calls", "answers against their digest, forecasts against their answers")
-    rows = {row["call_key"]: row for row in calls.rows(run_id)}
+def _calls(run: RunRow, calls: Calls, intervals: Path) -> Check:
+    """Every answer against its digest, and its cost against what it says; the totals; every
+    forecast from an address against its answer."""
+    check = Check("calls", "answers against their digest, costs and forecasts against answers")
+    rows = {row["call_key"]: row for row in calls.rows(run.run_id)}
     for key, row in rows.items():
         check.n += 1
-        if row["state"] == "done" and digest(row["answer"].encode()) != row["answer_digest"]:
+        if row["state"] != "done":
+            continue
+        if digest(row["answer"].encode()) != row["answer_digest"]:
             check.found(f"the answer to call {key[:12]} does not have its digest")
+        elif external.usage(row["answer"]) != (row["tokens"], row["cost"]):
+            check.found(f"the tokens or the cost of call {key[:12]} are not what the answer says")
+    own = [row for row in rows.values() if row["origin"] is None and row["state"] == "done"]
+    tokens, cost = sum(r["tokens"] or 0 for r in own), sum(r["cost"] or 0.0 for r in own)
+    if tokens != run.tokens or not math.isclose(cost, run.cost, abs_tol=1e-9):
+        check.found(f"the run's totals ({run.tokens} tokens, ${run.cost:g}) are not its calls'")
     if intervals.is_file():
         _each(check, intervals, lambda row: _said_so(check, row, rows))
     return check

@@ -176,6 +176,7 @@ class Walker:
         return {
             "intervals": sum(output["intervals"] for output in outputs.values()),
             "audit": audit.state(),
+            "files": self._folder.digests(*(f"{kind}.jsonl" for kind in KINDS)),
         }
 
     def _decide(
