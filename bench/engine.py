@@ -129,48 +129,6 @@ CASES = {
 }
 
 
-def chunks() -> dict[str, float]:
-    """A walk with a baseline: what the engine adds to each chunk of it."""
-    from beforehand.clock import SystemClock
-    from beforehand.config import Home
-    from beforehand.store.archive_writer import ArchiveWriter
-    from beforehand.work.jobs import Told, open_journal, start
-    from beforehand.work.request import Request
-    from beforehand.work.scoring import Settings
-    from beforehand.world.render import records
-    from beforehand.world.simulate import SimConfig
-
-    with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "archive"
-        ArchiveWriter(archive).add(
-            records(SimConfig(seed=1, dates=200)),
-            importer="simulate",
-            source="bench",
-            source_digest="bench",
-            recorded_at=SystemClock().now(),
-        )
-        times: dict[str, float] = {}
-
-        def progress(step: str, done: int, total: int) -> None:
-            times.setdefault("start" if step == "starting" else step, time.perf_counter())
-
-        asked = Request(
-            archive,
-            Path(folder),
-            forecasters="drift",
-            every=timedelta(hours=4),
-            max_results=0,
-            settings=Settings(draws=100, placebo=0),
-        )
-        done = start(asked, "r", told=Told(progress=progress))
-        journal, _ = open_journal(Home(Path(folder)))
-        walks = [t for t in journal.tasks("r") if t.task_id.startswith("walk/")]
-        wall = times["collect"] - times["start"]
-        inside = sum(t.duration_ms or 0.0 for t in walks) / 1000
-        points = done.summary["validity"]["n_forecasts"]["value"]
-        return {"wall": wall, "inside": inside, "chunks": len(walks), "points": points}
-
-
 def run(case: str) -> dict[str, float]:
     """One case in a process of its own."""
     done = subprocess.run(
