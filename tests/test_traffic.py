@@ -15,6 +15,7 @@ import pytest
 from beforehand import traffic as traffic_module
 from beforehand.clock import SystemClock
 from beforehand.errors import (
+    BadAnswer,
     BeforehandError,
     Corrupt,
     InputError,
@@ -299,7 +300,7 @@ def test_a_lying_server_ends_in_our_own_error(vendor: Vendor, tmp_path: Path) ->
 
     bomb = gzip.compress(b" " * (80 * 2**20))
     vendor.route("gamma", "/markets", (200, {"Content-Encoding": "gzip"}, bomb))
-    with pytest.raises(Unavailable, match="64 MiB"):
+    with pytest.raises(BadAnswer, match="64 MiB"):
         open_traffic(vendor, tmp_path, timeout=10.0, deadline=20.0, attempts=1).fetch(READ)
     vendor.route("gamma", "/markets", (200, {"Content-Encoding": "gzip"}, b"no gzip"))
     with pytest.raises(Unavailable):
