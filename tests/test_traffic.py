@@ -30,7 +30,7 @@ from beforehand.gateway.transport import HttpTransport, file_request
 from beforehand.sources.google_news import build
 from beforehand.sources.providers import PROVIDERS, Limit, Provider
 from beforehand.sources.request import Request
-from beforehand.store.ledger import Ledger
+from beforehand.store.ledger import MARGIN, Ledger
 from beforehand.traffic import CIRCUIT_AFTER, Traffic
 from vendor import Asked, Vendor, serving
 
@@ -243,8 +243,8 @@ def test_the_ledger_survives_a_clock_that_steps_back(tmp_path: Path) -> None:
     limit = [("b", 2, 10.0)]
     assert ledger.take(limit, 1000.0) == 0
     assert ledger.take(limit, 1001.0) == 0
-    assert 0 < ledger.take(limit, 500.0) <= 10.2
-    assert ledger.take(limit, 510.2) == 0
+    assert 0 < ledger.take(limit, 500.0) <= 10.0 + MARGIN
+    assert ledger.take(limit, 510.3) == 0
 
 
 def test_gates_keep_the_later_end(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_work_spreads_and_one_worker_is_killed(n: int, sim: Path, tmp_path: Path
             f"{n} workers and the driver, shares {[int(str(s[1])) for s in shares]}; one killed -9, "
             f"all done {took:.1f} s later (the {left} calls left take {left / RATE:.1f} s at the "
             f"limit), in flight restarted {again}, at most {most} requests in "
-            f"0.8 s (limit {RATE} in 1 s)"
+            f"0.8 s, {busiest(provider, 1.0)} in 1 s (limit {RATE} in 1 s)"
         )
 
 

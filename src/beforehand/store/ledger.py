@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS traffic_failures (
   provider TEXT PRIMARY KEY, in_a_row INTEGER NOT NULL, at DOUBLE PRECISION NOT NULL
 );
 """
-MARGIN = 0.1
+MARGIN = 0.25
 """Seconds added to each window: calls leave here evenly and may arrive bunched."""
 FORGET = 600.0
 """Seconds after which a failure no longer counts towards those in a row."""
