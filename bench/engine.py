@@ -158,6 +158,12 @@ def main() -> None:
     )
     again = best["replay"]
     print(f"replay {1e3 * again['wall'] / STEPS:.3f} ms a recorded step (goal 2)")
+    walk = best["chunks"]
+    print(
+        f"walk of {walk['points']:,} points by a baseline in {walk['chunks']:.0f} chunks: "
+        f"{walk['wall']:.2f} s, of it {1e3 * (walk['wall'] - walk['inside']) / walk['chunks']:.1f} "
+        "ms a chunk for the engine and for storing its rows"
+    )
     print(
         f"launch {best['steps']['launch']:.2f} s (goal 1)   RSS {held['rss_mb']:.0f} MB (goal 150)"
     )
