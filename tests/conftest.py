@@ -2,17 +2,22 @@
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from provider import Provider, serving
 
-from beforehand.clock import FrozenClock, parse_instant
+from beforehand.clock import FrozenClock, from_us, parse_instant
 from beforehand.config import recorded_data
+from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
+from live import Setup, opened
 
 settings.register_profile(
     "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -73,3 +78,25 @@ def data() -> Path:
             pytest.fail("BEFOREHAND_DATA names no folder: CI needs the recorded data")
         pytest.skip("BEFOREHAND_DATA names no folder of recorded data")
     return path
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with serving(Provider(latency=0.0)) as made:
+        yield made
+
+
+@pytest.fixture
+def market(sim_archive: Archive) -> dict[str, Any]:
+    """A settled market of the simulated world: its id, first price and end."""
+    world = RecordedWorld(sim_archive)
+    record = next(r for r in Gateway(world).hindsight().resolutions() if r.payout is not None)
+    first = from_us(world.all_series[record.market_id].known_at[0])
+    return {"id": record.market_id, "first": first, "end": record.resolved_at}
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Iterator[Setup]:
+    """A home and a vendor for the live path."""
+    with opened(tmp_path) as made:
+        yield made

@@ -1,11 +1,8 @@
 """Every tool against a real server on loopback, live and recorded; then replayed with it gone."""
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,64 +18,16 @@ from beforehand.errors import (
     ReplayMiss,
     Unavailable,
 )
-from beforehand.gateway.opening import Door, open_door
+from beforehand.gateway.opening import open_door
 from beforehand.records.world import Exchange
-from beforehand.sources import google_news
-from beforehand.sources.shapes import PROBES
 from beforehand.store.archive import Archive
-from beforehand.store.files import write_json
-from beforehand.store.market_data_load import load
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
-from beforehand.work import live_check
-from beforehand.work.record import Order, record
-from toolcalls import CALLS, NOW, QUOTES, vendor_of_shapes
-from vendor import Vendor, serving
+from live import Setup
+from toolcalls import CALLS, NOW
 
 REGISTRY = load_tools()
-
-
-class Steps:
-    """A clock that is moved by hand, and by every sleep."""
-
-    def __init__(self) -> None:
-        self.at = NOW
-
-    def now(self) -> Any:
-        self.at += timedelta(milliseconds=1)
-        return self.at
-
-    def sleep(self, seconds: float) -> None:
-        self.at += timedelta(seconds=seconds)
-
-
-@dataclass
-class Setup:
-    vendor: Vendor
-    home: Home
-    archive: Path
-    clock: Steps
-
-    def door(self, mode: str) -> Door:
-        return open_door(
-            self.home, mode, self.archive, clock=self.clock, environment=self.vendor.environment
-        )  # type: ignore[arg-type]
-
-    def box(self, mode: str, pinned: Any = None) -> tuple[Toolbox, Door]:
-        door = self.door(mode)
-        storage = Storage(self.home, mode, door.live, door.traffic)  # type: ignore[arg-type]
-        return Toolbox(door.gateway, storage, pinned), door
-
-
-@pytest.fixture
-def setup(tmp_path: Path) -> Iterator[Setup]:
-    home = Home(tmp_path / "home")
-    quotes = tmp_path / "quotes.csv"
-    quotes.write_text(QUOTES)
-    load(home.market_data, quotes, NOW)
-    with serving(vendor_of_shapes()) as vendor:
-        yield Setup(vendor, home, tmp_path / "archive", Steps())
 
 
 def test_every_tool_has_a_call() -> None:
@@ -354,139 +303,6 @@ def test_what_was_paid_is_kept_though_it_cannot_be_read(setup: Setup) -> None:
     assert door.close() == 1
     (kept,) = Archive(setup.archive).records(Exchange)
     assert "none of your business" in kept.body
-
-
-def test_an_unflushed_recording_survives_its_process(setup: Setup) -> None:
-    box, door = setup.box("record")
-    box.call("get_btc_price", {})
-    assert door.spool is not None
-    assert door.spool._file is not None
-    path = door.spool._path
-    with path.open("ab") as torn:
-        torn.write(b'{"exchange": {"prov')
-    door.spool._file.close()  # The process is gone, and its lock with it.
-    door.spool._file = None
-    other = setup.door("record")
-    assert other.close() == 1
-    assert not path.exists()
-    assert setup.box("replay")[0].call("get_btc_price", {}).content["price"] == 61234.5
-
-
-ORDER = Order(
-    markets=(f"POLYMARKET:{shapes.CONDITION}", "KALSHI:KXRAIN-26MAR-T1"),
-    feeds=(google_news.build("rain"),),
-    every=timedelta(minutes=10),
-    rounds=3,
-)
-
-
-def test_the_recorder(setup: Setup) -> None:
-    done = record(
-        setup.door("record"), ORDER, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
-    )
-    assert done.failures == []
-    assert (done.rounds, done.stopped) == (3, "the rounds are done")
-    counts = Archive(setup.archive).counts()
-    assert counts["book"] >= 3
-    assert counts["state"] >= 6
-    assert counts["market"] >= 6, "each round keeps the text as it stood"
-    assert counts["document"] == 1
-    assert done.exchanges == counts["exchange"]
-    assert sum(a.path == "/v2/prices-history" for a in setup.vendor.log) == 2, "backfilled once"
-    assert sum(a.path == "/rss/search" for a in setup.vendor.log) == 1
-
-    again = record(
-        setup.door("record"), ORDER, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
-    )
-    assert again.rounds == 3
-    times = sorted(
-        {e.known_at for e in Archive(setup.archive).records(Exchange) if e.endpoint == "books"}
-    )
-    gaps = [(b - a) for a, b in pairwise(times)]
-    assert len(times) == 6
-    assert all(abs(gap - timedelta(minutes=10)) < timedelta(seconds=30) for gap in gaps), "one grid"
-
-
-def test_a_text_is_served_as_it_stood(setup: Setup) -> None:
-    """Promise one, on what the recorder collects: the wording changes, and each instant sees its
-    own."""
-    name = f"POLYMARKET:{shapes.CONDITION}"
-    order = Order(markets=(name,), what=frozenset({"texts"}), rounds=1)
-    record(
-        setup.door("record"), order, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
-    )
-    before = setup.clock.at + timedelta(minutes=1)
-    setup.clock.at += timedelta(minutes=10)
-    edited = {
-        **shapes.GAMMA_MARKET,
-        "description": "Resolves YES if it rains. Update: drizzle counts.",
-    }
-    setup.vendor.route("gamma", "/markets/keyset", {"markets": [edited], "next_cursor": None})
-    record(
-        setup.door("record"), order, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
-    )
-    old = setup.box("replay", before)[0].call("get_market", {"id": shapes.CONDITION}).content
-    new = setup.box("replay")[0].call("get_market", {"id": shapes.CONDITION}).content
-    assert old["description"] == "Resolves YES if it rains."
-    assert "drizzle" in new["description"]
-    slug = setup.box("replay", before)[0].call("get_market", {"id": "will-it-rain"}).content
-    assert slug["market_id"] == shapes.CONDITION
-
-
-def test_the_recorder_is_bounded_and_goes_on_after_failures(setup: Setup) -> None:
-    small = Order(markets=ORDER.markets, rounds=50, max_bytes=3000)
-    done = record(
-        setup.door("record"), small, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
-    )
-    assert "has reached" in done.stopped
-    assert done.rounds < 50
-    setup.vendor.route("clob", "/books", 400)
-    one = Order(markets=(*ORDER.markets, "POLYMARKET:nothing"), rounds=1)
-    done = record(
-        setup.door("record"), one, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
-    )
-    assert any("books" in f for f in done.failures)
-    assert any("nothing" in f for f in done.failures)
-    assert done.exchanges > 3
-
-
-def test_an_interrupt_loses_nothing(setup: Setup) -> None:
-    def stop(_: float) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        record(setup.door("record"), ORDER, setup.home, setup.archive, setup.clock, sleep=stop)
-    assert Archive(setup.archive).counts()["exchange"] == len(setup.vendor.log)
-    assert not list(setup.home.recording.glob("*.jsonl"))
-
-
-def test_doctor_live_reports_drift(setup: Setup) -> None:
-    traffic = setup.door("live").traffic
-    assert traffic is not None
-    found = live_check.check(traffic, setup.clock, setup.home.live_checks)
-    assert {row["state"] for row in found} == {"ok"}, found
-    assert len(found) == len(PROBES)
-    renamed = {**shapes.KALSHI_TRADE, "price": "0.57"}
-    del renamed["yes_price_dollars"]
-    setup.vendor.route("kalshi", "/markets/trades", {"trades": [renamed], "cursor": ""})
-    setup.vendor.route("coinbase", "/products/BTC-USD/ticker", b"<html>")
-    setup.vendor.route("edgar", "/submissions", 404)
-    setup.clock.at += timedelta(hours=4)
-    found = live_check.check(traffic, setup.clock, setup.home.live_checks)
-    states = {row["name"]: row for row in found}
-    assert states["kalshi trades"]["state"] == "drift"
-    assert "yes_price_dollars" in states["kalshi trades"]["detail"]
-    assert states["coinbase ticker"]["state"] == "drift"
-    assert states["edgar submissions"]["state"] == "not reachable"
-    from beforehand.tools.labels import label
-
-    assert label(REGISTRY["get_market"], setup.home)["label"] == "recorded", "a mirror is not live"
-    kept = live_check.read_checks(setup.home.live_checks)
-    del kept["gamma markets"]["mirror"]
-    write_json(setup.home.live_checks, kept)
-    verified = label(REGISTRY["get_market"], setup.home)
-    assert verified == {"label": "live-verified", "date": "2026-01-07", "source": "gamma markets"}
-    assert label(REGISTRY["get_btc_price"], setup.home)["label"] == "simulated"
 
 
 def test_a_dead_network_says_so(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -77,16 +77,9 @@ class Audit:
         )
         tally.digest = hashlib.blake2b(tally.digest.encode() + raw, digest_size=16).hexdigest()
 
-    def state(self) -> dict[str, Any]:
-        """JSON-ready, for a step's output: what `add` takes."""
-        return {
-            "methods": {name: asdict(tally) for name, tally in sorted(self.tallies.items())},
-            "refusals": [asdict(refusal) for refusal in self.refusals],
-        }
-
-    def add(self, state: Mapping[str, Any]) -> None:
-        """Append the trail of a later step."""
-        for name, raw in state["methods"].items():
+    def add(self, wire: Mapping[str, Any]) -> None:
+        """Append the trail of a later step, as its `wire` gives it."""
+        for name, raw in wire["methods"].items():
             mine, other = self.tallies.setdefault(name, Tally()), Tally(**raw)
             mine.checked += other.checked
             mine.admitted += other.admitted
@@ -96,7 +89,7 @@ class Audit:
             mine.last_known_at = max(lasts, default=None)
             chained = mine.digest.encode() + other.digest.encode()
             mine.digest = hashlib.blake2b(chained, digest_size=16).hexdigest()
-        self.refusals += [Refusal(**raw) for raw in state["refusals"]]
+        self.refusals += [Refusal(**raw) for raw in wire["refusals"]]
 
     @property
     def checked(self) -> int:

@@ -157,7 +157,7 @@ class Walker:
         return {
             "part": args["part"],
             "intervals": len(intervals),
-            "audit": gateway.audit.state(),
+            "audit": gateway.audit.wire(),
         }
 
     def collect(
@@ -175,7 +175,7 @@ class Walker:
             audit.add(outputs[task]["audit"])
         return {
             "intervals": sum(output["intervals"] for output in outputs.values()),
-            "audit": audit.state(),
+            "audit": audit.wire(),
             "files": self._folder.digests(*(f"{kind}.jsonl" for kind in KINDS)),
         }
 

@@ -55,7 +55,7 @@ def work(
                 rows = journal.runs("running")
                 runtime.forget_but([row.run_id for row in rows])
                 for row in rows:
-                    folder = Home(home.root).runs / row.run_id
+                    folder = home.runs / row.run_id
                     ours = Path(row.home) == home.root and (folder / "plan.json").is_file()
                     if ours and not stop.is_set():
                         _adopt(row, journal, calls, clock, runtime, told, archive)
