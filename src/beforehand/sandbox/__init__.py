@@ -1,0 +1,1 @@
+"""Running untrusted Python: one interface, one policy, several engines."""

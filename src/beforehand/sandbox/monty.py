@@ -1,0 +1,206 @@
+"""The engine for code mode: pydantic-monty, an interpreter that has no way out by construction.
+
+It awaits tools outside in a fraction of a millisecond, and lacks parts of Python (inheritance,
+generators, statistics, string). What it cannot do, the jail does: `engines.run` runs the code there
+with the recorded results of the tools, so no tool is called twice.
+"""
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+
+from beforehand.clock import stopwatch
+from beforehand.errors import NotConfigured
+from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, check
+from beforehand.sandbox.toolcalls import raised
+
+GRACE_S, START_S = 0.6, 30.0
+SUSPENSIONS = 10_000
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
+
+
+class Monty:
+    """A pool of interpreters on an event loop of its own. Safe for threads."""
+
+    name = "monty"
+    layers = ("interpreter", "process")
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pool: Any = None
+        self._starting = threading.Lock()
+        self._hands = ThreadPoolExecutor(16, "tool")
+
+    def run(
+        self,
+        code: str,
+        input_data: Any = None,
+        policy: Policy = DEFAULT,
+        tools: Tools | None = None,
+    ) -> Execution:
+        """Run the code. Raises InputError for what cannot be run at all, NotConfigured without
+        the library; whatever the code does comes back as an Execution."""
+        _, raw = check(code, input_data, policy)
+        if outside := imported(code) - {*policy.modules, "__future__"}:
+            return self._failed(
+                f"ImportError: import of {sorted(outside)[0]!r} is not allowed here. Allowed: "
+                f"{', '.join(policy.modules)}"
+            )
+        loop = self._running()
+        data = orjson.loads(raw)
+        work = self._execute(code, data, policy, tools or {})
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    def close(self) -> None:
+        """End the interpreters."""
+        with self._starting:
+            if self._loop is not None:
+                asyncio.run_coroutine_threadsafe(_leave(self._pool), self._loop).result(START_S)
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop = self._pool = None
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                try:
+                    from pydantic_monty import AsyncMonty
+                except ImportError:
+                    raise NotConfigured(
+                        "the engine monty needs pydantic-monty==1.4.0: install it; the engine jail "
+                        "runs without it"
+                    ) from None
+                loop = asyncio.new_event_loop()
+                threading.Thread(target=loop.run_forever, name="monty", daemon=True).start()
+                self._pool = AsyncMonty(feed_duration_limit_grace=0.3)
+                asyncio.run_coroutine_threadsafe(_enter(self._pool), loop).result(START_S)
+                self._loop = loop
+            return self._loop
+
+    async def _execute(
+        self, code: str, data: dict[str, Any], policy: Policy, tools: Tools
+    ) -> Execution:
+        from pydantic_monty import MontyCrashedError, MontyError
+
+        printed: list[str] = []
+        room = [policy.output]
+
+        def collect(_: str, text: str) -> None:
+            if room[0] > 0:
+                printed.append(text[: room[0]])
+            room[0] -= len(text)
+
+        started = stopwatch()
+        result: Any = None
+        error: str | None = None
+        try:
+            async with asyncio.timeout(policy.timeout + GRACE_S):
+                async with self._pool.checkout(
+                    script_name="<code>", limits=_limits(policy), os_policy=_clock(policy)
+                ) as session:
+                    result = await session.feed_run(
+                        code,
+                        inputs={**data, "input_data": data},
+                        external_lookup={n: self._async(f) for n, f in tools.items()},
+                        print_callback=collect,
+                    )
+        except TimeoutError:
+            error = _late(policy)
+        except MontyCrashedError as crash:
+            error = _late(policy) if crash.timed_out else f"the interpreter crashed: {crash}"
+        except MontyError as failed:
+            error = _told(failed, policy)
+        if room[0] < 0:
+            error = f"the output is longer than {policy.output:,} bytes: print less"
+        return Execution(
+            success=error is None,
+            output="".join(printed),
+            error=error,
+            execution_time_ms=1000 * (stopwatch() - started),
+            engine=self.name,
+            layers=self.layers,
+            result=_plain(result),
+        )
+
+    def _async(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            loop = asyncio.get_running_loop()
+            try:
+                return await loop.run_in_executor(self._hands, lambda: function(*args, **kwargs))
+            except Exception as error:
+                name, message = raised(error)
+                known = {"ValueError": ValueError, "TypeError": TypeError}
+                raise known.get(name, RuntimeError)(message) from None
+
+        return call
+
+    def _failed(self, error: str) -> Execution:
+        return Execution(False, "", error, 0.0, self.name, self.layers)
+
+
+async def _enter(pool: Any) -> None:
+    await pool.__aenter__()
+
+
+async def _leave(pool: Any) -> None:
+    await pool.__aexit__(None, None, None)
+
+
+def imported(code: str) -> set[str]:
+    """The modules that lines of the code import. A line inside a text counts too: the jail, which
+    compiles the code, decides in the end."""
+    return {
+        part.split()[0].partition(".")[0]
+        for names in _IMPORT.findall(code)
+        for part in names.partition(" import ")[0].split(",")
+        if part.split()
+    }
+
+
+def limited(execution: Execution) -> bool:
+    """Whether a limit ended the run: another engine would only reach it again."""
+    error = execution.error or ""
+    return error.startswith(("the time limit", "the output is longer", "MemoryError"))
+
+
+def _limits(policy: Policy) -> dict[str, Any]:
+    return {
+        "max_memory": policy.memory,
+        "max_feed_duration_secs": policy.timeout,
+        "max_total_sleep_secs": policy.timeout,
+        "max_suspensions": SUSPENSIONS,
+    }
+
+
+def _clock(policy: Policy) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "random_start": {"seed": policy.seed},
+        "sleep": "system",
+        "sleep_system_max": float("inf"),
+    }
+    return found if policy.now is None else {**found, "datetime": policy.now}
+
+
+def _late(policy: Policy) -> str:
+    return f"the time limit of {policy.timeout:g} s was reached"
+
+
+def _told(failed: Any, policy: Policy) -> str:
+    inner = failed.exception()
+    if isinstance(inner, TimeoutError) and "limit" in str(failed):
+        return _late(policy)
+    said = str(failed.display("type-msg"))[:4000]
+    frames = failed.traceback()
+    return f"{said} (line {frames[-1].line})" if frames else said
+
+
+def _plain(value: Any) -> Any:
+    try:
+        orjson.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)[:4000]
+    return value

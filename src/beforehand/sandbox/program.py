@@ -1,0 +1,221 @@
+"""Running a piece of code in an interpreter that is already locked in. Standard library only.
+
+Its text is also what the engines with an interpreter of their own (wasi, daytona) send there: it
+imports nothing of this package. The guard (restricted builtins and imports) is there for good
+messages, and is no wall.
+"""
+
+import ast
+import builtins
+import datetime
+import json
+import random
+import time
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+NAME = "<code>"
+LONGEST_ERROR = 4000
+LONGEST_RESULT = 2**20
+_NO_FILES, _NO_CODE = "there are no files, the input is in input_data", "write the code out"
+_NOBODY = "nobody is there to answer"
+BLOCKED = {
+    "open": _NO_FILES,
+    "eval": _NO_CODE,
+    "exec": _NO_CODE,
+    "compile": _NO_CODE,
+    "input": _NOBODY,
+    "breakpoint": _NOBODY,
+    "help": _NOBODY,
+}
+FROM_C = ("time", "_strptime")
+"""Modules that built-in functions import in the name of the code that calls them."""
+
+
+def execute(
+    code: bytes,
+    raw: bytes,
+    options: dict[str, Any],
+    loop: "asyncio.AbstractEventLoop | None",
+    functions: dict[str, Callable[..., Any]],
+) -> dict[str, Any]:
+    """Compile and run, with `functions` as globals too; returns {"error": …} or {"result": …}.
+
+    With a loop, the code may use asyncio and await outside of functions.
+    """
+    try:
+        data = json.loads(raw)
+        space = {"__name__": "__main__", **functions, **data, "input_data": data}
+        space["__builtins__"] = (
+            _guarded(options["modules"], options["instead"]) if options["guard"] else vars(builtins)
+        )
+        if loop is not None:
+            import asyncio
+
+            asyncio.set_event_loop(loop)
+            asyncio.run = _runner(loop)
+        tree = ast.parse(code.decode(), NAME)
+        if tree.body and isinstance(last := tree.body[-1], ast.Expr):
+            target = ast.copy_location(ast.Name("__result__", ast.Store()), last)
+            tree.body[-1] = ast.copy_location(ast.Assign([target], last.value), last)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if loop is not None else 0
+        made = compile(ast.fix_missing_locations(tree), NAME, "exec", flags)
+        del tree
+        if loop is not None and made.co_flags & 0x80:  # A coroutine: there is an await outside.
+            loop.run_until_complete(types.FunctionType(made, space)())
+        else:
+            exec(made, space)
+        return {"result": _plain(space.get("__result__"))}
+    except SystemExit as error:
+        if error.code in (None, 0):
+            return {"result": None}
+        return {"error": f"SystemExit: {error.code}"[:LONGEST_ERROR]}
+    except BaseException as error:
+        return {"error": _told(error, options["memory"])}
+
+
+def _guarded(modules: list[str], instead: dict[str, str]) -> dict[str, Any]:
+    """Builtins without those that reach outside, and with an import that keeps to the list."""
+    allowed, real = {*modules, "__future__"}, builtins.__import__
+
+    def imported(
+        name: str,
+        globals: Any = None,
+        locals: Any = None,
+        fromlist: Any = (),
+        level: int = 0,
+    ) -> types.ModuleType:
+        root = name.partition(".")[0]
+        if name in FROM_C and isinstance(fromlist, list):
+            return real(name, globals, locals, fromlist, level)
+        if level or root not in allowed:
+            near = f" Use {instead[root]} instead." if root in instead else ""
+            raise ImportError(
+                f"import of {name!r} is not allowed here.{near} Allowed: {', '.join(modules)}"
+            )
+        try:
+            return real(name, globals, locals, fromlist, level)
+        except OSError:
+            raise ImportError(f"{name!r} is not available here") from None
+
+    def refuse(name: str) -> Callable[..., Any]:
+        def refused(*_: Any, **__: Any) -> Any:
+            raise PermissionError(f"{name} is blocked here: {BLOCKED[name]}")
+
+        refused.__name__ = name
+        return refused
+
+    found = {k: v for k, v in vars(builtins).items() if k not in ("exit", "quit", "copyright")}
+    return {**found, "__import__": imported, **{name: refuse(name) for name in BLOCKED}}
+
+
+def _told(error: BaseException, memory: int) -> str:
+    """An exception in a sentence: what, and on which line of the code."""
+    name = type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename == NAME:
+        text = f": {error.text.strip()[:200]}" if error.text else ""
+        return f"{name}: {error.msg} (line {error.lineno}){text}"[:LONGEST_ERROR]
+    try:
+        message = str(error)
+    except BaseException:
+        message = "(its message could not be read)"
+    if isinstance(error, MemoryError):
+        message = message or f"more than {memory // 2**20} MB were needed"
+    line, place = None, ""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == NAME:
+            line, inner = trace.tb_lineno, trace.tb_frame.f_code.co_name
+            place = "" if inner == "<module>" else f", in {inner}"
+        trace = trace.tb_next
+    where = "" if line is None else f" (line {line}{place})"
+    return f"{name}: {message[:LONGEST_ERROR]}{where}" if message else f"{name}{where}"
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value, or the text of what is none; too long a one is cut to its text."""
+    if value is None:
+        return None
+    try:
+        if len(json.dumps(value, allow_nan=False)) <= LONGEST_RESULT:
+            return value
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return repr(value)[:LONGEST_ERROR]
+
+
+def seed_random(seed: int) -> None:
+    """Seed random, and every generator that is made without a seed."""
+    plain, source = random.Random.seed, random.Random(seed)
+
+    def seeded(self: random.Random, a: Any = None, version: int = 2) -> None:
+        plain(self, source.getrandbits(64) if a is None else a, version)
+
+    random.Random.seed = seeded  # type: ignore[method-assign]
+    random.SystemRandom = random.Random  # type: ignore[misc,assignment]
+    shared = random.seed.__self__  # type: ignore[attr-defined]
+    made = random.Random(seed)
+    for name in dir(random):
+        if getattr(getattr(random, name), "__self__", None) is shared:
+            setattr(random, name, getattr(made, name))
+
+
+def freeze_clock(now: float) -> None:
+    """Let the clock answer `now` (seconds since 1970), in UTC."""
+    real = datetime.datetime
+
+    class Frozen(real):  # type: ignore[misc,valid-type]
+        """datetime.datetime with a clock that stands still."""
+
+        __slots__ = ()
+
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return cls.fromtimestamp(now, tz)
+
+        @classmethod
+        def utcnow(cls) -> Any:
+            return cls.fromtimestamp(now, datetime.UTC).replace(tzinfo=None)
+
+        @classmethod
+        def today(cls) -> Any:
+            return cls.fromtimestamp(now)
+
+        def __repr__(self) -> str:
+            return f"datetime.{super().__repr__()}"
+
+    Frozen.__module__, Frozen.__name__, Frozen.__qualname__ = "datetime", "datetime", "datetime"
+    Frozen.min, Frozen.max = Frozen(1, 1, 1), Frozen(9999, 12, 31, 23, 59, 59, 999999)
+    datetime.datetime = Frozen  # type: ignore[misc]
+    local, utc = time.localtime, time.gmtime
+    for name, function in {
+        "time": lambda: now,
+        "time_ns": lambda: int(now * 1_000_000) * 1000,
+        "localtime": lambda seconds=None: local(now if seconds is None else seconds),
+        "gmtime": lambda seconds=None: utc(now if seconds is None else seconds),
+    }.items():
+        setattr(time, name, function)
+
+
+def _runner(loop: "asyncio.AbstractEventLoop") -> Any:
+    """asyncio.run on the one loop that was made before the lock."""
+
+    def run(main: Any, *, debug: Any = None, loop_factory: Any = None) -> Any:
+        if loop.is_running():
+            main.close()
+            raise RuntimeError("the code already runs in an event loop: write `await …` instead")
+        return loop.run_until_complete(main)
+
+    return run
+
+
+def alone(options: dict[str, Any], code: bytes, raw: bytes) -> dict[str, Any]:
+    """A whole run in an interpreter that is locked in from outside; returns what `execute` does."""
+    seed_random(options["seed"])
+    if options["now"] is not None:
+        freeze_clock(options["now"])
+    return execute(code, raw, options, None, {})

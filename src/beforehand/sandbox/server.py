@@ -1,0 +1,106 @@
+"""The jail's fork server: a clean process that forks once for each run.
+
+It is started with an empty environment and preloads what the code may import, so that a run needs
+to open nothing. It never reads a job: the child does, after the fork, so nothing of one run can
+reach another. One request on the control socket is `struct REQUEST` and the child's descriptors
+(job, output, report, tools) and the status pipe; the status is written when the child has ended.
+"""
+
+import fcntl
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import time
+from contextlib import suppress
+
+from beforehand.sandbox import inside
+
+CONTROL = 0
+REQUEST = struct.Struct("<d?")
+"""Seconds that the run may take, and whether it wants asyncio."""
+STATUS = struct.Struct("<iiq")
+"""The wait status, whether time ran out, the peak of resident memory in KiB."""
+FDS = 5
+READY = b"ready"
+
+
+def main() -> None:
+    """Serve until the control socket closes."""
+    os.closerange(3, 4096)
+    inside.preload()
+    gc.collect()
+    gc.freeze()
+    # A child that ends interrupts the wait; its status is read by pid.
+    wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    control = socket.socket(fileno=CONTROL)
+    control.sendall(READY)
+    _serve(control, wake)
+
+
+def _serve(control: socket.socket, wake: int) -> None:
+    running: dict[int, tuple[int, float]] = {}
+    late: set[int] = set()
+    poll = select.poll()
+    poll.register(CONTROL, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    while True:
+        ends = [end for pid, (_, end) in running.items() if pid not in late]
+        wait = max(0.0, min(ends) - time.monotonic()) if ends else None
+        events = dict(poll.poll(None if wait is None else int(wait * 1000) + 1))
+        if wake in events:
+            with suppress(BlockingIOError):
+                os.read(wake, 4096)
+        for pid, (status, end) in list(running.items()):
+            if events.get(status, 0) & select.POLLERR or time.monotonic() >= end:
+                # The caller hung up, or time is up.
+                if pid not in late and not events.get(status, 0) & select.POLLERR:
+                    late.add(pid)
+                os.kill(pid, signal.SIGKILL)
+            done, code, used = os.wait4(pid, os.WNOHANG)
+            if done:
+                poll.unregister(status)
+                del running[pid]
+                with suppress(OSError):
+                    os.write(status, STATUS.pack(code, pid in late, used.ru_maxrss))
+                os.close(status)
+                late.discard(pid)
+        if CONTROL in events:
+            message, fds, _, _ = socket.recv_fds(control, REQUEST.size, FDS)
+            if not message:
+                return
+            job, output, report, tools, status = fds
+            timeout, concurrent = REQUEST.unpack(message)
+            if concurrent:
+                inside.preload_asyncio()
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    _child(job, output, report, tools)
+                finally:
+                    os._exit(70)
+            for fd in (job, output, report, tools):
+                os.close(fd)
+            running[pid] = (status, time.monotonic() + timeout)
+            poll.register(status, 0)
+
+
+def _child(job: int, output: int, report: int, tools: int) -> None:
+    """Put the descriptors in their places, close all others, run."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    moved = [_above(fd) for fd in (job, output, report, tools)]
+    places = (inside.JOB, inside.OUTPUT, inside.REPORT, inside.TOOLS)
+    for fd, place in zip(moved, places, strict=True):
+        os.dup2(fd, place)
+    os.closerange(inside.TOOLS + 1, 4096)
+    inside.run()
+
+
+def _above(fd: int) -> int:
+    """A copy of the descriptor out of the way of the places."""
+    return fcntl.fcntl(fd, fcntl.F_DUPFD, 16)
