@@ -71,6 +71,10 @@ class Home:
         return self.root / "data" / "feeds"
 
     @property
+    def weights(self) -> Path:
+        return self.workspace / "models"
+
+    @property
     def live_checks(self) -> Path:
         return self.workspace / "live_checks.json"
 

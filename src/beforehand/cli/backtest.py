@@ -14,9 +14,11 @@ from beforehand.cli.options import (
     RunId,
     Seed,
     Spread,
+    Thinking,
     between,
     effort,
     market_names,
+    minds,
     settings,
 )
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, telling
@@ -45,12 +47,13 @@ def run(
     forecasters: Annotated[
         str,
         Parameter(
-            help="all, or names separated by commas: market, always:0.3, drift, "
-            "http://host:port/path…"
+            help="all (baselines), or names separated by commas: market, always:0.3, drift, "
+            "http://host:port/path, scripted, local, openai:NAME, anthropic:NAME, "
+            "NAME@http://host:port/v1"
         ),
     ] = "all",
     sims: Annotated[
-        int, Parameter(help="How often each forecaster at an address is asked the same.")
+        int, Parameter(help="How often each model and each address is asked the same.")
     ] = 1,
     start: Annotated[str | None, Parameter(help="Not before (ISO 8601).")] = None,
     end: Annotated[str | None, Parameter(help="Not after (ISO 8601).")] = None,
@@ -66,6 +69,7 @@ def run(
     run_id: RunId = None,
     archive: ArchivePath = None,
     run_effort: RunEffort | None = None,
+    thinking: Thinking | None = None,
     dry_run: Annotated[
         bool, Parameter(negative="", help="Say what would be asked and paid; do nothing.")
     ] = False,
@@ -87,6 +91,7 @@ def run(
         configs=load_configs(config) if config else None,
         settings=settings(seed, draws, placebo, spread),
         effort=effort(run_effort),
+        minds=minds(thinking),
     )
     if start and end and request.start and request.stop and request.stop < request.start:
         raise InputError(f"--end {end} lies before --start {start}: the range must not be reversed")

@@ -2,16 +2,21 @@
 
 import math
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from beforehand.errors import InputError
+from beforehand.forecast.aggregate import Method
+from beforehand.forecast.cutoff_guard import Knowledge
 from beforehand.forecast.external import TIMEOUT_S, parse_rate
+from beforehand.llm.names import is_model
+from beforehand.sandbox.engines import Engine
 from beforehand.score.kelly import Kelly
 from beforehand.store.files import read_text
-from beforehand.work.request import Effort
+from beforehand.work.request import Effort, Minds
 from beforehand.work.scoring import Settings
 
 MOST = 10**12
@@ -50,6 +55,53 @@ class RunEffort:
     cost_per_call: Annotated[
         float | None, Parameter(help="US dollars that a call is expected to cost.")
     ] = None
+
+
+@Parameter(name="*")
+@dataclass
+class Thinking:
+    """How language models are used; the same for every command that takes them."""
+
+    mode: Annotated[
+        Literal["daytona_agent", "direct_llm", "hybrid"],
+        Parameter(help="Of models: code with a direct fallback, a direct prompt, or both."),
+    ] = "daytona_agent"
+    queries: Annotated[
+        Literal["template", "llm_generated"],
+        Parameter(help="Search for the question itself, or as a model words it."),
+    ] = "template"
+    aggregate: Annotated[Method, Parameter(help="How decisions are brought together.")] = "mean"
+    engine: Annotated[Engine, Parameter(help="Where models' code runs.")] = "auto"
+    knowledge: Annotated[
+        Knowledge,
+        Parameter(help="Questions whose answer is older than a model's training: mark or refuse."),
+    ] = "mark"
+    cutoff: Annotated[
+        list[str] | None,
+        Parameter(negative="", help="MODEL=DATE: the last day of a model's training. Repeat."),
+    ] = None
+
+
+def minds(given: Thinking | None) -> Minds:
+    """The options of language models, checked."""
+    given = given or Thinking()
+    cutoffs: dict[str, date] = {}
+    for text in given.cutoff or ():
+        name, _, day = text.rpartition("=")
+        try:
+            cutoffs[name] = date.fromisoformat(day)
+        except ValueError:
+            raise InputError(f"--cutoff {text!r}: write it as MODEL=2025-01-31") from None
+        if not is_model(name):
+            raise InputError(f"--cutoff {text!r}: {name!r} is no model")
+    return Minds(
+        mode=given.mode,
+        query_mode=given.queries,
+        method=given.aggregate,
+        engine=given.engine,
+        knowledge=given.knowledge,
+        cutoffs=cutoffs,
+    )
 
 
 def effort(given: RunEffort | None) -> Effort:

@@ -102,6 +102,8 @@ def leaderboard(summary: dict[str, Any], width: int = 140) -> Table:
 def explain(out: Console, summary: dict[str, Any]) -> None:
     """Why a forecaster whose interval lies off 0 is still "not shown", and the failed bounds."""
     for row in summary["leaderboard"]:
+        if row["verdict"] == "not ranked":
+            out.print(Text(f"{row['forecaster']}: {'; '.join(row['reasons'])}", style="dim"))
         low, high = row["skill_ci"]
         surprising = low is not None and (low > 0 or high < 0) and row["verdict"] == "not shown"
         if surprising and row["reasons"]:
@@ -109,6 +111,22 @@ def explain(out: Console, summary: dict[str, Any]) -> None:
     failed = [name for name, check in summary["validity"].items() if check["ok"] is False]
     if failed:
         out.print(Text(f"bounds not met: {', '.join(failed)}", style="red"), soft_wrap=True)
+
+
+def _made(found: dict[str, Any] | None) -> str:
+    """How the decisions of models came about; nothing where there are only baselines."""
+    if not found or not (found["code"] + found["fallback"] + found["direct"] + found["failed"]):
+        return ""
+    parts = [f"{found[k]:,} {k}" for k in ("code", "fallback", "direct", "external") if found[k]]
+    said = f"{', '.join(parts) or 'none'}; {found['failed']:,} failed"
+    why = {**found["reasons"], **found["failures"]}
+    if why:
+        said += f" ({', '.join(f'{name}: {n:,}' for name, n in why.items())})"
+    marks = {
+        "unshown_evidence_ids": "cite what was not in their context",
+        "answer_in_training": "on a question whose answer is older than the model's training",
+    }
+    return said + "".join(f"; {found[k]:,} {text}" for k, text in marks.items() if found[k])
 
 
 def print_result(summary: dict[str, Any], report: Path) -> None:
@@ -129,8 +147,10 @@ def print_result(summary: dict[str, Any], report: Path) -> None:
         "leaks",
         f"{leaks['admitted_after_t']} records after t shown, of {leaks['rechecked']:,} checked "
         f"again ({leaks['checked']:,} at the wall, {leaks['refused']} refused); evidence: "
-        f"{leaks['evidence']}; canaries: {leaks['canaries']}",
+        f"{leaks['evidence']}; canaries: {leaks['canaries']}; detector: {leaks['detector']}",
     )
+    if made := _made(summary.get("decisions")):
+        _say(out, "decisions", made)
     if summary.get("placebo"):
         drawn = summary["placebo"]
         _say(

@@ -4,9 +4,10 @@ Every column of a row holds only what was known at that row's own t; the chunk i
 predicate column by column, and a world that hands out anything later ends the walk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from beforehand.records.world import Document, Market
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+QueryMaker = Callable[[Market], list[str]]
+"""Search queries for the wording of a question."""
 PRIOR = 0.5
 """The base rate where no resolution is known; it counts as two observations (Laplace's rule)."""
 
@@ -67,9 +70,15 @@ class PanelBuilder:
         self._recorded = list(recorded)
         self._rates = _BaseRates(gateway)
 
-    def build(self, pairs: Sequence[tuple[str, Ints]], evidence: Evidence = Evidence()) -> Panel:
-        """One panel over markets and their instants (each array ascending), in that order."""
-        parts = [self._market(name, t, evidence) for name, t in pairs if len(t)]
+    def build(
+        self,
+        pairs: Sequence[tuple[str, Ints]],
+        evidence: Evidence = Evidence(),
+        queries: QueryMaker | None = None,
+    ) -> Panel:
+        """One panel over markets and their instants (each array ascending), in that order. Without
+        `queries` the question itself is searched for."""
+        parts = [self._market(name, t, evidence, queries) for name, t in pairs if len(t)]
         if not parts:
             return _EMPTY
         joined = {
@@ -97,7 +106,7 @@ class PanelBuilder:
             **joined,
         )
 
-    def _market(self, name: str, t: Ints, evidence: Evidence) -> Panel:
+    def _market(self, name: str, t: Ints, evidence: Evidence, queries: QueryMaker | None) -> Panel:
         series, rows = self._gateway.take(name, t)
         before, earlier = self._gateway.take(name, t - 7 * DAY_US, "odds_week_ago")
         rate, count = self._rates.at(split_market_id(name)[0] or "", t)
@@ -117,7 +126,8 @@ class PanelBuilder:
             base_n=count,
             text=texts,
             documents=[
-                self._search(text, int(at), evidence) for text, at in zip(texts, t, strict=True)
+                self._search(text, int(at), evidence, queries)
+                for text, at in zip(texts, t, strict=True)
             ],
             recorded={source: self._replay(name, source, t) for source in self._recorded},
         )
@@ -138,12 +148,20 @@ class PanelBuilder:
         self._check("market", name, known[place[shown]], t[shown])
         return [versions[i] if i >= 0 else None for i in place]
 
-    def _search(self, text: Market | None, t: int, evidence: Evidence) -> list[Document]:
+    def _search(
+        self, text: Market | None, t: int, evidence: Evidence, queries: QueryMaker | None
+    ) -> list[Document]:
+        """The documents for a wording; those of several queries in turns, best first."""
         if text is None or text.question is None or evidence.max_results == 0:
             return []
         at = from_us(t)
-        since = at - timedelta(days=evidence.days)
-        return self._gateway.at(at).search(text.question, evidence.max_results, since)
+        view, since = self._gateway.at(at), at - timedelta(days=evidence.days)
+        asked = [text.question] if queries is None else queries(text)
+        found = [view.search(query, evidence.max_results, since) for query in asked]
+        if len(found) == 1:
+            return found[0]
+        turns = chain.from_iterable(zip_longest(*found))
+        return list({d.id: d for d in turns if d is not None}.values())[: evidence.max_results]
 
     def _replay(self, name: str, source: str, t: Ints) -> Floats:
         """The last forecast of `source` known at each instant."""

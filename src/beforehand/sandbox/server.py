@@ -13,9 +13,9 @@ import select
 import signal
 import socket
 import struct
-import time
 from contextlib import suppress
 
+from beforehand.clock import stopwatch
 from beforehand.sandbox import inside
 
 CONTROL = 0
@@ -50,13 +50,13 @@ def _serve(control: socket.socket, wake: int) -> None:
     poll.register(wake, select.POLLIN)
     while True:
         ends = [end for pid, (_, end) in running.items() if pid not in late]
-        wait = max(0.0, min(ends) - time.monotonic()) if ends else None
+        wait = max(0.0, min(ends) - stopwatch()) if ends else None
         events = dict(poll.poll(None if wait is None else int(wait * 1000) + 1))
         if wake in events:
             with suppress(BlockingIOError):
                 os.read(wake, 4096)
         for pid, (status, end) in list(running.items()):
-            if events.get(status, 0) & select.POLLERR or time.monotonic() >= end:
+            if events.get(status, 0) & select.POLLERR or stopwatch() >= end:
                 # The caller hung up, or time is up.
                 if pid not in late and not events.get(status, 0) & select.POLLERR:
                     late.add(pid)
@@ -85,7 +85,7 @@ def _serve(control: socket.socket, wake: int) -> None:
                     os._exit(70)
             for fd in (job, output, report, tools):
                 os.close(fd)
-            running[pid] = (status, time.monotonic() + timeout)
+            running[pid] = (status, stopwatch() + timeout)
             poll.register(status, 0)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from beforehand.clock import iso
 from beforehand.records.bulk import PredictionRow
 from beforehand.records.cutoff import visible
+from beforehand.score.detector import flags
 
 CANARY = "canary-"
 
@@ -19,6 +20,8 @@ class LeakReport:
     `rechecked` timestamps were read back from the stored rows, `admitted_after_t` of them lay
     after their instant, each listed in `found`. `documents` is how many the world holds: with
     none of them "0 leaks" says nothing about evidence, and the report says "untested".
+    `documents_flagged` of the showings speak of a time after t in the detector's eyes, and
+    `decisions_flagged` of the decisions cite such a document.
     """
 
     checked: int = 0
@@ -29,6 +32,10 @@ class LeakReport:
     documents_shown: int = 0
     canaries_planted: int = 0
     canaries_seen: int = 0
+    documents_flagged: int = 0
+    decisions: int = 0
+    decisions_citing: int = 0
+    decisions_flagged: int = 0
     found: list[str] = field(default_factory=list)
     from_file: bool = False
 
@@ -52,22 +59,39 @@ class LeakReport:
             return "untested: none planted in this world"
         return f"{self.canaries_seen} of {self.canaries_planted} seen before their time"
 
+    @property
+    def detector(self) -> str:
+        """What the detector found, with the denominators."""
+        if self.from_file or not self.documents_shown:
+            return "untested: no document was shown"
+        return (
+            f"{self.documents_flagged:,} of {self.documents_shown:,} showings flagged; "
+            f"{self.decisions_flagged:,} of {self.decisions_citing:,} citing decisions rest on one"
+        )
+
     def wire(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {**asdict(self), "evidence": self.evidence, "canaries": self.canaries}
+        return {
+            **asdict(self),
+            "evidence": self.evidence,
+            "canaries": self.canaries,
+            "detector": self.detector,
+        }
 
 
 def recheck(
     report: LeakReport,
     intervals: Iterable[Mapping[str, Any]],
     planted: Mapping[str, datetime] | None = None,
-) -> None:
-    """Put every timestamp of the stored contexts and decisions to the predicate again.
+) -> list[dict[str, Any]]:
+    """Put every timestamp of the stored contexts and decisions to the predicate again, and every
+    text to the detector. Returns a report for each forecast that was shown a document.
 
     `planted` gives the canaries' own times, from the world and not from the rows: a canary is
     seen if it stands in a context of an earlier instant, whatever the row says of its time.
     """
     planted = planted or {}
+    reports = list[dict[str, Any]]()
     for row in intervals:
         t = datetime.fromisoformat(row["time"])
         market, snippets = row["context"]["market"], row["context"]["search_snippets"]
@@ -75,15 +99,25 @@ def recheck(
         stamps = [("odds", market.get("odds_known_at")), ("text", market.get("text_known_at"))]
         stamps += [(f"document {s['id']}", s["timestamp"]) for s in snippets]
         stamps += [("previous interval", p["time"]) for p in row["context"]["previous_intervals"]]
-        shown = {s["id"] for s in snippets}
+        shown, after = {s["id"] for s in snippets}, 0
         for what, stamp in stamps:
             if stamp is None:
                 continue
             report.rechecked += 1
             if not visible(datetime.fromisoformat(stamp), t):
+                after += 1
                 report.admitted_after_t += 1
                 report.found.append(f"{where}: {what} known at {stamp}")
+        before = report.admitted_after_t
+        flagged = {s["id"]: found for s in snippets if (found := flags(s["text"], t))}
+        report.documents_flagged += len(flagged)
+        tainted = list[str]()
         for decision in row["decisions"]:
+            report.decisions += 1
+            report.decisions_citing += bool(decision["key_evidence_ids"])
+            if flagged.keys() & set(decision["key_evidence_ids"]):
+                report.decisions_flagged += 1
+                tainted.append(decision["model_id"])
             for cited in decision["key_evidence_ids"]:
                 if cited not in shown:
                     report.admitted_after_t += 1
@@ -91,9 +125,26 @@ def recheck(
                         f"{where}: {decision['model_id']} cites {cited}, which it was not shown"
                     )
         report.documents_shown += len(snippets)
-        report.canaries_seen += sum(
-            s["id"] in planted and not visible(planted[s["id"]], t) for s in snippets
-        )
+        early = [s["id"] for s in snippets if s["id"] in planted]
+        early = [name for name in early if not visible(planted[name], t)]
+        report.canaries_seen += len(early)
+        if snippets:
+            reports.append(
+                {
+                    "market_id": row["market_id"],
+                    "time": row["time"],
+                    "documents": len(snippets),
+                    "after_t": after + report.admitted_after_t - before,
+                    "canaries": early,
+                    "flags": [
+                        {"document": name, "kind": flag.kind, "text": flag.text}
+                        for name, found in flagged.items()
+                        for flag in found
+                    ],
+                    "flagged_decisions": tainted,
+                }
+            )
+    return reports
 
 
 def audit_evidence(predictions: Iterable[PredictionRow]) -> tuple[int, int, list[str]]:

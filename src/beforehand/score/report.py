@@ -80,7 +80,9 @@ def headline(summary: dict[str, Any]) -> str:
     others = [
         row
         for row in summary["leaderboard"]
-        if row["forecaster"] != "market" and (subjects is None or row["forecaster"] in subjects)
+        if row["forecaster"] != "market"
+        and row["verdict"] != "not ranked"
+        and (subjects is None or row["forecaster"] in subjects)
     ]
     card = summary["validity"]
     size = (

@@ -32,7 +32,9 @@ from beforehand.score.skill import (
 )
 from beforehand.score.table import Floats, Table
 
-Verdict = Literal["beats the market", "not shown", "worse than the market", "is the market"]
+Verdict = Literal[
+    "beats the market", "not shown", "worse than the market", "is the market", "not ranked"
+]
 _BASE = ("present", "brier", "log_loss", "paired", "els", "skill", "hit", "hit_n", "spread")
 
 

@@ -24,13 +24,15 @@ class Check:
 
 @dataclass(frozen=True)
 class SetFacts:
-    """What the scorer cannot see in the table: the documents in reach, endings left out, the
-    models' training cutoff, how many variants were tried on this set, whether the texts shown are
-    on record at all, and which forecasters are under test (all, if None)."""
+    """What the scorer cannot see in the table: the documents in reach, endings left out, whether
+    language models spoke and for which share of their questions the answer came after their
+    training (None where a cutoff is unknown), how many variants were tried on this set, whether
+    the texts shown are on record at all, and which forecasters are under test (all, if None)."""
 
     documents: int
     void: int = 0
     unresolved: int = 0
+    models: bool = False
     share_after_training_cutoff: float | None = None
     variants: int = 0
     admitted_after_t: int = 0
@@ -76,7 +78,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
             None if stale is None else stale <= MAX_STALE,
         ),
         Check("share_strict_text", float(table.strict.mean()) if facts.texts_known else None),
-        _after_training(facts.share_after_training_cutoff),
+        _after_training(facts),
         Check("evidence_documents", facts.documents),
         Check("share_with_a_document", with_documents if facts.documents else None),
         Check("variants_tried", facts.variants),
@@ -91,9 +93,12 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
     ]
 
 
-def _after_training(share: float | None) -> Check:
+def _after_training(facts: SetFacts) -> Check:
     name, bound = "share_after_training_cutoff", f"at least {MIN_AFTER_TRAINING:g}"
-    return Check(name, share, *((bound, share >= MIN_AFTER_TRAINING) if share is not None else ()))
+    share = facts.share_after_training_cutoff
+    if not facts.models and share is None:
+        return Check(name, None)
+    return Check(name, share, bound, share is not None and share >= MIN_AFTER_TRAINING)
 
 
 def apply_card(rows: list[Row], checks: list[Check]) -> None:

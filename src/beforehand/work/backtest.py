@@ -11,16 +11,18 @@ from datetime import datetime, timedelta
 from beforehand.clock import from_us, iso
 from beforehand.engine.plan import Plan, Step
 from beforehand.errors import InputError
-from beforehand.forecast.external import is_address
 from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.llm.names import is_model
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.world import Resolution
 from beforehand.work import grid
+from beforehand.work.request import Minds
+from beforehand.work.voices import is_asked, mode_of
 
+DEFAULT_MINDS = Minds()
 CHUNK = 25
 CHUNK_INTERVALS = 2000
 """A chunk ends at so many markets or forecasts: one row of the journal for what costs nothing."""
-RUNNABLE = ("baseline", "external")
 
 
 @dataclass
@@ -67,6 +69,7 @@ def experiments(
     stop: datetime | None,
     max_results: int,
     num_sims: int = 1,
+    minds: Minds = DEFAULT_MINDS,
 ) -> list[ExperimentConfig]:
     """One ExperimentConfig a market, its range clamped to the market's life."""
     minutes = int(every.total_seconds() // 60)
@@ -84,8 +87,11 @@ def experiments(
                 interval_minutes=minutes,
                 num_sims=num_sims,
                 models=list(models),
-                mode="external" if any(map(is_address, models)) else "baseline",
-                search_config=SearchConfig(max_results=max_results),
+                mode=mode_of(models, minds.mode),
+                search_config=SearchConfig(
+                    max_results=max_results,
+                    query_mode=minds.query_mode if any(map(is_model, models)) else "template",
+                ),
             )
         )
     return configs
@@ -108,17 +114,24 @@ def check(config: ExperimentConfig, world: RecordedWorld, resolution: Resolution
             f"end_time: {iso(config.end_time)} does not lie before the end of {config.market_id} "
             f"({iso(grid.end_of(resolution))}): end earlier"
         )
-    if config.mode not in RUNNABLE:
+    model = any(map(is_model, config.models))
+    if config.mode in ("baseline", "external") and model:
         raise InputError(
-            f"mode: {config.mode!r} needs a model; this version runs {' and '.join(RUNNABLE)} "
-            "(models: baseline:NAME, or an address such as http://host:port/path)"
+            f"mode: {config.mode!r} asks no language model, and models names "
+            f"{next(filter(is_model, config.models))}: use daytona_agent, direct_llm or hybrid"
         )
-    if config.num_sims != 1 and not any(map(is_address, config.models)):
+    if config.mode not in ("baseline", "external") and not model:
+        raise InputError(
+            f"mode: {config.mode!r} needs a model: name scripted, local, openai:NAME, "
+            "anthropic:NAME or NAME@http://host:port/v1; baselines run with mode baseline, "
+            "addresses with external"
+        )
+    if config.num_sims != 1 and not any(map(is_asked, config.models)):
         raise InputError(
             f"num_sims: {config.num_sims}: a baseline says the same every time; only 1 is allowed "
-            "without a forecaster at an address"
+            "without a model or a forecaster at an address"
         )
-    if config.search_config.query_mode != "template":
+    if config.search_config.query_mode != "template" and not model:
         raise InputError("search_config.query_mode: 'llm_generated' needs a model; use 'template'")
 
 
@@ -129,12 +142,14 @@ def compile_plan(
     later: Mapping[str, str] | None = None,
 ) -> Plan:
     """Walk the markets a chunk at a time, collect, score. A chunk shares its models and its
-    search settings; a market that is put to an address, now or once a fork's `later` models stand
-    in, is a chunk of its own."""
+    search settings; a market that somebody is asked about, now or once a fork's `later` models
+    stand in, is a chunk of its own."""
     stands_in = later or {}
     groups: dict[str, list[ExperimentConfig]] = {}
     for config in configs:
-        groups.setdefault(f"{config.models} {config.search_config}", []).append(config)
+        groups.setdefault(f"{config.models} {config.mode} {config.search_config}", []).append(
+            config
+        )
     chunks = [chunk for group in groups.values() for chunk in _chunks(group, stands_in)]
     walks = [
         Step(
@@ -154,7 +169,7 @@ def _chunks(
     group: Sequence[ExperimentConfig], stands_in: Mapping[str, str]
 ) -> list[list[ExperimentConfig]]:
     names = [*group[0].models, *(stands_in.get(name, name) for name in group[0].models)]
-    if any(map(is_address, names)):
+    if any(map(is_asked, names)):
         return [[config] for config in group]
     chunks: list[list[ExperimentConfig]] = [[]]
     size = 0

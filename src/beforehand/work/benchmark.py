@@ -13,13 +13,14 @@ from typing import Any
 
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
-from beforehand.forecast.external import is_address
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.benchmark import EventSpec
 from beforehand.store.archive import Archive
 from beforehand.store.files import read_lines, write_jsonl
 from beforehand.work import backtest, grid, results
+from beforehand.work.request import Minds
+from beforehand.work.voices import mode_of
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def experiment(spec: EventSpec, gateway: Gateway, models: Sequence[str]) -> Expe
         end_time=t,
         interval_minutes=1,
         models=list(models),
-        mode="external" if any(map(is_address, models)) else "baseline",
+        mode=mode_of(models, Minds().mode),
         search_config=SearchConfig(),
     )
 

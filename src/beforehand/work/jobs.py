@@ -21,7 +21,6 @@ from beforehand.engine.driver import drive, raise_for
 from beforehand.engine.plan import Action, Plan, Progress
 from beforehand.engine.runtime import Opener, Runtime, Threads
 from beforehand.errors import Corrupt, Held, InputError
-from beforehand.forecast.external import is_address
 from beforehand.ids import digest, new_run_id
 from beforehand.store.calls import Calls
 from beforehand.store.database import Database
@@ -32,6 +31,7 @@ from beforehand.store.runs import LOG, RunFolder
 from beforehand.work.request import Effort, Fork, Request
 from beforehand.work.run import BacktestJob
 from beforehand.work.stages import BenchmarkJob, BenchmarkRequest, PredictJob, PredictRequest
+from beforehand.work.voices import is_asked
 
 HOLD_TRIES = 5
 PAID_AT_ONCE = 8
@@ -231,7 +231,7 @@ def fork(
 
 def _full(name: str) -> str:
     """A model id as it stands in the records."""
-    return name if is_address(name) or name.startswith("baseline:") else f"baseline:{name}"
+    return name if is_asked(name) or name.startswith("baseline:") else f"baseline:{name}"
 
 
 def carry_on(

@@ -1,13 +1,16 @@
 """What a user asks of a backtest, as values that the journal can keep."""
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+from beforehand.forecast.aggregate import Method
+from beforehand.forecast.cutoff_guard import Knowledge
 from beforehand.forecast.external import TIMEOUT_S
 from beforehand.gateway.search import Grade
 from beforehand.records.backtest import ExperimentConfig
+from beforehand.sandbox.engines import Engine
 from beforehand.work.scoring import Settings
 
 
@@ -42,6 +45,21 @@ class Fork:
 
 
 @dataclass(frozen=True)
+class Minds:
+    """How language models are used: the mode and the wording of searches where no configuration
+    says so, how decisions are brought together, where code runs, and what becomes of questions
+    whose answer is older than a model's training (`cutoffs` states it for models that are not
+    listed)."""
+
+    mode: Literal["daytona_agent", "direct_llm", "hybrid"] = "daytona_agent"
+    query_mode: Literal["template", "llm_generated"] = "template"
+    method: Method = "mean"
+    engine: Engine = "auto"
+    knowledge: Knowledge = "mark"
+    cutoffs: dict[str, date] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Request:
     """What a user asked for. `configs` replaces markets, interval and forecasters."""
 
@@ -59,3 +77,4 @@ class Request:
     settings: Settings = Settings()
     effort: Effort = field(default_factory=Effort)
     fork: Fork | None = None
+    minds: Minds = field(default_factory=Minds)

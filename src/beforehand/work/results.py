@@ -22,7 +22,11 @@ from beforehand.work.scoring import (
     Columns,
     Question,
     Result,
+    Settings,
+    build_table,
     leaderboard_csv,
+    number,
+    score_only,
 )
 
 
@@ -136,6 +140,33 @@ def leak_report(audit: Audit, archive: Archive) -> LeakReport:
 def canaries(archive: Archive) -> dict[str, datetime]:
     """The planted documents of a simulated world, with the instants from which they are known."""
     return {d.id: d.known_at for d in archive.documents() if d.id.startswith(CANARY)}
+
+
+def without_flagged(
+    path: Path, questions: list[Question], settings: Settings
+) -> dict[str, Any] | None:
+    """Each forecaster's Brier and skill with all its decisions, and without those that rest on a
+    flagged document; None if none does."""
+
+    def kept(row: dict[str, Any]) -> dict[str, Any]:
+        decisions = [d for d in row["decisions"] if "flagged_evidence_ids" not in d]
+        return {**row, "decisions": decisions}
+
+    rows = path / "intervals.jsonl"
+    if not any("flagged_evidence_ids" in d for r in read_jsonl(rows) for d in r["decisions"]):
+        return None
+    found = {}
+    for name, intervals in (("all", read_jsonl(rows)), ("kept", map(kept, read_jsonl(rows)))):
+        table = build_table(columns_of(intervals), questions)
+        found[name] = {
+            row.forecaster: {
+                "n": row.n,
+                "brier": number(row.brier),
+                "skill_vs_market": number(row.skill_vs_market),
+            }
+            for row in score_only(table, settings)
+        }
+    return found
 
 
 def store(

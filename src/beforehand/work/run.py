@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from beforehand import __version__
 from beforehand.clock import Clock, iso
 from beforehand.config import Home
@@ -12,22 +14,24 @@ from beforehand.engine.context import StepContext
 from beforehand.engine.plan import Action, Plan
 from beforehand.errors import InputError
 from beforehand.forecast.baselines import Baseline
-from beforehand.forecast.external import is_address, parse_rate
 from beforehand.gateway import Audit, Gateway, RecordedWorld
 from beforehand.ids import digest
+from beforehand.llm.names import SCRIPTED
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.score.leaks import recheck
 from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive import Archive
-from beforehand.store.files import read_json, write_json
+from beforehand.store.files import read_json, write_json, write_jsonl
 from beforehand.store.runs import RunFolder, note_trials
 from beforehand.work import backtest, grid, results
 from beforehand.work.about import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
-from beforehand.work.request import Fork, Request
+from beforehand.work.cast import calls_of, make_deciders
+from beforehand.work.decisions import counts
+from beforehand.work.request import Fork, Minds, Request
 from beforehand.work.scoring import build_table, evaluate
-from beforehand.work.voices import voices
-from beforehand.work.walk import NO_REPLACEMENT, Asker, Replacement, Walker
+from beforehand.work.voices import is_asked, voices
+from beforehand.work.walk import NO_REPLACEMENT, Replacement, Walker
 from beforehand.work.walk import instants as walk_instants
 
 
@@ -46,7 +50,7 @@ class BacktestJob:
         self.world = RecordedWorld(self.archive, request.grade)
         self.gateway = Gateway(self.world, clock)
         self.selection = backtest.select(self.gateway, self.world, self._wanted())
-        self.configs, self.models, self.addresses = self._compile()
+        self.configs, self.models, self.asked = self._compile()
         if not self.configs:
             left = ", ".join(f"{n} {why}" for why, n in self.selection.left_out.items())
             raise InputError(
@@ -55,9 +59,12 @@ class BacktestJob:
         self.plan: Plan = backtest.compile_plan(
             run_id, self.configs, later=self._replacement.models
         )
-        effort = request.effort
-        asker = Asker(self.addresses, home, parse_rate(effort.rate), effort.timeout)
-        walker = Walker(self.world, clock, self.folder, self.models, asker, self._replacement)
+        deciders = make_deciders(
+            self.asked, self.models, home, request.effort, request.minds, self.selection.markets
+        )
+        self._specs, self._guard = list(deciders.models.values()), deciders.guard
+        method = request.minds.method
+        walker = Walker(self.world, clock, self.folder, deciders, self._replacement, method)
         self.actions: Mapping[str, Action] = {
             "walk": walker.walk,
             "collect": walker.collect,
@@ -70,18 +77,20 @@ class BacktestJob:
         asked = [config.wire() for config in self.configs]
         fork, settings = self.request.fork, self.request.settings
         left = [] if fork is None else [fork.parent, iso(fork.at), fork.models]
-        how = [self.request.grade, repr(settings), self.variants(), left]
+        minds = TypeAdapter(Minds).dump_python(self.request.minds, mode="json")
+        how = [self.request.grade, repr(settings), self.variants(), left, minds]
         return digest([self.archive.digest, asked, how])
 
     @property
     def paid(self) -> dict[str, int]:
-        """The calls that the run will make if nothing is in the journal yet, by address."""
-        counted = dict.fromkeys(self.addresses, 0)
+        """The calls that the run will make if nothing is in the journal yet, by whom is asked; of
+        a model without fallbacks and repetitions."""
+        counted = dict.fromkeys(self.asked, 0)
         for config in self.configs:
             for t in walk_instants(config):
                 for name in self._replacement.apply(config.models, t):
                     if name in counted:
-                        counted[name] += config.num_sims
+                        counted[name] += config.num_sims * calls_of(name, config.mode)
         return counted
 
     def prepare(self) -> None:
@@ -129,13 +138,14 @@ class BacktestJob:
                 stop=self.request.stop,
                 max_results=self.request.max_results,
                 num_sims=self.request.num_sims,
+                minds=self.request.minds,
             )
         else:
             configs = self._given(self.request.configs, models)
         if self.request.fork is not None:
             self._check_fork(self.request.fork, configs, models)
         spoken = [n for c in configs for n in self._replacement.ever(c.models)]
-        return configs, models, list(dict.fromkeys(filter(is_address, spoken)))
+        return configs, models, list(dict.fromkeys(filter(is_asked, spoken)))
 
     def _given(
         self, given: Sequence[ExperimentConfig], models: dict[str, Baseline]
@@ -185,8 +195,24 @@ class BacktestJob:
         settings = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
         how = [settings, request.grade, _stamp(request.start), _stamp(request.stop)]
         tried = [digest([m.name, m.version, how]) for m in self.models.values() if m.name != MARKET]
-        sims = sorted({config.num_sims for config in self.configs})
-        return tried + [digest([name, sims, how]) for name in self.addresses]
+        sims = sorted({(config.num_sims, config.mode) for config in self.configs})
+        return tried + [digest([name, sims, how]) for name in self.asked if name != SCRIPTED]
+
+    def _after_training(self) -> float | None:
+        """The smallest share, over the ranked models, of intervals whose answer came after the
+        model's training; None if a cutoff is unknown, or there is no model."""
+        guard, shares = self._guard, list[float]()
+        for spec in self._specs:
+            if not spec.ranked:
+                continue
+            mine = [c for c in self.configs if spec.id in self._replacement.ever(c.models)]
+            sizes = [backtest.count(c) for c in mine]
+            marks = [guard.mark(spec, c.market_id) for c in mine]
+            if "unknown" in marks:
+                return None
+            after = sum(n for n, mark in zip(sizes, marks, strict=True) if mark == "after")
+            shares.append(after / max(sum(sizes), 1))
+        return min(shares, default=None)
 
     def _config(self) -> dict[str, Any]:
         request = self.request
@@ -220,7 +246,8 @@ class BacktestJob:
         planted = results.canaries(self.archive)
         leaks = results.leak_report(audit, self.archive)
         leaks.canaries_planted = len(planted)
-        recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), planted)
+        forecasts = recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), planted)
+        write_jsonl(path / "leaks.jsonl", forecasts)
         markets = [c.market_id for c in self.configs]
         tried = note_trials(self._ledger, "backtest", markets, self.variants())
         left_out = self.selection.left_out
@@ -230,6 +257,8 @@ class BacktestJob:
             unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
             variants=tried,
             admitted_after_t=leaks.admitted_after_t,
+            models=any(spec.ranked for spec in self._specs),
+            share_after_training_cutoff=self._after_training(),
         )
         result = evaluate(table, facts, replace(self.request.settings, variants=tried))
         name = pictured(results.read_jsonl(path / "intervals.jsonl"))
@@ -238,6 +267,11 @@ class BacktestJob:
         ]
         asked = next(event for event in events if event["id"] == name)
         write_json(path / "audit.json", audit.wire())
+        traces = path / "traces.jsonl"
+        made = counts(
+            results.read_jsonl(path / "intervals.jsonl"),
+            results.read_jsonl(traces) if traces.is_file() else (),
+        )
         about = {
             "run_id": self.folder.run_id,
             "title": f"run {self.folder.run_id}",
@@ -247,6 +281,8 @@ class BacktestJob:
             "grid": grid.STATEMENT,
             "left_out": left_out_sentence(left_out),
             "leak_note": LEAK_NOTE,
+            "decisions": made,
+            "without_flagged": results.without_flagged(path, questions, self.request.settings),
             "pictured": {
                 "id": name,
                 "question": asked["question"],
@@ -254,7 +290,7 @@ class BacktestJob:
             },
         }
         summary = results.store(path, result, leaks, about, shown)
-        written = ("audit.json", "scores.json", "leaderboard.csv", "report.html")
+        written = ("audit.json", "leaks.jsonl", "scores.json", "leaderboard.csv", "report.html")
         return {"rows": len(summary["leaderboard"]), "files": self.folder.digests(*written)}
 
 

@@ -25,6 +25,8 @@ from beforehand.score.skill import Options, Skill
 from beforehand.score.table import Table, relabel
 
 Floats = npt.NDArray[np.float64]
+UNRANKED, PATH_TEST = ("scripted",), "a path test, not a forecaster"
+"""What is scored to show that the path works, and never ranked."""
 FEES = {"POLYMARKET": 0.05, "KALSHI": 0.07, "SIMEX": 0.02, "SIMKET": 0.04}
 """Taker fee rate by venue, times price times (1 - price) a share: Polymarket's for most topics,
 Kalshi's general schedule, and the simulated venues' own. Other venues charge nothing."""
@@ -69,6 +71,7 @@ class Settings:
     variants: int | None = None
     kelly: Kelly = Kelly()
     subjects: tuple[str, ...] | None = None
+    unranked: tuple[str, ...] = UNRANKED
 
 
 @dataclass(frozen=True)
@@ -149,14 +152,21 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
         subjects=settings.subjects,
     )
     rows = score(table, options)
-    checks = validity.card(table, rows, facts)
-    validity.apply_card(rows, checks)
+    ranked = [row for row in rows if row.forecaster not in settings.unranked]
+    checks = validity.card(table, ranked, facts)
+    validity.apply_card(ranked, checks)
+    rows = [*ranked, *(_unranked(row) for row in rows if row.forecaster in settings.unranked)]
     drawn = None
     # Where a bound of the card is not met nothing can beat the market, with or without skill.
     possible = not validity.set_failures(checks)
     if settings.placebo and possible and len(table.q) and options.under_test(table):
         drawn = placebos.placebo(table, options, settings.placebo, settings.seed)
     return Result(table, rows, checks, drawn)
+
+
+def _unranked(row: Row) -> Row:
+    row.verdict, row.reasons = "not ranked", [PATH_TEST]
+    return row
 
 
 def number(value: float | None) -> float | None:

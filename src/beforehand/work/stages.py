@@ -11,7 +11,6 @@ from beforehand.config import Home
 from beforehand.engine.context import StepContext
 from beforehand.engine.plan import Action, Plan, Step
 from beforehand.errors import InputError
-from beforehand.forecast.external import is_address, parse_rate
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.ids import digest
 from beforehand.records.backtest import ExperimentConfig
@@ -21,10 +20,11 @@ from beforehand.store.files import read_json, write_json, write_jsonl
 from beforehand.store.runs import RunFolder
 from beforehand.work import backtest, evaluation, results
 from beforehand.work.benchmark import experiment, ingest, load_events
-from beforehand.work.request import Effort
+from beforehand.work.cast import calls_of, make_deciders
+from beforehand.work.request import Effort, Minds
 from beforehand.work.scoring import Settings
-from beforehand.work.voices import voices
-from beforehand.work.walk import Asker, Walker
+from beforehand.work.voices import is_asked, voices
+from beforehand.work.walk import Walker
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,19 @@ class _Stage:
             if key not in self._asked:
                 self._configs.append(config)
             self._asked.setdefault(key, []).append(spec.id)
-        addresses = list(filter(is_address, self._names))
-        asker = Asker(addresses, home, parse_rate(request.effort.rate), request.effort.timeout)
-        self._walker = Walker(world, clock, self.folder, models, asker)
+        asked = list(filter(is_asked, self._names))
+        answers = {r.market_id: r for r in gateway.hindsight().resolutions()}
+        deciders = make_deciders(asked, models, home, request.effort, Minds(), answers)
+        self._walker = Walker(world, clock, self.folder, deciders)
         self._walked = backtest.compile_plan(run_id, self._configs, score=False).steps
 
     @property
     def paid(self) -> dict[str, int]:
-        """The calls that will be made, by address."""
-        return {name: len(self._configs) for name in filter(is_address, self._names)}
+        """The calls that will be made, by whom is asked."""
+        return {
+            name: len(self._configs) * calls_of(name, Minds().mode)
+            for name in filter(is_asked, self._names)
+        }
 
     def prepare(self) -> None:
         """Write the plan."""

@@ -1,10 +1,11 @@
-"""Names of forecasters to model ids: baselines by name, forecasters by address."""
+"""Names of forecasters to model ids: baselines by name, forecasters by address, models by name."""
 
 from collections.abc import Sequence
 
 from beforehand.errors import InputError
 from beforehand.forecast.baselines import Baseline, choose
 from beforehand.forecast.external import check_address, is_address
+from beforehand.llm.names import is_model, parse_model
 
 
 def voices(
@@ -17,12 +18,30 @@ def voices(
         if is_address(raw):
             found.append(check_address(raw))
             continue
+        if is_model(raw):
+            found.append(parse_model(raw).id)
+            continue
         try:
             chosen = choose(raw, documents=documents, predictors=predictors)
         except InputError as error:
-            raise InputError(f"models: {error}, or an address (http://host:port/path)") from None
+            raise InputError(
+                f"models: {error}; a model (scripted, local, openai:NAME, anthropic:NAME, "
+                "NAME@http://host:port/v1), or an address (http://host:port/path)"
+            ) from None
         models.update({model.name: model for model in chosen})
         found += [f"baseline:{model.name}" for model in chosen]
     if not found:
         choose("", documents=documents, predictors=predictors)  # Says what may be named.
     return list(dict.fromkeys(found)), models
+
+
+def is_asked(name: str) -> bool:
+    """True for whoever is asked interval by interval: a model, or a forecaster at an address."""
+    return is_address(name) or is_model(name)
+
+
+def mode_of(names: Sequence[str], wanted: str) -> str:
+    """The mode of an experiment with these models: `wanted` where there is a language model."""
+    if any(map(is_model, names)):
+        return wanted
+    return "external" if any(map(is_address, names)) else "baseline"

@@ -1,0 +1,139 @@
+"""The code-writing forecaster and its fallback: context to code, code to sandbox, else a direct
+prompt. Whatever happens comes back as a decision or a failure, with a trace of how.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+import orjson
+
+from beforehand.errors import BadAnswer, Refused
+from beforehand.forecast import prompts
+from beforehand.forecast.answer import Answer, from_output
+from beforehand.ids import digest
+from beforehand.llm.prompt import Asks, Meter, Prompt
+from beforehand.sandbox.engines import Sandbox
+from beforehand.sandbox.policy import Execution, Policy
+
+Arm = Literal["code", "direct"]
+ARMS: dict[str, tuple[Arm, ...]] = {
+    "daytona_agent": ("code",),
+    "direct_llm": ("direct",),
+    "hybrid": ("code", "direct"),
+}
+"""What each mode asks for; `daytona_agent` falls back to direct, `hybrid` has both anyway."""
+NO_CODE = "no code in the answer"
+CODE_TOKENS, DIRECT_TOKENS, QUERY_TOKENS = 1500, 600, 200
+
+
+@dataclass
+class Tried:
+    """What one arm came to: an answer or a reason, and the trace that is kept."""
+
+    arm: Arm
+    answer: Answer | None = None
+    error: str | None = None
+    trace: dict[str, Any] = field(default_factory=dict)
+
+
+class Agent:
+    """Asks models for code and for direct answers. Safe for threads."""
+
+    def __init__(self, models: Asks, sandbox: Sandbox) -> None:
+        self._models, self._sandbox = models, sandbox
+
+    def decide(
+        self, model: str, mode: str, context: Mapping[str, Any], index: int, meter: Meter
+    ) -> list[Tried]:
+        """One Tried an arm; a direct one after a failed code arm of `daytona_agent`."""
+        tried = [self._try(arm, model, context, index, meter) for arm in ARMS[mode]]
+        if mode == "daytona_agent" and tried[0].answer is None:
+            fallback = self._try("direct", model, context, index, meter)
+            fallback.trace["fallback_reason"] = tried[0].error
+            tried.append(fallback)
+        return tried
+
+    def queries(self, model: str, context: Mapping[str, Any], meter: Meter) -> list[str]:
+        """Search queries for the question of a context; raises BadAnswer and Refused."""
+        asked = {"market": {"description": context["market"]["description"]}}
+        prompt = Prompt(prompts.QUERIES, prompts.shown(asked), prompts.Queries, QUERY_TOKENS)
+        found = self._models.ask(model, prompt, 0, meter).value
+        return [query.strip()[:200] for query in found.queries if query.strip()]
+
+    def _try(
+        self, arm: Arm, model: str, context: Mapping[str, Any], index: int, meter: Meter
+    ) -> Tried:
+        tried = Tried(arm, trace={"arm": arm})
+        try:
+            if arm == "code":
+                tried.answer = self._code(tried.trace, model, context, index, meter)
+            else:
+                tried.answer = self._direct(tried.trace, model, context, index, meter)
+        except (BadAnswer, Refused) as error:
+            tried.error = tried.trace["error"] = str(error)
+        return tried
+
+    def _code(
+        self,
+        trace: dict[str, Any],
+        model: str,
+        context: Mapping[str, Any],
+        index: int,
+        meter: Meter,
+    ) -> Answer:
+        prompt = Prompt(prompts.CODE, prompts.shown(context), None, CODE_TOKENS)
+        asked = self._models.ask(model, prompt, index, meter)
+        trace["requests"] = asked.requests
+        code = prompts.code_in(asked.value)
+        if code is None:
+            trace["answer"] = asked.value
+            raise BadAnswer(NO_CODE)
+        trace["code"] = code
+        done = self._run(code, context, index, meter)
+        trace |= {"engine": done.engine, "layers": list(done.layers), "output": done.output}
+        if done.error is not None:
+            raise BadAnswer(done.error)
+        return from_output(done.output, done.result)
+
+    def _direct(
+        self,
+        trace: dict[str, Any],
+        model: str,
+        context: Mapping[str, Any],
+        index: int,
+        meter: Meter,
+    ) -> Answer:
+        prompt = Prompt(prompts.DIRECT, prompts.shown(context), Answer, DIRECT_TOKENS)
+        asked = self._models.ask(model, prompt, index, meter)
+        trace |= {"requests": asked.requests, "answer": asked.value.model_dump(mode="json")}
+        answer: Answer = asked.value
+        return answer
+
+    def _run(self, code: str, context: Mapping[str, Any], index: int, meter: Meter) -> Execution:
+        """Run the code on the context, its clock at t. A remote run is paid for: it passes the
+        journal like any other call."""
+        at = datetime.fromisoformat(context["time"])
+        seed = int(digest([context["market"]["id"], context["time"], index])[:8], 16)
+        policy = Policy(now=at, seed=seed)
+        if self._sandbox.engine != "daytona":
+            return self._sandbox.run(code, dict(context), policy)
+        asked = {"code": code, "context": digest(dict(context)), "seed": seed}
+        return _execution(
+            meter.call(
+                "daytona",
+                asked,
+                index,
+                lambda _: _text(self._sandbox.run(code, dict(context), policy)),
+            )
+        )
+
+
+def _text(done: Execution) -> str:
+    return orjson.dumps(done).decode()
+
+
+def _execution(text: str) -> Execution:
+    found = orjson.loads(text)
+    return Execution(**{**found, "layers": tuple(found["layers"]), "notes": tuple(found["notes"])})

@@ -1,0 +1,36 @@
+"""The knowledge-cutoff guard: a model's weights lie outside the leak wall.
+
+A model trained on text up to its cutoff may simply remember an answer that became known before it.
+Such a question is refused or marked, by setting; how many there were stands in the results.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Literal
+
+from beforehand.clock import iso
+from beforehand.llm.names import ModelSpec
+
+Knowledge = Literal["mark", "refuse"]
+REFUSED = "refused: the answer was known before the model's training ended"
+
+
+class CutoffGuard:
+    """`answers` says when each market's answer became known: for the guard, never for a model."""
+
+    def __init__(self, answers: Mapping[str, datetime], setting: Knowledge = "mark") -> None:
+        self._answers, self._setting = answers, setting
+
+    def mark(self, spec: ModelSpec, market: str) -> Literal["after", "before", "unknown"]:
+        """Where the answer lies: after the end of the training (fair), before it, or unknown."""
+        answer = self._answers.get(market)
+        if spec.cutoff is None or answer is None:
+            return "unknown"
+        return "after" if answer >= spec.cutoff else "before"
+
+    def refusal(self, spec: ModelSpec, market: str) -> str | None:
+        """Why the model is not asked, or None."""
+        if self._setting == "refuse" and self.mark(spec, market) == "before":
+            assert spec.cutoff is not None
+            return f"{REFUSED} ({iso(spec.cutoff)[:10]})"
+        return None

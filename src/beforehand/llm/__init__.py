@@ -1,0 +1,1 @@
+"""Models: by name, through the traffic limits and the journal, with their training cutoffs."""

@@ -1,0 +1,249 @@
+"""Asking a model: pydantic-ai for the protocol, wrapped once so that every request passes the
+traffic limits and the journal.
+
+One request is: look up in the journal, else wait for the limit, write the intent, send, keep the
+answer, only then read it. A malformed answer is asked again with what is wrong, a bounded number of
+times; each of these is a request of its own.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_ai import Agent, NativeOutput, ToolOutput
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelAPIError,
+    ModelConnectionError,
+    ModelHTTPError,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+)
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+
+from beforehand.config import Home, database_url
+from beforehand.errors import BadAnswer
+from beforehand.llm.names import ModelSpec
+from beforehand.llm.prompt import Asked, Meter, Prompt
+from beforehand.llm.vendors import open_vendor
+from beforehand.sources.providers import Limit, Provider
+from beforehand.sources.request import Request
+from beforehand.store.calls import Usage
+from beforehand.store.ledger import Ledger
+from beforehand.traffic import Lost, Reply, Traffic
+
+RETRIES = 2
+"""How often a malformed answer is asked again."""
+ENDPOINT = "chat"
+_CHANGING = frozenset({"timestamp", "run_id", "conversation_id", "metadata", "provider_details"})
+
+
+class Models:
+    """The models of one job on one event loop. Safe for threads."""
+
+    def __init__(
+        self,
+        specs: Sequence[ModelSpec],
+        home: Home,
+        limits: tuple[Limit, ...] = (),
+        timeout: float = 60.0,
+    ) -> None:
+        self._specs = {spec.id: spec for spec in specs}
+        self._timeout = timeout
+        self._providers = {spec.id: _provider(spec, limits, timeout) for spec in specs}
+        self._ledger_place = database_url() or home.traffic
+        self._opened: dict[str, Model] = {}
+        self._opening = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._traffic: Traffic | None = None
+        self._hands = ThreadPoolExecutor(64, "model")
+
+    def ask(self, name: str, prompt: Prompt, index: int, meter: Meter) -> Asked:
+        """One answer. Raises BadAnswer for a refusal or an answer that stays malformed, Refused,
+        NotConfigured and what the traffic raises."""
+        spec, loop = self._specs[name], self._start()
+        metered = _Metered(self._open(spec), self, spec, index, meter)
+        agent: Agent[object, Any] = Agent(
+            metered,
+            instructions=prompt.instructions,
+            output_type=_output(prompt.output, spec),
+            retries=RETRIES,
+            model_settings=ModelSettings(max_tokens=prompt.max_tokens),
+        )
+        work = asyncio.run_coroutine_threadsafe(agent.run(prompt.text), loop)
+        try:
+            value = work.result().output
+        except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
+            raise BadAnswer(f"{name}: {_reason(error)}") from None
+        return Asked(value, metered.requests, metered.texts)
+
+    def close(self) -> None:
+        """End the event loop."""
+        with self._opening:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop = None
+        self._hands.shutdown(wait=False)
+
+    def send(self, spec: ModelSpec, work: Any, repeatable: bool, turn_taken: bool) -> str:
+        """Send one request through the traffic; the answer as JSON."""
+        request = Request(spec.id, ENDPOINT, "", body=work, repeatable=repeatable)
+        return self._way_out().fetch(request, turn_taken=turn_taken).text
+
+    def turn(self, spec: ModelSpec) -> Callable[[threading.Event], None] | None:
+        """How to wait for the model's rate limit; None where there is none."""
+        if not self._providers[spec.id].limits:
+            return None
+        return lambda stop: self._way_out().turn(spec.id, ENDPOINT, stop)
+
+    @property
+    def hands(self) -> ThreadPoolExecutor:
+        """Threads that wait for the journal and the limits, off the event loop."""
+        return self._hands
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        with self._opening:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="models", daemon=True).start()
+            return self._loop
+
+    def _open(self, spec: ModelSpec) -> Model:
+        with self._opening:
+            if spec.id not in self._opened:
+                self._opened[spec.id] = open_vendor(spec, self._timeout)
+            return self._opened[spec.id]
+
+    def _way_out(self) -> Traffic:
+        with self._opening:
+            if self._traffic is None:
+                self._traffic = Traffic(
+                    Ledger(self._ledger_place), self._once, providers=self._providers
+                )
+            return self._traffic
+
+    def _once(self, request: Request, timeout: float) -> Reply:
+        """One attempt, as the traffic sees it: a status, or Lost."""
+        assert self._loop is not None
+        work = asyncio.run_coroutine_threadsafe(
+            asyncio.wait_for(request.body(), timeout), self._loop
+        )
+        try:
+            response: ModelResponse = work.result()
+        except TimeoutError:
+            raise Lost(f"no answer within {timeout:g} s") from None
+        except ModelHTTPError as error:
+            body = json.dumps(error.body, default=str).encode()
+            return Reply(error.status_code, dict(error.headers or {}), body, request.provider)
+        except ModelConnectionError as error:
+            raise Lost(str(error)) from None
+        except ContentFilterError as error:
+            raise BadAnswer(f"{request.provider} refused to answer: {_reason(error)}") from None
+        except (UnexpectedModelBehavior, ModelAPIError) as error:
+            raise BadAnswer(f"{request.provider}: {_reason(error)}") from None
+        return Reply(200, {}, ModelMessagesTypeAdapter.dump_json([response]), request.provider)
+
+
+class _Metered(WrapperModel):
+    """The model with the journal and the traffic around each request."""
+
+    def __init__(
+        self, wrapped: Model, models: Models, spec: ModelSpec, index: int, meter: Meter
+    ) -> None:
+        super().__init__(wrapped)
+        self._models, self._spec, self._index, self._meter = models, spec, index, meter
+        self.requests = 0
+        self.texts: list[str] = []
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """The journal's answer, or the model's."""
+        self.requests += 1
+        asked = {
+            "messages": _canonical(ModelMessagesTypeAdapter.dump_python(messages, mode="json")),
+            "settings": dict(model_settings or {}),
+            "output": _wanted(model_request_parameters),
+        }
+        repeatable = self._meter.policy == "resend"
+        turn = self._models.turn(self._spec)
+
+        def attempt() -> Any:
+            return self.wrapped.request(messages, model_settings, model_request_parameters)
+
+        def send(_: str) -> str:
+            return self._models.send(self._spec, attempt, repeatable, turn is not None)
+
+        def call() -> str:
+            return self._meter.call(self._spec.id, asked, self._index, send, usage, turn)
+
+        answer = await asyncio.get_running_loop().run_in_executor(self._models.hands, call)
+        (response,) = ModelMessagesTypeAdapter.validate_json(answer)
+        assert isinstance(response, ModelResponse)
+        self.texts.append(response.text or "")
+        return response
+
+
+def _wanted(parameters: ModelRequestParameters) -> Any:
+    """The schema that the answer is to have, if any."""
+    if parameters.output_object is not None:
+        return parameters.output_object.json_schema
+    return [tool.parameters_json_schema for tool in parameters.output_tools]
+
+
+def usage(answer: str) -> Usage:
+    """Tokens as reported, US dollars by genai-prices where it knows the model."""
+    (response,) = ModelMessagesTypeAdapter.validate_json(answer)
+    if not isinstance(response, ModelResponse) or response.provider_name is None:
+        return Usage(0, 0.0)  # scripted: nothing was sent.
+    usage = response.usage
+    try:
+        cost: float | None = float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        cost = None
+    return Usage(usage.input_tokens + usage.output_tokens, cost)
+
+
+def _canonical(value: Any) -> Any:
+    """Messages without what changes from one attempt to the next."""
+    if isinstance(value, dict):
+        return {k: _canonical(v) for k, v in value.items() if k not in _CHANGING and v is not None}
+    return [_canonical(item) for item in value] if isinstance(value, list) else value
+
+
+def _output(output: type[BaseModel] | None, spec: ModelSpec) -> Any:
+    """How a structured answer is asked for: by schema where the server holds the model to it, by a
+    tool elsewhere."""
+    if output is None:
+        return str
+    if spec.vendor in ("local", "compatible"):
+        return NativeOutput(output)
+    return ToolOutput(output)
+
+
+def _provider(spec: ModelSpec, limits: tuple[Limit, ...], timeout: float) -> Provider:
+    return Provider(
+        name=spec.id,
+        title=f"the model {spec.id}",
+        base=spec.base,
+        limits=limits,
+        timeout=timeout,
+        deadline=3 * timeout,
+        attempts=3,
+        keys=(spec.key,) if spec.key else (),
+        instead="resume the run once it answers",
+    )
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:500]

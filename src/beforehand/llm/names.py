@@ -1,0 +1,114 @@
+"""Models by name: who serves them, which key they want, until when they were trained.
+
+scripted                    deterministic, offline: proves the path, forecasts nothing
+local                       gemma3-270m on this machine (extra `local`)
+openai:NAME                 wants OPENAI_API_KEY
+anthropic:NAME              wants ANTHROPIC_API_KEY
+NAME@http://host:port/v1    any OpenAI-compatible address (BEFOREHAND_LLM_KEY, where it wants one)
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from urllib.parse import urlsplit
+
+from beforehand.errors import InputError, NotConfigured
+
+SCRIPTED, LOCAL = "scripted", "local"
+LABEL = "a path test, not a forecaster"
+"""What stands beside scripted wherever it is shown."""
+KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+COMPATIBLE_KEY = "BEFOREHAND_LLM_KEY"
+CUTOFFS = {
+    "gpt-4o": date(2023, 10, 1),
+    "gpt-4.1": date(2024, 6, 1),
+    "gpt-5": date(2024, 9, 30),
+    "gpt-5-mini": date(2024, 5, 31),
+    "gpt-5-nano": date(2024, 5, 31),
+    "o3": date(2024, 6, 1),
+    "o3-mini": date(2023, 10, 1),
+    "o4-mini": date(2024, 6, 1),
+    "claude-3-5-haiku": date(2024, 7, 31),
+    "claude-3-5-sonnet": date(2024, 4, 30),
+    "claude-3-7-sonnet": date(2024, 11, 30),
+    "claude-haiku-4-5": date(2025, 7, 31),
+    "claude-opus-4": date(2025, 3, 31),
+    "claude-opus-4-1": date(2025, 3, 31),
+    "claude-sonnet-4": date(2025, 3, 31),
+    "claude-sonnet-4-5": date(2025, 7, 31),
+    LOCAL: date(2024, 8, 31),
+}
+"""The last day of the training data, as the vendors' model pages state it (a month: its last day).
+The longest name that a model's own begins with counts; a model that is not here has none."""
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model as it was named. `cutoff` is the end of its training data, None where unknown."""
+
+    id: str
+    vendor: str
+    name: str
+    base: str = ""
+    cutoff: datetime | None = None
+
+    @property
+    def ranked(self) -> bool:
+        """False for scripted: it never stands on a leaderboard."""
+        return self.id != SCRIPTED
+
+    @property
+    def key(self) -> str | None:
+        """The environment variable with its key."""
+        return COMPATIBLE_KEY if self.vendor == "compatible" else KEYS.get(self.vendor)
+
+
+def is_model(name: str) -> bool:
+    """True for what names a model, and not a baseline or a forecaster's address."""
+    head = name.partition(":")[0]
+    return name in (SCRIPTED, LOCAL) or head in KEYS or "@http://" in name or "@https://" in name
+
+
+def parse_model(name: str, cutoffs: Mapping[str, date] | None = None) -> ModelSpec:
+    """The model of that name; InputError where none can be meant."""
+    vendor, _, rest = name.partition(":")
+    base = ""
+    if name in (SCRIPTED, LOCAL):
+        vendor = rest = name
+    elif vendor not in KEYS:
+        rest, _, base = name.partition("@")
+        vendor = "compatible"
+        parts = urlsplit(base)
+        if parts.username or parts.password:
+            raise InputError(
+                f"model {rest}@{parts.hostname}: an address must hold no user or password, as it "
+                f"is stored with the results: set {COMPATIBLE_KEY}"
+            )
+        if not parts.hostname:
+            raise InputError(f"model {name!r}: write NAME@http://host:port/v1")
+    if not rest:
+        raise InputError(f"model {name!r} has no name: write {vendor}:NAME")
+    return ModelSpec(name, vendor, rest, base, _cutoff(name, rest, cutoffs or {}))
+
+
+def need_key(spec: ModelSpec) -> str | None:
+    """The key, or None where none is wanted; NotConfigured where one is missing."""
+    if spec.key is None:
+        return None
+    found = os.environ.get(spec.key)
+    if not found and spec.vendor in KEYS:
+        raise NotConfigured(
+            f"{spec.id} needs {spec.key}; the models scripted and local run without a key"
+        )
+    return found
+
+
+def _cutoff(name: str, rest: str, stated: Mapping[str, date]) -> datetime | None:
+    day = stated.get(name)
+    if day is None:
+        known = [prefix for prefix in CUTOFFS if rest == prefix or rest.startswith(f"{prefix}-")]
+        day = CUTOFFS[max(known, key=len)] if known else None
+    if day is None:
+        return None
+    return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)

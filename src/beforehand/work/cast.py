@@ -1,0 +1,51 @@
+"""Opening whoever decides in a run: one place for backtests and for the benchmark."""
+
+from collections.abc import Mapping, Sequence
+
+from beforehand.config import Home
+from beforehand.forecast.baselines import Baseline
+from beforehand.forecast.code_mode import ARMS, Agent
+from beforehand.forecast.cutoff_guard import CutoffGuard
+from beforehand.forecast.external import is_address, parse_rate
+from beforehand.llm.names import is_model, need_key, parse_model
+from beforehand.records.world import Resolution
+from beforehand.sandbox.engines import Sandbox
+from beforehand.work.deciders import Asker, Deciders
+from beforehand.work.request import Effort, Minds
+
+
+def make_deciders(
+    asked: Sequence[str],
+    baselines: Mapping[str, Baseline],
+    home: Home,
+    effort: Effort,
+    minds: Minds,
+    answers: Mapping[str, Resolution],
+) -> Deciders:
+    """The cast. Raises NotConfigured for a model whose key is missing, before anything is asked;
+    nothing is connected to yet."""
+    limits = parse_rate(effort.rate)
+    addresses = list(filter(is_address, asked))
+    specs = {name: parse_model(name, minds.cutoffs) for name in asked if is_model(name)}
+    for spec in specs.values():
+        need_key(spec)
+    agent = None
+    if specs:
+        from beforehand.llm.ask import Models  # The vendors' libraries take a second to load.
+
+        models = Models(list(specs.values()), home, limits, effort.timeout)
+        agent = Agent(models, Sandbox(minds.engine))
+    known = {name: r.known_at for name, r in answers.items()}
+    return Deciders(
+        baselines,
+        Asker(addresses, home, limits, effort.timeout) if addresses else None,
+        agent,
+        CutoffGuard(known, minds.knowledge),
+        specs,
+        answers,
+    )
+
+
+def calls_of(name: str, mode: str) -> int:
+    """How many calls one decision takes at least."""
+    return len(ARMS[mode]) if is_model(name) and mode in ARMS else 1

@@ -1,0 +1,239 @@
+"""Who decides in an interval, and what is kept of it: baselines, forecasters at addresses, models.
+
+Baselines have spoken for the whole chunk already. All others are asked side by side, in a fixed
+order whoever answers first. A decision that cites what it was not shown is marked; one that cites
+a document flagged by the leak detector is marked too.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from beforehand.config import Home
+from beforehand.engine.context import StepContext
+from beforehand.errors import BadAnswer, Refused
+from beforehand.forecast import external
+from beforehand.forecast.answer import decide
+from beforehand.forecast.baselines import Baseline
+from beforehand.forecast.code_mode import Agent, Tried
+from beforehand.forecast.cutoff_guard import CutoffGuard
+from beforehand.gateway.opening import open_traffic
+from beforehand.llm.names import ModelSpec
+from beforehand.records.world import Resolution
+from beforehand.score.detector import flags
+from beforehand.sources.providers import Limit
+from beforehand.store.calls import Usage
+from beforehand.traffic import Traffic
+
+SIDE_BY_SIDE = 32
+"""Threads that ask within one interval; the run's concurrency caps the calls."""
+MODES = {"code": "daytona_agent", "direct": "direct_llm"}
+"""The documented mode of a decision, by the arm that made it."""
+
+
+class Asker:
+    """Asks forecasters at addresses, through the traffic limits and the journal."""
+
+    def __init__(
+        self, addresses: Sequence[str], home: Home, limits: tuple[Limit, ...], timeout: float
+    ) -> None:
+        self._providers = {name: external.provider(name, limits, timeout) for name in addresses}
+        self._home = home
+        self._traffic: Traffic | None = None
+        self._opening = threading.Lock()
+
+    def ask(
+        self, address: str, body: Mapping[str, Any], index: int, context: StepContext
+    ) -> external.Said:
+        """One answer; raises Refused or BadAnswer where there is none and never will be."""
+        traffic = self._open()
+        repeatable, limited = context.policy == "resend", bool(self._providers[address].limits)
+
+        def send(key: str) -> str:
+            asked = external.request(address, body, index, key, repeatable)
+            return traffic.fetch(asked, turn_taken=limited).text
+
+        def turn(stop: threading.Event) -> None:
+            traffic.turn(address, external.ENDPOINT, stop)
+
+        answer = context.call(address, body, index, send, _usage, turn if limited else None)
+        return external.parse(address, answer)
+
+    def _open(self) -> Traffic:
+        with self._opening:
+            if self._traffic is None:
+                self._traffic = open_traffic(self._home, providers=self._providers)
+            return self._traffic
+
+
+def _usage(answer: str) -> Usage:
+    return Usage(*external.usage(answer))
+
+
+@dataclass
+class Decided:
+    """The decisions and failures of an interval by model, and the traces of the models' ways."""
+
+    by_model: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    traces: list[dict[str, Any]] = field(default_factory=list)
+
+    def rows(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """All of them, in the order of the names."""
+        return [row for name in names for row in self.by_model[name]]
+
+
+@dataclass
+class Deciders:
+    """The cast of a run. `asker` and `agent` are there if anybody needs them. `answers` are for the
+    guard and for the weights of past scores, each used once it is known: nobody is shown them."""
+
+    baselines: Mapping[str, Baseline]
+    asker: Asker | None = None
+    agent: Agent | None = None
+    guard: CutoffGuard = field(default_factory=lambda: CutoffGuard({}))
+    models: Mapping[str, ModelSpec] = field(default_factory=dict)
+    answers: Mapping[str, Resolution] = field(default_factory=dict)
+
+    def decide(
+        self,
+        names: Sequence[str],
+        said: Mapping[str, float],
+        seen: dict[str, Any],
+        mode: str,
+        sims: int,
+        context: StepContext,
+    ) -> Decided:
+        """What every name decides on the context `seen`; `said` holds the baselines' numbers."""
+        decided = Decided({name: [] for name in names})
+        at = datetime.fromisoformat(seen["time"])
+        flagged = {s["id"] for s in seen["search_snippets"] if flags(s["text"], at)}
+        for name in names:
+            if name in said:
+                decided.by_model[name].append(self._baseline(name, said[name], seen))
+        asked = [(n, i) for n in names if n not in said for i in range(sims)]
+
+        def one(question: tuple[str, int]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+            name, index = question
+            if name in self.models:
+                return self._model(name, index, seen, mode, context)
+            return [self._address(name, index, seen, context)], []
+
+        if len(asked) == 1:
+            found = [one(asked[0])]
+        elif asked:
+            with ThreadPoolExecutor(min(len(asked), SIDE_BY_SIDE)) as pool:
+                found = list(pool.map(one, asked))
+        else:
+            found = []
+        for (name, _), (rows, traces) in zip(asked, found, strict=True):
+            decided.by_model[name] += rows
+            decided.traces += traces
+        for row in decided.rows(names):
+            if cited := [c for c in row.get("key_evidence_ids", ()) if c in flagged]:
+                row["flagged_evidence_ids"] = cited
+        return decided
+
+    def _baseline(self, name: str, p: float, seen: dict[str, Any]) -> dict[str, Any]:
+        if p != p:
+            return {**_who(name, 0), "error": "no forecast known at t"}
+        model = self.baselines[bare(name)]
+        cited = [s["id"] for s in seen["search_snippets"]] if model.cites else []
+        return _decision(name, 0, "baseline", p, model.says, cited, seen["time"])
+
+    def _address(
+        self, name: str, index: int, seen: dict[str, Any], context: StepContext
+    ) -> dict[str, Any]:
+        assert self.asker is not None
+        try:
+            answer = self.asker.ask(name, seen, index, context)
+        except (Refused, BadAnswer) as error:
+            return {**_who(name, index), "error": str(error)}
+        cited, unshown = _shown(answer.evidence_ids, seen)
+        decision = _decision(
+            name, index, "external", answer.probability, answer.rationale, cited, seen["time"]
+        )
+        return {**decision, **unshown}
+
+    def _model(
+        self, name: str, index: int, seen: dict[str, Any], mode: str, context: StepContext
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """A model's rows, and a trace for every arm that was tried."""
+        assert self.agent is not None
+        spec, market = self.models[name], seen["market"]["id"]
+        if refusal := self.guard.refusal(spec, market):
+            return [{**_who(name, index), "error": refusal}], []
+        tried = self.agent.decide(name, mode, seen, index, context)
+        where = {"market_id": market, "time": seen["time"], **_who(name, index)}
+        traces = [{**where, **one.trace} for one in tried]
+        mark = self.guard.mark(spec, market)
+        known = {"answer_in_training": True} if mark == "before" else {}
+        rows = [{**self._answered(name, index, one, seen), **known} for one in tried if one.answer]
+        if mode == "hybrid":
+            rows += [_failed(name, index, [one]) for one in tried if one.answer is None]
+        elif not rows:
+            rows.append(_failed(name, index, tried))
+        return rows, traces
+
+    def _answered(
+        self, name: str, index: int, tried: Tried, seen: dict[str, Any]
+    ) -> dict[str, Any]:
+        answer = tried.answer
+        assert answer is not None
+        cited, unshown = _shown(answer.key_evidence_ids, seen)
+        decision = _decision(
+            name,
+            index,
+            MODES[tried.arm],
+            answer.probability,
+            answer.rationale,
+            cited,
+            seen["time"],
+            answer.confidence,
+        )
+        return {**decision, **unshown}
+
+
+def bare(name: str) -> str:
+    """A baseline's own name; empty for what is no baseline."""
+    return name.removeprefix("baseline:") if name.startswith("baseline:") else ""
+
+
+def _shown(cited: Sequence[str], seen: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """The cited ids that stood in the context, and the mark for those that did not."""
+    shown = {snippet["id"] for snippet in seen["search_snippets"]}
+    unshown = [c for c in cited if c not in shown]
+    return [c for c in cited if c in shown], {"unshown_evidence_ids": unshown} if unshown else {}
+
+
+def _who(name: str, index: int) -> dict[str, Any]:
+    return {"model_id": name, "simulation_index": index}
+
+
+def _failed(name: str, index: int, tried: Sequence[Tried]) -> dict[str, Any]:
+    said = "; ".join(f"{one.arm}: {one.error}" for one in tried)
+    return {**_who(name, index), "error": said}
+
+
+def _decision(
+    name: str,
+    index: int,
+    mode: str,
+    p: float,
+    rationale: str,
+    cited: list[str],
+    at: str,
+    confidence: float | None = None,
+) -> dict[str, Any]:
+    return {
+        **_who(name, index),
+        "mode": mode,
+        "decision": decide(p),
+        "confidence": round(abs(p - 0.5) * 2, 12) if confidence is None else confidence,
+        "probability": p,
+        "rationale": rationale,
+        "key_evidence_ids": cited,
+        "created_at": at,
+    }
