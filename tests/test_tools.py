@@ -38,7 +38,7 @@ SERVERS = {
     "market-data": 1,
 }
 DOCUMENTED = (
-    "search_markets list_markets get_market list_events get_event get_order_books get_prices "
+    "execute-python-code search_markets list_markets get_market list_events get_event get_order_books get_prices "
     "get_price_history get_user_positions get_user_activity get_top_holders list_comments "
     "get_builder_leaderboard list_editions build_search_feed preview_search_feed "
     "fetch_search_feed explain_operators search_web get_search_capabilities "

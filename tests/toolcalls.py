@@ -21,6 +21,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "list_comments": {"id": shapes.CONDITION},
     "get_builder_leaderboard": {"period": "week"},
     "get_btc_price": {},
+    "execute-python-code": {"code": "print(6 * 7)"},
     "get_market_snapshot": {"id": shapes.CONDITION},
     "get_event_overview": {"id": "55"},
     "compare_markets": {"ids": [shapes.CONDITION, "nothing-here"]},

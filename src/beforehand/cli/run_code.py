@@ -7,11 +7,16 @@ from typing import Annotated, Any
 import orjson
 from cyclopts import Parameter
 
-from beforehand.cli.output import Json, emit, note
-from beforehand.clock import parse_instant
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.clock import SystemClock, parse_instant
+from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
+from beforehand.gateway.opening import Mode, open_door
 from beforehand.sandbox.engines import Engine, Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, LONGEST_CODE, LONGEST_INPUT, TIMEOUT_S, Policy
+from beforehand.tools.code import CodeMode, CodeRun
+from beforehand.tools.registry import Toolbox
+from beforehand.tools.storage import Storage
 
 
 def run_code(
@@ -28,9 +33,19 @@ def run_code(
         str | None, Parameter(help="What the clock answers inside [the real time].")
     ] = None,
     seed: Annotated[int, Parameter(help="Seed of random inside.")] = 0,
+    tools: Annotated[
+        bool, Parameter(negative="", help="Code mode: every tool is an async function inside.")
+    ] = False,
+    mode: Annotated[
+        Mode, Parameter(help="Of tools: replay: the archive. live: the services. record: both.")
+    ] = "replay",
+    archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
     """Run Python in the sandbox: ten modules, 512 MB, no files, no network, nothing kept.
+
+    With --tools the code may write `await get_market(id="…")`, and find what there is by `await
+    search_tools("order book")`; only what it prints or returns comes back.
 
     Exit code 0 if the code ran to its end, 1 if it failed; --json prints the whole Execution, with
     the engine and the walls that stood.
@@ -43,17 +58,38 @@ def run_code(
     policy = Policy(timeout=timeout, now=now, seed=seed, modules=CODE_MODULES)
     sandbox = Sandbox(engine)
     try:
-        done = sandbox.run(code, _input(input), policy)
+        if tools:
+            made = _with_tools(code, _input(input), policy, sandbox, mode, archive)
+        else:
+            made = CodeRun(sandbox.run(code, _input(input), policy))
     finally:
         sandbox.close()
+    done = made.execution
     if json:
-        emit(done.wire())
+        emit(made.wire() if tools else done.wire())
     else:
         sys.stdout.write(done.output)
         if done.error:
             note(f"beforehand: {done.error}")
-        note(f"{done.engine}: {', '.join(done.layers)}; {done.execution_time_ms:.0f} ms")
+        if done.result is not None:
+            print(orjson.dumps(done.result).decode())
+        calls = f"; {len(made.calls)} tool calls" if tools else ""
+        note(f"{done.engine}: {', '.join(done.layers)}; {done.execution_time_ms:.0f} ms{calls}")
     return EXIT_OK if done.success else EXIT_FAILED
+
+
+def _with_tools(
+    code: str, given: Any, policy: Policy, sandbox: Sandbox, mode: Mode, archive: Path | None
+) -> CodeRun:
+    home, clock = Home.from_environment(), SystemClock()
+    door = open_door(home, mode, archive_path(archive), clock=clock)
+    if policy.now is not None:
+        door.gateway.live().narrow(policy.now)
+    toolbox = Toolbox(door.gateway, Storage(home, mode, door.live, door.traffic), policy.now)
+    try:
+        return CodeMode(toolbox, sandbox).run(code, given, policy)
+    finally:
+        door.close()
 
 
 def _input(given: str | None) -> Any:

@@ -83,12 +83,11 @@ class Agent:
         index: int,
         meter: Meter,
     ) -> Answer:
-        prompt = Prompt(prompts.CODE, prompts.shown(context), None, CODE_TOKENS)
+        prompt = Prompt(prompts.CODE, prompts.code_prompt(context), prompts.Written, CODE_TOKENS)
         asked = self._models.ask(model, prompt, index, meter)
         trace["requests"] = asked.requests
-        code = prompts.code_in(asked.value)
+        code = prompts.code_in(asked.value.code)
         if code is None:
-            trace["answer"] = asked.value
             raise BadAnswer(NO_CODE)
         trace["code"] = code
         done = self._run(code, context, index, meter)

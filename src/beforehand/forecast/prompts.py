@@ -22,9 +22,11 @@ CODE = (
     "global variables: time, market, search_snippets, previous_intervals. Allowed imports: "
     f"{', '.join(MODULES)}. There are no files and no network. Print one line of JSON: probability "
     "(0 to 1), confidence (0 to 1), rationale (text), key_evidence_ids (ids of snippets). Answer "
-    "with the program alone, in a ```python block, such as\n"
-    '```python\nimport json\np = market["odds"]\nprint(json.dumps({"probability": p, "confidence": '
-    '0.5, "rationale": "the price", "key_evidence_ids": []}))\n```'
+    "as JSON with the key code."
+)
+EXAMPLE = (
+    'import json\np = (market["odds"] + 0.5) / 2\nprint(json.dumps({"probability": p, '
+    '"confidence": 0.5, "rationale": "half way to the price", "key_evidence_ids": []}))\n'
 )
 DIRECT = (
     f"{_QUESTION}\n\nAnswer as JSON with probability (of YES, 0 to 1), confidence (0 to 1), "
@@ -43,6 +45,18 @@ class Queries(BaseModel):
     queries: list[str] = Field(min_length=1, max_length=MOST_QUERIES)
 
 
+class Written(BaseModel):
+    """A program."""
+
+    code: str = Field(max_length=20_000, description="The whole program.")
+
+
+def code_prompt(context: Mapping[str, Any]) -> str:
+    """The context, and an answer of the right shape."""
+    example = orjson.dumps({"code": EXAMPLE}).decode()
+    return f"{shown(context)}\n\nExample answer: {example}"
+
+
 def shown(context: Mapping[str, Any]) -> str:
     """The context as a model reads it: a long description is cut, and says so."""
     market = dict(context["market"])
@@ -52,7 +66,8 @@ def shown(context: Mapping[str, Any]) -> str:
     return orjson.dumps({**context, "market": market}).decode()
 
 
-def code_in(answer: str) -> str | None:
-    """The program in an answer: its first block of code, or None."""
-    found = _BLOCK.search(answer)
-    return found.group(1).strip() + "\n" if found and found.group(1).strip() else None
+def code_in(written: str) -> str | None:
+    """The program without a fence around it; None if nothing is left."""
+    found = _BLOCK.search(written)
+    code = (found.group(1) if found else written).strip()
+    return f"{code}\n" if code else None

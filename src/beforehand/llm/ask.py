@@ -30,7 +30,8 @@ from pydantic_ai.settings import ModelSettings
 
 from beforehand.config import Home, database_url
 from beforehand.errors import BadAnswer
-from beforehand.llm.names import ModelSpec
+from beforehand.llm.local import MOST_TOKENS, PATIENCE_S
+from beforehand.llm.names import LOCAL, ModelSpec
 from beforehand.llm.prompt import Asked, Meter, Prompt
 from beforehand.llm.vendors import open_vendor
 from beforehand.sources.providers import Limit, Provider
@@ -56,13 +57,13 @@ class Models:
         timeout: float = 60.0,
     ) -> None:
         self._specs = {spec.id: spec for spec in specs}
-        self._timeout = timeout
         self._providers = {spec.id: _provider(spec, limits, timeout) for spec in specs}
         self._ledger_place = database_url() or home.traffic
         self._opened: dict[str, Model] = {}
         self._opening = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._traffic: Traffic | None = None
+        self._in_turn = threading.Lock()
         self._hands = ThreadPoolExecutor(64, "model")
 
     def ask(self, name: str, prompt: Prompt, index: int, meter: Meter) -> Asked:
@@ -75,7 +76,7 @@ class Models:
             instructions=prompt.instructions,
             output_type=_output(prompt.output, spec),
             retries=RETRIES,
-            model_settings=ModelSettings(max_tokens=prompt.max_tokens),
+            model_settings=ModelSettings(max_tokens=self._most(spec, prompt)),
         )
         work = asyncio.run_coroutine_threadsafe(agent.run(prompt.text), loop)
         try:
@@ -95,6 +96,9 @@ class Models:
     def send(self, spec: ModelSpec, work: Any, repeatable: bool, turn_taken: bool) -> str:
         """Send one request through the traffic; the answer as JSON."""
         request = Request(spec.id, ENDPOINT, "", body=work, repeatable=repeatable)
+        if spec.id == LOCAL:  # One at a time: its answers would only wait for each other.
+            with self._in_turn:
+                return self._way_out().fetch(request, turn_taken=turn_taken).text
         return self._way_out().fetch(request, turn_taken=turn_taken).text
 
     def turn(self, spec: ModelSpec) -> Callable[[threading.Event], None] | None:
@@ -108,6 +112,10 @@ class Models:
         """Threads that wait for the journal and the limits, off the event loop."""
         return self._hands
 
+    @staticmethod
+    def _most(spec: ModelSpec, prompt: Prompt) -> int:
+        return min(prompt.max_tokens, MOST_TOKENS) if spec.id == LOCAL else prompt.max_tokens
+
     def _start(self) -> asyncio.AbstractEventLoop:
         with self._opening:
             if self._loop is None:
@@ -118,7 +126,7 @@ class Models:
     def _open(self, spec: ModelSpec) -> Model:
         with self._opening:
             if spec.id not in self._opened:
-                self._opened[spec.id] = open_vendor(spec, self._timeout)
+                self._opened[spec.id] = open_vendor(spec, self._providers[spec.id].timeout)
             return self._opened[spec.id]
 
     def _way_out(self) -> Traffic:
@@ -232,6 +240,7 @@ def _output(output: type[BaseModel] | None, spec: ModelSpec) -> Any:
 
 
 def _provider(spec: ModelSpec, limits: tuple[Limit, ...], timeout: float) -> Provider:
+    timeout = PATIENCE_S if spec.id == LOCAL else timeout
     return Provider(
         name=spec.id,
         title=f"the model {spec.id}",

@@ -11,6 +11,10 @@ from beforehand.errors import NotConfigured
 
 CONTEXT_TOKENS = 4096
 THREADS = 2
+MOST_TOKENS = 400
+"""Of one answer: it writes some 30 tokens a second."""
+PATIENCE_S = 300.0
+TEMPERATURE = 0.8
 QUIET = 1
 _lock = threading.Lock()
 _server: Any = None
@@ -41,7 +45,8 @@ def _start() -> Any:
     parameters.n_parallel = 1
     parameters.cpuparams.n_threads = THREADS
     parameters.port = 0
+    parameters.chat_template = "gemma"  # The file holds none, and the default is another model's.
+    parameters.use_jinja = False
     parameters.verbosity = QUIET
-    parameters.sampling.seed = 0
-    parameters.sampling.temp = 0.0
+    parameters.sampling.temp = TEMPERATURE
     return xllamacpp.Server(parameters)

@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from beforehand.llm.names import SCRIPTED
+from beforehand.llm.names import LABEL, SCRIPTED
 
 STOP = frozenset("will would does have been this that with from than then what when which".split())
 
@@ -66,10 +66,14 @@ def scripted_model() -> FunctionModel:
 def _answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     context = _context(messages)
     if not info.output_tools:
-        return ModelResponse([TextPart(f"```python\n{_code(context)}```")])
+        return ModelResponse([TextPart(LABEL)])
     tool = info.output_tools[0]
     wanted = tool.parameters_json_schema.get("properties", {})
-    said = _queries(context) if "queries" in wanted else _direct(context)
+    said: dict[str, Any] = _direct(context)
+    if "code" in wanted:
+        said = {"code": _code(context)}
+    elif "queries" in wanted:
+        said = _queries(context)
     return ModelResponse([ToolCallPart(tool.name, said)])
 
 

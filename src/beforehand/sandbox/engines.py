@@ -7,6 +7,7 @@ auto    the jail; for code with tools Monty, and the jail for what Monty cannot 
 import threading
 from collections import defaultdict
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal, Protocol
 
 import orjson
@@ -31,6 +32,12 @@ class Runs(Protocol):
         self, code: str, input_data: Any = ..., policy: Policy = ..., tools: Tools | None = ...
     ) -> Execution: ...
     def close(self) -> None: ...
+
+
+@cache
+def shared() -> "Sandbox":
+    """The process's own sandbox, for tools."""
+    return Sandbox()
 
 
 class Once:

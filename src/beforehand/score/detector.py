@@ -1,9 +1,9 @@
 """The leak detector: what in a text speaks of a time after t.
 
 It reads the text alone and knows no outcome: dates after t (written in the common ways), a year
-after t's, words that say an update was made, and words that report an ending. A flag is a reason to
-look, not a proof; the report gives counts with their denominators, and scores are shown with and
-without the decisions that rest on a flagged document.
+after t's beside a word of the past, words that say an update was made, and words that report an
+ending. A flag is a reason to look, not a proof; the report gives counts with their denominators,
+and scores are shown with and without the decisions that rest on a flagged document.
 """
 
 import re
@@ -26,7 +26,11 @@ _DATES = (
         rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)? (?P<n>{_MONTH})\.?,? (?P<y>(?:19|20)\d\d)\b", re.I
     ),
 )
-_YEAR = re.compile(r"\b(?:in|of|since|until|during|after) (20\d\d)\b", re.I)
+_YEAR = re.compile(
+    r"\b(?:was|were|had|won|lost|died|resigned|became|elected|signed|passed|ended|happened|occurred|"
+    r"defeated|announced|reported|since)\b[^.;!?]{0,60}?\b(?:in|of|since|during|after) (20\d\d)\b",
+    re.I,
+)
 _UPDATE = re.compile(
     r"\b(?:update[ds]?(?: on| at|:)|\(updated\)|correction:|editor'?s note|this (?:article|story) "
     r"(?:was|has been) updated)",

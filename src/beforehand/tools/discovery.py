@@ -20,6 +20,7 @@ MODULES = (
     "reddit",
     "edgar",
     "market_data",
+    "code",
 )
 """The files that hold tools, in the order of the pages."""
 DEFINITIONS: list[dict[str, Any]] = [

@@ -9,6 +9,7 @@ from beforehand.gateway.live import LiveWorld
 from beforehand.gateway.opening import Mode
 from beforehand.gateway.threads import write_threads
 from beforehand.records.world import Market, Observation
+from beforehand.sandbox.engines import Sandbox, shared
 from beforehand.store.market_data import MarketData
 from beforehand.store.queries import Queries
 from beforehand.traffic import Traffic
@@ -36,6 +37,11 @@ class Storage:
     def table(self) -> MarketData:
         """The market-data table."""
         return MarketData(self.home.market_data)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Where code runs."""
+        return shared()
 
     def keep_threads(self) -> None:
         """Store the Reddit threads that were fetched live, for the cache-backed tool."""

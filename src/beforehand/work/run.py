@@ -247,7 +247,8 @@ class BacktestJob:
         leaks = results.leak_report(audit, self.archive)
         leaks.canaries_planted = len(planted)
         forecasts = recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), planted)
-        write_jsonl(path / "leaks.jsonl", forecasts)
+        if forecasts:
+            write_jsonl(path / "leaks.jsonl", forecasts)
         markets = [c.market_id for c in self.configs]
         tried = note_trials(self._ledger, "backtest", markets, self.variants())
         left_out = self.selection.left_out
@@ -290,7 +291,8 @@ class BacktestJob:
             },
         }
         summary = results.store(path, result, leaks, about, shown)
-        written = ("audit.json", "leaks.jsonl", "scores.json", "leaderboard.csv", "report.html")
+        written = ["audit.json", "scores.json", "leaderboard.csv", "report.html"]
+        written += ["leaks.jsonl"] if forecasts else []
         return {"rows": len(summary["leaderboard"]), "files": self.folder.digests(*written)}
 
 

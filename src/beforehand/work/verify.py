@@ -18,6 +18,7 @@ from beforehand.engine.plan import Step
 from beforehand.errors import BeforehandError
 from beforehand.forecast import external
 from beforehand.ids import digest
+from beforehand.llm.names import is_model
 from beforehand.records.backtest import IntervalData
 from beforehand.records.benchmark import EventSpec, PredictionRecord, ResolutionRecord
 from beforehand.records.cutoff import visible
@@ -27,6 +28,7 @@ from beforehand.store.files import file_digest
 from beforehand.store.journal import Journal
 from beforehand.store.journal_schema import RunRow
 from beforehand.store.runs import LOG, RunFolder
+from beforehand.work.verify_models import ARM_OF, Answered, check_decision, keyed
 
 MOST = 20
 """Problems of one check that are told; all are counted."""
@@ -55,7 +57,7 @@ def verify(folder: RunFolder, journal: Journal | None, calls: Calls | None) -> l
     checks = [_files(folder, None if row is None else row.seal, row is not None)]
     intervals = folder.path / "intervals.jsonl"
     if intervals.is_file():
-        checks += [_intervals(folder, intervals), _cutoff(intervals)]
+        checks += [_intervals(folder, intervals), _cutoff(intervals, folder.path / "leaks.jsonl")]
     for name, model in (
         ("predictions", PredictionRecord),
         ("events", EventSpec),
@@ -71,6 +73,9 @@ def verify(folder: RunFolder, journal: Journal | None, calls: Calls | None) -> l
     else:
         checks.append(_tasks(folder, journal, row))
         checks.append(_calls(row, calls, intervals))
+        traces = folder.path / "traces.jsonl"
+        if traces.is_file():
+            checks.append(_models(row, calls, traces, intervals))
     return checks
 
 
@@ -123,11 +128,14 @@ def _intervals(folder: RunFolder, path: Path) -> Check:
     return check
 
 
-def _cutoff(path: Path) -> Check:
+def _cutoff(path: Path, stored: Path) -> Check:
     check = Check("cutoff", "timestamps against their instant, once more")
     report = LeakReport()
     try:
-        recheck(report, (row for row in _lines(path) if isinstance(row, dict)))
+        found = recheck(report, (row for row in _lines(path) if isinstance(row, dict)))
+        kept = [{**row, "canaries": []} for row in _lines(stored)] if stored.is_file() else found
+        if kept != found:
+            check.found("leaks.jsonl is not what the rows give")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         check.found(f"a row cannot be read: {error!r}")
     check.n = report.rechecked
@@ -197,7 +205,7 @@ def _calls(run: RunRow, calls: Calls, intervals: Path) -> Check:
             continue
         if digest(row["answer"].encode()) != row["answer_digest"]:
             check.found(f"the answer to call {key[:12]} does not have its digest")
-        elif external.usage(row["answer"]) != (row["tokens"], row["cost"]):
+        elif _usage(row) != (row["tokens"], row["cost"]):
             check.found(f"the tokens or the cost of call {key[:12]} are not what the answer says")
     own = [row for row in rows.values() if row["origin"] is None and row["state"] == "done"]
     tokens, cost = sum(r["tokens"] or 0 for r in own), sum(r["cost"] or 0.0 for r in own)
@@ -205,6 +213,34 @@ def _calls(run: RunRow, calls: Calls, intervals: Path) -> Check:
         check.found(f"the run's totals ({run.tokens} tokens, ${run.cost:g}) are not its calls'")
     if intervals.is_file():
         _each(check, intervals, lambda row: _said_so(check, row, rows))
+    return check
+
+
+def _usage(row: Mapping[str, Any]) -> tuple[int | None, float | None]:
+    """The tokens and the cost that an answer gives."""
+    if not is_model(row["provider"]):
+        return external.usage(row["answer"])
+    from beforehand.llm.ask import usage  # The vendors' libraries take a second to load.
+
+    found = usage(row["answer"])
+    return found.tokens, found.cost
+
+
+def _models(run: RunRow, calls: Calls, traces: Path, intervals: Path) -> Check:
+    """Every trace of a model against what it answered, every decision against its trace."""
+    check = Check("models", "traces against answers, decisions against traces")
+    answered = Answered(calls.rows(run.run_id))
+    _each(check, traces, answered.check)
+    kept = keyed(row for row in _lines(traces) if isinstance(row, dict))
+
+    def row(value: dict[str, Any]) -> None:
+        check.n -= 1  # Counted by the decision, not by the row.
+        for decision in value["decisions"]:
+            if decision.get("mode") in ARM_OF:
+                check.n += 1
+                check_decision(value, decision, kept)
+
+    _each(check, intervals, row)
     return check
 
 
