@@ -1,6 +1,6 @@
 """What a model has to say of one question: the structured answer, from JSON or from a program."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -9,7 +9,8 @@ from beforehand.errors import BadAnswer
 from beforehand.records.base import Probability
 
 LONGEST_RATIONALE = 600
-MOST_CITED = 20
+MOST_CITED = 10
+Id = Annotated[str, Field(max_length=80)]
 NO_DECISION = "no decision in the output"
 
 
@@ -24,7 +25,7 @@ class Answer(BaseModel):
     rationale: str = Field(
         default="", max_length=LONGEST_RATIONALE, description="Why, in a sentence or two."
     )
-    key_evidence_ids: list[str] = Field(
+    key_evidence_ids: list[Id] = Field(
         default_factory=list, max_length=MOST_CITED, description="Ids of the snippets used."
     )
 

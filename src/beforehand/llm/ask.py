@@ -156,6 +156,10 @@ class Models:
             raise BadAnswer(f"{request.provider} refused to answer: {_reason(error)}") from None
         except (UnexpectedModelBehavior, ModelAPIError) as error:
             raise BadAnswer(f"{request.provider}: {_reason(error)}") from None
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise BadAnswer(
+                f"{request.provider}: its answer cannot be read ({type(error).__name__})"
+            ) from None
         return Reply(200, {}, ModelMessagesTypeAdapter.dump_json([response]), request.provider)
 
 

@@ -1,0 +1,283 @@
+"""Models through one door: names, keys, the traffic limits, the journal, bad answers, real exchanges."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from beforehand.config import Home
+from beforehand.engine.context import StepContext
+from beforehand.engine.driver import Outcome, drive
+from beforehand.engine.plan import Step
+from beforehand.errors import BadAnswer, InputError, Refused
+from beforehand.forecast import prompts
+from beforehand.forecast.answer import Answer
+from beforehand.llm.ask import Models, usage
+from beforehand.llm.names import CUTOFFS, is_model, parse_model
+from beforehand.llm.prompt import Prompt
+from beforehand.sources.providers import Limit
+from beforehand.store.calls import Usage
+from jobs import runtime, small
+from modelserver import GOOD, completion, model_server, sensible
+
+ASK = Prompt(prompts.DIRECT, '{"market": {"odds": 0.4, "description": "Rain?"}}', Answer)
+CONTEXT = '{"market": {"odds": 0.4, "description": "Rain in Avaria?"}, "search_snippets": []}'
+
+
+class Bare:
+    """A meter without a journal: what was sent, and what it cost."""
+
+    policy = "resend"
+
+    def __init__(self) -> None:
+        self.used: list[Usage] = []
+
+    def call(
+        self, provider: str, request: Any, index: int, send: Any, measure: Any, turn: Any
+    ) -> str:
+        answer: str = send("key")
+        self.used.append(measure(answer))
+        return answer
+
+
+@pytest.fixture
+def ask(home: Path) -> Iterator[Callable[..., Any]]:
+    """Ask a model once, in a step of a run; returns what the run came to."""
+    opened: list[Models] = []
+
+    def go(name: str, prompt: Prompt = ASK, run_id: str = "r", **how: Any) -> tuple[Outcome, Any]:
+        models = Models([parse_model(name)], Home(home), timeout=how.pop("timeout", 5.0), **how)
+        opened.append(models)
+        said: list[Any] = []
+
+        def action(_: Any, __: Any, context: StepContext) -> dict[str, Any]:
+            said.append(models.ask(name, prompt, 0, context))
+            return {}
+
+        with runtime(home, run_id) as made:
+            outcome = drive(small({"a": action}, Step("a", "a", attempts=1), run_id=run_id), made)
+        return outcome, said[0] if said else None
+
+    yield go
+    for models in opened:
+        models.close()
+
+
+def test_names() -> None:
+    for name in ("scripted", "local", "openai:gpt-5", "anthropic:x", "m@http://h:1/v1"):
+        assert is_model(name)
+        assert parse_model(name).id == name
+    for name in ("market", "always:0.3", "http://h:1/p", "recorded:x"):
+        assert not is_model(name)
+    for bad in ("openai:", "@http://h/v1", "m@http://", "m@http://u:p@h/v1"):
+        with pytest.raises(InputError):
+            parse_model(bad)
+
+
+def test_cutoffs() -> None:
+    assert parse_model("openai:gpt-4o-mini").cutoff == datetime(2023, 10, 2, tzinfo=UTC)
+    dated = parse_model("anthropic:claude-sonnet-4-5-20250929").cutoff
+    assert dated == datetime(2025, 8, 1, tzinfo=UTC), "the longest name counts, and its whole day"
+    assert parse_model("openai:gpt-50").cutoff is None, "another model's name is no prefix"
+    assert parse_model("m@http://h/v1").cutoff is None
+    stated = parse_model("m@http://h/v1", {"m@http://h/v1": date(2025, 1, 31)}).cutoff
+    assert stated == datetime(2025, 2, 1, tzinfo=UTC)
+    assert CUTOFFS["local"].year == 2024
+
+
+def test_a_missing_key_says_what_works_without(
+    home: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any]
+) -> None:
+    for name, key in (("openai:gpt-5", "OPENAI_API_KEY"), ("anthropic:c", "ANTHROPIC_API_KEY")):
+        monkeypatch.delenv(key, raising=False)
+        outcome, _ = ask(name, run_id=key)
+        assert outcome.status == "failed"
+        assert key in outcome.reason
+        assert "scripted and local" in outcome.reason
+
+
+def test_scripted_says_the_same_every_time(home: Path) -> None:
+    models = Models([parse_model("scripted")], Home(home))
+    prompt = Prompt(prompts.CODE, CONTEXT, prompts.Written)
+    meter = Bare()
+    first, second = (models.ask("scripted", prompt, i, meter).value for i in (0, 1))
+    assert first == second
+    assert "import json" in first.code
+    assert meter.used == [Usage(0, 0.0)] * 2, "nothing is sent, nothing is paid"
+    direct = models.ask("scripted", Prompt(prompts.DIRECT, CONTEXT, Answer), 0, meter).value
+    assert direct.probability == 0.4
+    found = models.ask("scripted", Prompt(prompts.QUERIES, CONTEXT, prompts.Queries), 0, meter)
+    assert found.value.queries == ["Rain Avaria", "Avaria"]
+    models.close()
+
+
+def test_an_answer_is_paid_once(home: Path, ask: Callable[..., Any]) -> None:
+    with model_server() as server:
+        for _ in range(3):
+            outcome, said = ask(server.model())
+            assert outcome.status == "success" or said is None
+        assert len(server.log) == 1, "what the journal holds is not asked again"
+        with runtime(home, "r") as made:
+            (row,) = made.calls.rows("r")
+        assert (row["tokens"], row["state"], row["provider"]) == (120, "done", server.model())
+        assert row["duration_ms"] > 0 if "duration_ms" in row else True
+
+
+def test_a_malformed_answer_is_asked_again_within_a_bound(ask: Callable[..., Any]) -> None:
+    said = iter(['{"probability": 7}', "no JSON", json.dumps(GOOD)])
+    with model_server(lambda body: completion(next(said))) as server:
+        outcome, found = ask(server.model())
+        assert outcome.status == "success"
+        assert found.value.probability == 0.7
+        assert (found.requests, len(server.log)) == (3, 3)
+        retold = json.dumps(server.log[1]["messages"])
+        assert "probability" in retold, "it is told what was wrong"
+    with model_server(lambda body: completion('{"probability": 7}')) as server:
+        outcome, _ = ask(server.model(), run_id="never")
+        assert outcome.status == "failed"
+        assert len(server.log) == 3, "the first attempt and two repetitions"
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("refusal", completion(None, refusal="I cannot help with that.")),
+        ("filtered", completion(None, "content_filter")),
+        ("truncated", completion('{"probability": 0.', "length")),
+        ("empty", completion("")),
+        ("no choices", {**completion("x"), "choices": []}),
+        ("not JSON", b"<html>busy</html>"),
+        ("half a body", b'{"id": "c-1", "choices": ['),
+        ("another tool", completion(None, "tool_calls", tool_calls=[
+            {"id": "t1", "type": "function", "function": {"name": "rm", "arguments": "{}"}}
+        ])),
+        ("unauthorized", 401),
+        ("bad request", 400),
+        ("not found", 404),
+    ],
+)  # fmt: skip
+def test_a_server_that_will_not_is_survived(
+    name: str, answer: Any, ask: Callable[..., Any], home: Path
+) -> None:
+    with model_server(lambda body: answer) as server:
+        outcome, said = ask(server.model(), run_id="x")
+        assert outcome.status == "failed"
+        assert said is None
+        assert len(server.log) <= 3, "no endless repetition"
+        before = len(server.log)
+        ask(server.model(), run_id="x")
+        assert len(server.log) == before, "a final answer is remembered: it is not paid for twice"
+
+
+def test_what_may_pass_is_tried_again(ask: Callable[..., Any]) -> None:
+    for number, bad in enumerate((500, 503, 429, (429, {"Retry-After": "0"}))):
+        answers = iter([bad])
+        with model_server(lambda body, a=answers: next(a, None) or sensible(body)) as server:
+            outcome, said = ask(server.model(), run_id=f"r{number}")
+            assert outcome.status == "success", outcome.reason
+            assert said.value.probability == 0.7
+            assert len(server.log) == 2
+
+
+def test_a_slow_server_runs_out_of_time(ask: Callable[..., Any]) -> None:
+    with model_server(lambda body: 3.0) as server:
+        outcome, _ = ask(server.model(), timeout=0.4)
+        assert outcome.status == "stopped", "it may pass: the run can be resumed"
+        assert "no answer within" in outcome.reason
+        assert len(server.log) <= 3
+
+
+def test_the_rate_limit_holds(ask: Callable[..., Any]) -> None:
+    with model_server() as server:
+        for number in range(3):
+            ask(server.model(), run_id=f"r{number}", limits=(Limit(2, 600.0),))
+            if number == 1:
+                break
+        assert len(server.log) == 2
+
+
+@pytest.mark.real_data
+@pytest.mark.filterwarnings("ignore:The model:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("vendor", "name"),
+    [
+        ("openai", "test_openai_native_output"),
+        ("openai", "test_openai_native_output_multiple"),
+        ("openai", "test_openai_prompted_output"),
+        ("openai", "test_openai_text_output_function"),
+        ("openai", "test_openai_tool_output"),
+        ("openai", "test_openai_web_search_tool"),
+        ("openai", "test_valid_response"),
+        ("openai", "test_invalid_response"),
+        ("anthropic", "test_anthropic_model_thinking_part"),
+        ("anthropic", "test_anthropic_prompted_output"),
+        ("anthropic", "test_anthropic_tool_output"),
+        ("anthropic", "test_anthropic_web_search_tool"),
+        ("anthropic", "test_anthropic_code_execution_tool"),
+        ("anthropic", "test_multiple_parallel_tool_calls"),
+    ],
+)
+def test_recorded_exchanges_parse_through_the_same_path(
+    vendor: str, name: str, data: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The vendor's real answers, served on loopback: parts and tokens as recorded."""
+    tape = yaml.safe_load((data / "llm" / f"test_{vendor}" / f"{name}.yaml").read_text())
+    answers = [entry["response"].get("parsed_body", {}) for entry in tape["interactions"]]
+    chat = [a for a in answers if isinstance(a, dict) and ("choices" in a or "content" in a)]
+    queue = iter(chat or answers)
+    model = "openai:gpt-4o" if vendor == "openai" else "anthropic:claude-sonnet-4-5"
+    with model_server(lambda body: next(queue, 400)) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.port}/v1")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{server.port}")
+        models, meter = Models([parse_model(model)], Home(home)), Bare()
+        with suppress(BadAnswer, Refused):  # Calls of tools that are not ours, a body that is none.
+            models.ask(model, Prompt("Answer.", "What?", None), 0, meter)
+        models.close()
+    if name == "test_invalid_response":
+        assert not meter.used
+        return
+    recorded = chat[0]["usage"]
+    expected = recorded.get("total_tokens") or recorded["input_tokens"] + recorded["output_tokens"]
+    assert meter.used[0].tokens == expected
+    assert meter.used[0].cost is not None
+    assert meter.used[0].cost > 0, "genai-prices knows the model"
+
+
+def test_usage_of_nothing() -> None:
+    with pytest.raises(ValueError):
+        usage("no response")
+
+
+def test_the_key_travels_and_is_nowhere_stored(
+    home: Path, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BEFOREHAND_LLM_KEY", "s3cret-value")
+    with model_server() as server:
+        ask(server.model())
+        assert server.headers[0]["Authorization"] == "Bearer s3cret-value"
+    for path in home.rglob("*"):
+        if path.is_file():
+            assert b"s3cret-value" not in path.read_bytes(), path
+
+
+def test_local_really_answers(home: Path) -> None:
+    """gemma3-270m in this process: it obeys the schema, and is weak."""
+    pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
+    models, meter = Models([parse_model("local")], Home(home)), Bare()
+    said = []
+    for index in range(6):  # Now and then it writes until its tokens are used up.
+        with suppress(BadAnswer):
+            prompt = Prompt(prompts.DIRECT, CONTEXT, Answer, 400)
+            said.append(models.ask("local", prompt, index, meter).value)
+            break
+    assert said
+    assert 0.0 <= said[0].probability <= 1.0
+    assert (meter.used[0].tokens or 0) > 100
+    models.close()
