@@ -4,7 +4,6 @@
 fetch what became known after t. The input and the program travel as files.
 """
 
-import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any
 
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured, Unavailable
+from beforehand.sandbox import reports
 from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, check
 from beforehand.sandbox.wasi import REPORT, script
 
@@ -71,11 +71,11 @@ class Daytona:
     def _read(self, printed: str, said: str, policy: Policy, took: float) -> Execution:
         text, _, code = said.rpartition("exit ")
         _, found, report = text.rpartition(REPORT)
-        ended = json.loads(report) if found else {}
-        error = ended.get("error")
+        ended = reports.parse(report.strip().encode()) if found else None
+        error = reports.error_of(ended)
         if len(printed.encode()) > policy.output:
             error = f"the output is longer than {policy.output:,} bytes: print less"
-        elif not found:
+        elif ended is None:
             late = code.strip() == "137"
             error = (
                 f"the time limit of {policy.timeout:g} s was reached"
@@ -84,12 +84,12 @@ class Daytona:
             )
         return Execution(
             success=error is None,
-            output=printed[: policy.output],
+            output=reports.text(printed.encode(), policy.output),
             error=error,
             execution_time_ms=took,
             engine=self.name,
             layers=self.layers,
-            result=ended.get("result"),
+            result=None if ended is None else reports.plain(ended.get("result")),
         )
 
 

@@ -1,21 +1,24 @@
 """Choosing an engine, and the fallback from Monty to the jail.
 
-auto    the jail; for code with tools Monty, and the jail for what Monty cannot do. Without
-        seccomp: Monty, then wasi where the extra is there.
+auto    the jail, for code mode too: it computes what Python computes. Without seccomp: Monty, then
+        wasi where the extra is there.
+monty   Monty, and the jail for what Monty lacks or computes otherwise.
 """
 
 import threading
 from collections import defaultdict
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, Protocol
 
 import orjson
 
+from beforehand.clock import stopwatch
 from beforehand.errors import InputError, NotConfigured
 from beforehand.sandbox.daytona import Daytona
 from beforehand.sandbox.jail import Jail
-from beforehand.sandbox.monty import Monty, limited
+from beforehand.sandbox.monty import Monty, differs, limited
 from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools
 from beforehand.sandbox.wasi import Wasi
 
@@ -41,18 +44,17 @@ def shared() -> "Sandbox":
 
 
 class Once:
-    """Tools whose results are remembered by their arguments: when the same code runs again in
-    another engine, what was called before is answered from memory, in the order of the calls."""
+    """Tools that remember what they answered, by their arguments: when the same code runs again in
+    another engine, what was called before is not called again, in the order of the calls."""
 
     def __init__(self, tools: Tools) -> None:
-        self._known: dict[bytes, list[tuple[bool, Any]]] = defaultdict(list)
+        self._known: dict[bytes, list[Future[Any]]] = defaultdict(list)
         self._lock = threading.Lock()
-        self._replaying: dict[bytes, list[tuple[bool, Any]]] = {}
-        self.made = 0
+        self._replaying: dict[bytes, list[Future[Any]]] = {}
         self.tools = {name: self._remembering(name, tool) for name, tool in tools.items()}
 
     def again(self) -> None:
-        """From now on what is known is answered first."""
+        """From now on what is known, or on its way, is answered first."""
         with self._lock:
             self._replaying = {key: list(found) for key, found in self._known.items()}
 
@@ -60,21 +62,18 @@ class Once:
         def call(*args: Any, **kwargs: Any) -> Any:
             key = orjson.dumps([name, args, kwargs], default=repr, option=orjson.OPT_SORT_KEYS)
             with self._lock:
-                if waiting := self._replaying.get(key):
-                    worked, value = waiting.pop(0)
-                    if worked:
-                        return value
-                    raise value
-                self.made += 1
+                waiting = self._replaying.get(key)
+                known = waiting.pop(0) if waiting else None
+                answer = Future[Any]()
+                if known is None:
+                    self._known[key].append(answer)
+            if known is not None:
+                return known.result()
             try:
-                value = tool(*args, **kwargs)
+                answer.set_result(tool(*args, **kwargs))
             except Exception as error:
-                with self._lock:
-                    self._known[key].append((False, error))
-                raise
-            with self._lock:
-                self._known[key].append((True, value))
-            return value
+                answer.set_exception(error)
+            return answer.result()
 
         return call
 
@@ -99,7 +98,7 @@ class Sandbox:
     ) -> Execution:
         """Run the code. Raises InputError for what cannot be run, NotConfigured where no engine
         works here; a code that fails is an Execution like any other."""
-        if self.engine == "monty" or (self.engine == "auto" and tools):
+        if self.engine == "monty":
             return self._monty(code, input_data, policy, tools)
         if self.engine != "auto":
             if tools and self.engine in ("wasi", "daytona"):
@@ -110,7 +109,7 @@ class Sandbox:
                 return self._get("jail").run(code, input_data, policy, tools)
             except NotConfigured:
                 self._jailless = True
-        return self._without_jail(code, input_data, policy)
+        return self._without_jail(code, input_data, policy, tools)
 
     def close(self) -> None:
         """End what was started."""
@@ -120,26 +119,31 @@ class Sandbox:
             self._made.clear()
 
     def _monty(self, code: str, input_data: Any, policy: Policy, tools: Tools | None) -> Execution:
-        once = Once(tools or {})
-        try:
-            first = self._get("monty").run(code, input_data, policy, once.tools)
-        except NotConfigured:
-            if self.engine == "monty":
-                raise
-            return self._get("jail").run(code, input_data, policy, tools)
-        if first.success or limited(first) or self._jailless:
+        if differs(code) and not self._jailless:
+            try:
+                done = self._get("jail").run(code, input_data, policy, tools)
+                return replace(done, notes=("monty may compute this otherwise", *done.notes))
+            except NotConfigured:
+                self._jailless = True
+        once, started = Once(tools or {}), stopwatch()
+        first = self._get("monty").run(code, input_data, policy, once.tools)
+        left = policy.timeout - (stopwatch() - started)
+        if first.success or limited(first) or self._jailless or left <= 0:
             return first
         once.again()
         try:
-            second = self._get("jail").run(code, input_data, policy, once.tools)
+            again = replace(policy, timeout=left)
+            second = self._get("jail").run(code, input_data, again, once.tools)
         except NotConfigured:
             self._jailless = True
             return first
         return replace(second, notes=(f"monty: {first.error}", *second.notes))
 
-    def _without_jail(self, code: str, input_data: Any, policy: Policy) -> Execution:
-        first: Execution = self._get("monty").run(code, input_data, policy)
-        if first.success or limited(first):
+    def _without_jail(
+        self, code: str, input_data: Any, policy: Policy, tools: Tools | None
+    ) -> Execution:
+        first: Execution = self._get("monty").run(code, input_data, policy, tools)
+        if first.success or limited(first) or tools:
             return first
         try:
             second: Execution = self._get("wasi").run(code, input_data, policy)

@@ -50,6 +50,10 @@ def run() -> None:
     """Read the job, lock, run, report. Ends the process."""
     try:
         code, raw, options, loop, out = _prepare()
+    except BaseException as error:
+        _report({"failed": f"{type(error).__name__}: the input could not be taken in ({error})"})
+        os._exit(71)
+    try:
         layers = lock.lock((TOOLS,), (OUTPUT, REPORT, TOOLS))
     except BaseException as error:
         _report({"refused": f"{type(error).__name__}: {error}"})

@@ -56,6 +56,8 @@ def lock(readable: tuple[int, ...], writable: tuple[int, ...]) -> list[str]:
     if os.getuid() == 0 and _become_nobody():
         layers.append("uid")
     _libc.prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0)
+    if os.getppid() == 1:  # The server died before this was set.
+        raise OSError("the server is gone")
     _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     _must(_libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     layers.append("no_new_privs")

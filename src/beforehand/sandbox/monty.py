@@ -1,11 +1,12 @@
-"""The engine for code mode: pydantic-monty, an interpreter that has no way out by construction.
+"""The light engine: pydantic-monty, an interpreter that has no way out by construction.
 
-It awaits tools outside in a fraction of a millisecond, and lacks parts of Python (inheritance,
-generators, statistics, string). What it cannot do, the jail does: `engines.run` runs the code there
-with the recorded results of the tools, so no tool is called twice.
+It awaits tools outside in a fraction of a millisecond, starts in half of one, and lacks parts of
+Python (inheritance, generators, statistics, string). What it cannot do, the jail does: `engines`
+runs the code there with the recorded results of the tools, so no tool is called twice.
 """
 
 import asyncio
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -16,12 +17,55 @@ import orjson
 
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured
+from beforehand.sandbox import reports
 from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, check
 from beforehand.sandbox.toolcalls import raised
 
 GRACE_S, START_S = 0.6, 30.0
+HANDS = 16
 SUSPENSIONS = 10_000
+_DIFFERS = re.compile(
+    r"^[ \t]*(?!for\b|async for\b)\S.*\bfor\b|^[ \t]*for\b[^:\n]*$|\bmap\(|\bfilter\(|\bround\(|"
+    r"\bre\.sub|\bset\(|\bgamma",
+    re.MULTILINE,
+)
+"""What Monty 1.4 evaluates otherwise than CPython (generator expressions and map at once, rounding,
+empty matches, the order of sets), or may: it goes to the jail, where there is one."""
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
+
+
+class Hands:
+    """The tools of one run on threads of their own: none is called once the run is over."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools, self._stopped = tools, False
+        self._pool = ThreadPoolExecutor(HANDS, "tool") if tools else None
+
+    def stop(self) -> None:
+        """The run is over."""
+        self._stopped = True
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """The async function that stands for a tool."""
+        tool = self._tools[name]
+
+        def made(args: Any, kwargs: Any) -> Any:
+            if self._stopped:
+                raise RuntimeError("the run is over")
+            return tool(*args, **kwargs)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._pool, made, args, kwargs)
+            except Exception as error:
+                kind, message = raised(error)
+                known = {"ValueError": ValueError, "TypeError": TypeError}
+                raise known.get(kind, RuntimeError)(message) from None
+
+        return call
 
 
 class Monty:
@@ -33,8 +77,9 @@ class Monty:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: Any = None
+        self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
-        self._hands = ThreadPoolExecutor(16, "tool")
+        self._owner = 0
 
     def run(
         self,
@@ -59,14 +104,17 @@ class Monty:
     def close(self) -> None:
         """End the interpreters."""
         with self._starting:
-            if self._loop is not None:
+            if self._loop is not None and self._owner == os.getpid():
                 asyncio.run_coroutine_threadsafe(_leave(self._pool), self._loop).result(START_S)
                 self._loop.call_soon_threadsafe(self._loop.stop)
-                self._loop = self._pool = None
+                assert self._thread is not None
+                self._thread.join(START_S)
+                self._loop.close()
+            self._loop = self._pool = self._thread = None
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._starting:
-            if self._loop is None:
+            if self._loop is None or self._owner != os.getpid():
                 try:
                     from pydantic_monty import AsyncMonty
                 except ImportError:
@@ -75,10 +123,11 @@ class Monty:
                         "runs without it"
                     ) from None
                 loop = asyncio.new_event_loop()
-                threading.Thread(target=loop.run_forever, name="monty", daemon=True).start()
+                self._thread = threading.Thread(target=loop.run_forever, name="monty", daemon=True)
+                self._thread.start()
                 self._pool = AsyncMonty(feed_duration_limit_grace=0.3)
                 asyncio.run_coroutine_threadsafe(_enter(self._pool), loop).result(START_S)
-                self._loop = loop
+                self._loop, self._owner = loop, os.getpid()
             return self._loop
 
     async def _execute(
@@ -86,13 +135,12 @@ class Monty:
     ) -> Execution:
         from pydantic_monty import MontyCrashedError, MontyError
 
-        printed: list[str] = []
-        room = [policy.output]
+        printed = bytearray()
+        hands = Hands(tools)
 
         def collect(_: str, text: str) -> None:
-            if room[0] > 0:
-                printed.append(text[: room[0]])
-            room[0] -= len(text)
+            if len(printed) <= policy.output:
+                printed.extend(text.encode("utf-8", "replace"))
 
         started = stopwatch()
         result: Any = None
@@ -105,7 +153,7 @@ class Monty:
                     result = await session.feed_run(
                         code,
                         inputs={**data, "input_data": data},
-                        external_lookup={n: self._async(f) for n, f in tools.items()},
+                        external_lookup={name: hands.function(name) for name in tools},
                         print_callback=collect,
                     )
         except TimeoutError:
@@ -114,29 +162,19 @@ class Monty:
             error = _late(policy) if crash.timed_out else f"the interpreter crashed: {crash}"
         except MontyError as failed:
             error = _told(failed, policy)
-        if room[0] < 0:
+        finally:
+            hands.stop()
+        if len(printed) > policy.output:
             error = f"the output is longer than {policy.output:,} bytes: print less"
         return Execution(
             success=error is None,
-            output="".join(printed),
-            error=error,
+            output=reports.text(bytes(printed), policy.output),
+            error=None if error is None else reports.clean(error),
             execution_time_ms=1000 * (stopwatch() - started),
             engine=self.name,
             layers=self.layers,
-            result=_plain(result),
+            result=reports.plain(result),
         )
-
-    def _async(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            loop = asyncio.get_running_loop()
-            try:
-                return await loop.run_in_executor(self._hands, lambda: function(*args, **kwargs))
-            except Exception as error:
-                name, message = raised(error)
-                known = {"ValueError": ValueError, "TypeError": TypeError}
-                raise known.get(name, RuntimeError)(message) from None
-
-        return call
 
     def _failed(self, error: str) -> Execution:
         return Execution(False, "", error, 0.0, self.name, self.layers)
@@ -159,6 +197,11 @@ def imported(code: str) -> set[str]:
         for part in names.partition(" import ")[0].split(",")
         if part.split()
     }
+
+
+def differs(code: str) -> bool:
+    """Whether the code holds something that Monty may compute otherwise than CPython."""
+    return _DIFFERS.search(code) is not None
 
 
 def limited(execution: Execution) -> bool:
@@ -196,11 +239,3 @@ def _told(failed: Any, policy: Policy) -> str:
     said = str(failed.display("type-msg"))[:4000]
     frames = failed.traceback()
     return f"{said} (line {frames[-1].line})" if frames else said
-
-
-def _plain(value: Any) -> Any:
-    try:
-        orjson.dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        return repr(value)[:4000]
-    return value

@@ -5,6 +5,7 @@ the next. Inside, the clock answers `now` and random is seeded.
 """
 
 import builtins
+import json
 import keyword
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -139,6 +140,8 @@ def check(code: object, input_data: object, policy: Policy) -> tuple[bytes, byte
         check_name(key)
     try:
         raw = orjson.dumps(dict(input_data))
+        if b"null" in raw:  # Or what orjson makes of NaN and infinities.
+            raw = json.dumps(dict(input_data)).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"input_data is no JSON: {error}") from None
     if len(raw) > LONGEST_INPUT:

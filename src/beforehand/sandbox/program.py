@@ -115,7 +115,7 @@ def _guarded(modules: list[str], instead: dict[str, str]) -> dict[str, Any]:
 
 def _told(error: BaseException, memory: int) -> str:
     """An exception in a sentence: what, and on which line of the code."""
-    name = type(error).__name__
+    name = type(error).__name__[:200]
     if isinstance(error, SyntaxError) and error.filename == NAME:
         text = f": {error.text.strip()[:200]}" if error.text else ""
         return f"{name}: {error.msg} (line {error.lineno}){text}"[:LONGEST_ERROR]
@@ -124,7 +124,7 @@ def _told(error: BaseException, memory: int) -> str:
     except BaseException:
         message = "(its message could not be read)"
     if isinstance(error, MemoryError):
-        message = message or f"more than {memory // 2**20} MB were needed"
+        message = message or f"more than {memory // 2**20} MB were needed, or too deep a nesting"
     line, place = None, ""
     trace = error.__traceback__
     while trace is not None:

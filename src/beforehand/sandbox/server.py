@@ -77,7 +77,12 @@ def _serve(control: socket.socket, wake: int) -> None:
             timeout, concurrent = REQUEST.unpack(message)
             if concurrent:
                 inside.preload_asyncio()
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError:  # No room for another process: the caller sees its pipes close.
+                for fd in fds:
+                    os.close(fd)
+                continue
             if pid == 0:
                 try:
                     _child(job, output, report, tools)

@@ -12,7 +12,8 @@ from typing import Any
 from beforehand.errors import BeforehandError, InputError, NotFound
 from beforehand.sandbox.policy import Tools
 
-LONGEST_LINE = 8 * 2**20
+LONGEST_LINE = 2**18
+MOST_SPOILED = 1000
 
 
 class ToolLines:
@@ -21,24 +22,37 @@ class ToolLines:
     def __init__(self, tools: Tools) -> None:
         self._tools, self._buffer = tools, b""
         self.sending = threading.Lock()
-        self.stopped = False
+        self._bad = 0
+        self.stopped = self.spoiled = False
+
+    @property
+    def any(self) -> bool:
+        """Whether there are tools at all."""
+        return bool(self._tools)
 
     def stop(self) -> None:
         """The run is over: no answer is sent any more."""
         self.stopped = True
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """The calls in what was read; what is no call is dropped (the code may write anything)."""
+        """The calls in what was read. The code may write anything: what is no call is dropped, and
+        too much of it spoils the run."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         if len(self._buffer) > LONGEST_LINE:
-            self._buffer = b""
-        for line in lines:
+            self.spoiled = True
+        for line in filter(None, lines):
             try:
                 number, name, args, kwargs = json.loads(line)
+                good = isinstance(number, int) and isinstance(args, list)
+                if not good or not isinstance(kwargs, dict):
+                    raise ValueError
             except (ValueError, TypeError, RecursionError):
+                self._bad += 1
+                if self._bad > MOST_SPOILED:
+                    self.spoiled = True
+                    return
                 continue
-            if isinstance(number, int) and isinstance(args, list) and isinstance(kwargs, dict):
-                yield number, name, args, kwargs
+            yield number, name, args, kwargs
 
     def answer(self, call: Any) -> bytes:
         """Make the call; the line that answers it."""

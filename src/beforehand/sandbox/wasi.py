@@ -4,13 +4,12 @@ For machines without seccomp (macOS) where Monty lacks something. An optional ex
 its first run compiles for half a minute and is cached.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured
-from beforehand.sandbox import program
+from beforehand.sandbox import program, reports
 from beforehand.sandbox.policy import DEFAULT, INSTEAD, Execution, Policy, Tools, check
 
 REPORT = "\x00report "
@@ -52,15 +51,15 @@ class Wasi:
         took = 1000 * (stopwatch() - started)
         printed = _text(done.stdout)
         said, found, report = _text(done.stderr).rpartition(REPORT)
-        ended = json.loads(report) if found else {}
-        error = ended.get("error")
+        ended = reports.parse(report.encode()) if found else None
+        error = reports.error_of(ended)
         if len(printed.encode()) > policy.output:
             error = f"the output is longer than {policy.output:,} bytes: print less"
         elif done.trapped == "deadline":
             error = f"the time limit of {policy.timeout:g} s was reached"
         elif done.trapped:
             error = f"the interpreter was stopped: {done.trapped}"
-        elif not found:
+        elif ended is None:
             error = (
                 f"MemoryError: more than {policy.memory // 2**20} MB were needed"
                 if "MemoryError" in said
@@ -68,12 +67,12 @@ class Wasi:
             )
         return Execution(
             success=error is None,
-            output=printed[: policy.output],
+            output=reports.text(printed.encode(), policy.output),
             error=error,
             execution_time_ms=took,
             engine=self.name,
             layers=self.layers,
-            result=ended.get("result"),
+            result=None if ended is None else reports.plain(ended.get("result")),
         )
 
     def close(self) -> None:

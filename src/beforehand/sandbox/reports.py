@@ -1,0 +1,50 @@
+"""Reading what untrusted code reports of itself. It may have written anything: whatever comes, the
+caller gets an error text and a value that can be passed on as JSON."""
+
+import json
+from typing import Any
+
+import orjson
+
+LONGEST_ERROR = 4000
+LONGEST_RESULT = 2**20
+
+
+def parse(raw: bytes) -> dict[str, Any] | None:
+    """A report, or None for what is none."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def error_of(report: dict[str, Any] | None) -> str | None:
+    """The error that a report states, if it states one."""
+    if report is None or "error" not in report:
+        return None
+    return clean(str(report["error"]) if report["error"] is not None else "unknown error")
+
+
+def clean(text: str) -> str:
+    """A text that fits and can be encoded."""
+    return text[:LONGEST_ERROR].encode("utf-8", "replace").decode()
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can carry, or the beginning of its text."""
+    try:
+        if len(orjson.dumps(value)) <= LONGEST_RESULT:
+            return value
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        return clean(repr(value))
+    except (RecursionError, ValueError):
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def text(raw: bytes, limit: int) -> str:
+    """Printed bytes as text of at most `limit` bytes; what is no UTF-8 becomes a mark."""
+    found = raw[:limit].decode("utf-8", "replace").encode()[:limit]
+    return found.decode("utf-8", "ignore")
