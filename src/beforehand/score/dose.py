@@ -18,12 +18,29 @@ DOSES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 BELIEF = 0.9
 """How far a believing forecaster moves from the market's price to the leaked outcome."""
 GRADES = {
-    "stated, dated": "{day}: it is over, and the question resolved {word}.",
-    "dated": "Reported on {day}: the outcome was {plain}.",
-    "stated": "In hindsight the answer was {plain}; the final result is in.",
-    "hinted": "Nobody doubts any more that it was {plain}.",
+    "stated, dated": (
+        "{day}: it is over, and the question resolved {word}.",
+        "{iso}: final, {word}.",
+        "Result of {day}: {plain}.",
+    ),
+    "dated": (
+        "Reported on {day}: the outcome was {plain}.",
+        "({short}) It came out {plain}.",
+        "According to papers of {iso}, people say {plain}.",
+    ),
+    "stated": (
+        "In hindsight the answer was {plain}; the final result is in.",
+        "The outcome is now official: {plain}.",
+        "It ended {plain}, as the organisers told everyone afterwards.",
+    ),
+    "hinted": (
+        "Nobody doubts any more that it was {plain}.",
+        "Looking back, {plain} was always the likelier end.",
+        "The celebrations after the {plain} verdict went on all night.",
+    ),
 }
-"""What is injected; {day} lies a week after t."""
+"""What is injected, the wordings in turns; {day} lies a week after t, {short} has no year. Some are
+out of the detector's reach on purpose: its share is worth as much as the leaks are varied."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +70,11 @@ class Dose:
 def doses(cases: Sequence[Case], seed: int = 0) -> list[Dose]:
     """Every grade at every dose, over the same contexts."""
     table = []
-    for grade, template in GRADES.items():
+    for grade, wordings in GRADES.items():
         order = list(range(len(cases)))
         random.Random(f"{seed}/{grade}").shuffle(order)
-        found = [bool(flags(_leak(template, case), case.t)) for case in cases]
+        texts = [_leak(wordings[i % len(wordings)], case) for i, case in enumerate(cases)]
+        found = [bool(flags(text, case.t)) for text, case in zip(texts, cases, strict=True)]
         for share in DOSES:
             chosen = set(order[: round(share * len(cases))])
             table.append(_dose(grade, share, cases, chosen, found))
@@ -97,6 +115,8 @@ def _leak(template: str, case: Case) -> str:
     yes = case.outcome >= 0.5
     return template.format(
         day=f"{later:%B} {later.day}, {later.year}",
+        iso=f"{later:%Y-%m-%d}",
+        short=f"{later:%b} {later.day}",
         word="YES" if yes else "NO",
         plain="yes" if yes else "no",
     )

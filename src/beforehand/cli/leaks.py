@@ -1,0 +1,77 @@
+"""`beforehand runs leaks`."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from beforehand.cli.output import Json, emit, plain_table
+from beforehand.cli.runs import Run
+from beforehand.config import Home
+from beforehand.errors import EXIT_FAILED, EXIT_OK
+from beforehand.store.runs import open_run
+from beforehand.work.leaks import leak_report
+
+MOST = 20
+
+
+def leaks(
+    run_id: Run = "latest",
+    /,
+    *,
+    seed: Annotated[int, Parameter(help="Seed of the injected leaks.")] = 0,
+    json: Json = False,
+) -> int:
+    """A run's leak report, and what leaks that the detector misses could be worth.
+
+    Everything is derived again from the run's rows. For the dose-response, leaks of four grades are
+    injected into copies of the contexts, and a forecaster that believes them is scored.
+    """
+    found = leak_report(open_run(Home.from_environment().runs, run_id), seed)
+    if json:
+        emit(found)
+    else:
+        print(f"records after t shown: {found['admitted_after_t']} of {found['rechecked']:,}")
+        print(f"evidence: {found['evidence']}")
+        print(f"canaries: {found['canaries']}")
+        print(f"detector: {found['detector']}")
+        for row in found["suspicious"][:MOST]:
+            said = "; ".join(f"{f['document']}: {f['kind']} “{f['text']}”" for f in row["flags"])
+            print(f"  {row['market_id']} at {row['time']}: {said}")
+        if len(found["suspicious"]) > MOST:
+            print(f"  … and {len(found['suspicious']) - MOST:,} more (--json lists all)")
+        _scores(found["without_flagged"])
+        _doses(found["dose_response"])
+    return EXIT_FAILED if found["admitted_after_t"] else EXIT_OK
+
+
+def _scores(found: dict[str, dict[str, dict[str, float]]] | None) -> None:
+    if found is None:
+        print("no decision rests on a flagged document: scores are the same without")
+        return
+    rows = [["forecaster", "Brier, all", "n", "Brier, without flagged", "n"]]
+    for name, everything in found["all"].items():
+        kept = found["kept"].get(name, {"brier": None, "n": 0})
+        rows.append([name, _figure(everything["brier"]), f"{everything['n']:,}"])
+        rows[-1] += [_figure(kept["brier"]), f"{kept['n']:,}"]
+    print(plain_table(rows))
+
+
+def _doses(table: list[dict[str, float]]) -> None:
+    rows = [["injected leak", "dose", "injected", "found", "Brier believed", "kept", "flattery"]]
+    for row in table:
+        rows.append(
+            [
+                str(row["grade"]),
+                f"{100 * row['share']:g} %",
+                f"{row['injected']:,}",
+                f"{row['found']:,}",
+                _figure(row["brier"]),
+                _figure(row["brier_kept"]),
+                _figure(row["flattery"]),
+            ]
+        )
+    print(plain_table(rows))
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:.4f}"

@@ -1,0 +1,49 @@
+"""A run's leak report, from its records alone: what was shown when, what the detector flags, and
+how much leaks that it misses could flatter a score."""
+
+from typing import Any
+
+from beforehand.clock import parse_instant
+from beforehand.errors import InputError
+from beforehand.score.dose import Case, doses, wire
+from beforehand.score.leaks import LeakReport, recheck
+from beforehand.store.files import read_json
+from beforehand.store.runs import RunFolder
+from beforehand.work.results import read_jsonl
+
+
+def leak_report(folder: RunFolder, seed: int = 0) -> dict[str, Any]:
+    """The counts with their denominators, the forecasts with something to look at, the scores with
+    and without flagged decisions, and the dose-response over the run's own contexts."""
+    rows = folder.path / "intervals.jsonl"
+    if not rows.is_file():
+        raise InputError(f"run {folder.run_id} holds no contexts: only backtests have them")
+    report = LeakReport()
+    forecasts = recheck(report, read_jsonl(rows))
+    kept = read_json(folder.path / "scores.json")
+    report.documents = kept["leaks"]["documents"]
+    report.canaries_planted = kept["leaks"]["canaries_planted"]
+    report.canaries_seen = kept["leaks"]["canaries_seen"]
+    suspicious = [row for row in forecasts if row["flags"] or row["after_t"]]
+    return {
+        "run_id": folder.run_id,
+        **report.wire(),
+        "forecasts_with_documents": len(forecasts),
+        "forecasts_flagged": sum(bool(row["flags"]) for row in forecasts),
+        "suspicious": suspicious,
+        "without_flagged": kept.get("without_flagged"),
+        "dose_response": wire(doses(_cases(folder), seed)),
+    }
+
+
+def _cases(folder: RunFolder) -> list[Case]:
+    """The run's contexts on settled questions, with the price and the outcome."""
+    outcomes = {
+        row["id"]: float(row.get("payout", row["outcome"]))
+        for row in read_jsonl(folder.path / "resolutions.jsonl")
+    }
+    return [
+        Case(parse_instant(row["time"]), row["context"]["market"]["odds"], outcomes[name])
+        for row in read_jsonl(folder.path / "intervals.jsonl")
+        if (name := row["market_id"]) in outcomes and row["context"]["market"]["odds"] is not None
+    ]
