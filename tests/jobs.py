@@ -22,6 +22,9 @@ class Small:
     plan: Plan
     actions: Mapping[str, Action]
 
+    def close(self) -> None:
+        """Nothing was opened."""
+
 
 def small(actions: Mapping[str, Action], *steps: Step, run_id: str = "r") -> Small:
     return Small(Plan(run_id, steps), actions)

@@ -136,7 +136,9 @@ class Runtime:
 
     def forget(self, run_id: str) -> None:
         """A run ended: nothing of it is kept."""
-        self._jobs.pop(run_id, None)
+        job, _ = self._jobs.pop(run_id, (None, {}))
+        if job is not None:
+            job.close()
         self._ended.pop(run_id, None)
         with self._counting:
             self._signals.pop(run_id, None)

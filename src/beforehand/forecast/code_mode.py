@@ -44,6 +44,11 @@ class Agent:
     def __init__(self, models: Asks, sandbox: Sandbox) -> None:
         self._models, self._sandbox = models, sandbox
 
+    def close(self) -> None:
+        """Close the connections, end the sandbox."""
+        self._models.close()
+        self._sandbox.close()
+
     def decide(
         self, model: str, mode: str, context: Mapping[str, Any], index: int, meter: Meter
     ) -> list[Tried]:

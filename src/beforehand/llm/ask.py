@@ -43,6 +43,7 @@ from beforehand.traffic import Lost, Reply, Traffic
 RETRIES = 2
 """How often a malformed answer is asked again."""
 ENDPOINT = "chat"
+CLOSE_S = 10.0
 _CHANGING = frozenset({"timestamp", "run_id", "conversation_id", "metadata", "provider_details"})
 
 
@@ -62,6 +63,7 @@ class Models:
         self._opened: dict[str, Model] = {}
         self._opening = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._traffic: Traffic | None = None
         self._in_turn = threading.Lock()
         self._hands = ThreadPoolExecutor(64, "model")
@@ -86,11 +88,17 @@ class Models:
         return Asked(value, metered.requests, metered.texts)
 
     def close(self) -> None:
-        """End the event loop."""
+        """Close the connections and the event loop."""
         with self._opening:
-            if self._loop is not None:
+            if self._loop is not None and self._thread is not None:
+                for model in self._opened.values():
+                    if (client := getattr(model, "client", None)) is not None:
+                        asyncio.run_coroutine_threadsafe(client.close(), self._loop).result(CLOSE_S)
                 self._loop.call_soon_threadsafe(self._loop.stop)
-                self._loop = None
+                self._thread.join(CLOSE_S)
+                self._loop.close()
+            self._loop = self._thread = None
+            self._opened.clear()
         self._hands.shutdown(wait=False)
 
     def send(self, spec: ModelSpec, work: Any, repeatable: bool, turn_taken: bool) -> str:
@@ -120,7 +128,9 @@ class Models:
         with self._opening:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="models", daemon=True).start()
+                target = self._loop.run_forever
+                self._thread = threading.Thread(target=target, name="models", daemon=True)
+                self._thread.start()
             return self._loop
 
     def _open(self, spec: ModelSpec) -> Model:

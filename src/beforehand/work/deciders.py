@@ -97,6 +97,11 @@ class Deciders:
     models: Mapping[str, ModelSpec] = field(default_factory=dict)
     answers: Mapping[str, Resolution] = field(default_factory=dict)
 
+    def close(self) -> None:
+        """Close what was opened to ask."""
+        if self.agent is not None:
+            self.agent.close()
+
     def decide(
         self,
         names: Sequence[str],

@@ -53,6 +53,7 @@ class RunJob(Protocol):
     def prepare(self) -> None: ...
     def seal(self) -> dict[str, str]: ...
     def summary(self) -> dict[str, Any]: ...
+    def close(self) -> None: ...
 
 
 _REQUESTS: dict[str, TypeAdapter[Any]] = {
@@ -250,6 +251,7 @@ def carry_on(
     with ExitStack() as held:
         still = _hold(held, journal, row.run_id, lock, patient=runtime is None)
         job = opener()
+        held.callback(job.close)
         row = journal.known_run(row.run_id)
         if row.status == "success":  # Another driver saw it through meanwhile.
             return Finished(job.folder, job.summary())

@@ -64,7 +64,9 @@ class BacktestJob:
         )
         self._specs, self._guard = list(deciders.models.values()), deciders.guard
         method = request.minds.method
-        walker = Walker(self.world, clock, self.folder, deciders, self._replacement, method)
+        walker = self._walker = Walker(
+            self.world, clock, self.folder, deciders, self._replacement, method
+        )
         self.actions: Mapping[str, Action] = {
             "walk": walker.walk,
             "collect": walker.collect,
@@ -106,6 +108,10 @@ class BacktestJob:
     def seal(self) -> dict[str, str]:
         """The last file of a finished run; returns the digests that the journal keeps."""
         return self.folder.seal(self.kind, self.archive.digest)
+
+    def close(self) -> None:
+        """Close what was opened to ask."""
+        self._walker.close()
 
     def summary(self) -> dict[str, Any]:
         """scores.json of the finished run."""

@@ -99,6 +99,10 @@ class _Stage:
             for name in filter(is_asked, self._names)
         }
 
+    def close(self) -> None:
+        """Close what was opened to ask."""
+        self._walker.close()
+
     def prepare(self) -> None:
         """Write the plan."""
         self.folder.claim()

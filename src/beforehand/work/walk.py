@@ -72,6 +72,10 @@ class Walker:
         names = deciders.baselines
         self._recorded = [n.removeprefix("recorded:") for n in names if n.startswith("recorded:")]
 
+    def close(self) -> None:
+        """Close what was opened to ask."""
+        self._deciders.close()
+
     def walk(
         self, args: Mapping[str, Any], _: Mapping[str, Any], context: StepContext
     ) -> dict[str, Any]:

@@ -1,0 +1,426 @@
+"""The decision engine: code, fallback, direct, hybrid; what is kept, marked, counted, and resumed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beforehand.cli.app import run as cli
+from beforehand.clock import iso
+from beforehand.config import Home
+from beforehand.errors import BadAnswer
+from beforehand.forecast.aggregate import METHODS, Past, aggregate
+from beforehand.forecast.answer import from_output
+from beforehand.forecast.code_mode import Agent
+from beforehand.forecast.prompts import code_in
+from beforehand.llm.ask import Models
+from beforehand.llm.names import parse_model
+from beforehand.records.backtest import IntervalData
+from beforehand.sandbox.engines import Sandbox
+from beforehand.work.decisions import reason
+from beforehand.work.results import read_jsonl
+from experiments import Out, config, intervals, told
+from modelserver import completion, model_server, sensible, wanted
+from test_models import Bare
+
+MODEL = {"mode": "daytona_agent"}
+
+
+def traces(home: Path, run_id: str = "r") -> list[dict[str, Any]]:
+    return list(read_jsonl(Home(home).runs / run_id / "traces.jsonl"))
+
+
+def run(capsys: Out, path: Path, sim: Path, *more: str, code: int = 0) -> dict[str, Any]:
+    arguments = ("backtest", "run", str(path), "--archive", str(sim), "--run-id", "r", *more)
+    return told(capsys, *arguments, code=code)
+
+
+def test_scripted_decides_by_code(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    path = config(home / "c.json", market, models=["baseline:market", "scripted"], **MODEL)
+    found = run(capsys, path, sim)
+    rows = intervals(home, "r")
+    assert len(rows) == 6
+    for row in rows:
+        IntervalData.model_validate(row)
+        (decision,) = (d for d in row["decisions"] if d["model_id"] == "scripted")
+        assert decision["mode"] == "daytona_agent"
+        assert decision["created_at"] == row["time"]
+        assert set(decision["key_evidence_ids"]) <= {
+            s["id"] for s in row["context"]["search_snippets"]
+        }
+    kept = traces(home)
+    assert len(kept) == 6
+    assert all("import json" in t["code"] and t["output"] and t["layers"] for t in kept)
+    made = found["decisions"]
+    assert (made["code"], made["fallback"], made["failed"]) == (6, 0, 0)
+    (row,) = (r for r in found["leaderboard"] if r["forecaster"] == "scripted")
+    assert row["verdict"] == "not ranked"
+    assert row["reasons"] == ["a path test, not a forecaster"]
+    assert found["leaderboard"][-1] == row, "below everyone"
+    assert found["validity"]["variants_tried"]["value"] == 0, "it is no trial of a forecaster"
+    assert told(capsys, "runs", "verify", "r")["sound"]
+
+
+def test_what_code_cannot_do_the_direct_prompt_does(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    """Six ways to fail, six fallbacks; the reason of each is kept and counted."""
+    codes = cycle(
+        [
+            "import os",
+            "1/0",
+            "print('no decision here')",
+            "print('{\"probability\": 1.7}')",
+            'print(\'{"probability": 0.7, "decision": "NO"}\')',
+            "def f(:",
+        ]
+    )
+
+    def answer(body: dict[str, Any]) -> Any:
+        if "code" in wanted(body):
+            return completion(json.dumps({"code": next(codes)}))
+        return sensible(body)
+
+    with model_server(answer) as server:
+        path = config(home / "c.json", market, models=[server.model()], **MODEL)
+        found = run(capsys, path, sim)
+        assert len(server.log) == 12
+    made = found["decisions"]
+    assert (made["code"], made["fallback"], made["failed"]) == (0, 6, 0)
+    assert made["reasons"] == {
+        "ImportError": 1,
+        "SyntaxError": 1,
+        "ZeroDivisionError": 1,
+        "malformed decision": 2,
+        "no decision in the output": 1,
+    }
+    assert {d["mode"] for row in intervals(home, "r") for d in row["decisions"]} == {"direct_llm"}
+    kept = traces(home)
+    assert [t["arm"] for t in kept] == ["code", "direct"] * 6
+    assert all(
+        t["fallback_reason"] == c["error"] for c, t in zip(kept[::2], kept[1::2], strict=True)
+    )
+    assert told(capsys, "runs", "verify", "r")["sound"]
+
+
+def test_hybrid_asks_both_arms(market: dict[str, Any], sim: Path, home: Path, capsys: Out) -> None:
+    with model_server() as server:
+        path = config(home / "c.json", market, models=[server.model()], mode="hybrid", num_sims=2)
+        found = run(capsys, path, sim)
+        assert len(server.log) == 6 * 2 * 2
+    for row in intervals(home, "r"):
+        assert [(d["mode"], d["simulation_index"], d["probability"]) for d in row["decisions"]] == [
+            ("daytona_agent", 0, 0.25),
+            ("direct_llm", 0, 0.7),
+            ("daytona_agent", 1, 0.25),
+            ("direct_llm", 1, 0.7),
+        ]
+        assert row["aggregate"]["probability"] == pytest.approx(0.475)
+        unshown = [d.get("unshown_evidence_ids") for d in row["decisions"]]
+        assert unshown == [["nowhere"], None] * 2, "cited, and not in the context"
+        assert all(d["key_evidence_ids"] == [] for d in row["decisions"])
+    made = found["decisions"]
+    assert (made["code"], made["direct"], made["unshown_evidence_ids"]) == (12, 12, 12)
+
+
+def test_a_model_that_refuses_ends_as_a_recorded_failure(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    with model_server(lambda body: completion(None, refusal="no")) as server:
+        path = config(home / "c.json", market, models=["baseline:market", server.model()], **MODEL)
+        found = run(capsys, path, sim)
+        asked = len(server.log)
+    made = found["decisions"]
+    assert (made["code"], made["fallback"], made["failed"]) == (0, 0, 6)
+    assert sum(made["failures"].values()) == 6
+    assert asked <= 6 * 2 * 3
+    assert all(len(row["failures"]) == 1 for row in intervals(home, "r"))
+
+
+def test_what_a_model_is_shown_is_its_context(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    """The prompt holds the stored context, and its own earlier words."""
+    with model_server() as server:
+        path = config(home / "c.json", market, models=[server.model()], mode="direct_llm")
+        run(capsys, path, sim)
+        prompts = [entry["messages"][-1]["content"] for entry in server.log]
+    rows = intervals(home, "r")
+    assert [json.loads(prompt) for prompt in prompts] == [row["context"] for row in rows]
+    assert rows[-1]["context"]["previous_intervals"][-1]["aggregated_probability"] == 0.7
+
+
+def test_queries_by_a_model(market: dict[str, Any], sim: Path, home: Path, capsys: Out) -> None:
+    search = {"max_results": 5, "query_mode": "llm_generated"}
+    with model_server() as server:
+        path = config(
+            home / "c.json", market, models=[server.model()], search_config=search, **MODEL
+        )
+        run(capsys, path, sim)
+        asked = [body for body in server.log if "queries" in wanted(body)]
+        assert len(asked) == 1, "once for a wording of the question"
+    (trace,) = (t for t in traces(home) if t["arm"] == "queries")
+    assert trace["queries"] == ["north harvest", "index"]
+    for row in intervals(home, "r"):
+        shown = [s["timestamp"] for s in row["context"]["search_snippets"]]
+        assert all(stamp <= row["time"] for stamp in shown)
+
+
+def test_code_runs_with_the_clock_at_t(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    source = (
+        "import datetime, json\n"
+        "assert datetime.datetime.now(datetime.UTC).isoformat()[:19] == time[:19]\n"
+        'print(json.dumps({"probability": market["odds"], "key_evidence_ids": []}))'
+    )
+    answer = completion(json.dumps({"code": source}))
+    with model_server(lambda body: answer) as server:
+        path = config(home / "c.json", market, models=[server.model()], **MODEL)
+        assert run(capsys, path, sim)["decisions"]["code"] == 6
+
+
+def test_the_knowledge_guard(market: dict[str, Any], sim: Path, home: Path, capsys: Out) -> None:
+    with model_server() as server:
+        model = server.model()
+        arguments = ["--markets", market["id"], "--forecasters", model, "--archive", str(sim)]
+        arguments += ["--mode", "direct_llm", "--every", "4h"]
+        late = told(capsys, "backtest", "run", *arguments, "--cutoff", f"{model}=2099-01-01")
+        made = late["decisions"]
+        assert made["answer_in_training"] == made["direct"] > 0
+        share = late["validity"]["share_after_training_cutoff"]
+        assert (share["value"], share["ok"]) == (0.0, False)
+        before = len(server.log)
+        refused = told(
+            capsys,
+            *("backtest", "run", *arguments, "--cutoff", f"{model}=2099-01-01"),
+            *("--knowledge", "refuse"),
+        )
+        assert len(server.log) == before, "who is refused is not paid"
+        assert refused["decisions"]["failed"] == made["direct"]
+        assert list(refused["decisions"]["failures"]) == ["refused"]
+        early = told(capsys, "backtest", "run", *arguments, "--cutoff", f"{model}=2000-01-01")
+        assert early["validity"]["share_after_training_cutoff"]["value"] == 1.0
+        assert early["decisions"]["answer_in_training"] == 0
+        unknown = told(capsys, "backtest", "run", *arguments)
+        share = unknown["validity"]["share_after_training_cutoff"]
+        assert (share["value"], share["ok"]) == (None, False), "unknown is not fair"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_brings_decisions_together(
+    method: str, market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    arguments = ["--markets", market["id"], "--every", "4h", "--archive", str(sim)]
+    arguments += ["--forecasters", "market,always:0.9,scripted", "--run-id", "r"]
+    told(capsys, "backtest", "run", *arguments, "--aggregate", method)
+    for row in intervals(home, "r"):
+        said = [d["probability"] for d in row["decisions"]]
+        assert row["aggregate"]["method"] == method
+        assert min(said) - 0.5 <= row["aggregate"]["probability"] <= 1
+        assert row["aggregate"]["decision"] == (
+            "YES" if row["aggregate"]["probability"] >= 0.5 else "NO"
+        )
+    assert told(capsys, "runs", "verify", "r")["sound"]
+
+
+def test_the_methods_by_hand() -> None:
+    said = [0.1, 0.2, 0.3, 0.4, 0.9]
+    assert aggregate("mean", said) == pytest.approx(0.38)
+    assert aggregate("median", said) == 0.3
+    assert aggregate("vote", said) == 0.2
+    assert aggregate("trimmed", said) == pytest.approx(0.3)
+    assert aggregate("logit_mean", [0.2, 0.8]) == pytest.approx(0.5)
+    assert aggregate("extremised", [0.2, 0.2]) == pytest.approx(1 / (1 + 4**1.5))
+    assert aggregate("weighted", [0.0, 1.0], [3.0, 1.0]) == 0.25
+    assert all(aggregate(method, [0.37]) == pytest.approx(0.37) for method in ("mean", "median"))
+    assert all(aggregate(method, []) is None for method in METHODS)
+
+
+def test_weights_come_from_what_was_known(sim: Path, home: Path, capsys: Out) -> None:
+    """A fool's weight falls once answers are known, and not before."""
+    past = Past()
+    assert past.weights(["wise", "fool"]) == [4.0, 4.0]
+    past.learn({"wise": 0.9, "fool": 0.1}, 1.0)
+    wise, fool = past.weights(["wise", "fool"])
+    assert wise > fool
+    told(
+        capsys,
+        *("backtest", "run", "--forecasters", "market,always:0.99", "--archive", str(sim)),
+        *("--run-id", "w", "--aggregate", "weighted", "--every", "14d", "--placebo", "0"),
+    )
+    rows = sorted(intervals(home, "w"), key=lambda row: row["time"])
+    endings = list(read_jsonl(Home(home).runs / "w" / "resolutions.jsonl"))
+    first = min(row["resolved_at"] for row in endings)
+
+    def leans(row: dict[str, Any]) -> float:
+        a, b = (d["probability"] for d in row["decisions"])
+        return float((row["aggregate"]["probability"] - b) / (a - b))
+
+    rows = [row for row in rows if abs(row["decisions"][0]["probability"] - 0.99) > 0.2]
+    early = [leans(row) for row in rows if row["time"] < first]
+    assert early
+    assert all(share == pytest.approx(0.5) for share in early), "nothing was known: equal weights"
+    assert leans(rows[-1]) > 0.6, "the market's own weight has grown"
+
+
+@pytest.mark.parametrize(
+    ("output", "result", "wrong"),
+    [
+        ("", None, "no decision"),
+        ("[]", None, "no decision"),
+        ('{"p": 1}', None, "probability"),
+        ('{"probability": true}', None, "probability"),
+        ('{"probability": NaN}', None, "no decision"),
+        ('{"probability": 0.2, "key_evidence_ids": "a"}', None, "key_evidence_ids"),
+        ('{"probability": 0.2, "decision": "MAYBE"}', None, "decision"),
+    ],
+)
+def test_bad_output(output: str, result: Any, wrong: str) -> None:
+    with pytest.raises(BadAnswer, match=wrong):
+        from_output(output, result)
+
+
+def test_good_output() -> None:
+    assert from_output('noise\n{"probability": 0.2}\n', None).probability == 0.2
+    assert from_output('{"probability": 0.1}\n{"probability": 0.2}', None).probability == 0.2
+    assert from_output('{\n "probability": 0.3\n}', None).probability == 0.3
+    assert from_output("", {"probability": 0.4}).probability == 0.4
+    assert code_in("```python\nx = 1\n```") == "x = 1\n"
+    assert code_in("x = 1") == "x = 1\n"
+    assert code_in("  ") is None
+    assert reason("code: NameError: x (line 2); direct: refused") == "NameError; refused"
+
+
+def test_a_remote_run_is_paid_once(home: Path) -> None:
+    """Daytona's runs pass the journal like any paid call."""
+    used: list[str] = []
+
+    class Meter(Bare):
+        def call(self, provider: str, *rest: Any, **more: Any) -> str:
+            used.append(provider)
+            return super().call(provider, *rest, *(() if len(rest) > 3 else (lambda a: None, None)))
+
+    class Remote(Sandbox):
+        def __init__(self) -> None:
+            super().__init__("jail")
+
+        def run(self, *arguments: Any, **more: Any) -> Any:
+            return super().run(*arguments, **more)
+
+    sandbox = Remote()
+    agent = Agent(Models([parse_model("scripted")], Home(home)), sandbox)
+    seen = {"time": "2025-01-01T00:00:00Z", "market": {"id": "m", "description": None, "odds": 0.4}}
+    seen |= {"search_snippets": [], "previous_intervals": []}
+    sandbox_engine = sandbox.engine
+    assert sandbox_engine == "jail"
+    tried = agent.decide("scripted", "daytona_agent", seen, 0, Meter())
+    assert used == ["scripted"], "a local run is not paid for"
+    assert tried[0].answer is not None
+    code = tried[0].trace["code"]
+    sandbox.engine = "daytona"
+    sandbox._made["daytona"] = sandbox._get("jail")
+    tried = agent.decide("scripted", "daytona_agent", seen, 0, Meter())
+    assert used == ["scripted", "scripted", "daytona"]
+    assert tried[0].answer is not None
+    assert tried[0].trace["code"] == code
+    sandbox.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"mode": "daytona_agent"}, "needs a model"),
+        ({"mode": "hybrid"}, "needs a model"),
+        ({"mode": "external", "models": ["scripted"]}, "asks no language model"),
+        ({"mode": "baseline", "models": ["scripted"]}, "asks no language model"),
+        ({"mode": "daytona_agent", "models": ["openai:"]}, "has no name"),
+        ({"models": ["clever"]}, "unknown forecaster"),
+        ({"mode": "direct_llm", "models": ["openai:gpt-5"]}, "OPENAI_API_KEY"),
+        (
+            {"search_config": {"query_mode": "llm_generated"}, "mode": "baseline"},
+            "needs a model",
+        ),
+    ],
+)
+def test_refusals_come_before_anything_is_asked(
+    changes: dict[str, Any],
+    wrong: str,
+    market: dict[str, Any],
+    sim: Path,
+    home: Path,
+    capsys: Out,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    path = config(home / "c.json", market, **changes)
+    assert cli(["backtest", "run", str(path), "--archive", str(sim)]) in (1, 2)
+    assert wrong in capsys.readouterr().err
+    assert not Home(home).journal.exists()
+
+
+def test_killed_and_resumed_nothing_is_asked_twice(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    """SIGKILL in the middle of a run with a model; the twin that was not killed is the same."""
+
+    def slowly(body: dict[str, Any]) -> Any:
+        time.sleep(0.15)
+        return sensible(body)
+
+    with model_server(slowly) as server:
+        end = iso(market["first"] + timedelta(hours=40))
+        path = config(home / "c.json", market, models=[server.model()], mode="hybrid", end_time=end)
+        command = [sys.executable, "-m", "beforehand", "backtest", "run", str(path), "--archive"]
+        command += [str(sim), "--run-id", "r", "--concurrency", "1"]
+        started = subprocess.Popen(command, env={**os.environ}, stderr=subprocess.DEVNULL)
+        while len(server.log) < 9:
+            time.sleep(0.02)
+        started.send_signal(signal.SIGKILL)
+        started.wait()
+        told(capsys, "runs", "resume", "r")
+        assert 22 <= len(server.log) <= 24, "at most what was in flight is asked again"
+        server.answer = sensible
+        told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "twin")
+    first, twin = (Home(home).runs / name for name in ("r", "twin"))
+    for name in ("traces.jsonl", "predictions.jsonl", "resolutions.jsonl"):
+        assert (first / name).read_bytes() == (twin / name).read_bytes()
+    assert told(capsys, "runs", "verify", "r")["sound"]
+
+
+def test_a_forged_trace_is_found(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    path = config(home / "c.json", market, models=["scripted"], **MODEL)
+    run(capsys, path, sim)
+    stored = Home(home).runs / "r" / "traces.jsonl"
+    rows = list(read_jsonl(stored))
+    rows[0]["code"] += "# and more\n"
+    stored.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = told(capsys, "runs", "verify", "r", code=1)
+    (models,) = (check for check in found["checks"] if check["name"] == "models")
+    assert models["wrong"] == 1
+    assert "no answer on record holds this code" in models["problems"][0]
+
+
+def test_tokens_and_budget(market: dict[str, Any], sim: Path, home: Path, capsys: Out) -> None:
+    with model_server() as server:
+        path = config(home / "c.json", market, models=[server.model()], mode="direct_llm")
+        assert cli(["backtest", "run", str(path), "--archive", str(sim), "--run-id", "r",
+                    "--max-calls", "4"]) == 3  # fmt: skip
+        assert len(server.log) == 4
+        capsys.readouterr()
+        assert cli(["runs", "resume", "r", "--max-calls", "10"]) == 0
+        assert len(server.log) == 6
+    state = told(capsys, "runs", "show", "r")
+    assert (state["calls"], state["tokens"]) == (6, 720)
