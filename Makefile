@@ -40,6 +40,7 @@ bench: setup
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/start.py
 	$(BIN)/python bench/engine.py
+	$(BIN)/python bench/sandbox.py
 	$(BIN)/python bench/kill.py
 	$(BIN)/python bench/coverage.py 3000
 	$(BIN)/python bench/search.py

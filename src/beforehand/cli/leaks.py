@@ -32,6 +32,13 @@ def leaks(
     else:
         print(f"records after t shown: {found['admitted_after_t']} of {found['rechecked']:,}")
         print(f"evidence: {found['evidence']}")
+        total, markets = found["coverage_total"], found["coverage"]
+        print(
+            f"contexts: {total['contexts']:,} over {len(markets):,} markets; "
+            f"{total['with_text']:,} with a question text, {total['with_document']:,} with any "
+            f"document, {total['with_relevant']:,} with a relevant one "
+            f"({sum(row['with_relevant'] > 0 for row in markets):,} markets)"
+        )
         print(f"canaries: {found['canaries']}")
         print(f"detector: {found['detector']}")
         for row in found["suspicious"][:MOST]:

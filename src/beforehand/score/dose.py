@@ -55,14 +55,15 @@ class Case:
 @dataclass(frozen=True)
 class Dose:
     """One line of the table. `brier` is that of the believing forecaster over all contexts,
-    `brier_kept` over those without a flag; `flattery` is what the missed leaks gain."""
+    `brier_kept` over those without a flag (None if all have one); `flattery` is what the missed
+    leaks gain."""
 
     grade: str
     share: float
     injected: int
     found: int
     brier: float
-    brier_kept: float
+    brier_kept: float | None
     brier_clean: float
     flattery: float
 
@@ -104,7 +105,7 @@ def _dose(
         injected=len(chosen),
         found=sum(found[i] for i in chosen),
         brier=sum(believed) / n,
-        brier_kept=sum(believed[i] for i in kept) / len(kept) if kept else float("nan"),
+        brier_kept=sum(believed[i] for i in kept) / len(kept) if kept else None,
         brier_clean=sum(clean) / n,
         flattery=sum(clean[i] - believed[i] for i in kept) / len(kept) if kept else 0.0,
     )

@@ -1,15 +1,20 @@
 """A run's leak report, from its records alone: what was shown when, what the detector flags, and
 how much leaks that it misses could flatter a score."""
 
+from collections import Counter
 from typing import Any
 
 from beforehand.clock import parse_instant
 from beforehand.errors import InputError
+from beforehand.gateway.search import words
 from beforehand.score.dose import Case, doses, wire
 from beforehand.score.leaks import LeakReport, recheck
 from beforehand.store.files import read_json
 from beforehand.store.runs import RunFolder
 from beforehand.work.results import read_jsonl
+
+COVERED = ("contexts", "with_text", "with_document", "with_relevant")
+RELEVANT = 3
 
 
 def leak_report(folder: RunFolder, seed: int = 0) -> dict[str, Any]:
@@ -24,6 +29,7 @@ def leak_report(folder: RunFolder, seed: int = 0) -> dict[str, Any]:
     report.documents = kept["leaks"]["documents"]
     report.canaries_planted = kept["leaks"]["canaries_planted"]
     report.canaries_seen = kept["leaks"]["canaries_seen"]
+    covered = coverage(folder)
     suspicious = [row for row in forecasts if row["flags"] or row["after_t"]]
     return {
         "run_id": folder.run_id,
@@ -31,9 +37,30 @@ def leak_report(folder: RunFolder, seed: int = 0) -> dict[str, Any]:
         "forecasts_with_documents": len(forecasts),
         "forecasts_flagged": sum(bool(row["flags"]) for row in forecasts),
         "suspicious": suspicious,
+        "coverage": covered,
+        "coverage_total": {kind: sum(row[kind] for row in covered) for kind in COVERED},
         "without_flagged": kept.get("without_flagged"),
         "dose_response": wire(doses(_cases(folder), seed)),
     }
+
+
+def coverage(folder: RunFolder) -> list[dict[str, Any]]:
+    """For each market: its contexts, those whose question had a text, those that were shown any
+    document, and those that were shown a relevant one (three content words shared with the
+    question, or all of a shorter one's)."""
+    found: dict[str, Counter[str]] = {}
+    for row in read_jsonl(folder.path / "intervals.jsonl"):
+        context, mine = row["context"], found.setdefault(row["market_id"], Counter())
+        asked = set(words((context["market"]["description"] or "").split("\n")[0]))
+        shown = [set(words(s["text"])) for s in context["search_snippets"]]
+        mine["contexts"] += 1
+        mine["with_text"] += context["market"]["description"] is not None
+        mine["with_document"] += bool(shown)
+        mine["with_relevant"] += any(len(asked & w) >= min(RELEVANT, len(asked)) for w in shown)
+    return [
+        {"market_id": name, **{kind: counts[kind] for kind in COVERED}}
+        for name, counts in sorted(found.items())
+    ]
 
 
 def _cases(folder: RunFolder) -> list[Case]:
