@@ -195,7 +195,7 @@ def test_documented_commands_exist() -> None:
             tokens = line.replace(".venv/bin/", "").split("#")[0].split()[1:]
             names = []
             for token in tokens:
-                if token.startswith("-") or not re.fullmatch(r"[a-z]+", token):
+                if token.startswith("-") or not re.fullmatch(r"[a-z][a-z-]*", token):
                     break
                 names.append(token)
             if names:

@@ -233,6 +233,11 @@ class BacktestJob:
             "left_out": self.selection.left_out,
             "experiments": [config.wire() for config in self.configs],
         }
+        if self._specs:
+            found["models"] = {
+                **TypeAdapter(Minds).dump_python(request.minds, mode="json"),
+                "training_ends": {s.id: _stamp(s.cutoff) for s in self._specs},
+            }
         if fork is not None:
             found["fork"] = {"parent": fork.parent, "at": iso(fork.at), "models": fork.models}
         return found
