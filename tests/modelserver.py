@@ -47,9 +47,13 @@ def sensible(body: dict[str, Any]) -> Any:
     return completion(json.dumps(GOOD))
 
 
+class Drip:
+    """An answer that comes a byte at a time."""
+
+
 class ModelServer:
-    """`answer` maps a request's body to a completion, a status, (status, headers), raw bytes, or
-    seconds to hang."""
+    """`answer` maps a request's body to a completion, a status, (status, headers), raw bytes,
+    seconds to hang, or a Drip."""
 
     def __init__(self, answer: Answer = sensible) -> None:
         self.answer, self.port = answer, 0
@@ -79,6 +83,9 @@ def model_server(answer: Answer = sensible) -> Iterator[ModelServer]:
             if isinstance(found, float):
                 time.sleep(found)
                 found = sensible(body)
+            drip = isinstance(found, Drip)
+            if drip:
+                found = sensible(body)
             if isinstance(found, int):
                 status, raw = found, b'{"error": {"message": "no", "type": "t"}}'
             elif isinstance(found, tuple):
@@ -95,7 +102,11 @@ def model_server(answer: Answer = sensible) -> Iterator[ModelServer]:
                 self.send_header(name, value)
             self.end_headers()
             try:
-                self.wfile.write(raw)
+                for i in range(len(raw) if drip else 0):
+                    self.wfile.write(raw[i : i + 1])
+                    self.wfile.flush()
+                    time.sleep(0.05)
+                self.wfile.write(raw if not drip else b"")
             except (BrokenPipeError, ConnectionResetError):
                 return
 

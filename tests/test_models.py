@@ -23,7 +23,7 @@ from beforehand.llm.prompt import Prompt
 from beforehand.sources.providers import Limit
 from beforehand.store.calls import Usage
 from jobs import runtime, small
-from modelserver import GOOD, completion, model_server, sensible
+from modelserver import GOOD, Drip, completion, model_server, sensible
 
 ASK = Prompt(prompts.DIRECT, '{"market": {"odds": 0.4, "description": "Rain?"}}', Answer)
 CONTEXT = '{"market": {"odds": 0.4, "description": "Rain in Avaria?"}, "search_snippets": []}'
@@ -184,8 +184,9 @@ def test_what_may_pass_is_tried_again(ask: Callable[..., Any]) -> None:
             assert len(server.log) == 2
 
 
-def test_a_slow_server_runs_out_of_time(ask: Callable[..., Any]) -> None:
-    with model_server(lambda body: 3.0) as server:
+@pytest.mark.parametrize("slow", [3.0, Drip()], ids=["silent", "a byte at a time"])
+def test_a_slow_server_runs_out_of_time(slow: Any, ask: Callable[..., Any]) -> None:
+    with model_server(lambda body: slow) as server:
         outcome, _ = ask(server.model(), timeout=0.4)
         assert outcome.status == "stopped", "it may pass: the run can be resumed"
         assert "no answer within" in outcome.reason

@@ -1,6 +1,6 @@
 """The host that an escape would touch, and what can be seen of it. Standard library only.
 
-Run as a program it becomes an unprivileged user, lets every escape loose on jails that it starts
+Run as a program it becomes an unprivileged user (or stays root, if told `root`), lets every escape loose on jails that it starts
 itself, and prints what got out as JSON.
 """
 
@@ -123,7 +123,7 @@ def said(done: Any) -> str:
 
 def main() -> None:
     """Everything once more, as a user without privileges."""
-    if os.getuid() == 0:
+    if os.getuid() == 0 and "root" not in sys.argv:
         os.setgroups([])
         os.setresgid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)
         os.setresuid(UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED)

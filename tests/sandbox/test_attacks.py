@@ -6,6 +6,7 @@ is a control in which plain Python, or a weaker limit, does what the sandbox pre
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -81,6 +82,27 @@ def test_no_escape_as_a_user_without_privileges() -> None:
     assert {name: found["wrong"] for name, found in report.items()} == {"unguarded": [], "bare": []}
     assert all("seccomp" in found["layers"] for found in report.values())
     assert all("uid" not in found["layers"] for found in report.values())
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the restrictions are x86-64's")
+def test_no_escape_in_a_container() -> None:
+    """Without namespaces and Landlock the seccomp filter stands alone, and holds."""
+    folder = Path(__file__).parent
+    roots = [str(Path(beforehand.__file__).parents[1]), str(folder.parent)]
+    command = [sys.executable, str(folder / "contain.py"), sys.executable, "-m", "sandbox.scene"]
+    done = subprocess.run(
+        [*command, "root"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(roots)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    for found in report.values():
+        assert found["wrong"] == []
+        assert "seccomp" in found["layers"]
+        assert not {"landlock", "bubblewrap"} & set(found["layers"])
 
 
 def test_the_real_clock_can_be_found_and_that_is_known(jail: Jail) -> None:

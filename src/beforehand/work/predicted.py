@@ -4,6 +4,7 @@ from typing import Any
 
 from beforehand.clock import SystemClock
 from beforehand.config import Home, database_url
+from beforehand.llm.names import LOCAL, SCRIPTED
 from beforehand.work import backtest
 from beforehand.work.jobs import open_journal
 from beforehand.work.request import Request
@@ -21,6 +22,8 @@ def predicted(request: Request) -> dict[str, Any]:
     for address, n in job.paid.items():
         tokens, cost = calls.usual(address) if calls is not None else (None, None)
         basis = "mean of its calls so far" if cost is not None else "no cost of it is on record"
+        if address in (SCRIPTED, LOCAL):
+            tokens, cost, basis = tokens or 0, 0.0, "it runs on this machine"
         if request.effort.cost_per_call is not None:
             cost, basis = request.effort.cost_per_call, "--cost-per-call"
         rows.append(
