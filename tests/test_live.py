@@ -96,7 +96,7 @@ def _settled(name: str, content: dict[str, Any]) -> str:
     def walk(value: Any) -> Any:
         if isinstance(value, dict):
             moving = {"timestamp", "age_seconds", "time_upper_bound", "data_source", "note"}
-            moving |= {"text_known_at", "observed_at", "reason"}
+            moving |= {"text_known_at", "observed_at", "reason", "execution_time_ms"}
             moving |= {"created_at", "id", "count"} if name == "get_polymarket_history" else set()
             return {k: walk(v) for k, v in value.items() if k not in moving}
         if isinstance(value, list):

@@ -171,9 +171,10 @@ def test_an_argument_pins_as_a_session_does(homes: Callable[[], Home]) -> None:
     """`as_of` in an unpinned box, and a pinned box, give the same answers."""
     for seed in range(10):
         world, _, t = pair(60_000 + seed)
-        by_session = dump(toolbox(world, homes(), t))  # Code sees the clock of its session.
+        by_session = dump(toolbox(world, homes(), t))
         by_argument = dump(toolbox(world, homes(), None), as_of=iso(t))
-        assert by_session == by_argument
+        pure = "execute-python-code"  # It takes no as_of: its clock is that of the session.
+        assert [x for x in by_session if pure not in x] == [x for x in by_argument if pure not in x]
 
 
 def test_without_the_guard_the_tools_tell_them_apart(
