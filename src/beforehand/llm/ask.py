@@ -42,6 +42,8 @@ from beforehand.traffic import Lost, Reply, Traffic
 
 RETRIES = 2
 """How often a malformed answer is asked again."""
+TRUNCATED, BRIEF = "token limit", "\n\nThe last answer was cut off: be brief."
+"""What pydantic-ai says of an answer that ran out of tokens, and what the model is then told."""
 ENDPOINT = "chat"
 CLOSE_S = 10.0
 _CHANGING = frozenset({"timestamp", "run_id", "conversation_id", "metadata", "provider_details"})
@@ -80,12 +82,15 @@ class Models:
             retries=RETRIES,
             model_settings=ModelSettings(max_tokens=self._most(spec, prompt)),
         )
-        work = asyncio.run_coroutine_threadsafe(agent.run(prompt.text), loop)
-        try:
-            value = work.result().output
-        except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
-            raise BadAnswer(f"{name}: {_reason(error)}") from None
-        return Asked(value, metered.requests, metered.texts)
+        text = prompt.text
+        while True:
+            work = asyncio.run_coroutine_threadsafe(agent.run(text), loop)
+            try:
+                return Asked(work.result().output, metered.requests, metered.texts)
+            except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
+                if TRUNCATED not in str(error) or metered.requests > RETRIES:
+                    raise BadAnswer(_reason(error)) from None
+                text += BRIEF
 
     def close(self) -> None:
         """Close the connections and the event loop."""
@@ -163,13 +168,11 @@ class Models:
         except ModelConnectionError as error:
             raise Lost(str(error)) from None
         except ContentFilterError as error:
-            raise BadAnswer(f"{request.provider} refused to answer: {_reason(error)}") from None
+            raise BadAnswer(f"refused to answer: {_reason(error)}") from None
         except (UnexpectedModelBehavior, ModelAPIError) as error:
-            raise BadAnswer(f"{request.provider}: {_reason(error)}") from None
+            raise BadAnswer(_reason(error)) from None
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise BadAnswer(
-                f"{request.provider}: its answer cannot be read ({type(error).__name__})"
-            ) from None
+            raise BadAnswer(f"its answer cannot be read ({type(error).__name__})") from None
         return Reply(200, {}, ModelMessagesTypeAdapter.dump_json([response]), request.provider)
 
 
