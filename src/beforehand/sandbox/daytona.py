@@ -13,6 +13,7 @@ from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured, Unavailable
 from beforehand.sandbox import reports
 from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, check
+from beforehand.sandbox.reports import Ended
 from beforehand.sandbox.wasi import REPORT, script
 
 KEY = "DAYTONA_API_KEY"
@@ -73,23 +74,16 @@ class Daytona:
         _, found, report = text.rpartition(REPORT)
         ended = reports.parse(report.strip().encode()) if found else None
         error = reports.error_of(ended)
-        if len(printed.encode()) > policy.output:
-            error = f"the output is longer than {policy.output:,} bytes: print less"
-        elif ended is None:
+        if ended is None:
             late = code.strip() == "137"
             error = (
                 f"the time limit of {policy.timeout:g} s was reached"
                 if late
                 else f"the run ended without a report (exit code {code.strip()})"
             )
-        return Execution(
-            success=error is None,
-            output=reports.text(printed.encode(), policy.output),
-            error=error,
-            execution_time_ms=took,
-            engine=self.name,
-            layers=self.layers,
-            result=None if ended is None else reports.plain(ended.get("result")),
+        result = None if ended is None else ended.get("result")
+        return Ended(self.name, self.layers, took).execution(
+            printed.encode(), error, result, policy
         )
 
 

@@ -17,8 +17,8 @@ import orjson
 
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured
-from beforehand.sandbox import reports
 from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, check
+from beforehand.sandbox.reports import Ended
 from beforehand.sandbox.toolcalls import raised
 
 GRACE_S, LATE_S, START_S = 0.6, 0.3, 30.0
@@ -97,18 +97,8 @@ class Ran:
 
     def execution(self, started: float) -> Execution:
         """All of it together."""
-        policy, error = self._policy, self._error
-        if len(self._printed) > policy.output:
-            error = f"the output is longer than {policy.output:,} bytes: print less"
-        return Execution(
-            success=error is None,
-            output=reports.text(bytes(self._printed), policy.output),
-            error=None if error is None else reports.clean(error),
-            execution_time_ms=1000 * (stopwatch() - started),
-            engine=Monty.name,
-            layers=Monty.layers,
-            result=reports.plain(self.result),
-        )
+        ended = Ended(Monty.name, Monty.layers, 1000 * (stopwatch() - started))
+        return ended.execution(bytes(self._printed), self._error, self.result, self._policy)
 
 
 class Monty:
@@ -220,6 +210,10 @@ async def _enter(pool: Any) -> None:
 
 async def _leave(pool: Any) -> None:
     await pool.__aexit__(None, None, None)
+    left = asyncio.all_tasks() - {asyncio.current_task()}  # Tools of runs that were given up.
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def imported(code: str) -> set[str]:

@@ -2,9 +2,12 @@
 caller gets an error text and a value that can be passed on as JSON."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
+
+from beforehand.sandbox.policy import Execution, Policy
 
 LONGEST_ERROR = 4000
 LONGEST_RESULT = 2**20
@@ -48,3 +51,28 @@ def text(raw: bytes, limit: int) -> str:
     """Printed bytes as text of at most `limit` bytes; what is no UTF-8 becomes a mark."""
     found = raw[:limit].decode("utf-8", "replace").encode()[:limit]
     return found.decode("utf-8", "ignore")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended in an engine with a process, or an instance, of its own."""
+
+    engine: str
+    layers: tuple[str, ...]
+    took: float
+
+    def execution(
+        self, printed: bytes, error: str | None, result: Any, policy: Policy
+    ) -> Execution:
+        """The Execution, within the limits of what may come out."""
+        if len(printed) > policy.output:
+            error = f"the output is longer than {policy.output:,} bytes: print less"
+        return Execution(
+            success=error is None,
+            output=text(printed, policy.output),
+            error=None if error is None else clean(error),
+            execution_time_ms=self.took,
+            engine=self.engine,
+            layers=self.layers,
+            result=plain(result),
+        )

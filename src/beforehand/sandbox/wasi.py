@@ -11,6 +11,7 @@ from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured
 from beforehand.sandbox import program, reports
 from beforehand.sandbox.policy import DEFAULT, INSTEAD, Execution, Policy, Tools, check
+from beforehand.sandbox.reports import Ended
 
 REPORT = "\x00report "
 """Before the report on the error stream; what the code writes there itself is not looked at."""
@@ -53,9 +54,7 @@ class Wasi:
         said, found, report = _text(done.stderr).rpartition(REPORT)
         ended = reports.parse(report.encode()) if found else None
         error = reports.error_of(ended)
-        if len(printed.encode()) > policy.output:
-            error = f"the output is longer than {policy.output:,} bytes: print less"
-        elif done.trapped == "deadline":
+        if done.trapped == "deadline":
             error = f"the time limit of {policy.timeout:g} s was reached"
         elif done.trapped:
             error = f"the interpreter was stopped: {done.trapped}"
@@ -65,14 +64,9 @@ class Wasi:
                 if "MemoryError" in said
                 else f"the run ended without a report (exit code {done.exit_code}): {said[-300:]}"
             )
-        return Execution(
-            success=error is None,
-            output=reports.text(printed.encode(), policy.output),
-            error=error,
-            execution_time_ms=took,
-            engine=self.name,
-            layers=self.layers,
-            result=None if ended is None else reports.plain(ended.get("result")),
+        result = None if ended is None else ended.get("result")
+        return Ended(self.name, self.layers, took).execution(
+            printed.encode(), error, result, policy
         )
 
     def close(self) -> None:
