@@ -68,6 +68,9 @@ def test_scripted_decides_by_code(
     assert row["reasons"] == ["a path test, not a forecaster"]
     assert found["leaderboard"][-1] == row, "below everyone"
     assert found["validity"]["variants_tried"]["value"] == 0, "it is no trial of a forecaster"
+    page = Path(found["report"]).read_text()
+    assert "How the models decided" in page
+    assert "a path test, not a forecaster" in page
     assert told(capsys, "runs", "verify", "r")["sound"]
 
 

@@ -5,6 +5,7 @@ auto    the jail, for code mode too: it computes what Python computes. Without s
 monty   Monty, and the jail for what Monty lacks or computes otherwise.
 """
 
+import atexit
 import threading
 from collections import defaultdict
 from concurrent.futures import Future
@@ -39,8 +40,10 @@ class Runs(Protocol):
 
 @cache
 def shared() -> "Sandbox":
-    """The process's own sandbox, for tools."""
-    return Sandbox()
+    """The process's own sandbox, for tools; it ends with the process."""
+    made = Sandbox()
+    atexit.register(made.close)
+    return made
 
 
 class Once:

@@ -58,6 +58,7 @@ def html(summary: dict[str, Any], intervals: Sequence[dict[str, Any]] = ()) -> s
         _template().render(
             **summary,
             headline=headline(summary),
+            asked=_asked(summary.get("decisions")),
             tiles=[(*TILES[name], name, summary["validity"][name]) for name in TILES],
             whiskers=[Markup(charts.whisker(row, axis)) for row in board],
             axis=axis,
@@ -72,6 +73,17 @@ def html(summary: dict[str, Any], intervals: Sequence[dict[str, Any]] = ()) -> s
             more=len(spoke - {"market"}) > len(drawn),
         )
     )
+
+
+def _asked(decisions: dict[str, Any] | None) -> list[tuple[str, dict[str, int]]]:
+    """How each language model decided; nothing for baselines and addresses."""
+    models = decisions["models"] if decisions else {}
+    ways = ("code", "fallback", "direct")
+    return [
+        (name, made)
+        for name, made in models.items()
+        if any(made[way] for way in ways) or (made["failed"] and made["requests"])
+    ]
 
 
 def headline(summary: dict[str, Any]) -> str:
