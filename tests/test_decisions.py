@@ -197,7 +197,7 @@ def test_the_knowledge_guard(market: dict[str, Any], sim: Path, home: Path, caps
     with model_server() as server:
         model = server.model()
         arguments = ["--markets", market["id"], "--forecasters", model, "--archive", str(sim)]
-        arguments += ["--mode", "direct_llm", "--every", "4h"]
+        arguments += ["--mode", "direct_llm", "--every", "3d"]
         late = told(capsys, "backtest", "run", *arguments, "--cutoff", f"{model}=2099-01-01")
         made = late["decisions"]
         assert made["answer_in_training"] == made["direct"] > 0
@@ -224,7 +224,7 @@ def test_the_knowledge_guard(market: dict[str, Any], sim: Path, home: Path, caps
 def test_every_method_brings_decisions_together(
     method: str, market: dict[str, Any], sim: Path, home: Path, capsys: Out
 ) -> None:
-    arguments = ["--markets", market["id"], "--every", "4h", "--archive", str(sim)]
+    arguments = ["--markets", market["id"], "--every", "2d", "--archive", str(sim)]
     arguments += ["--forecasters", "market,always:0.9,scripted", "--run-id", "r"]
     told(capsys, "backtest", "run", *arguments, "--aggregate", method)
     for row in intervals(home, "r"):
