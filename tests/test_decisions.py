@@ -401,6 +401,25 @@ def test_killed_and_resumed_nothing_is_asked_twice(
     assert told(capsys, "runs", "verify", "r")["sound"]
 
 
+def test_a_fork_may_bring_a_model_in(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    """A run of baselines, and from its middle on a model in the place of one."""
+    models = ["baseline:market", "baseline:drift"]
+    path = config(home / "c.json", market, models=models, mode="baseline")
+    run(capsys, path, sim)
+    at = iso(market["first"] + timedelta(hours=9))
+    told(
+        capsys,
+        *("runs", "fork", "r", "--at", at, "--model", "drift=scripted", "--new-id", "f"),
+    )
+    rows = intervals(home, "f")
+    spoke = [d["model_id"] for row in rows for d in row["decisions"]]
+    assert spoke.count("scripted") == 3
+    assert spoke.count("baseline:drift") == 3
+    assert told(capsys, "runs", "verify", "f")["sound"]
+
+
 def test_a_forged_trace_is_found(
     market: dict[str, Any], sim: Path, home: Path, capsys: Out
 ) -> None:

@@ -43,6 +43,7 @@ def make_deciders(
         CutoffGuard(known, minds.knowledge),
         specs,
         answers,
+        minds.mode,
     )
 
 

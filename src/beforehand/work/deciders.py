@@ -18,7 +18,7 @@ from beforehand.errors import BadAnswer, Refused
 from beforehand.forecast import external
 from beforehand.forecast.answer import decide
 from beforehand.forecast.baselines import Baseline
-from beforehand.forecast.code_mode import Agent, Tried
+from beforehand.forecast.code_mode import ARMS, Agent, Tried
 from beforehand.forecast.cutoff_guard import CutoffGuard
 from beforehand.gateway.opening import open_traffic
 from beforehand.llm.names import ModelSpec
@@ -88,7 +88,8 @@ class Decided:
 @dataclass
 class Deciders:
     """The cast of a run. `asker` and `agent` are there if anybody needs them. `answers` are for the
-    guard and for the weights of past scores, each used once it is known: nobody is shown them."""
+    guard and for the weights of past scores, each used once it is known: nobody is shown them.
+    `mode` is that of a model that stands in, by a fork, where no model was asked before."""
 
     baselines: Mapping[str, Baseline]
     asker: Asker | None = None
@@ -96,6 +97,7 @@ class Deciders:
     guard: CutoffGuard = field(default_factory=lambda: CutoffGuard({}))
     models: Mapping[str, ModelSpec] = field(default_factory=dict)
     answers: Mapping[str, Resolution] = field(default_factory=dict)
+    mode: str = "daytona_agent"
 
     def close(self) -> None:
         """Close what was opened to ask."""
@@ -170,6 +172,7 @@ class Deciders:
         spec, market = self.models[name], seen["market"]["id"]
         if refusal := self.guard.refusal(spec, market):
             return [{**_who(name, index), "error": refusal}], []
+        mode = mode if mode in ARMS else self.mode
         tried = self.agent.decide(name, mode, seen, index, context)
         where = {"market_id": market, "time": seen["time"], **_who(name, index)}
         traces = [{**where, **one.trace} for one in tried]
