@@ -28,7 +28,7 @@ from beforehand.sandbox.engines import Sandbox
 from beforehand.work.decisions import reason
 from beforehand.work.results import read_jsonl
 from experiments import Out, config, intervals, told
-from modelserver import completion, model_server, sensible, wanted
+from modelserver import CODE, completion, model_server, sensible, wanted
 from test_models import Bare
 
 MODEL = {"mode": "daytona_agent"}
@@ -284,7 +284,8 @@ def test_weights_come_from_what_was_known(sim: Path, home: Path, capsys: Out) ->
         ("[]", None, "no decision"),
         ('{"p": 1}', None, "probability"),
         ('{"probability": true}', None, "probability"),
-        ('{"probability": NaN}', None, "no decision"),
+        ('{"probability": NaN}', None, "malformed"),
+        ('{"probability": 0.5}\n{"probability": NaN}', None, "malformed"),
         ('{"probability": 0.2, "key_evidence_ids": "a"}', None, "key_evidence_ids"),
         ('{"probability": 0.2, "decision": "MAYBE"}', None, "decision"),
     ],
@@ -303,6 +304,9 @@ def test_good_output() -> None:
     assert code_in("x = 1") == "x = 1\n"
     assert code_in("  ") is None
     assert reason("code: NameError: x (line 2); direct: refused") == "NameError; refused"
+    assert reason("code: SyntaxError: bad; worse (line 1); direct: refused to answer: no") == (
+        "SyntaxError; refused to answer"
+    )
 
 
 def test_a_remote_run_is_paid_once(home: Path) -> None:
@@ -350,6 +354,7 @@ def test_a_remote_run_is_paid_once(home: Path) -> None:
         ({"mode": "daytona_agent", "models": ["openai:"]}, "has no name"),
         ({"models": ["clever"]}, "unknown forecaster"),
         ({"mode": "direct_llm", "models": ["openai:gpt-5"]}, "OPENAI_API_KEY"),
+        ({"mode": "direct_llm", "models": ["openai:gpt-4o-search-preview"]}, "on its own"),
         (
             {"search_config": {"query_mode": "llm_generated"}, "mode": "baseline"},
             "needs a model",
@@ -370,6 +375,31 @@ def test_refusals_come_before_anything_is_asked(
     assert cli(["backtest", "run", str(path), "--archive", str(sim)]) in (1, 2)
     assert wrong in capsys.readouterr().err
     assert not Home(home).journal.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        (("--max-cost", "1"), "nobody knows what a call of"),
+        (("--engine", "daytona"), "DAYTONA_API_KEY"),
+        (("--cutoff", "scripted=2024-01-01"), "no such model is asked"),
+        (("--cutoff", "x"), "write it as MODEL=2025-01-31"),
+    ],
+)
+def test_options_are_refused_before_anything_is_paid(
+    options: tuple[str, ...],
+    wrong: str,
+    sim: Path,
+    home: Path,
+    capsys: Out,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DAYTONA_API_KEY", raising=False)
+    with model_server() as server:
+        arguments = ["backtest", "run", "--forecasters", server.model(), "--archive", str(sim)]
+        assert cli([*arguments, *options]) in (1, 2)
+        assert wrong in capsys.readouterr().err
+        assert not server.log
 
 
 def test_killed_and_resumed_nothing_is_asked_twice(
@@ -431,8 +461,103 @@ def test_a_forged_trace_is_found(
     stored.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = told(capsys, "runs", "verify", "r", code=1)
     (models,) = (check for check in found["checks"] if check["name"] == "models")
-    assert models["wrong"] == 1
+    assert models["wrong"] >= 1
     assert "no answer on record holds this code" in models["problems"][0]
+
+
+def test_a_forged_output_is_found(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    """Output and decisions changed alike, and sealed anew: the code, run again, says otherwise."""
+    path = config(home / "c.json", market, models=["scripted"], **MODEL)
+    run(capsys, path, sim)
+    folder = Home(home).runs / "r"
+    rows = list(read_jsonl(folder / "traces.jsonl"))
+    for row in rows:
+        row["output"] = '{"probability": 0.9999}'
+    (folder / "traces.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    decided = list(read_jsonl(folder / "intervals.jsonl"))
+    for row in decided:
+        row["decisions"][0]["probability"] = 0.9999
+    (folder / "intervals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in decided))
+    found = told(capsys, "runs", "verify", "r", code=1)
+    (models,) = (check for check in found["checks"] if check["name"] == "models")
+    assert models["wrong"] == 6
+    assert "prints something else" in models["problems"][0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps({"code": '{"probability": 0.3}'}),
+        "```json\n" + json.dumps({"code": CODE}) + "\n```",
+        json.dumps({"code": CODE, "probability": 0.9}),
+    ],
+    ids=["a value at the end", "a fence", "an extra key"],
+)
+def test_honest_runs_verify(
+    content: str, market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        return completion(content) if "code" in wanted(body) else sensible(body)
+
+    with model_server(answer) as server:
+        path = config(home / "c.json", market, models=[server.model()], mode="hybrid")
+        run(capsys, path, sim)
+    assert told(capsys, "runs", "verify", "r")["sound"]
+
+
+def test_who_is_refused_words_no_search(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    with model_server() as server:
+        model = server.model()
+        told(
+            capsys,
+            *("backtest", "run", "--markets", market["id"], "--forecasters", model),
+            *("--archive", str(sim), "--queries", "llm_generated", "--knowledge", "refuse"),
+            *("--cutoff", f"{model}=2099-01-01"),
+        )
+        assert not server.log
+
+
+def test_the_export_knows_what_a_decision_cost(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    """A fallback cost what the code before it did as well."""
+    broken = completion(json.dumps({"code": "1/0"}))
+
+    def answer(body: dict[str, Any]) -> Any:
+        return broken if "code" in wanted(body) else sensible(body)
+
+    with model_server(answer) as server:
+        path = config(home / "c.json", market, models=[server.model()], **MODEL)
+        run(capsys, path, sim, "--cost-per-call", "0.01")
+    out = home / "rows.jsonl"
+    told(capsys, "runs", "export", "r", "--format", "jsonl", "--out", str(out))
+    rows = list(read_jsonl(out))
+    assert [(row["tokens"], row["cost"]) for row in rows] == [(240, 0.02)] * 6
+    assert all(row["latency_ms"] > 0 for row in rows)
+    state = told(capsys, "runs", "show", "r")
+    assert (state["calls"], state["tokens"]) == (12, 1440)
+    assert state["cost"] == pytest.approx(0.12), "at the stated price, as nobody knows a better one"
+    requests = told(capsys, "runs", "show", "r")["scores"]["decisions"]["models"]
+    assert [model["requests"] for model in requests.values()] == [12]
+
+
+def test_a_model_in_the_benchmark_is_judged_by_its_training(
+    sim: Path, home: Path, capsys: Out
+) -> None:
+    with model_server() as server:
+        names = f"market,{server.model()}"
+        found = told(
+            capsys,
+            *("bench", "run", "--forecasters", names, "--archive", str(sim), "--run-id", "b"),
+        )
+    share = found["validity"]["share_after_training_cutoff"]
+    assert (share["value"], share["ok"]) == (None, False)
+    assert cli(["runs", "leaks", "b"]) == 2
+    assert "is a benchmark" in capsys.readouterr().err
 
 
 def test_tokens_and_budget(market: dict[str, Any], sim: Path, home: Path, capsys: Out) -> None:

@@ -59,6 +59,7 @@ def test_a_date_is_late_only_after_t() -> None:
 
 
 def test_dose_response() -> None:
+    assert doses([]) == []
     cases = [Case(T + timedelta(days=i), 0.3 + 0.004 * i, float(i % 2)) for i in range(100)]
     table = doses(cases)
     assert len(table) == len(GRADES) * len(DOSES)

@@ -74,7 +74,17 @@ def test_names() -> None:
         assert parse_model(name).id == name
     for name in ("market", "always:0.3", "http://h:1/p", "recorded:x"):
         assert not is_model(name)
-    for bad in ("openai:", "@http://h/v1", "m@http://", "m@http://u:p@h/v1"):
+    for bad in (
+        "openai:",
+        "@http://h/v1",
+        "m@http://",
+        "m@http://u:p@h/v1",
+        "m@http://h/v1?key=x",
+        "m@http://h:99999/v1",
+        "m@http://[",
+        "openai:gpt-4o-search-preview",
+        "openai:o3-deep-research",
+    ):
         with pytest.raises(InputError):
             parse_model(bad)
 
@@ -83,7 +93,11 @@ def test_cutoffs() -> None:
     assert parse_model("openai:gpt-4o-mini").cutoff == datetime(2023, 10, 2, tzinfo=UTC)
     dated = parse_model("anthropic:claude-sonnet-4-5-20250929").cutoff
     assert dated == datetime(2025, 8, 1, tzinfo=UTC), "the longest name counts, and its whole day"
-    assert parse_model("openai:gpt-50").cutoff is None, "another model's name is no prefix"
+    for newer in ("openai:gpt-50", "anthropic:claude-opus-4-6", "openai:gpt-5.2", "openai:gpt-5-x"):
+        assert parse_model(newer).cutoff is None, "a newer model does not inherit an older cutoff"
+    assert parse_model("openai:gpt-4o-2024-08-06").cutoff == datetime(2023, 10, 2, tzinfo=UTC)
+    assert parse_model("anthropic:claude-3-5-haiku-latest").cutoff is not None
+    assert parse_model("scripted", {"scripted": date.max}).cutoff is not None
     assert parse_model("m@http://h/v1").cutoff is None
     stated = parse_model("m@http://h/v1", {"m@http://h/v1": date(2025, 1, 31)}).cutoff
     assert stated == datetime(2025, 2, 1, tzinfo=UTC)
@@ -105,14 +119,14 @@ def test_scripted_says_the_same_every_time(home: Path) -> None:
     models = Models([parse_model("scripted")], Home(home))
     prompt = Prompt(prompts.CODE, CONTEXT, prompts.Written)
     meter = Bare()
-    first, second = (models.ask("scripted", prompt, i, meter).value for i in (0, 1))
+    first, second = (models.ask("scripted", prompt, i, meter) for i in (0, 1))
     assert first == second
     assert "import json" in first.code
     assert meter.used == [Usage(0, 0.0)] * 2, "nothing is sent, nothing is paid"
-    direct = models.ask("scripted", Prompt(prompts.DIRECT, CONTEXT, Answer), 0, meter).value
+    direct = models.ask("scripted", Prompt(prompts.DIRECT, CONTEXT, Answer), 0, meter)
     assert direct.probability == 0.4
     found = models.ask("scripted", Prompt(prompts.QUERIES, CONTEXT, prompts.Queries), 0, meter)
-    assert found.value.queries == ["Rain Avaria", "Avaria"]
+    assert found.queries == ["Rain Avaria", "Avaria"]
     models.close()
 
 
@@ -133,8 +147,8 @@ def test_a_malformed_answer_is_asked_again_within_a_bound(ask: Callable[..., Any
     with model_server(lambda body: completion(next(said))) as server:
         outcome, found = ask(server.model())
         assert outcome.status == "success"
-        assert found.value.probability == 0.7
-        assert (found.requests, len(server.log)) == (3, 3)
+        assert found.probability == 0.7
+        assert len(server.log) == 3
         retold = json.dumps(server.log[1]["messages"])
         assert "probability" in retold, "it is told what was wrong"
     with model_server(lambda body: completion('{"probability": 7}')) as server:
@@ -156,9 +170,10 @@ def test_a_malformed_answer_is_asked_again_within_a_bound(ask: Callable[..., Any
         ("another tool", completion(None, "tool_calls", tool_calls=[
             {"id": "t1", "type": "function", "function": {"name": "rm", "arguments": "{}"}}
         ])),
-        ("unauthorized", 401),
+        ("half a character", b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":'
+         b'[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"\\ud800"}}],'
+         b'"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}'),
         ("bad request", 400),
-        ("not found", 404),
     ],
 )  # fmt: skip
 def test_a_server_that_will_not_is_survived(
@@ -174,13 +189,26 @@ def test_a_server_that_will_not_is_survived(
         assert len(server.log) == before, "a final answer is remembered: it is not paid for twice"
 
 
+@pytest.mark.parametrize("status", [401, 402, 403, 404])
+def test_what_must_be_set_right_ends_the_run(status: int, ask: Callable[..., Any]) -> None:
+    """Every question would fail alike: nothing is recorded as failed, and a resumed run asks."""
+    with model_server(lambda body: status) as server:
+        outcome, _ = ask(server.model())
+        assert outcome.status == "failed"
+        assert "set it right, then resume the run" in outcome.reason
+        server.answer = sensible
+        outcome, said = ask(server.model())
+        assert outcome.status == "success", outcome.reason
+        assert said.probability == 0.7
+
+
 def test_what_may_pass_is_tried_again(ask: Callable[..., Any]) -> None:
     for number, bad in enumerate((500, 503, 429, (429, {"Retry-After": "0"}))):
         answers = iter([bad])
         with model_server(lambda body, a=answers: next(a, None) or sensible(body)) as server:
             outcome, said = ask(server.model(), run_id=f"r{number}")
             assert outcome.status == "success", outcome.reason
-            assert said.value.probability == 0.7
+            assert said.probability == 0.7
             assert len(server.log) == 2
 
 
@@ -276,7 +304,7 @@ def test_local_really_answers(home: Path) -> None:
     for index in range(6):  # Now and then it writes until its tokens are used up.
         with suppress(BadAnswer):
             prompt = Prompt(prompts.DIRECT, CONTEXT, Answer, 400)
-            said.append(models.ask("local", prompt, index, meter).value)
+            said.append(models.ask("local", prompt, index, meter))
             break
     assert said
     assert 0.0 <= said[0].probability <= 1.0

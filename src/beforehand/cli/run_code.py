@@ -113,7 +113,9 @@ def _text(name: str, longest: int, what: str) -> str:
     else:
         path = Path(name)
         if not path.is_file():
-            raise InputError(f"{name}: no such file")
+            raise InputError(
+                f"{name} is {'a folder' if path.is_dir() else 'no such file'}: name a file"
+            )
         if path.stat().st_size > longest:
             raise InputError(f"{name}: {what} may have {longest:,} bytes")
         raw = path.read_bytes()

@@ -9,7 +9,7 @@ from beforehand.errors import BadAnswer
 from beforehand.records.base import Probability
 
 LONGEST_RATIONALE = 600
-MOST_CITED = 10
+MOST_CITED = 20
 Id = Annotated[str, Field(max_length=80)]
 NO_DECISION = "no decision in the output"
 
@@ -57,6 +57,8 @@ def from_output(output: str, result: object) -> Answer:
         found = _object(line)
         if found is not None:
             break
+        if line.lstrip().startswith("{") and line.rstrip().endswith("}"):
+            raise BadAnswer(f"malformed decision: the last line is no JSON: {line[:200]}")
     if found is None:
         start = output.find("{")
         found = _object(output[start:]) if start >= 0 else None

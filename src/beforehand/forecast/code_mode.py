@@ -60,17 +60,19 @@ class Agent:
             tried.append(fallback)
         return tried
 
-    def queries(self, model: str, context: Mapping[str, Any], meter: Meter) -> list[str]:
+    def queries(
+        self, model: str, context: Mapping[str, Any], meter: Meter, calls: list[str]
+    ) -> list[str]:
         """Search queries for the question of a context; raises BadAnswer and Refused."""
         asked = {"market": {"description": context["market"]["description"]}}
         prompt = Prompt(prompts.QUERIES, prompts.shown(asked), prompts.Queries, QUERY_TOKENS)
-        found = self._models.ask(model, prompt, 0, meter).value
+        found = self._models.ask(model, prompt, 0, meter, calls)
         return [query.strip()[:200] for query in found.queries if query.strip()]
 
     def _try(
         self, arm: Arm, model: str, context: Mapping[str, Any], index: int, meter: Meter
     ) -> Tried:
-        tried = Tried(arm, trace={"arm": arm})
+        tried = Tried(arm, trace={"arm": arm, "calls": []})
         try:
             if arm == "code":
                 tried.answer = self._code(tried.trace, model, context, index, meter)
@@ -89,14 +91,15 @@ class Agent:
         meter: Meter,
     ) -> Answer:
         prompt = Prompt(prompts.CODE, prompts.code_prompt(context), prompts.Written, CODE_TOKENS)
-        asked = self._models.ask(model, prompt, index, meter)
-        trace["requests"] = asked.requests
-        code = prompts.code_in(asked.value.code)
+        written = self._models.ask(model, prompt, index, meter, trace["calls"])
+        code = prompts.code_in(written.code)
         if code is None:
             raise BadAnswer(NO_CODE)
         trace["code"] = code
         done = self._run(code, context, index, meter)
         trace |= {"engine": done.engine, "layers": list(done.layers), "output": done.output}
+        if done.result is not None:
+            trace["result"] = done.result
         if done.error is not None:
             raise BadAnswer(done.error)
         return from_output(done.output, done.result)
@@ -110,20 +113,17 @@ class Agent:
         meter: Meter,
     ) -> Answer:
         prompt = Prompt(prompts.DIRECT, prompts.shown(context), Answer, DIRECT_TOKENS)
-        asked = self._models.ask(model, prompt, index, meter)
-        trace |= {"requests": asked.requests, "answer": asked.value.model_dump(mode="json")}
-        answer: Answer = asked.value
+        answer: Answer = self._models.ask(model, prompt, index, meter, trace["calls"])
+        trace["answer"] = answer.model_dump(mode="json")
         return answer
 
     def _run(self, code: str, context: Mapping[str, Any], index: int, meter: Meter) -> Execution:
         """Run the code on the context, its clock at t. A remote run is paid for: it passes the
         journal like any other call."""
-        at = datetime.fromisoformat(context["time"])
-        seed = int(digest([context["market"]["id"], context["time"], index])[:8], 16)
-        policy = Policy(now=at, seed=seed)
+        policy = policy_of(context, index)
         if self._sandbox.engine != "daytona":
             return self._sandbox.run(code, dict(context), policy)
-        asked = {"code": code, "context": digest(dict(context)), "seed": seed}
+        asked = {"code": code, "context": digest(dict(context)), "seed": policy.seed}
         return _execution(
             meter.call(
                 "daytona",
@@ -132,6 +132,13 @@ class Agent:
                 lambda _: _text(self._sandbox.run(code, dict(context), policy)),
             )
         )
+
+
+def policy_of(context: Mapping[str, Any], index: int) -> Policy:
+    """The limits of a decision's code: its clock is the context's, its seed follows from what is
+    asked, so that running it again gives the same."""
+    seed = int(digest([context["market"]["id"], context["time"], index])[:8], 16)
+    return Policy(now=datetime.fromisoformat(context["time"]), seed=seed)
 
 
 def _text(done: Execution) -> str:

@@ -4,7 +4,9 @@ A model trained on text up to its cutoff may simply remember an answer that beca
 Such a question is refused or marked, by setting; how many there were stands in the results.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -13,6 +15,14 @@ from beforehand.llm.names import ModelSpec
 
 Knowledge = Literal["mark", "refuse"]
 REFUSED = "refused: the answer was known before the model's training ended"
+
+
+@dataclass(frozen=True)
+class Training:
+    """Of the models of a run: the smallest share of their instants on questions whose answer came
+    after their training; None where a cutoff is unknown."""
+
+    share: float | None
 
 
 class CutoffGuard:
@@ -34,3 +44,20 @@ class CutoffGuard:
             assert spec.cutoff is not None
             return f"{REFUSED} ({iso(spec.cutoff)[:10]})"
         return None
+
+    def training(
+        self, specs: Iterable[ModelSpec], spoken: Callable[[ModelSpec], Mapping[str, int]]
+    ) -> Training | None:
+        """The share over the ranked models; `spoken` counts a model's instants by market. Refused
+        questions are left out. None without a ranked model."""
+        ranked, shares = [spec for spec in specs if spec.ranked], list[float]()
+        for spec in ranked:
+            marks = Counter[str]()
+            for market, n in spoken(spec).items():
+                if self.refusal(spec, market) is None:
+                    marks[self.mark(spec, market)] += n
+            if marks["unknown"]:
+                return Training(None)
+            if marks.total():
+                shares.append(marks["after"] / marks.total())
+        return Training(min(shares, default=1.0)) if ranked else None

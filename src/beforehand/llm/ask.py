@@ -2,7 +2,8 @@
 traffic limits and the journal.
 
 One request is: look up in the journal, else wait for the limit, write the intent, send, keep the
-answer, only then read it. A malformed answer is asked again with what is wrong, a bounded number of
+answer, only then look into it (what is no message of the vendor's protocol is kept as a refusal). A
+malformed answer is asked again with what is wrong, a bounded number of
 times; each of these is a request of its own.
 """
 
@@ -29,19 +30,26 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
 from beforehand.config import Home, database_url
-from beforehand.errors import BadAnswer
+from beforehand.errors import BadAnswer, NotConfigured
 from beforehand.llm.local import MOST_TOKENS, PATIENCE_S
 from beforehand.llm.names import LOCAL, ModelSpec
-from beforehand.llm.prompt import Asked, Meter, Prompt
+from beforehand.llm.prompt import Meter, Prompt
 from beforehand.llm.vendors import open_vendor
 from beforehand.sources.providers import Limit, Provider
 from beforehand.sources.request import Request
-from beforehand.store.calls import Usage
+from beforehand.store.calls import Usage, call_key
 from beforehand.store.ledger import Ledger
 from beforehand.traffic import Lost, Reply, Traffic
 
 RETRIES = 2
 """How often a malformed answer is asked again."""
+TO_BE_SET_RIGHT = {
+    401: "the key is wrong or missing",
+    402: "the credit is used up",
+    403: "the key does not cover it",
+    404: "there is no such model or address",
+}
+"""What would fail for every question alike: the run ends, and can be resumed."""
 TRUNCATED, BRIEF = "token limit", "\n\nThe last answer was cut off: be brief."
 """What pydantic-ai says of an answer that ran out of tokens, and what the model is then told."""
 ENDPOINT = "chat"
@@ -58,7 +66,10 @@ class Models:
         home: Home,
         limits: tuple[Limit, ...] = (),
         timeout: float = 60.0,
+        cost_per_call: float | None = None,
     ) -> None:
+        """`cost_per_call` is what a call counts as where nobody knows its price (US dollars)."""
+        self._cost_per_call = cost_per_call
         self._specs = {spec.id: spec for spec in specs}
         self._providers = {spec.id: _provider(spec, limits, timeout) for spec in specs}
         self._ledger_place = database_url() or home.traffic
@@ -70,11 +81,15 @@ class Models:
         self._in_turn = threading.Lock()
         self._hands = ThreadPoolExecutor(64, "model")
 
-    def ask(self, name: str, prompt: Prompt, index: int, meter: Meter) -> Asked:
-        """One answer. Raises BadAnswer for a refusal or an answer that stays malformed, Refused,
-        NotConfigured and what the traffic raises."""
+    def ask(
+        self, name: str, prompt: Prompt, index: int, meter: Meter, calls: list[str] | None = None
+    ) -> Any:
+        """One answer; the keys of its calls are added to `calls`. Raises BadAnswer for a refusal or
+        an answer that stays malformed, Refused, NotConfigured and what the traffic raises."""
         spec, loop = self._specs[name], self._start()
-        metered = _Metered(self._open(spec), self, spec, index, meter)
+        keys: list[str] = [] if calls is None else calls
+        first = len(keys)
+        metered = _Metered(self._open(spec), self, spec, index, meter, keys)
         agent: Agent[object, Any] = Agent(
             metered,
             instructions=prompt.instructions,
@@ -86,9 +101,9 @@ class Models:
         while True:
             work = asyncio.run_coroutine_threadsafe(agent.run(text), loop)
             try:
-                return Asked(work.result().output, metered.requests, metered.texts)
+                return work.result().output
             except (UnexpectedModelBehavior, UsageLimitExceeded) as error:
-                if TRUNCATED not in str(error) or metered.requests > RETRIES:
+                if TRUNCATED not in str(error) or len(keys) - first > RETRIES:
                     raise BadAnswer(_reason(error)) from None
                 text += BRIEF
 
@@ -113,6 +128,11 @@ class Models:
             with self._in_turn:
                 return self._way_out().fetch(request, turn_taken=turn_taken).text
         return self._way_out().fetch(request, turn_taken=turn_taken).text
+
+    def measure(self, answer: str) -> Usage:
+        """The usage of an answer, at the stated price where none is known."""
+        found = usage(answer)
+        return Usage(found.tokens, self._cost_per_call) if found.cost is None else found
 
     def turn(self, spec: ModelSpec) -> Callable[[threading.Event], None] | None:
         """How to wait for the model's rate limit; None where there is none."""
@@ -163,6 +183,11 @@ class Models:
         except TimeoutError:
             raise Lost(f"no answer within {timeout:g} s") from None
         except ModelHTTPError as error:
+            if error.status_code in TO_BE_SET_RIGHT:
+                raise NotConfigured(
+                    f"the model {request.provider} answered {error.status_code} "
+                    f"({TO_BE_SET_RIGHT[error.status_code]}): set it right, then resume the run"
+                ) from None
             body = json.dumps(error.body, default=str).encode()
             return Reply(error.status_code, dict(error.headers or {}), body, request.provider)
         except ModelConnectionError as error:
@@ -173,19 +198,28 @@ class Models:
             raise BadAnswer(_reason(error)) from None
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise BadAnswer(f"its answer cannot be read ({type(error).__name__})") from None
-        return Reply(200, {}, ModelMessagesTypeAdapter.dump_json([response]), request.provider)
+        try:
+            kept = ModelMessagesTypeAdapter.dump_json([response])
+        except ValueError:  # Half a character, which no JSON can hold.
+            raise BadAnswer("its answer is no valid Unicode") from None
+        return Reply(200, {}, kept, request.provider)
 
 
 class _Metered(WrapperModel):
     """The model with the journal and the traffic around each request."""
 
     def __init__(
-        self, wrapped: Model, models: Models, spec: ModelSpec, index: int, meter: Meter
+        self,
+        wrapped: Model,
+        models: Models,
+        spec: ModelSpec,
+        index: int,
+        meter: Meter,
+        calls: list[str],
     ) -> None:
         super().__init__(wrapped)
         self._models, self._spec, self._index, self._meter = models, spec, index, meter
-        self.requests = 0
-        self.texts: list[str] = []
+        self._calls = calls
 
     async def request(
         self,
@@ -194,12 +228,12 @@ class _Metered(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """The journal's answer, or the model's."""
-        self.requests += 1
         asked = {
             "messages": _canonical(ModelMessagesTypeAdapter.dump_python(messages, mode="json")),
             "settings": dict(model_settings or {}),
             "output": _wanted(model_request_parameters),
         }
+        self._calls.append(call_key(self._spec.id, asked, self._index))
         repeatable = self._meter.policy == "resend"
         turn = self._models.turn(self._spec)
 
@@ -210,12 +244,13 @@ class _Metered(WrapperModel):
             return self._models.send(self._spec, attempt, repeatable, turn is not None)
 
         def call() -> str:
-            return self._meter.call(self._spec.id, asked, self._index, send, usage, turn)
+            return self._meter.call(
+                self._spec.id, asked, self._index, send, self._models.measure, turn
+            )
 
         answer = await asyncio.get_running_loop().run_in_executor(self._models.hands, call)
         (response,) = ModelMessagesTypeAdapter.validate_json(answer)
         assert isinstance(response, ModelResponse)
-        self.texts.append(response.text or "")
         return response
 
 

@@ -8,6 +8,7 @@ NAME@http://host:port/v1    any OpenAI-compatible address (BEFOREHAND_LLM_KEY, w
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -22,7 +23,10 @@ KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 COMPATIBLE_KEY = "BEFOREHAND_LLM_KEY"
 CUTOFFS = {
     "gpt-4o": date(2023, 10, 1),
+    "gpt-4o-mini": date(2023, 10, 1),
     "gpt-4.1": date(2024, 6, 1),
+    "gpt-4.1-mini": date(2024, 6, 1),
+    "gpt-4.1-nano": date(2024, 6, 1),
     "gpt-5": date(2024, 9, 30),
     "gpt-5-mini": date(2024, 5, 31),
     "gpt-5-nano": date(2024, 5, 31),
@@ -40,7 +44,11 @@ CUTOFFS = {
     LOCAL: date(2024, 8, 31),
 }
 """The last day of the training data, as the vendors' model pages state it (a month: its last day).
-The longest name that a model's own begins with counts; a model that is not here has none."""
+A dated version of a listed model counts as that model; any other name has none: a newer model must
+not inherit an older one's."""
+_DATED = re.compile(r"-(?:\d{8}|\d{4}-\d\d-\d\d|latest)")
+_LOOKS_UP = re.compile(r"search|deep-research|online|sonar")
+"""Names of models that look things up on their own: nothing keeps what they find before t."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +87,30 @@ def parse_model(name: str, cutoffs: Mapping[str, date] | None = None) -> ModelSp
     elif vendor not in KEYS:
         rest, _, base = name.partition("@")
         vendor = "compatible"
-        parts = urlsplit(base)
-        if parts.username or parts.password:
-            raise InputError(
-                f"model {rest}@{parts.hostname}: an address must hold no user or password, as it "
-                f"is stored with the results: set {COMPATIBLE_KEY}"
-            )
-        if not parts.hostname:
-            raise InputError(f"model {name!r}: write NAME@http://host:port/v1")
+        _check_base(rest, base)
     if not rest:
         raise InputError(f"model {name!r} has no name: write {vendor}:NAME")
+    if _LOOKS_UP.search(rest):
+        raise InputError(
+            f"model {name!r} looks things up on its own, and nothing keeps what it finds before t: "
+            "name a model without retrieval"
+        )
     return ModelSpec(name, vendor, rest, base, _cutoff(name, rest, cutoffs or {}))
+
+
+def _check_base(name: str, base: str) -> None:
+    try:
+        parts = urlsplit(base)
+        _ = parts.port
+    except ValueError as error:
+        raise InputError(f"model {name}@…: the address is none: {error}") from None
+    if not parts.hostname:
+        raise InputError(f"model {name}@{base}: write NAME@http://host:port/v1")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise InputError(
+            f"model {name}@{parts.hostname}: an address must hold no user, password, query or "
+            f"fragment, as it is stored with the results: set {COMPATIBLE_KEY}"
+        )
 
 
 def need_key(spec: ModelSpec) -> str | None:
@@ -107,8 +128,14 @@ def need_key(spec: ModelSpec) -> str | None:
 def _cutoff(name: str, rest: str, stated: Mapping[str, date]) -> datetime | None:
     day = stated.get(name)
     if day is None:
-        known = [prefix for prefix in CUTOFFS if rest == prefix or rest.startswith(f"{prefix}-")]
-        day = CUTOFFS[max(known, key=len)] if known else None
+        day = CUTOFFS.get(_DATED.sub("", rest) if _DATED.fullmatch(rest[_stem(rest) :]) else rest)
     if day is None:
         return None
-    return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+    end = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return end if day == date.max else end + timedelta(days=1)
+
+
+def _stem(rest: str) -> int:
+    """Where a date begins at the end of a name, or its length."""
+    found = _DATED.search(rest)
+    return len(rest) if found is None else found.start()

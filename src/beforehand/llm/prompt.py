@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pydantic import BaseModel
@@ -37,17 +37,10 @@ class Prompt:
     max_tokens: int = 1500
 
 
-@dataclass
-class Asked:
-    """An answer, and how many requests it took."""
-
-    value: Any
-    requests: int = 0
-    texts: list[str] = field(default_factory=list)
-
-
 class Asks(Protocol):
     """Whoever puts prompts to models (`llm/ask.py`)."""
 
-    def ask(self, name: str, prompt: Prompt, index: int, meter: Meter) -> Asked: ...
+    def ask(
+        self, name: str, prompt: Prompt, index: int, meter: Meter, calls: list[str] | None = ...
+    ) -> Any: ...
     def close(self) -> None: ...

@@ -66,6 +66,11 @@ class Daytona:
                     sandbox.delete()
         return self._read(str(done.result), said, policy, 1000 * (stopwatch() - started))
 
+    @staticmethod
+    def check() -> None:
+        """NotConfigured without the key or the SDK."""
+        _client()
+
     def close(self) -> None:
         """Nothing is kept between runs."""
 

@@ -114,6 +114,13 @@ class Sandbox:
                 self._jailless = True
         return self._without_jail(code, input_data, policy, tools)
 
+    def check(self) -> None:
+        """Raises NotConfigured where the engine lacks a key or an extra."""
+        if self.engine == "daytona":
+            Daytona.check()
+        elif self.engine == "wasi":
+            Wasi.check()
+
     def close(self) -> None:
         """End what was started."""
         with self._making:

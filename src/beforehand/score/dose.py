@@ -69,8 +69,10 @@ class Dose:
 
 
 def doses(cases: Sequence[Case], seed: int = 0) -> list[Dose]:
-    """Every grade at every dose, over the same contexts."""
-    table = []
+    """Every grade at every dose, over the same contexts; nothing over none."""
+    table: list[Dose] = []
+    if not cases:
+        return table
     for grade, wordings in GRADES.items():
         order = list(range(len(cases)))
         random.Random(f"{seed}/{grade}").shuffle(order)

@@ -96,7 +96,7 @@ def _decision(
 ) -> dict[str, Any]:
     """A paid forecaster is a model span, a baseline a tool span."""
     model, index = said["model_id"], said["simulation_index"]
-    paid = spent.get(digest([model, row["context"], index]))
+    paid = spent.get(spent_key(said, row["context"]))
     name = f"{model}#{index}"
     metrics: dict[str, Any] = {}
     if paid is not None and paid["latency_ms"] is not None:
@@ -137,3 +137,11 @@ def _id(seed: str, part: str) -> str:
 
 def _text(value: Any) -> str:
     return orjson.dumps(value).decode()
+
+
+def spent_key(said: Mapping[str, Any], context: Mapping[str, Any]) -> str:
+    """What a decision or a failure was paid under: an address's call as the journal has it; of a
+    model the arm as well, as one decision may take several calls."""
+    asked = [said["model_id"], context, said["simulation_index"]]
+    mode = said.get("mode", "failed")
+    return digest([*asked, mode] if mode in ("daytona_agent", "direct_llm", "failed") else asked)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from beforehand.config import Home
+from beforehand.errors import InputError
 from beforehand.forecast.baselines import Baseline
 from beforehand.forecast.code_mode import ARMS, Agent
 from beforehand.forecast.cutoff_guard import CutoffGuard
@@ -22,19 +23,28 @@ def make_deciders(
     minds: Minds,
     answers: Mapping[str, Resolution],
 ) -> Deciders:
-    """The cast. Raises NotConfigured for a model whose key is missing, before anything is asked;
-    nothing is connected to yet."""
+    """The cast. Raises NotConfigured for a model whose key is missing and for an engine that cannot
+    run here, before anything is asked; nothing is connected to yet."""
     limits = parse_rate(effort.rate)
     addresses = list(filter(is_address, asked))
     specs = {name: parse_model(name, minds.cutoffs) for name in asked if is_model(name)}
     for spec in specs.values():
         need_key(spec)
+        if spec.vendor == "compatible" and effort.max_cost and effort.cost_per_call is None:
+            raise InputError(
+                f"--max-cost: nobody knows what a call of {spec.id} costs: state --cost-per-call, "
+                "or limit --max-calls or --max-tokens"
+            )
+    if unknown := [name for name in minds.cutoffs if name not in specs]:
+        raise InputError(f"--cutoff {unknown[0]}: no such model is asked in this run")
     agent = None
     if specs:
         from beforehand.llm.ask import Models  # The vendors' libraries take a second to load.
 
-        models = Models(list(specs.values()), home, limits, effort.timeout)
-        agent = Agent(models, Sandbox(minds.engine))
+        sandbox = Sandbox(minds.engine)
+        sandbox.check()
+        models = Models(list(specs.values()), home, limits, effort.timeout, effort.cost_per_call)
+        agent = Agent(models, sandbox)
     known = {name: r.known_at for name, r in answers.items()}
     return Deciders(
         baselines,

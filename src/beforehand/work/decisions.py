@@ -1,10 +1,12 @@
 """How the decisions of a run came about, counted from its rows: by code, by fallback, directly, or
 not at all, with the reasons."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+_ARM = re.compile(r"(?:^|; )(?:code|direct): ")
 KINDS = ("code", "fallback", "direct", "external", "baseline")
 
 
@@ -19,7 +21,7 @@ def counts(
     fallbacks = set[tuple[str, str, str, int]]()
     reasons, requests = Counter[str](), Counter[str]()
     for trace in traces:
-        requests[trace["model_id"]] += trace.get("requests", 0)
+        requests[trace["model_id"]] += len(trace["calls"])
         if "fallback_reason" in trace:
             fallbacks.add(_key(trace, trace["market_id"], trace["time"]))
             reasons[reason(trace["fallback_reason"])] += 1
@@ -51,9 +53,8 @@ def counts(
 
 def reason(text: str) -> str:
     """A reason without its particulars, so that it can be counted."""
-    if ": " in text and text.split(": ")[0] in ("code", "direct"):
-        return "; ".join(reason(part.partition(": ")[2]) for part in text.split("; ") if part)
-    return text.partition(": ")[0].partition(" (")[0][:80]
+    arms = [part for part in _ARM.split(text) if part]
+    return "; ".join(part.partition(": ")[0].partition(" (")[0][:80] for part in arms)
 
 
 def _kind(decision: Mapping[str, Any], fallback: bool) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from beforehand import __version__
 from beforehand.clock import to_us
 from beforehand.errors import InputError
+from beforehand.forecast.cutoff_guard import Training
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.score.leaks import LeakReport, audit_evidence
@@ -32,13 +33,18 @@ class Evaluation:
 
 
 def evaluate_files(
-    events: Path, predictions: Path, resolutions: Path, settings: Settings
+    events: Path,
+    predictions: Path,
+    resolutions: Path,
+    settings: Settings,
+    training: Training | None = None,
 ) -> Evaluation:
     """Pure scoring: three files in, verdicts out.
 
     The market is the predictor named `market` at the same instant; without one, each event's
     baseline_probability, which stands for its `forecast_at`: a later prediction is not scored
-    against it. Price ages come from `events_snapshots.jsonl` beside the events.
+    against it. Price ages come from `events_snapshots.jsonl` beside the events. `training` is what
+    is known of models among the predictors.
     """
     specs = {spec.id: spec for _, spec in load_events(events)}
     endings = _load_resolutions(resolutions)
@@ -65,6 +71,8 @@ def evaluate_files(
     total, passed, failures = audit_evidence(rows)
     facts = SetFacts(
         documents=0,
+        models=training is not None,
+        share_after_training_cutoff=training.share if training is not None else None,
         unresolved=counts["events_without_resolution"],
         variants=len(table.forecasts),
         admitted_after_t=total - passed,

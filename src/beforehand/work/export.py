@@ -2,16 +2,17 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from beforehand.errors import InputError, NotFound
-from beforehand.score.galileo import ingest_request
-from beforehand.store.calls import Calls, call_key
+from beforehand.score.galileo import ingest_request, spent_key
+from beforehand.store.calls import Calls
 from beforehand.store.files import write_atomic, write_json, write_jsonl
 from beforehand.store.runs import RunFolder
 from beforehand.store.tables import write_parquet
+from beforehand.work.deciders import MODES
 from beforehand.work.results import read_jsonl
 
 COLUMNS = {
@@ -81,8 +82,7 @@ def decisions(folder: RunFolder, calls: Calls | None) -> Iterator[dict[str, Any]
     for row in read_jsonl(folder.path / "intervals.jsonl"):
         market = row["context"]["market"]
         for said in [*row["decisions"], *row["failures"]]:
-            key = call_key(said["model_id"], row["context"], said["simulation_index"])
-            paid = spent.get(key, {})
+            paid = spent.get(spent_key(said, row["context"]), {})
             yield {
                 "run_id": row["run_id"],
                 "market_id": row["market_id"],
@@ -112,11 +112,46 @@ def _outcomes(folder: RunFolder) -> dict[str, float]:
 
 
 def _spent(folder: RunFolder, calls: Calls | None) -> dict[str, dict[str, Any]]:
-    """The journal's calls by their key; what a fork inherited was not paid for by it."""
+    """What was paid, by `spent_key`; what a fork inherited was not paid for by it."""
     if calls is None:
         return {}
     free = {"tokens": None, "cost": None, "latency_ms": None}
-    return {
+    found = {
         row["call_key"]: row if row["origin"] is None else {**row, **free}
         for row in calls.rows(folder.run_id)
+    }
+    traces = folder.path / "traces.jsonl"
+    return found | (_of_models(folder, traces, found) if traces.is_file() else {})
+
+
+def _of_models(
+    folder: RunFolder, traces: Path, paid: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """A model's calls, summed by decision: a fallback cost what the code before it did as well."""
+    contexts = {
+        (row["market_id"], row["time"]): row["context"]
+        for row in read_jsonl(folder.path / "intervals.jsonl")
+    }
+    found: dict[str, dict[str, Any]] = {}
+    before: dict[str, Any] = {}
+    for trace in read_jsonl(traces):
+        if trace["arm"] not in MODES:
+            continue
+        context = contexts[trace["market_id"], trace["time"]]
+        mine = _total(paid[key] for key in trace["calls"] if key in paid)
+        if "fallback_reason" in trace:
+            mine = _total([before, mine])
+        before = mine
+        found[spent_key({**trace, "mode": MODES[trace["arm"]]}, context)] = mine
+        failed = spent_key({**trace, "mode": "failed"}, context)
+        found[failed] = mine
+    return found
+
+
+def _total(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sums of what is known; None where nothing is."""
+    rows = list(rows)
+    return {
+        name: sum(known) if (known := [r[name] for r in rows if r[name] is not None]) else None
+        for name in ("tokens", "cost", "latency_ms")
     }

@@ -20,9 +20,12 @@ RELEVANT = 3
 def leak_report(folder: RunFolder, seed: int = 0) -> dict[str, Any]:
     """The counts with their denominators, the forecasts with something to look at, the scores with
     and without flagged decisions, and the dose-response over the run's own contexts."""
-    rows = folder.path / "intervals.jsonl"
-    if not rows.is_file():
-        raise InputError(f"run {folder.run_id} holds no contexts: only backtests have them")
+    kind, rows = folder.facts().get("kind"), folder.path / "intervals.jsonl"
+    if kind != "backtest" or not rows.is_file():
+        raise InputError(
+            f"run {folder.run_id} is {f'a {kind}' if kind else 'unfinished'}: leak reports are of "
+            "finished backtests"
+        )
     report = LeakReport()
     forecasts = recheck(report, read_jsonl(rows))
     kept = read_json(folder.path / "scores.json")

@@ -16,7 +16,7 @@ from beforehand.errors import InputError
 from beforehand.forecast.baselines import Baseline
 from beforehand.gateway import Audit, Gateway, RecordedWorld
 from beforehand.ids import digest
-from beforehand.llm.names import SCRIPTED
+from beforehand.llm.names import SCRIPTED, ModelSpec
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.score.leaks import recheck
 from beforehand.score.skill import MARKET
@@ -204,21 +204,13 @@ class BacktestJob:
         sims = sorted({(config.num_sims, config.mode) for config in self.configs})
         return tried + [digest([name, sims, how]) for name in self.asked if name != SCRIPTED]
 
-    def _after_training(self) -> float | None:
-        """The smallest share, over the ranked models, of intervals whose answer came after the
-        model's training; None if a cutoff is unknown, or there is no model."""
-        guard, shares = self._guard, list[float]()
-        for spec in self._specs:
-            if not spec.ranked:
-                continue
-            mine = [c for c in self.configs if spec.id in self._replacement.ever(c.models)]
-            sizes = [backtest.count(c) for c in mine]
-            marks = [guard.mark(spec, c.market_id) for c in mine]
-            if "unknown" in marks:
-                return None
-            after = sum(n for n, mark in zip(sizes, marks, strict=True) if mark == "after")
-            shares.append(after / max(sum(sizes), 1))
-        return min(shares, default=None)
+    def _spoken(self, spec: ModelSpec) -> dict[str, int]:
+        """At how many instants of each market a model speaks."""
+        apply = self._replacement.apply
+        return {
+            c.market_id: sum(spec.id in apply(c.models, t) for t in walk_instants(c))
+            for c in self.configs
+        }
 
     def _config(self) -> dict[str, Any]:
         request = self.request
@@ -263,14 +255,15 @@ class BacktestJob:
         markets = [c.market_id for c in self.configs]
         tried = note_trials(self._ledger, "backtest", markets, self.variants())
         left_out = self.selection.left_out
+        training = self._guard.training(self._specs, self._spoken)
         facts = SetFacts(
             documents=leaks.documents,
             void=left_out.get("void", 0),
             unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
             variants=tried,
             admitted_after_t=leaks.admitted_after_t,
-            models=any(spec.ranked for spec in self._specs),
-            share_after_training_cutoff=self._after_training(),
+            models=training is not None,
+            share_after_training_cutoff=training.share if training else None,
         )
         result = evaluate(table, facts, replace(self.request.settings, variants=tried))
         name = pictured(results.read_jsonl(path / "intervals.jsonl"))

@@ -88,6 +88,7 @@ class _Stage:
         asked = list(filter(is_asked, self._names))
         answers = {r.market_id: r for r in gateway.hindsight().resolutions()}
         deciders = make_deciders(asked, models, home, request.effort, Minds(), answers)
+        self._guard, self._specs_of_models = deciders.guard, list(deciders.models.values())
         self._walker = Walker(world, clock, self.folder, deciders)
         self._walked = backtest.compile_plan(run_id, self._configs, score=False).steps
 
@@ -219,7 +220,9 @@ class BenchmarkJob(_Stage):
         path = self.folder.path
         events, said = path / "events.jsonl", path / "predictions.jsonl"
         endings = path / "resolutions.jsonl"
-        done = evaluation.evaluate_files(events, said, endings, self._request.settings)
+        counted = {config.market_id: 1 for config in self._configs}
+        training = self._guard.training(self._specs_of_models, lambda _: counted)
+        done = evaluation.evaluate_files(events, said, endings, self._request.settings, training)
         evaluation.store(done, (events, said, endings), path)
         files = self.folder.digests("scores.json", "leaderboard.csv", "report.html")
         return {"counts": done.counts, "audit": done.audit["passed"], "files": files}

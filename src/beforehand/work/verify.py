@@ -28,7 +28,7 @@ from beforehand.store.files import file_digest
 from beforehand.store.journal import Journal
 from beforehand.store.journal_schema import RunRow
 from beforehand.store.runs import LOG, RunFolder
-from beforehand.work.verify_models import ARM_OF, Answered, check_decision, keyed
+from beforehand.work.verify_models import ARM_OF, Answered, Rerun, check_decision, keyed
 
 MOST = 20
 """Problems of one check that are told; all are counted."""
@@ -205,7 +205,7 @@ def _calls(run: RunRow, calls: Calls, intervals: Path) -> Check:
             continue
         if digest(row["answer"].encode()) != row["answer_digest"]:
             check.found(f"the answer to call {key[:12]} does not have its digest")
-        elif _usage(row) != (row["tokens"], row["cost"]):
+        elif not _as_answered(row):
             check.found(f"the tokens or the cost of call {key[:12]} are not what the answer says")
     own = [row for row in rows.values() if row["origin"] is None and row["state"] == "done"]
     tokens, cost = sum(r["tokens"] or 0 for r in own), sum(r["cost"] or 0.0 for r in own)
@@ -216,14 +216,14 @@ def _calls(run: RunRow, calls: Calls, intervals: Path) -> Check:
     return check
 
 
-def _usage(row: Mapping[str, Any]) -> tuple[int | None, float | None]:
-    """The tokens and the cost that an answer gives."""
+def _as_answered(row: Mapping[str, Any]) -> bool:
+    """Whether the tokens and the cost of a call are what its answer says. (A model's answer states
+    no cost: that was reckoned by the prices of its day.)"""
     if not is_model(row["provider"]):
-        return external.usage(row["answer"])
+        return external.usage(row["answer"]) == (row["tokens"], row["cost"])
     from beforehand.llm.ask import usage  # The vendors' libraries take a second to load.
 
-    found = usage(row["answer"])
-    return found.tokens, found.cost
+    return bool(usage(row["answer"]).tokens == row["tokens"])
 
 
 def _models(run: RunRow, calls: Calls, traces: Path, intervals: Path) -> Check:
@@ -231,6 +231,7 @@ def _models(run: RunRow, calls: Calls, traces: Path, intervals: Path) -> Check:
     check = Check("models", "traces against answers, decisions against traces")
     answered = Answered(calls.rows(run.run_id))
     _each(check, traces, answered.check)
+    rerun = Rerun()
     kept = keyed(row for row in _lines(traces) if isinstance(row, dict))
 
     def row(value: dict[str, Any]) -> None:
@@ -238,9 +239,13 @@ def _models(run: RunRow, calls: Calls, traces: Path, intervals: Path) -> Check:
         for decision in value["decisions"]:
             if decision.get("mode") in ARM_OF:
                 check.n += 1
-                check_decision(value, decision, kept)
+                check_decision(value, decision, kept, rerun)
 
-    _each(check, intervals, row)
+    try:
+        _each(check, intervals, row)
+    finally:
+        rerun.close()
+    check.what += f"; {rerun.ran:,} programs run again"
     return check
 
 

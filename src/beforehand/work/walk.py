@@ -131,11 +131,17 @@ class Walker:
     def _queries(
         self, config: ExperimentConfig, traces: list[dict[str, Any]], context: StepContext
     ) -> QueryMaker | None:
-        """How the first model of the experiment words the search, for `llm_generated`: once for
+        """How the first model that may be asked words the search, for `llm_generated`: once for
         each wording of a question. Where it cannot, the question itself is searched for, and the
         trace says so."""
         agent = self._deciders.agent
-        writer = next((name for name in config.models if name in self._deciders.models), None)
+        models, guard = self._deciders.models, self._deciders.guard
+        writers = [
+            name
+            for name in config.models
+            if name in models and guard.refusal(models[name], config.market_id) is None
+        ]
+        writer = writers[0] if writers else None
         if config.search_config.query_mode == "template" or agent is None or writer is None:
             return None
         known: dict[str, list[str]] = {}
@@ -144,9 +150,10 @@ class Walker:
             asked = _description(text.question, text.rules)
             if asked not in known:
                 trace: dict[str, Any] = {"market_id": config.market_id, "model_id": writer}
-                trace["arm"] = "queries"
+                trace |= {"arm": "queries", "calls": []}
+                seen = {"market": {"description": asked}}
                 try:
-                    found = agent.queries(writer, {"market": {"description": asked}}, context)
+                    found = agent.queries(writer, seen, context, trace["calls"])
                     trace = {**trace, "queries": found}
                 except (BadAnswer, Refused) as error:
                     found = []

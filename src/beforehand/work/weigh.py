@@ -33,7 +33,7 @@ def weigh(path: Path, answers: Mapping[str, Resolution]) -> None:
         if r.status == "resolved" and r.payout is not None
     ]
     heapq.heapify(waiting)
-    for row in sorted(rows, key=lambda r: (r["time"], r["market_id"])):
+    for row in sorted(rows, key=lambda r: (parse_instant(r["time"]), r["market_id"])):
         t = parse_instant(row["time"])
         while waiting and visible(waiting[0][0], t):
             _, name, answer = heapq.heappop(waiting)
