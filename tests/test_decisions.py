@@ -220,6 +220,20 @@ def test_the_knowledge_guard(market: dict[str, Any], sim: Path, home: Path, caps
         assert (share["value"], share["ok"]) == (None, False), "unknown is not fair"
 
 
+def test_without_a_model_scripted_stands_in(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    """A mode of models and no model: the one that needs no key, and it is said."""
+    arguments = ["--markets", market["id"], "--every", "7d", "--archive", str(sim)]
+    capsys.readouterr()
+    assert cli(["backtest", "run", *arguments, "--forecasters", "market", "--mode", "hybrid"]) == 0
+    said = capsys.readouterr()
+    assert "no model is named, so scripted stands in (a path test, not a forecaster)" in said.err
+    assert "not ranked" in said.out
+    found = told(capsys, "backtest", "run", *arguments, "--forecasters", "market")
+    assert "scripted" not in found["decisions"]["models"], "and only then"
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_brings_decisions_together(
     method: str, market: dict[str, Any], sim: Path, home: Path, capsys: Out

@@ -20,6 +20,7 @@ from beforehand.cli.options import (
     market_names,
     minds,
     settings,
+    with_model,
 )
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, telling
 from beforehand.cli.tables import console, figure, print_result, span, table
@@ -82,7 +83,7 @@ def run(
         home=home.root,
         markets=_markets(markets),
         every=parse_interval(every),
-        forecasters=forecasters,
+        forecasters=with_model(forecasters, thinking),
         num_sims=between("--sims", sims, 1, 1000),
         start=_instant("--start", start),
         stop=_instant("--end", end),

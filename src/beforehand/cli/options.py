@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from beforehand.cli.output import note
 from beforehand.errors import InputError
 from beforehand.forecast.aggregate import Method
 from beforehand.forecast.cutoff_guard import Knowledge
 from beforehand.forecast.external import TIMEOUT_S, parse_rate
-from beforehand.llm.names import is_model
+from beforehand.llm.names import LABEL, SCRIPTED, is_model
 from beforehand.sandbox.engines import Engine
 from beforehand.score.kelly import Kelly
 from beforehand.store.files import read_text
@@ -63,9 +64,11 @@ class Thinking:
     """How language models are used; the same for every command that takes them."""
 
     mode: Annotated[
-        Literal["daytona_agent", "direct_llm", "hybrid"],
-        Parameter(help="Of models: code with a direct fallback, a direct prompt, or both."),
-    ] = "daytona_agent"
+        Literal["daytona_agent", "direct_llm", "hybrid"] | None,
+        Parameter(
+            help="Of models: code with a direct fallback [so, if not said], a direct prompt, or both."
+        ),
+    ] = None
     queries: Annotated[
         Literal["template", "llm_generated"],
         Parameter(help="Search for the question itself, or as a model words it."),
@@ -82,6 +85,16 @@ class Thinking:
     ] = None
 
 
+def with_model(forecasters: str, given: Thinking | None) -> str:
+    """The forecasters, with scripted where a mode of models is asked for and no model is named: it
+    needs no key. A model that costs is never chosen for anybody."""
+    named = any(is_model(name.strip()) for name in forecasters.split(","))
+    if given is None or given.mode is None or named:
+        return forecasters
+    note(f"--mode {given.mode}: no model is named, so {SCRIPTED} stands in ({LABEL})")
+    return f"{forecasters},{SCRIPTED}"
+
+
 def minds(given: Thinking | None) -> Minds:
     """The options of language models, checked."""
     given = given or Thinking()
@@ -95,7 +108,7 @@ def minds(given: Thinking | None) -> Minds:
         if not is_model(name):
             raise InputError(f"--cutoff {text!r}: {name!r} is no model")
     return Minds(
-        mode=given.mode,
+        mode=given.mode or Minds().mode,
         query_mode=given.queries,
         method=given.aggregate,
         engine=given.engine,
