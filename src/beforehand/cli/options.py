@@ -66,7 +66,7 @@ class Thinking:
     mode: Annotated[
         Literal["daytona_agent", "direct_llm", "hybrid"] | None,
         Parameter(
-            help="Of models: code with a direct fallback [so, if not said], a direct prompt, or both."
+            help="Of models: code with a direct fallback [the default], a direct prompt, or both."
         ),
     ] = None
     queries: Annotated[
