@@ -83,7 +83,8 @@ def test_dose_response() -> None:
 def test_the_report_of_a_run(sim: Path, home: Path, capsys: Out) -> None:
     names = ("--forecasters", "market,news_tilt", "--archive", str(sim), "--run-id", "r")
     told(capsys, "backtest", "run", *names, "--placebo", "0", "--every", "14d")
-    found = told(capsys, "runs", "leaks", "r")
+    found = told(capsys, "runs", "leaks", "latest")
+    assert told(capsys, "runs", "leaks", "r") == found == told(capsys, "runs", "leaks")
     rows = intervals(home, "r")
     assert found["coverage_total"]["contexts"] == len(rows)
     with_documents = sum(bool(row["context"]["search_snippets"]) for row in rows)

@@ -5,8 +5,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from beforehand.cli.output import Json, emit, plain_table
-from beforehand.cli.runs import Run
-from beforehand.config import Home
+from beforehand.cli.runs import Run, named, opened
 from beforehand.errors import EXIT_FAILED, EXIT_OK
 from beforehand.store.runs import open_run
 from beforehand.work.leaks import leak_report
@@ -26,7 +25,8 @@ def leaks(
     Everything is derived again from the run's rows. For the dose-response, leaks of four grades are
     injected into copies of the contexts, and a forecaster that believes them is scored.
     """
-    found = leak_report(open_run(Home.from_environment().runs, run_id), seed)
+    home, journal, _ = opened()
+    found = leak_report(open_run(home.runs, named(run_id, home, journal)), seed)
     if json:
         emit(found)
     else:

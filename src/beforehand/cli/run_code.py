@@ -114,7 +114,7 @@ def _text(name: str, longest: int, what: str) -> str:
         path = Path(name)
         if not path.is_file():
             raise InputError(
-                f"{name} is {'a folder' if path.is_dir() else 'no such file'}: name a file"
+                f"{name}: {'a folder, not a file' if path.is_dir() else 'no such file'}"
             )
         if path.stat().st_size > longest:
             raise InputError(f"{name}: {what} may have {longest:,} bytes")

@@ -60,8 +60,8 @@ def list_(*, json: Json = False) -> int:
 
 def show(run_id: Run, /, *, json: Json = False) -> int:
     """One run: how it stands; once it is finished, its leaderboard, validity card, leak report."""
-    home, journal, _ = _open()
-    name = _named(run_id, home, journal)
+    home, journal, _ = opened()
+    name = named(run_id, home, journal)
     row = journal.run(name) if journal else None
     folder = RunFolder(home.runs, name)
     if row is None:
@@ -90,10 +90,10 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
 
 def watch(run_id: Run = "latest", /, *, json: Json = False) -> int:
     """Follow a run until it ends."""
-    home, journal, _ = _open()
+    home, journal, _ = opened()
     if journal is None:
         raise NotFound("there is no journal yet: no run was begun in this home")
-    row = journal.known_run(_named(run_id, home, journal))
+    row = journal.known_run(named(run_id, home, journal))
     with progress(f"run {row.run_id}") as update:
         while True:
             state = _state(row, journal)
@@ -132,7 +132,7 @@ def resume(
     """Go on with a run that was stopped, killed, cancelled or failed."""
     from beforehand.work.jobs import resume as resume_run
 
-    home, journal, _ = _open()
+    home, journal, _ = opened()
     given = {
         "max_calls": max_calls,
         "max_tokens": max_tokens,
@@ -142,7 +142,7 @@ def resume(
     }
     changes = {name: value for name, value in given.items() if value is not None}
     effort(RunEffort(**changes))  # type: ignore[arg-type]  # Refuses what a new run is refused.
-    name = _named(run_id, home, journal)
+    name = named(run_id, home, journal)
     with telling("resume") as told:
         finished = resume_run(home, name, changes, told=told)
     _print_finished(finished.folder, finished.summary, json)
@@ -151,10 +151,10 @@ def resume(
 
 def cancel(run_id: Run, /, *, json: Json = False) -> int:
     """Ask a run to end: no new calls are made, those in flight are recorded."""
-    home, journal, _ = _open()
+    home, journal, _ = opened()
     if journal is None:
         raise NotFound("there is no journal yet: no run was begun in this home")
-    row = journal.known_run(_named(run_id, home, journal))
+    row = journal.known_run(named(run_id, home, journal))
     if row.status in ("success", "cancelled"):
         raise InputError(f"run {row.run_id} has ended already ({row.status})")
     journal.cancel(row.run_id, _driven(journal, row, home))
@@ -183,8 +183,8 @@ def fork(
     another model."""
     from beforehand.work.jobs import fork as fork_run
 
-    home, journal, _ = _open()
-    name = _named(run_id, home, journal)
+    home, journal, _ = opened()
+    name = named(run_id, home, journal)
     with telling("fork") as told:
         finished = fork_run(home, name, _instant("--at", at), _pairs(model), new_id, told=told)
     _print_finished(finished.folder, finished.summary, json)
@@ -196,8 +196,8 @@ def verify(run_id: Run, /, *, json: Json = False) -> int:
     from beforehand.work.verify import sound
     from beforehand.work.verify import verify as verify_run
 
-    home, journal, calls = _open()
-    folder = open_run(home.runs, _named(run_id, home, journal))
+    home, journal, calls = opened()
+    folder = open_run(home.runs, named(run_id, home, journal))
     checks = verify_run(folder, journal, calls)
     if json:
         emit(
@@ -222,8 +222,8 @@ def diff(left: Run, right: Run, /, *, json: Json = False) -> int:
     """What differs between two runs: configuration, forecasts, results."""
     from beforehand.work.compare import differences
 
-    home, journal, _ = _open()
-    folders = [open_run(home.runs, _named(name, home, journal)) for name in (left, right)]
+    home, journal, _ = opened()
+    folders = [open_run(home.runs, named(name, home, journal)) for name in (left, right)]
     found = differences(*folders)
     if json:
         emit(found)
@@ -264,8 +264,8 @@ def export(
     """A finished run for other tools: tables, Galileo traces, OpenTelemetry over OTLP."""
     from beforehand.work.export import export as export_run
 
-    home, journal, calls = _open()
-    folder = open_run(home.runs, _named(run_id, home, journal))
+    home, journal, calls = opened()
+    folder = open_run(home.runs, named(run_id, home, journal))
     counts = export_run(folder, format, out, calls)
     if json:
         emit(counts)
@@ -274,7 +274,7 @@ def export(
     return EXIT_OK
 
 
-def _open() -> tuple[Home, Journal | None, Calls | None]:
+def opened() -> tuple[Home, Journal | None, Calls | None]:
     """The home and, if any run was begun, the journal."""
     home = Home.from_environment()
     if database_url() is None and not home.journal.is_file():
@@ -284,7 +284,7 @@ def _open() -> tuple[Home, Journal | None, Calls | None]:
     return home, *open_journal(home)
 
 
-def _named(run_id: str, home: Home, journal: Journal | None) -> str:
+def named(run_id: str, home: Home, journal: Journal | None) -> str:
     """The run's id; `latest` is the one begun last."""
     if run_id != "latest":
         return run_id
@@ -299,7 +299,7 @@ def _named(run_id: str, home: Home, journal: Journal | None) -> str:
 
 def _known(home: Home) -> list[dict[str, Any]]:
     """Runs of the journal, and folders of runs that need none."""
-    _, journal, _ = _open()
+    _, journal, _ = opened()
     rows = journal.runs() if journal else []
     known = {row.run_id for row in rows}
     found = [_state(row, journal) for row in rows if journal]
