@@ -1,12 +1,6 @@
 """The decision engine: code, fallback, direct, hybrid; what is kept, marked, counted, and resumed."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from datetime import timedelta
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -14,22 +8,15 @@ from typing import Any
 import pytest
 
 from beforehand.cli.app import run as cli
-from beforehand.clock import iso
 from beforehand.config import Home
 from beforehand.errors import BadAnswer
-from beforehand.forecast.aggregate import METHODS, Past, aggregate
 from beforehand.forecast.answer import from_output
-from beforehand.forecast.code_mode import Agent
 from beforehand.forecast.prompts import code_in
-from beforehand.llm.ask import Models
-from beforehand.llm.names import parse_model
 from beforehand.records.backtest import IntervalData
-from beforehand.sandbox.engines import Sandbox
 from beforehand.work.decisions import reason
 from beforehand.work.results import read_jsonl
 from experiments import Out, config, intervals, told
-from modelserver import CODE, completion, model_server, sensible, wanted
-from test_models import Bare
+from modelserver import completion, model_server, sensible, wanted
 
 MODEL = {"mode": "daytona_agent"}
 
@@ -234,63 +221,6 @@ def test_without_a_model_scripted_stands_in(
     assert "scripted" not in found["decisions"]["models"], "and only then"
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_brings_decisions_together(
-    method: str, market: dict[str, Any], sim: Path, home: Path, capsys: Out
-) -> None:
-    arguments = ["--markets", market["id"], "--every", "2d", "--archive", str(sim)]
-    arguments += ["--forecasters", "market,always:0.9,scripted", "--run-id", "r"]
-    told(capsys, "backtest", "run", *arguments, "--aggregate", method)
-    for row in intervals(home, "r"):
-        said = [d["probability"] for d in row["decisions"]]
-        assert row["aggregate"]["method"] == method
-        assert min(said) - 0.5 <= row["aggregate"]["probability"] <= 1
-        assert row["aggregate"]["decision"] == (
-            "YES" if row["aggregate"]["probability"] >= 0.5 else "NO"
-        )
-    assert told(capsys, "runs", "verify", "r")["sound"]
-
-
-def test_the_methods_by_hand() -> None:
-    said = [0.1, 0.2, 0.3, 0.4, 0.9]
-    assert aggregate("mean", said) == pytest.approx(0.38)
-    assert aggregate("median", said) == 0.3
-    assert aggregate("vote", said) == 0.2
-    assert aggregate("trimmed", said) == pytest.approx(0.3)
-    assert aggregate("logit_mean", [0.2, 0.8]) == pytest.approx(0.5)
-    assert aggregate("extremised", [0.2, 0.2]) == pytest.approx(1 / (1 + 4**1.5))
-    assert aggregate("weighted", [0.0, 1.0], [3.0, 1.0]) == 0.25
-    assert all(aggregate(method, [0.37]) == pytest.approx(0.37) for method in ("mean", "median"))
-    assert all(aggregate(method, []) is None for method in METHODS)
-
-
-def test_weights_come_from_what_was_known(sim: Path, home: Path, capsys: Out) -> None:
-    """A fool's weight falls once answers are known, and not before."""
-    past = Past()
-    assert past.weights(["wise", "fool"]) == [4.0, 4.0]
-    past.learn({"wise": 0.9, "fool": 0.1}, 1.0)
-    wise, fool = past.weights(["wise", "fool"])
-    assert wise > fool
-    told(
-        capsys,
-        *("backtest", "run", "--forecasters", "market,always:0.99", "--archive", str(sim)),
-        *("--run-id", "w", "--aggregate", "weighted", "--every", "14d", "--placebo", "0"),
-    )
-    rows = sorted(intervals(home, "w"), key=lambda row: row["time"])
-    endings = list(read_jsonl(Home(home).runs / "w" / "resolutions.jsonl"))
-    first = min(row["resolved_at"] for row in endings)
-
-    def leans(row: dict[str, Any]) -> float:
-        a, b = (d["probability"] for d in row["decisions"])
-        return float((row["aggregate"]["probability"] - b) / (a - b))
-
-    rows = [row for row in rows if abs(row["decisions"][0]["probability"] - 0.99) > 0.2]
-    early = [leans(row) for row in rows if row["time"] < first]
-    assert early
-    assert all(share == pytest.approx(0.5) for share in early), "nothing was known: equal weights"
-    assert leans(rows[-1]) > 0.6, "the market's own weight has grown"
-
-
 @pytest.mark.parametrize(
     ("output", "result", "wrong"),
     [
@@ -321,41 +251,6 @@ def test_good_output() -> None:
     assert reason("code: SyntaxError: bad; worse (line 1); direct: refused to answer: no") == (
         "SyntaxError; refused to answer"
     )
-
-
-def test_a_remote_run_is_paid_once(home: Path) -> None:
-    """Daytona's runs pass the journal like any paid call."""
-    used: list[str] = []
-
-    class Meter(Bare):
-        def call(self, provider: str, *rest: Any, **more: Any) -> str:
-            used.append(provider)
-            return super().call(provider, *rest, *(() if len(rest) > 3 else (lambda a: None, None)))
-
-    class Remote(Sandbox):
-        def __init__(self) -> None:
-            super().__init__("jail")
-
-        def run(self, *arguments: Any, **more: Any) -> Any:
-            return super().run(*arguments, **more)
-
-    sandbox = Remote()
-    agent = Agent(Models([parse_model("scripted")], Home(home)), sandbox)
-    seen = {"time": "2025-01-01T00:00:00Z", "market": {"id": "m", "description": None, "odds": 0.4}}
-    seen |= {"search_snippets": [], "previous_intervals": []}
-    sandbox_engine = sandbox.engine
-    assert sandbox_engine == "jail"
-    tried = agent.decide("scripted", "daytona_agent", seen, 0, Meter())
-    assert used == ["scripted"], "a local run is not paid for"
-    assert tried[0].answer is not None
-    code = tried[0].trace["code"]
-    sandbox.engine = "daytona"
-    sandbox._made["daytona"] = sandbox._get("jail")
-    tried = agent.decide("scripted", "daytona_agent", seen, 0, Meter())
-    assert used == ["scripted", "scripted", "daytona"]
-    assert tried[0].answer is not None
-    assert tried[0].trace["code"] == code
-    sandbox.close()
 
 
 @pytest.mark.parametrize(
@@ -416,111 +311,6 @@ def test_options_are_refused_before_anything_is_paid(
         assert not server.log
 
 
-def test_killed_and_resumed_nothing_is_asked_twice(
-    market: dict[str, Any], sim: Path, home: Path, capsys: Out
-) -> None:
-    """SIGKILL in the middle of a run with a model; the twin that was not killed is the same."""
-
-    def slowly(body: dict[str, Any]) -> Any:
-        time.sleep(0.15)
-        return sensible(body)
-
-    with model_server(slowly) as server:
-        end = iso(market["first"] + timedelta(hours=40))
-        path = config(home / "c.json", market, models=[server.model()], mode="hybrid", end_time=end)
-        command = [sys.executable, "-m", "beforehand", "backtest", "run", str(path), "--archive"]
-        command += [str(sim), "--run-id", "r", "--concurrency", "1"]
-        started = subprocess.Popen(command, env={**os.environ}, stderr=subprocess.DEVNULL)
-        while len(server.log) < 9:
-            time.sleep(0.02)
-        started.send_signal(signal.SIGKILL)
-        started.wait()
-        told(capsys, "runs", "resume", "r")
-        assert 22 <= len(server.log) <= 24, "at most what was in flight is asked again"
-        server.answer = sensible
-        told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "twin")
-    first, twin = (Home(home).runs / name for name in ("r", "twin"))
-    for name in ("traces.jsonl", "predictions.jsonl", "resolutions.jsonl"):
-        assert (first / name).read_bytes() == (twin / name).read_bytes()
-    assert told(capsys, "runs", "verify", "r")["sound"]
-
-
-def test_a_fork_may_bring_a_model_in(
-    market: dict[str, Any], sim: Path, home: Path, capsys: Out
-) -> None:
-    """A run of baselines, and from its middle on a model in the place of one."""
-    models = ["baseline:market", "baseline:drift"]
-    path = config(home / "c.json", market, models=models, mode="baseline")
-    run(capsys, path, sim)
-    at = iso(market["first"] + timedelta(hours=9))
-    told(
-        capsys,
-        *("runs", "fork", "r", "--at", at, "--model", "drift=scripted", "--new-id", "f"),
-    )
-    rows = intervals(home, "f")
-    spoke = [d["model_id"] for row in rows for d in row["decisions"]]
-    assert spoke.count("scripted") == 3
-    assert spoke.count("baseline:drift") == 3
-    assert told(capsys, "runs", "verify", "f")["sound"]
-
-
-def test_a_forged_trace_is_found(
-    market: dict[str, Any], sim: Path, home: Path, capsys: Out
-) -> None:
-    path = config(home / "c.json", market, models=["scripted"], **MODEL)
-    run(capsys, path, sim)
-    stored = Home(home).runs / "r" / "traces.jsonl"
-    rows = list(read_jsonl(stored))
-    rows[0]["code"] += "# and more\n"
-    stored.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = told(capsys, "runs", "verify", "r", code=1)
-    (models,) = (check for check in found["checks"] if check["name"] == "models")
-    assert models["wrong"] >= 1
-    assert "no answer on record holds this code" in models["problems"][0]
-
-
-def test_a_forged_output_is_found(
-    market: dict[str, Any], sim: Path, home: Path, capsys: Out
-) -> None:
-    """Output and decisions changed alike, and sealed anew: the code, run again, says otherwise."""
-    path = config(home / "c.json", market, models=["scripted"], **MODEL)
-    run(capsys, path, sim)
-    folder = Home(home).runs / "r"
-    rows = list(read_jsonl(folder / "traces.jsonl"))
-    for row in rows:
-        row["output"] = '{"probability": 0.9999}'
-    (folder / "traces.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    decided = list(read_jsonl(folder / "intervals.jsonl"))
-    for row in decided:
-        row["decisions"][0]["probability"] = 0.9999
-    (folder / "intervals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in decided))
-    found = told(capsys, "runs", "verify", "r", code=1)
-    (models,) = (check for check in found["checks"] if check["name"] == "models")
-    assert models["wrong"] == 6
-    assert "prints something else" in models["problems"][0]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        json.dumps({"code": '{"probability": 0.3}'}),
-        "```json\n" + json.dumps({"code": CODE}) + "\n```",
-        json.dumps({"code": CODE, "probability": 0.9}),
-    ],
-    ids=["a value at the end", "a fence", "an extra key"],
-)
-def test_honest_runs_verify(
-    content: str, market: dict[str, Any], sim: Path, home: Path, capsys: Out
-) -> None:
-    def answer(body: dict[str, Any]) -> Any:
-        return completion(content) if "code" in wanted(body) else sensible(body)
-
-    with model_server(answer) as server:
-        path = config(home / "c.json", market, models=[server.model()], mode="hybrid")
-        run(capsys, path, sim)
-    assert told(capsys, "runs", "verify", "r")["sound"]
-
-
 def test_who_is_refused_words_no_search(
     market: dict[str, Any], sim: Path, home: Path, capsys: Out
 ) -> None:
@@ -533,30 +323,6 @@ def test_who_is_refused_words_no_search(
             *("--cutoff", f"{model}=2099-01-01"),
         )
         assert not server.log
-
-
-def test_the_export_knows_what_a_decision_cost(
-    market: dict[str, Any], sim: Path, home: Path, capsys: Out
-) -> None:
-    """A fallback cost what the code before it did as well."""
-    broken = completion(json.dumps({"code": "1/0"}))
-
-    def answer(body: dict[str, Any]) -> Any:
-        return broken if "code" in wanted(body) else sensible(body)
-
-    with model_server(answer) as server:
-        path = config(home / "c.json", market, models=[server.model()], **MODEL)
-        run(capsys, path, sim, "--cost-per-call", "0.01")
-    out = home / "rows.jsonl"
-    told(capsys, "runs", "export", "r", "--format", "jsonl", "--out", str(out))
-    rows = list(read_jsonl(out))
-    assert [(row["tokens"], row["cost"]) for row in rows] == [(240, 0.02)] * 6
-    assert all(row["latency_ms"] > 0 for row in rows)
-    state = told(capsys, "runs", "show", "r")
-    assert (state["calls"], state["tokens"]) == (12, 1440)
-    assert state["cost"] == pytest.approx(0.12), "at the stated price, as nobody knows a better one"
-    requests = told(capsys, "runs", "show", "r")["scores"]["decisions"]["models"]
-    assert [model["requests"] for model in requests.values()] == [12]
 
 
 def test_a_model_in_the_benchmark_is_judged_by_its_training(
@@ -572,16 +338,3 @@ def test_a_model_in_the_benchmark_is_judged_by_its_training(
     assert (share["value"], share["ok"]) == (None, False)
     assert cli(["runs", "leaks", "b"]) == 2
     assert "is a benchmark" in capsys.readouterr().err
-
-
-def test_tokens_and_budget(market: dict[str, Any], sim: Path, home: Path, capsys: Out) -> None:
-    with model_server() as server:
-        path = config(home / "c.json", market, models=[server.model()], mode="direct_llm")
-        assert cli(["backtest", "run", str(path), "--archive", str(sim), "--run-id", "r",
-                    "--max-calls", "4"]) == 3  # fmt: skip
-        assert len(server.log) == 4
-        capsys.readouterr()
-        assert cli(["runs", "resume", "r", "--max-calls", "10"]) == 0
-        assert len(server.log) == 6
-    state = told(capsys, "runs", "show", "r")
-    assert (state["calls"], state["tokens"]) == (6, 720)

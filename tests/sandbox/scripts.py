@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 
 from sandbox.scripts_analysis import ANALYSIS
 from sandbox.scripts_language import LANGUAGE
+from sandbox.scripts_text import TEXT
+from sandbox.scripts_time import TIME
 
 NOW = datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
 CLOCKED = frozenset({"clock"})
-SCRIPTS = {**ANALYSIS, **LANGUAGE}
+SCRIPTS = {**ANALYSIS, **LANGUAGE, **TEXT, **TIME}

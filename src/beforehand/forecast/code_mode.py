@@ -38,6 +38,16 @@ class Tried:
     trace: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Question:
+    """What is asked of whom: a context, in one simulation, through a meter."""
+
+    model: str
+    context: Mapping[str, Any]
+    index: int
+    meter: Meter
+
+
 class Agent:
     """Asks models for code and for direct answers. Safe for threads."""
 
@@ -53,9 +63,10 @@ class Agent:
         self, model: str, mode: str, context: Mapping[str, Any], index: int, meter: Meter
     ) -> list[Tried]:
         """One Tried an arm; a direct one after a failed code arm of `daytona_agent`."""
-        tried = [self._try(arm, model, context, index, meter) for arm in ARMS[mode]]
+        asked = Question(model, context, index, meter)
+        tried = [self._try(arm, asked) for arm in ARMS[mode]]
         if mode == "daytona_agent" and tried[0].answer is None:
-            fallback = self._try("direct", model, context, index, meter)
+            fallback = self._try("direct", asked)
             fallback.trace["fallback_reason"] = tried[0].error
             tried.append(fallback)
         return tried
@@ -69,34 +80,25 @@ class Agent:
         found = self._models.ask(model, prompt, 0, meter, calls)
         return [query.strip()[:200] for query in found.queries if query.strip()]
 
-    def _try(
-        self, arm: Arm, model: str, context: Mapping[str, Any], index: int, meter: Meter
-    ) -> Tried:
+    def _try(self, arm: Arm, asked: Question) -> Tried:
         tried = Tried(arm, trace={"arm": arm, "calls": []})
+        way = self._code if arm == "code" else self._direct
         try:
-            if arm == "code":
-                tried.answer = self._code(tried.trace, model, context, index, meter)
-            else:
-                tried.answer = self._direct(tried.trace, model, context, index, meter)
+            tried.answer = way(asked, tried.trace)
         except (BadAnswer, Refused) as error:
             tried.error = tried.trace["error"] = str(error)
         return tried
 
-    def _code(
-        self,
-        trace: dict[str, Any],
-        model: str,
-        context: Mapping[str, Any],
-        index: int,
-        meter: Meter,
-    ) -> Answer:
-        prompt = Prompt(prompts.CODE, prompts.code_prompt(context), prompts.Written, CODE_TOKENS)
-        written = self._models.ask(model, prompt, index, meter, trace["calls"])
+    def _code(self, asked: Question, trace: dict[str, Any]) -> Answer:
+        prompt = Prompt(
+            prompts.CODE, prompts.code_prompt(asked.context), prompts.Written, CODE_TOKENS
+        )
+        written = self._ask(asked, prompt, trace)
         code = prompts.code_in(written.code)
         if code is None:
             raise BadAnswer(NO_CODE)
         trace["code"] = code
-        done = self._run(code, context, index, meter)
+        done = self._run(code, asked)
         trace |= {"engine": done.engine, "layers": list(done.layers), "output": done.output}
         if done.result is not None:
             trace["result"] = done.result
@@ -104,28 +106,25 @@ class Agent:
             raise BadAnswer(done.error)
         return from_output(done.output, done.result)
 
-    def _direct(
-        self,
-        trace: dict[str, Any],
-        model: str,
-        context: Mapping[str, Any],
-        index: int,
-        meter: Meter,
-    ) -> Answer:
-        prompt = Prompt(prompts.DIRECT, prompts.shown(context), Answer, DIRECT_TOKENS)
-        answer: Answer = self._models.ask(model, prompt, index, meter, trace["calls"])
+    def _direct(self, asked: Question, trace: dict[str, Any]) -> Answer:
+        prompt = Prompt(prompts.DIRECT, prompts.shown(asked.context), Answer, DIRECT_TOKENS)
+        answer: Answer = self._ask(asked, prompt, trace)
         trace["answer"] = answer.model_dump(mode="json")
         return answer
 
-    def _run(self, code: str, context: Mapping[str, Any], index: int, meter: Meter) -> Execution:
+    def _ask(self, asked: Question, prompt: Prompt, trace: dict[str, Any]) -> Any:
+        return self._models.ask(asked.model, prompt, asked.index, asked.meter, trace["calls"])
+
+    def _run(self, code: str, question: Question) -> Execution:
         """Run the code on the context, its clock at t. A remote run is paid for: it passes the
         journal like any other call."""
+        context, index = question.context, question.index
         policy = policy_of(context, index)
         if self._sandbox.engine != "daytona":
             return self._sandbox.run(code, dict(context), policy)
         asked = {"code": code, "context": digest(dict(context)), "seed": policy.seed}
         return _execution(
-            meter.call(
+            question.meter.call(
                 "daytona",
                 asked,
                 index,

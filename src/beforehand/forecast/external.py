@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import orjson
 
 from beforehand.errors import BadAnswer, InputError
+from beforehand.sources.address import split_address
 from beforehand.sources.providers import Limit, Provider
 from beforehand.sources.request import Request
 
@@ -40,18 +40,7 @@ def is_address(name: str) -> bool:
 
 def check_address(name: str) -> str:
     """The address; InputError if nothing can be posted to it, or if it holds a secret."""
-    try:
-        parts = urlsplit(name)
-        _ = parts.port
-    except ValueError as error:
-        raise InputError(f"forecaster {name!r} is no address: {error}") from None
-    if not parts.hostname:
-        raise InputError(f"forecaster {name!r} names no host: write http://host:port/path")
-    if parts.username or parts.password or parts.fragment:
-        raise InputError(
-            f"forecaster at {parts.hostname}: an address must hold no user, password or fragment, "
-            "as it is stored with the results"
-        )
+    split_address(name, "forecaster", "http://host:port/path")
     return name
 
 

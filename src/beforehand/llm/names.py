@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from urllib.parse import urlsplit
 
 from beforehand.errors import InputError, NotConfigured
+from beforehand.sources.address import split_address
 
 SCRIPTED, LOCAL = "scripted", "local"
 LABEL = "a path test, not a forecaster"
@@ -87,7 +87,12 @@ def parse_model(name: str, cutoffs: Mapping[str, date] | None = None) -> ModelSp
     elif vendor not in KEYS:
         rest, _, base = name.partition("@")
         vendor = "compatible"
-        _check_base(rest, base)
+        parts = split_address(base, f"model {rest}", "NAME@http://host:port/v1")
+        if parts.query:
+            raise InputError(
+                f"model {rest} at {parts.hostname}: an address must hold no query, as it is stored "
+                f"with the results: set {COMPATIBLE_KEY}"
+            )
     if not rest:
         raise InputError(f"model {name!r} has no name: write {vendor}:NAME")
     if _LOOKS_UP.search(rest):
@@ -96,21 +101,6 @@ def parse_model(name: str, cutoffs: Mapping[str, date] | None = None) -> ModelSp
             "name a model without retrieval"
         )
     return ModelSpec(name, vendor, rest, base, _cutoff(name, rest, cutoffs or {}))
-
-
-def _check_base(name: str, base: str) -> None:
-    try:
-        parts = urlsplit(base)
-        _ = parts.port
-    except ValueError as error:
-        raise InputError(f"model {name}@…: the address is none: {error}") from None
-    if not parts.hostname:
-        raise InputError(f"model {name}@{base}: write NAME@http://host:port/v1")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise InputError(
-            f"model {name}@{parts.hostname}: an address must hold no user, password, query or "
-            f"fragment, as it is stored with the results: set {COMPATIBLE_KEY}"
-        )
 
 
 def need_key(spec: ModelSpec) -> str | None:

@@ -1,0 +1,70 @@
+"""Bringing decisions together: seven methods, and weights from what was known at t."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beforehand.config import Home
+from beforehand.forecast.aggregate import METHODS, Past, aggregate
+from beforehand.work.results import read_jsonl
+from experiments import Out, intervals, told
+
+MODEL = {"mode": "daytona_agent"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_brings_decisions_together(
+    method: str, market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    arguments = ["--markets", market["id"], "--every", "2d", "--archive", str(sim)]
+    arguments += ["--forecasters", "market,always:0.9,scripted", "--run-id", "r"]
+    told(capsys, "backtest", "run", *arguments, "--aggregate", method)
+    for row in intervals(home, "r"):
+        said = [d["probability"] for d in row["decisions"]]
+        assert row["aggregate"]["method"] == method
+        assert min(said) - 0.5 <= row["aggregate"]["probability"] <= 1
+        assert row["aggregate"]["decision"] == (
+            "YES" if row["aggregate"]["probability"] >= 0.5 else "NO"
+        )
+    assert told(capsys, "runs", "verify", "r")["sound"]
+
+
+def test_the_methods_by_hand() -> None:
+    said = [0.1, 0.2, 0.3, 0.4, 0.9]
+    assert aggregate("mean", said) == pytest.approx(0.38)
+    assert aggregate("median", said) == 0.3
+    assert aggregate("vote", said) == 0.2
+    assert aggregate("trimmed", said) == pytest.approx(0.3)
+    assert aggregate("logit_mean", [0.2, 0.8]) == pytest.approx(0.5)
+    assert aggregate("extremised", [0.2, 0.2]) == pytest.approx(1 / (1 + 4**1.5))
+    assert aggregate("weighted", [0.0, 1.0], [3.0, 1.0]) == 0.25
+    assert all(aggregate(method, [0.37]) == pytest.approx(0.37) for method in ("mean", "median"))
+    assert all(aggregate(method, []) is None for method in METHODS)
+
+
+def test_weights_come_from_what_was_known(sim: Path, home: Path, capsys: Out) -> None:
+    """A fool's weight falls once answers are known, and not before."""
+    past = Past()
+    assert past.weights(["wise", "fool"]) == [4.0, 4.0]
+    past.learn({"wise": 0.9, "fool": 0.1}, 1.0)
+    wise, fool = past.weights(["wise", "fool"])
+    assert wise > fool
+    told(
+        capsys,
+        *("backtest", "run", "--forecasters", "market,always:0.99", "--archive", str(sim)),
+        *("--run-id", "w", "--aggregate", "weighted", "--every", "14d", "--placebo", "0"),
+    )
+    rows = sorted(intervals(home, "w"), key=lambda row: row["time"])
+    endings = list(read_jsonl(Home(home).runs / "w" / "resolutions.jsonl"))
+    first = min(row["resolved_at"] for row in endings)
+
+    def leans(row: dict[str, Any]) -> float:
+        a, b = (d["probability"] for d in row["decisions"])
+        return float((row["aggregate"]["probability"] - b) / (a - b))
+
+    rows = [row for row in rows if abs(row["decisions"][0]["probability"] - 0.99) > 0.2]
+    early = [leans(row) for row in rows if row["time"] < first]
+    assert early
+    assert all(share == pytest.approx(0.5) for share in early), "nothing was known: equal weights"
+    assert leans(rows[-1]) > 0.6, "the market's own weight has grown"
