@@ -207,8 +207,8 @@ def test_hostile_texts_stay_parameters(table: MarketData) -> None:
         assert found(table, "by_symbol", {"symbol_pattern": text}) == []
         assert found(table, "statistics", {"symbol_pattern": text})[0]["records"] == 0
     assert len(found(table, "by_symbol", {"symbol_pattern": "%"})) == 32
-    with pytest.raises(sqlite3.OperationalError):
-        table._db.execute("DELETE FROM market_data")
+    with table._reader() as reader, pytest.raises(sqlite3.OperationalError):
+        reader._db.execute("DELETE FROM market_data")
 
 
 def test_the_cutoff_and_pages(table: MarketData) -> None:

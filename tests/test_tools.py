@@ -188,9 +188,13 @@ def test_a_huge_single_text_is_cut_and_said() -> None:
 def _tool(function: Any, rows: Rows | None = None) -> Toolbox:
     """A toolbox that holds one more tool, for the time of a test."""
     registry_module.REGISTRY.pop("one", None)
-    tool("test", example=Example("offline", "2026-01-01", "test"), rows=rows, outside=False)(
-        function
-    )
+    tool(
+        "test",
+        returns=dict[str, Any],
+        example=Example("offline", "2026-01-01", "test"),
+        rows=rows,
+        outside=False,
+    )(function)
     made = Toolbox(None, Storage(Home(Path("/nowhere"))))  # type: ignore[arg-type]
     made.gateway = _Nothing()  # type: ignore[assignment]
     return made
@@ -357,7 +361,7 @@ def test_a_tool_is_one_function() -> None:
     assert answer.content["said"] == "hello"
     assert describe_tool("one")["inputSchema"]["required"] == ["word"]
     with pytest.raises(ValueError, match="two tools"):
-        tool("test", example=Example("offline", "2026-01-01", "test"))(one)
+        tool("test", returns=dict[str, Any], example=Example("offline", "2026-01-01", "test"))(one)
 
 
 def test_the_commands(sim: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ from beforehand.sources.google_news import build
 from beforehand.sources.providers import PROVIDERS, Limit, Provider
 from beforehand.sources.request import Request
 from beforehand.store.ledger import MARGIN, Ledger
-from beforehand.traffic import CIRCUIT_AFTER, Traffic
+from beforehand.traffic import CIRCUIT_AFTER, Traffic, counting
 from vendor import Asked, Vendor, serving
 
 READ = Request("gamma", "markets", "/markets/keyset")
@@ -106,9 +106,9 @@ def test_what_was_paid_is_not_asked_again_after_a_lost_answer(
 def test_a_request_that_never_left_may_be_sent_again(tmp_path: Path) -> None:
     nowhere = {p.override: "http://127.0.0.1:1" for p in PROVIDERS.values()} | {"EXA_API_KEY": "k"}
     traffic = Traffic(Ledger(tmp_path / "t.db"), HttpTransport(nowhere).send)
-    with pytest.raises(Unavailable, match="within 4 attempts"):
+    with counting() as spent, pytest.raises(Unavailable, match="within 4 attempts"):
         traffic.fetch(PAID)
-    assert traffic.sent == 4
+    assert spent.requests == 4
 
 
 def test_the_deadline_covers_all_attempts(vendor: Vendor, tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -48,6 +50,35 @@ class Reply:
             return self.body.decode("latin-1")
 
 
+@dataclass
+class Spent:
+    """What one call of a tool came to: requests sent, dollars that services said they charged,
+    rows of pages that could not be read."""
+
+    requests: int = 0
+    usd: float = 0.0
+    unread: int = 0
+
+
+_SPENT: ContextVar[Spent] = ContextVar("spent", default=Spent())  # noqa: B039 (nobody reads it)
+
+
+@contextmanager
+def counting() -> Iterator[Spent]:
+    """What is sent from here on by this thread, counted apart from everybody else's."""
+    mine = Spent()
+    token = _SPENT.set(mine)
+    try:
+        yield mine
+    finally:
+        _SPENT.reset(token)
+
+
+def spent() -> Spent:
+    """Where the call at work counts what it spends."""
+    return _SPENT.get()
+
+
 class Polled(RateLimited):
     """A feed is within its window: its last poll stands."""
 
@@ -78,8 +109,6 @@ class Traffic:
         self._ledger, self._send, self._sleep = ledger, send, sleep
         self._clock = clock or SystemClock()
         self._providers = providers
-        self._counted = threading.Lock()
-        self.sent = 0
 
     def turn(self, provider: str, endpoint: str, stop: threading.Event) -> None:
         """Wait, however long, until the limits allow one more call and take it, or until `stop` is
@@ -156,8 +185,7 @@ class Traffic:
             if left <= 0:
                 break
             try:
-                with self._counted:
-                    self.sent += 1
+                spent().requests += 1
                 reply = self._send(request, min(provider.timeout, left))
             except Lost as lost:
                 problem = str(lost)

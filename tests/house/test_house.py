@@ -20,7 +20,7 @@ LAYERS = [
     {"traffic"},
     {"sources", "store", "sandbox", "score"},
     {"records"},
-    {"errors", "clock", "ids", "config", "__init__"},
+    {"errors", "clock", "ids", "config", "lazy", "__init__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 RESERVED = {

@@ -21,7 +21,7 @@ class KalshiTiers(Puller):
         historical one alone, and the live one would answer with nothing."""
         name = f"{kalshi.VENUE}:{ticker}"
         self._once(name)
-        settled = [r.resolved_at for r in self._seen[Resolution][name] if r.status == "resolved"]
+        settled = [r.resolved_at for r in self.held(Resolution, name) if r.status == "resolved"]
         cutoff, _ = self._cutoff()
         historical = bool(settled) and settled[-1] < cutoff
         found: list[Any] = []

@@ -48,7 +48,7 @@ from beforehand.sources import (
     polymarket_requests,
 )
 from beforehand.store.series import Series
-from beforehand.traffic import Traffic
+from beforehand.traffic import Traffic, spent
 
 BLIND = frozenset({("google-news", "feed"), ("openai", "answer"), ("reddit", "search")})
 """What cannot look back: asked now, it would be refused at an instant in the past."""
@@ -70,7 +70,6 @@ class LiveWorld(KalshiTiers):
         super().__init__(traffic, clock, keep, feeds)
         self.grade: Grade = grade
         self.live = True
-        self.spent = 0.0
         self._extra = extra
         self._singled: set[str] = set()
 
@@ -101,13 +100,13 @@ class LiveWorld(KalshiTiers):
         if market_id is None:
             return self.seen(Market)
         if self._fresh(market_id):
-            return self._seen[Market][market_id]
+            return self.held(Market, market_id)
         return [r for r in self._pull_market(market_id) if isinstance(r, Market)]
 
     def states(self, market_id: str, until: datetime) -> Sequence[MarketState]:
         """The state as it is shown now."""
         self._once(market_id)
-        return self._seen[MarketState][market_id]
+        return self.held(MarketState, market_id)
 
     def _once(self, market_id: str) -> None:
         """Ask for a market unless a fresh state of it is at hand."""
@@ -116,12 +115,12 @@ class LiveWorld(KalshiTiers):
 
     def _fresh(self, market_id: str) -> bool:
         """True where a listing or a question has just shown this market."""
-        held = self._seen[MarketState].get(market_id) or []
+        held = self.held(MarketState, market_id)
         return bool(held) and bool(self._clock.now() - held[-1].known_at < FRESH)
 
     def _tokens(self, market_id: str) -> tuple[str, ...]:
         self._once(market_id)
-        known = [m.tokens for m in self._seen[Market][market_id] if m.tokens]
+        known = [m.tokens for m in self.held(Market, market_id) if m.tokens]
         return known[-1] if known else ()
 
     def books(self, market_id: str, until: datetime) -> Sequence[OrderBook]:
@@ -138,30 +137,30 @@ class LiveWorld(KalshiTiers):
                 polymarket_requests.books_request(tokens[:1]),
                 lambda body, at: polymarket.parse(body, at, market_id),
             )
-        return self._seen[OrderBook][market_id]
+        return self.held(OrderBook, market_id)
 
     def resolutions(self, market_id: str | None, until: datetime) -> Sequence[Resolution]:
         """How a market ended, as its venue says now."""
         if market_id is None:
             return self.seen(Resolution)
         self._once(market_id)
-        state = (self._seen[MarketState][market_id] or [None])[-1]
+        state = next(iter(self.held(MarketState, market_id)[-1:]), None)
         venue, native = split_market_id(market_id)
         closed = state is not None and state.status == "closed"
         if venue == polymarket.VENUE and closed and market_id in self._singled:
             # Asked for on its own, not as one of a listing: worth a call of its own.
-            turned = any((m.model_extra or {}).get("turned") for m in self._seen[Market][market_id])
+            turned = any((m.model_extra or {}).get("turned") for m in self.held(Market, market_id))
             self.pull(
                 polymarket_data.resolutions_request(native),
                 lambda body, at: polymarket_data.parse_resolutions(body, at, turned),
             )
-        return self._seen[Resolution][market_id]
+        return self.held(Resolution, market_id)
 
     def prices(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
         """The whole history, coarse, and the last fourteen days before `until` by the hour."""
         end = min(until, self._clock.now())
         venue, native = split_market_id(market_id)
-        found = list(self._seen[PricePoint][market_id])
+        found = list(self.held(PricePoint, market_id))
         if venue == kalshi.VENUE:
             found += _points(self._candles(native, end - timedelta(days=180), end, 60))
         for token in self._tokens(market_id)[:1]:
@@ -194,7 +193,7 @@ class LiveWorld(KalshiTiers):
         venue, native = split_market_id(market_id)
         if live:
             self._once(market_id)
-            held = self._seen[PricePoint][market_id]
+            held = self.held(PricePoint, market_id)
             if held and self._clock.now() - held[-1].known_at < FRESH:
                 return held
         if venue == kalshi.VENUE:
@@ -210,7 +209,7 @@ class LiveWorld(KalshiTiers):
                     return list(polymarket.parse_quotes(body, token, market_id, at))
 
                 self.pull(polymarket_requests.prices_request([token]), read)
-                return self._seen[PricePoint][market_id]
+                return self.held(PricePoint, market_id)
             for earlier in (timedelta(0), timedelta(hours=3), timedelta(hours=12)):
                 # The last bucket may end after t; the one before it has ended.
                 points = self._history(market_id, token, {"as_of": until - earlier})
@@ -310,7 +309,7 @@ class LiveWorld(KalshiTiers):
         ]
         if (source, kind) == ("kalshi", "candle") and subject is not None:
             ticker, _, minutes = subject.partition("|")
-            ended = self._seen[Resolution][f"{kalshi.VENUE}:{ticker}"]
+            ended = self.held(Resolution, f"{kalshi.VENUE}:{ticker}")
             end = min([until, *(r.resolved_at for r in ended)])
             start = end - timedelta(minutes=int(minutes) * CANDLES)
             rows = self._candles(ticker, start, end, int(minutes))
@@ -333,7 +332,7 @@ class LiveWorld(KalshiTiers):
 
     def document(self, document_id: str, until: datetime) -> Sequence[Document]:
         """A document seen in this session."""
-        return self._seen[Document][document_id]
+        return self.held(Document, document_id)
 
     def documents(self, until: datetime, since: datetime | None, limit: int) -> Sequence[Document]:
         """Documents seen in this session."""
@@ -351,7 +350,7 @@ class LiveWorld(KalshiTiers):
 
         def read(body: Any, at: datetime) -> list[Any]:
             documents, dollars = exa.parse(body, at, live)
-            self.spent += dollars
+            spent().usd += dollars
             return documents
 
         request = exa.search_request(query, None if live else until, limit)

@@ -7,7 +7,6 @@ record   the services answer, and every exchange is kept
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from beforehand.gateway.recorded import RecordedWorld
 from beforehand.gateway.search import Grade
 from beforehand.gateway.threads import read_threads
 from beforehand.gateway.transport import HttpTransport
+from beforehand.lazy import lazy
 from beforehand.sources.providers import PROVIDERS, Provider
 from beforehand.store.archive import Archive
 from beforehand.store.ledger import Ledger
@@ -50,7 +50,7 @@ class _Later:
         self._path, self.grade, self._home, self._clock = path, grade, home, clock
         self.live = False
 
-    @cached_property
+    @lazy
     def _world(self) -> RecordedWorld:
         return RecordedWorld(
             Archive(self._path),

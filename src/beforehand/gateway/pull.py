@@ -5,11 +5,13 @@ last copy; what was fetched is kept before it is read, so that an answer which c
 today is not lost.
 """
 
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 
@@ -21,18 +23,20 @@ from beforehand.records.world import Exchange
 from beforehand.sources.fields import answer, decode_json
 from beforehand.sources.request import Request
 from beforehand.store.files import read_json, write_json
-from beforehand.traffic import Polled, Traffic
+from beforehand.traffic import Polled, Traffic, spent
 
 R = TypeVar("R", bound=Record)
 Keep = Callable[[Exchange, Sequence[Record]], None]
 FRESH = timedelta(seconds=30)
 """For so long an answer stands in for a new call."""
-KEPT = 60
-"""So many versions of a record are remembered: a recorder that runs for weeks does not grow."""
+KEPT, NAMES = 60, 20_000
+"""So many versions of a record are remembered, of so many names a kind (then the oldest is
+forgotten): a recorder or a server that runs for weeks does not grow."""
 
 
 class Puller:
-    """Asks, parses, remembers for a moment. `keep` is given every exchange with its records."""
+    """Asks, parses, remembers for a moment. `keep` is given every exchange with its records. Safe
+    for threads: what two ask for at once is sent, and paid, once."""
 
     def __init__(
         self,
@@ -43,15 +47,21 @@ class Puller:
     ) -> None:
         """`feeds` is the folder for copies of polls that may not be repeated at once."""
         self._traffic, self._clock, self._keep, self._feeds = traffic, clock, keep, feeds
-        self.skipped = 0
-        """Rows of pages that could not be read and were left out."""
         self._answers: dict[str, tuple[datetime, list[Any]]] = {}
+        self._asking: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+        self._guard = threading.RLock()
         self._seen: dict[type[Record], dict[str, list[Any]]] = defaultdict(
             lambda: defaultdict(list)
         )
 
     def pull(self, request: Request, parse: Callable[[Any, datetime], list[Any]]) -> list[Any]:
         """The records in the answer to a request; a fresh answer is not asked for again."""
+        with self._guard:
+            turn = self._asking.setdefault(request.key, _Turn())
+        with turn.lock:
+            return self._pull(request, parse)
+
+    def _pull(self, request: Request, parse: Callable[[Any, datetime], list[Any]]) -> list[Any]:
         now = self._clock.now()
         held = self._answers.get(request.key)
         if held is not None and now - held[0] < FRESH:
@@ -69,15 +79,17 @@ class Puller:
         if request.provider != "google-news":
             body = decode_json(body, request.path)
         records = answer(f"the answer of {request.path}")(parse)(body, exchange.known_at)
-        if len(self._answers) > KEPT * 10:
-            self._answers = {k: a for k, a in self._answers.items() if now - a[0] < FRESH}
-        self._answers[request.key] = (exchange.known_at, records)
+        with self._guard:
+            if len(self._answers) > KEPT * 10:
+                self._answers = {k: a for k, a in self._answers.items() if now - a[0] < FRESH}
+            self._answers[request.key] = (exchange.known_at, records)
         found = [r for r in records if isinstance(r, Record)]
-        self.skipped += sum(isinstance(r, Skipped) for r in records)
+        spent().unread += sum(isinstance(r, Skipped) for r in records)
         if self._keep is not None:
             self._keep(exchange, found)
-        for record in found:
-            self._index(record)
+        with self._guard:
+            for record in found:
+                self._index(record)
         return records
 
     def _ask(self, request: Request) -> Exchange:
@@ -98,11 +110,27 @@ class Puller:
 
     def _index(self, record: Record) -> None:
         name = str(getattr(record, "market_id", None) or getattr(record, "id", ""))
-        group = self._seen[type(record)][name]
+        names = self._seen[type(record)]
+        if name not in names and len(names) >= NAMES:
+            del names[next(iter(names))]
+        group = names[name]
         if record not in group:
             group.append(record)
             del group[:-KEPT]
 
+    def held(self, model: type[R], name: str) -> list[R]:
+        """What was fetched of one name, oldest first."""
+        with self._guard:
+            return list(self._seen[model].get(name, ()))
+
     def seen(self, model: type[R]) -> list[R]:
         """Every record of a kind that was fetched in this session."""
-        return [record for group in self._seen[model].values() for record in group]
+        with self._guard:
+            return [record for group in self._seen[model].values() for record in group]
+
+
+class _Turn:
+    """Whose turn it is to ask for one thing."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()

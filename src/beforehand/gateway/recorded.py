@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from functools import cached_property
 from itertools import chain
 
 from beforehand.clock import from_us, to_us
@@ -11,6 +10,7 @@ from beforehand.gateway.market_search import Hit, MarketIndex, Method
 from beforehand.gateway.search import Grade, SearchIndex
 from beforehand.gateway.world import Listing
 from beforehand.ids import split_market_id
+from beforehand.lazy import lazy
 from beforehand.records.world import (
     Document,
     Event,
@@ -43,17 +43,17 @@ class RecordedWorld:
         self.live = False
         self._extra = extra
 
-    @cached_property
+    @lazy
     def all_series(self) -> dict[str, Series]:
         """Every price series by market id."""
         return self.archive.series()
 
-    @cached_property
+    @lazy
     def index(self) -> SearchIndex:
         """The search index over all documents."""
         return SearchIndex(self.archive.documents(), self.grade)
 
-    @cached_property
+    @lazy
     def _versions(self) -> dict[str, list[Market]]:
         versions: dict[str, list[Market]] = defaultdict(list)
         for market in self.archive.records(Market):
@@ -63,23 +63,23 @@ class RecordedWorld:
                 versions[name].append(_stub(name, from_us(series.known_at[0])))
         return dict(versions)
 
-    @cached_property
+    @lazy
     def _states(self) -> dict[str, list[MarketState]]:
         return _grouped(self.archive.records(MarketState))
 
-    @cached_property
+    @lazy
     def _books(self) -> dict[str, list[OrderBook]]:
         return _grouped(self.archive.records(OrderBook))
 
-    @cached_property
+    @lazy
     def _resolutions(self) -> dict[str, list[Resolution]]:
         return _grouped(self.archive.records(Resolution))
 
-    @cached_property
+    @lazy
     def _forecasts(self) -> dict[str, list[RecordedForecast]]:
         return _grouped(self.archive.records(RecordedForecast))
 
-    @cached_property
+    @lazy
     def _events(self) -> list[Event]:
         return self.archive.records(Event)
 
@@ -89,12 +89,12 @@ class RecordedWorld:
         imports = getattr(self.archive, "manifest", {}).get("imports", ())
         return any(entry["importer"] == "simulate" for entry in imports)
 
-    @cached_property
+    @lazy
     def market_index(self) -> MarketIndex:
         """The search index over all market texts."""
         return MarketIndex([v for versions in self._versions.values() for v in versions])
 
-    @cached_property
+    @lazy
     def _observations(self) -> dict[tuple[str, str], list[Observation]]:
         groups: dict[tuple[str, str], list[Observation]] = defaultdict(list)
         for row in chain(self.archive.records(Observation), self._extra()):
@@ -187,7 +187,7 @@ class RecordedWorld:
         """Every version of one document."""
         return [row.record() for row in self._by_id.get(document_id, [])]
 
-    @cached_property
+    @lazy
     def _by_id(self) -> dict[str, list]:  # type: ignore[type-arg]
         rows = defaultdict(list)
         for row in self.index.rows:

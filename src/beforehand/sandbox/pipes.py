@@ -49,7 +49,7 @@ class Run:
         self.theirs = [job_out, out_in, report_in, line.detach(), status_in]
         self._printed, self._reported, self._state = bytearray(), bytearray(), b""
         self._pending = set[Future[None]]()
-        self._too_much = False
+        self._too_much = self._cancelled = False
         self._first: dict[str, Any] | None = None
         self._last: dict[str, Any] | None = None
         self.peak = 0
@@ -96,7 +96,8 @@ class Run:
     @property
     def begun(self) -> bool:
         """False if the server ended before the child said anything: the code has not run."""
-        return self._first is not None or len(self._state) == STATUS.size or self._too_much
+        ended = self._too_much or self._cancelled
+        return ended or self._first is not None or len(self._state) == STATUS.size
 
     @property
     def refused(self) -> str | None:
@@ -116,6 +117,8 @@ class Run:
     def error(self) -> str | None:
         """Why the run failed, in a sentence; None if it did not."""
         policy = self._policy
+        if self._cancelled:
+            return "the run was cancelled"
         if self._too_much:
             return f"the output is longer than {policy.output:,} bytes: print less"
         if self._tools.spoiled:
@@ -150,6 +153,9 @@ class Run:
         listening = False
         while self._status in self._open and not self._tools.spoiled:
             if stopwatch() > end:  # The server itself is gone or stuck.
+                return
+            if self._policy.stop is not None and self._policy.stop.is_set():
+                self._cancelled = True  # Nobody reads on: the server kills it.
                 return
             self._pending = {call for call in self._pending if not call.done()}
             room = pool is not None and len(self._pending) < MOST_PENDING

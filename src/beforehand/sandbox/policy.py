@@ -7,6 +7,7 @@ the next. Inside, the clock answers `now` and random is seeded.
 import builtins
 import json
 import keyword
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -64,7 +65,8 @@ Tools = Mapping[str, Callable[..., Any]]
 @dataclass(frozen=True)
 class Policy:
     """The limits of one run. `timeout` in seconds of wall time, `memory` and `output` in bytes;
-    `now` is what the clock answers (None: the real time), `seed` starts random."""
+    `now` is what the clock answers (None: the real time), `seed` starts random; `stop`, once set,
+    ends a run in the jail."""
 
     timeout: float = TIMEOUT_S
     memory: int = MEMORY
@@ -72,6 +74,7 @@ class Policy:
     now: datetime | None = None
     seed: int = 0
     modules: tuple[str, ...] = MODULES
+    stop: threading.Event | None = field(default=None, compare=False)
 
 
 DEFAULT = Policy()

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from queue import LifoQueue
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ from beforehand.store.market_data_templates import (
     check_params,
 )
 
-SAMPLE = 5
+SAMPLE, READERS = 5, 4
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS market_data (
   id INTEGER PRIMARY KEY, symbol TEXT NOT NULL, bid REAL, ask REAL, price REAL,
@@ -102,7 +103,7 @@ class Result:
 
 
 class MarketData:
-    """Read-only queries by template; safe for one thread at a time."""
+    """Read-only queries by template. Safe for threads: READERS queries go side by side."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -111,11 +112,19 @@ class MarketData:
                 "market-data FILE` (CSV or Parquet)"
             )
         self.path = path
-        self._db = connect(path)
-        for pragma in ("query_only=ON", "mmap_size=4294967296", "cache_size=-65536"):
-            self._db.execute(f"PRAGMA {pragma}")
-        self._duck: Any = None
-        self._attached: set[str] = set()
+        self._idle: LifoQueue[_Reader | None] = LifoQueue()
+        for reader in (*[None] * (READERS - 1), _Reader(path)):  # The others when first needed.
+            self._idle.put(reader)
+
+    @contextmanager
+    def _reader(self) -> Iterator["_Reader"]:
+        reader = self._idle.get()
+        try:
+            with _mapped(self.path):
+                reader = reader or _Reader(self.path)
+                yield reader
+        finally:
+            self._idle.put(reader)
 
     def run(
         self,
@@ -137,10 +146,32 @@ class MarketData:
         spec = TEMPLATES[template]
         values = check_params(template, params or {})
         names = _columns(template, columns)
-        with _mapped(self.path):
-            return self._run(spec, values, names, limit, as_of_us, offset)
+        with self._reader() as reader:
+            return reader.run(spec, values, names, limit, as_of_us, offset)
 
-    def _run(
+    def symbols(self, pattern: str) -> list[str]:
+        """Every symbol that matches, by the one LIKE rule."""
+        with self._reader() as reader:
+            return reader.symbols(pattern)
+
+    def count(self) -> int:
+        """Rows stored."""
+        with self._reader() as reader:
+            return reader.count()
+
+
+class _Reader:
+    """The connections of one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db = connect(path)
+        for pragma in ("query_only=ON", "mmap_size=4294967296", "cache_size=-65536"):
+            self._db.execute(f"PRAGMA {pragma}")
+        self._duck: Any = None
+        self._attached: set[str] = set()
+
+    def run(
         self,
         spec: Template,
         values: dict[str, Any],
@@ -195,12 +226,12 @@ class MarketData:
         for number, file in loads.fetchall():
             name = f"load_{number}"
             if name not in self._attached:
-                path = str(self.path.with_suffix("") / file).replace("'", "''")
+                path = str(self._path.with_suffix("") / file).replace("'", "''")
                 try:
                     self._duck.execute(f"ATTACH '{path}' AS {name} (READ_ONLY)")
                 except duckdb.Error:
                     raise Corrupt(
-                        f"{file} beside {self.path} is missing or damaged: delete the table and "
+                        f"{file} beside {self._path} is missing or damaged: delete the table and "
                         "load the files again"
                     ) from None
                 self._attached.add(name)

@@ -16,6 +16,7 @@ from beforehand.ids import new_session_id
 from beforehand.records.bus import PredictionQuery
 from beforehand.records.world import PricePoint
 from beforehand.sources.polymarket import VENUE
+from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import lookup, search
 from beforehand.tools.polymarket import GAMMA, HISTORY, NAMES, YES, Id, moment
@@ -28,6 +29,7 @@ SAME_HOUR = timedelta(hours=1)
 
 @tool(
     SERVER,
+    returns=outputs.AgentMarkets,
     example=GAMMA,
     rows=Rows(
         "markets",
@@ -88,7 +90,12 @@ def _logged(session: str, query: str, rows: list[dict[str, Any]], at: datetime) 
     )
 
 
-@tool(SERVER, example=LOG, rows=Rows("history", 10, 100, ("metadata.count",), counted=False))
+@tool(
+    SERVER,
+    returns=outputs.AgentHistory,
+    example=LOG,
+    rows=Rows("history", 10, 100, ("metadata.count",), counted=False),
+)
 def get_polymarket_history(
     call: Call,
     *,
@@ -141,7 +148,7 @@ def _source(call: Call) -> tuple[str, str]:
     return "polymarket_data_api_v2", "Polymarket Data API v2"
 
 
-@tool(SERVER, example=HISTORY, services=("polymarket-data", "gamma"))
+@tool(SERVER, returns=outputs.PriceAround, example=HISTORY, services=("polymarket-data", "gamma"))
 def get_market_price_history(
     call: Call,
     *,
@@ -178,6 +185,7 @@ def get_market_price_history(
 
 @tool(
     SERVER,
+    returns=outputs.PriceRange,
     example=HISTORY,
     rows=Rows("prices", default=1000, maximum=5000, series=YES, counts=("data_points",)),
     services=("polymarket-data", "gamma"),

@@ -17,6 +17,7 @@ from beforehand.clock import stopwatch
 from beforehand.errors import Refused
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
+from beforehand.tools import outputs
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools
 from beforehand.tools.registry import MAX_ALLOWED_TOKENS, Call, Example, Limit, Toolbox, tool
 
@@ -28,6 +29,7 @@ MOST_CALLS = 1000
 @tool(
     "polymarket",
     name=NAME,
+    returns=outputs.Executed,
     example=Example("offline", "2026-11-22", "run in the sandbox"),
     outside=False,
     limit=Limit(10, 3600),

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from beforehand.sources import edgar
+from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.registry import Call, Example, tool
 
@@ -14,7 +15,13 @@ FILINGS = Example("simulated", "2026-11-01", "EDGAR's documentation (shape, not 
 Cik = Annotated[str, Field(max_length=13, description="Central index key, such as 320193.")]
 
 
-@tool(SERVER, example=FACTS, rows=Rows("facts", default=20, maximum=1000), services=SERVICES)
+@tool(
+    SERVER,
+    returns=outputs.Facts,
+    example=FACTS,
+    rows=Rows("facts", default=20, maximum=1000),
+    services=SERVICES,
+)
 def get_company_facts(
     call: Call,
     *,
@@ -37,7 +44,13 @@ def get_company_facts(
     return {"cik": subject, "facts": found}
 
 
-@tool(SERVER, example=FILINGS, rows=Rows("filings", default=20, maximum=1000), services=SERVICES)
+@tool(
+    SERVER,
+    returns=outputs.Filings,
+    example=FILINGS,
+    rows=Rows("filings", default=20, maximum=1000),
+    services=SERVICES,
+)
 def list_company_filings(
     call: Call,
     *,

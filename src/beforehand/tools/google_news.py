@@ -10,6 +10,7 @@ from beforehand.clock import iso
 from beforehand.errors import NotFound, ReplayMiss
 from beforehand.records.world import Document
 from beforehand.sources import google_news
+from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.registry import Call, Example, tool
 
@@ -24,7 +25,7 @@ Edition = Annotated[str, Field(description="Country of an English edition, such 
 Day = Annotated[str | None, Field(description="YYYY-MM-DD, whole days.")]
 
 
-@tool(SERVER, example=PLAIN, outside=False)
+@tool(SERVER, returns=outputs.Editions, example=PLAIN, outside=False)
 def list_editions(call: Call) -> dict[str, Any]:
     """List the English editions with their gl and ceid."""
     return {
@@ -35,7 +36,7 @@ def list_editions(call: Call) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, example=PLAIN, outside=False)
+@tool(SERVER, returns=outputs.Operators, example=PLAIN, outside=False)
 def explain_operators(call: Call) -> dict[str, Any]:
     """Explain the search operators that work (no network)."""
     return {
@@ -48,7 +49,7 @@ def explain_operators(call: Call) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, example=PLAIN, outside=False)
+@tool(SERVER, returns=outputs.BuiltFeed, example=PLAIN, outside=False)
 def build_search_feed(
     call: Call,
     *,
@@ -83,6 +84,7 @@ def build_search_feed(
 
 @tool(
     SERVER,
+    returns=outputs.FeedItems,
     example=FEED,
     rows=Rows("items", default=10, maximum=100, counts=("count",)),
     services=SERVICES,
@@ -95,6 +97,7 @@ def preview_search_feed(call: Call, *, query: Query, edition: Edition = "US") ->
 
 @tool(
     SERVER,
+    returns=outputs.FeedItems,
     example=FEED,
     rows=Rows("items", default=50, maximum=100, counts=("count",)),
     services=SERVICES,

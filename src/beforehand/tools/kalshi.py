@@ -10,6 +10,7 @@ from beforehand.errors import NotFound, ReplayMiss
 from beforehand.gateway.world import Listing, Order
 from beforehand.records.world import PricePoint
 from beforehand.sources.kalshi import PERIODS, VENUE, eastern_day
+from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import detail, listed, lookup, qualified, search, venues
 from beforehand.tools.polymarket import FOUND_ROWS, MARKET_ROWS, Status, book_row, moment, span
@@ -23,13 +24,13 @@ CANDLE_EXTREMES = (("low", "close", "yes_bid"), ("high", "close", "yes_ask"))
 Ticker = Annotated[str, Field(min_length=1, max_length=200, description="Ticker or VENUE:ticker.")]
 
 
-@tool(SERVER, example=MARKET, services=SERVICES)
+@tool(SERVER, returns=outputs.FullMarket, example=MARKET, services=SERVICES)
 def get_market_metadata(call: Call, *, id: Ticker) -> dict[str, Any]:
     """Get one Kalshi market in full: text and rules, status, quote, settlement once known."""
     return detail(call.view, lookup(call.view, VENUE, id))
 
 
-@tool(SERVER, example=CANDLE, services=SERVICES)
+@tool(SERVER, returns=outputs.OddsAt, example=CANDLE, services=SERVICES)
 def get_odds_at(
     call: Call,
     *,
@@ -53,7 +54,7 @@ def get_odds_at(
     }
 
 
-@tool(SERVER, example=MARKET, rows=FOUND_ROWS, services=SERVICES)
+@tool(SERVER, returns=outputs.FoundMarkets, example=MARKET, rows=FOUND_ROWS, services=SERVICES)
 def search_kalshi_markets(
     call: Call,
     *,
@@ -65,7 +66,7 @@ def search_kalshi_markets(
     return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
 
 
-@tool(SERVER, example=MARKET, rows=MARKET_ROWS, services=SERVICES)
+@tool(SERVER, returns=outputs.Markets, example=MARKET, rows=MARKET_ROWS, services=SERVICES)
 def list_kalshi_markets(
     call: Call,
     *,
@@ -78,7 +79,13 @@ def list_kalshi_markets(
     return {"markets": listed(call, Listing(NAMES, status, order, limit=wanted))}
 
 
-@tool(SERVER, example=MARKET, rows=Rows("markets", default=20, maximum=200), services=SERVICES)
+@tool(
+    SERVER,
+    returns=outputs.KalshiEvent,
+    example=MARKET,
+    rows=Rows("markets", default=20, maximum=200),
+    services=SERVICES,
+)
 def get_kalshi_event(call: Call, *, id: Ticker) -> dict[str, Any]:
     """Get one Kalshi event with its markets."""
     event = call.view.event(qualified(VENUE, id))
@@ -96,7 +103,7 @@ def get_kalshi_event(call: Call, *, id: Ticker) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, example=MARKET, services=SERVICES)
+@tool(SERVER, returns=outputs.Book, example=MARKET, services=SERVICES)
 def get_kalshi_order_book(
     call: Call,
     *,
@@ -111,6 +118,7 @@ def get_kalshi_order_book(
 
 @tool(
     SERVER,
+    returns=outputs.Candles,
     example=CANDLE,
     rows=Rows("candles", default=200, maximum=5000, series=CANDLE_EXTREMES),
     services=SERVICES,
@@ -179,7 +187,13 @@ def _eastern_midnight(day: str) -> datetime:
     return (start + timedelta(days=1)).astimezone(end_of_day(start).tzinfo)
 
 
-@tool(SERVER, example=MARKET, rows=Rows("trades", default=50, maximum=1000), services=SERVICES)
+@tool(
+    SERVER,
+    returns=outputs.Trades,
+    example=MARKET,
+    rows=Rows("trades", default=50, maximum=1000),
+    services=SERVICES,
+)
 def get_kalshi_trades(call: Call, *, id: Ticker) -> dict[str, Any]:
     """Get the trades of a Kalshi market, newest first."""
     try:

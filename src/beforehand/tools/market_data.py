@@ -7,6 +7,7 @@ from pydantic import Field
 from beforehand.clock import to_us
 from beforehand.config import MAX_ROWS_PER_QUERY
 from beforehand.store.market_data_templates import COLUMNS, signatures
+from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.registry import Call, Example, tool
 
@@ -14,7 +15,7 @@ QUOTES = Example("recorded", "2024-05-09", "CME option quotes")
 ROWS = Rows("data", 100, MAX_ROWS_PER_QUERY, ("metadata.row_count",), whole=True)
 
 
-@tool("market-data", example=QUOTES, rows=ROWS)
+@tool("market-data", returns=outputs.TableRows, example=QUOTES, rows=ROWS)
 def run_query(
     call: Call,
     *,

@@ -11,6 +11,7 @@ from beforehand.gateway.world import Listing, Order
 from beforehand.ids import split_market_id
 from beforehand.records.world import Market, OrderBook
 from beforehand.sources.polymarket import VENUE
+from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import (
     describe,
@@ -49,7 +50,7 @@ FOUND_ROWS = Rows("markets", default=10, maximum=50, counted=False)
 MARKET_ROWS = Rows("markets", default=10, maximum=100, whole=True)
 
 
-@tool(SERVER, example=GAMMA, rows=FOUND_ROWS, services=("gamma",))
+@tool(SERVER, returns=outputs.FoundMarkets, example=GAMMA, rows=FOUND_ROWS, services=("gamma",))
 def search_markets(
     call: Call,
     *,
@@ -68,7 +69,7 @@ def search_markets(
     return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
 
 
-@tool(SERVER, example=GAMMA, rows=MARKET_ROWS, services=("gamma",))
+@tool(SERVER, returns=outputs.Markets, example=GAMMA, rows=MARKET_ROWS, services=("gamma",))
 def list_markets(
     call: Call,
     *,
@@ -82,13 +83,19 @@ def list_markets(
     return {"markets": found}
 
 
-@tool(SERVER, example=GAMMA, services=("gamma",))
+@tool(SERVER, returns=outputs.FullMarket, example=GAMMA, services=("gamma",))
 def get_market(call: Call, *, id: Id) -> dict[str, Any]:
     """Get one market in full: text, status, price with its age, resolution once known."""
     return detail(call.view, lookup(call.view, VENUE, id))
 
 
-@tool(SERVER, example=GAMMA, rows=Rows("events", default=10, maximum=100), services=("gamma",))
+@tool(
+    SERVER,
+    returns=outputs.Events,
+    example=GAMMA,
+    rows=Rows("events", default=10, maximum=100),
+    services=("gamma",),
+)
 def list_events(call: Call) -> dict[str, Any]:
     """List events: groups of markets on one happening."""
     found = call.view.events(VENUE)
@@ -107,7 +114,13 @@ def _event(event: Any) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, example=GAMMA, rows=Rows("markets", default=20, maximum=200), services=("gamma",))
+@tool(
+    SERVER,
+    returns=outputs.EventMarkets,
+    example=GAMMA,
+    rows=Rows("markets", default=20, maximum=200),
+    services=("gamma",),
+)
 def get_event(
     call: Call, *, id: Annotated[str, Field(min_length=1, description="Event id or slug.")]
 ) -> dict[str, Any]:
@@ -135,7 +148,13 @@ def event_markets(call: Call, event: Any) -> list[dict[str, Any]]:
     return rows
 
 
-@tool(SERVER, example=BOOK, rows=Rows("books", 20, 20), services=("clob", "gamma"))
+@tool(
+    SERVER,
+    returns=outputs.Books,
+    example=BOOK,
+    rows=Rows("books", 20, 20),
+    services=("clob", "gamma"),
+)
 def get_order_books(
     call: Call,
     *,
@@ -178,7 +197,13 @@ def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -
     }
 
 
-@tool(SERVER, example=BOOK, rows=Rows("prices", 20, 20), services=("clob", "gamma"))
+@tool(
+    SERVER,
+    returns=outputs.Prices,
+    example=BOOK,
+    rows=Rows("prices", 20, 20),
+    services=("clob", "gamma"),
+)
 def get_prices(call: Call, *, ids: Ids) -> dict[str, Any]:
     """Get the best bid, the best ask and the price of YES. An id that is not known stands under
     `missing`."""
@@ -201,6 +226,7 @@ def get_prices(call: Call, *, ids: Ids) -> dict[str, Any]:
 
 @tool(
     SERVER,
+    returns=outputs.History,
     example=HISTORY,
     rows=Rows("points", default=400, maximum=10_000, series=YES, counts=("data_points",)),
     services=("polymarket-data", "gamma"),
@@ -245,7 +271,13 @@ def moment(name: str, text: str | None) -> datetime | None:
         raise InputError(f"{name}: {error}") from None
 
 
-@tool(SERVER, example=ROWS_V1, rows=Rows("positions", default=20, maximum=500), services=DATA)
+@tool(
+    SERVER,
+    returns=outputs.Positions,
+    example=ROWS_V1,
+    rows=Rows("positions", default=20, maximum=500),
+    services=DATA,
+)
 def get_user_positions(call: Call, *, user: Wallet) -> dict[str, Any]:
     """Get a wallet's positions, as last fetched."""
     found = call.view.snapshot(SOURCE, "positions", user.lower())
@@ -256,7 +288,13 @@ def get_user_positions(call: Call, *, user: Wallet) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, example=ROWS_V1, rows=Rows("activity", default=20, maximum=500), services=DATA)
+@tool(
+    SERVER,
+    returns=outputs.Activity,
+    example=ROWS_V1,
+    rows=Rows("activity", default=20, maximum=500),
+    services=DATA,
+)
 def get_user_activity(
     call: Call,
     *,
@@ -274,7 +312,13 @@ def get_user_activity(
     return {"user": user.lower(), "activity": found}
 
 
-@tool(SERVER, example=SHAPE, rows=Rows("holders", default=20, maximum=200), services=DATA)
+@tool(
+    SERVER,
+    returns=outputs.Holders,
+    example=SHAPE,
+    rows=Rows("holders", default=20, maximum=200),
+    services=DATA,
+)
 def get_top_holders(call: Call, *, id: Id) -> dict[str, Any]:
     """Get the largest holders of a market's outcomes, as last fetched."""
     market = lookup(call.view, VENUE, id)
@@ -287,7 +331,13 @@ def get_top_holders(call: Call, *, id: Id) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, example=COMMENTS, rows=Rows("comments", default=20, maximum=200), services=("gamma",))
+@tool(
+    SERVER,
+    returns=outputs.Comments,
+    example=COMMENTS,
+    rows=Rows("comments", default=20, maximum=200),
+    services=("gamma",),
+)
 def list_comments(call: Call, *, id: Id) -> dict[str, Any]:
     """List comments, newest first.
 
@@ -317,7 +367,13 @@ def comment_subject(call: Call, name: str) -> str:
     return f"event:{split_market_id(event_id)[1]}"
 
 
-@tool(SERVER, example=SHAPE, rows=Rows("builders", default=20, maximum=100), services=DATA)
+@tool(
+    SERVER,
+    returns=outputs.Builders,
+    example=SHAPE,
+    rows=Rows("builders", default=20, maximum=100),
+    services=DATA,
+)
 def get_builder_leaderboard(
     call: Call,
     *,

@@ -8,6 +8,7 @@ from beforehand.clock import iso
 from beforehand.errors import NotFound, ReplayMiss
 from beforehand.sources import btc
 from beforehand.sources.polymarket import VENUE
+from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import describe, lookup, odds
 from beforehand.tools.polymarket import (
@@ -30,7 +31,7 @@ COINBASE = Example(
 COMPOSED = ("gamma", "clob", "polymarket-data")
 
 
-@tool(SERVER, example=COINBASE, services=("coinbase",))
+@tool(SERVER, returns=outputs.Bitcoin, example=COINBASE, services=("coinbase",))
 def get_btc_price(call: Call) -> dict[str, Any]:
     """Get the price of Bitcoin in US dollars."""
     rows = call.view.observations(btc.SOURCE, "price", btc.SUBJECT)
@@ -43,7 +44,7 @@ def get_btc_price(call: Call) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, example=GAMMA, services=COMPOSED)
+@tool(SERVER, returns=outputs.Snapshot, example=GAMMA, services=COMPOSED)
 def get_market_snapshot(call: Call, *, id: Id) -> dict[str, Any]:
     """Get a market at a glance: best quotes, how far it moved in a day and a week, its largest
     holders, how many comments."""
@@ -78,7 +79,13 @@ def _comments(call: Call, name: str) -> int | None:
         return None
 
 
-@tool(SERVER, example=GAMMA, rows=Rows("markets", default=20, maximum=200), services=COMPOSED)
+@tool(
+    SERVER,
+    returns=outputs.Overview,
+    example=GAMMA,
+    rows=Rows("markets", default=20, maximum=200),
+    services=COMPOSED,
+)
 def get_event_overview(
     call: Call, *, id: Annotated[str, Field(min_length=1, description="Event id or slug.")]
 ) -> dict[str, Any]:
@@ -107,7 +114,13 @@ def get_event_overview(
     }
 
 
-@tool(SERVER, example=GAMMA, rows=Rows("markets", 20, 20), services=COMPOSED)
+@tool(
+    SERVER,
+    returns=outputs.Comparison,
+    example=GAMMA,
+    rows=Rows("markets", 20, 20),
+    services=COMPOSED,
+)
 def compare_markets(call: Call, *, ids: Ids) -> dict[str, Any]:
     """Compare markets side by side: price, spread, volume, how far each moved. An id that is not
     known stands under `missing`."""

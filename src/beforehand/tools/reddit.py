@@ -11,6 +11,7 @@ from beforehand.errors import NotFound, ReplayMiss
 from beforehand.gateway.search import words
 from beforehand.records.world import Observation
 from beforehand.sources import reddit
+from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.registry import Call, Example, tool
 
@@ -31,7 +32,7 @@ Comments = Annotated[int, Field(ge=0, le=500, description="Comments a thread.")]
 Least = Annotated[int, Field(ge=0, description="Only threads with at least so many.")]
 
 
-@tool(SERVER, example=LISTING, rows=THREADS)
+@tool(SERVER, returns=outputs.Threads, example=LISTING, rows=THREADS)
 def reddit_search_and_fetch_threads(
     call: Call,
     *,
@@ -70,7 +71,7 @@ def reddit_search_and_fetch_threads(
     return {"threads": threads, "thread_count": len(threads)}
 
 
-@tool(SERVER, example=LISTING, rows=THREADS, services=("reddit",))
+@tool(SERVER, returns=outputs.Threads, example=LISTING, rows=THREADS, services=("reddit",))
 def reddit_api_search_and_fetch_threads(
     call: Call,
     *,

@@ -9,6 +9,7 @@ before the instant the toolbox is pinned to; each that returns rows takes `limit
 """
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,12 +20,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from beforehand.clock import iso, parse_instant
-from beforehand.errors import InputError, NotFound
+from beforehand.errors import InputError, NotFound, Refused, Unauthorized
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
 from beforehand.ids import digest
 from beforehand.tools.bounds import MAX_TOKENS, Answer, Page, Rows, bound, decode_cursor
+from beforehand.tools.schemas import answer_schema, argument_schema
 from beforehand.tools.storage import Storage
+from beforehand.traffic import counting
 
 Evidence = Literal["recorded", "simulated", "offline"]
 LEAST_TOKENS, MAX_ALLOWED_TOKENS = 500, 1_000_000
@@ -49,6 +52,37 @@ class Limit:
     seconds: int
 
 
+@dataclass(frozen=True)
+class Caller:
+    """Who calls: the servers it may use (None: all), and what counts its calls, if anything does
+    (given the tool's name and limit, it raises RateLimited)."""
+
+    servers: frozenset[str] | None = None
+    take: Callable[[str, Limit], None] | None = None
+
+    def admit(self, tool: "Tool") -> None:
+        """Raises Unauthorized for a tool of another server, RateLimited beyond its limit."""
+        if self.servers is not None and tool.server not in self.servers:
+            raise Unauthorized(
+                f"{tool.name} belongs to the server {tool.server}, which your token does not cover "
+                f"(it covers {', '.join(sorted(self.servers))})"
+            )
+        if self.take is not None and tool.limit is not None:
+            self.take(tool.name, tool.limit)
+
+
+OWNER = Caller()
+"""Whoever runs the program on this machine: every server, and nothing counted."""
+
+
+@dataclass
+class Signals:
+    """Between one call and whoever waits for it: how far it is, and that nobody waits any more."""
+
+    progress: Callable[[int, int | None, str], None] = lambda done, total, text: None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
 @dataclass
 class Call:
     """What a tool function is given: the View, what is stored beside the archive, and how many
@@ -60,6 +94,7 @@ class Call:
     skip: int = 0
     total: int | None = None
     notes: list[str] = field(default_factory=list)
+    signals: Signals = field(default_factory=Signals)
 
     @property
     def at(self) -> datetime:
@@ -70,6 +105,12 @@ class Call:
         """A sentence for the answer's `_meta`."""
         self.notes.append(text)
 
+    def progress(self, done: int, total: int | None, text: str) -> None:
+        """Tell whoever waits how far it is; Refused where nobody waits any more."""
+        if self.signals.stop.is_set():
+            raise Refused("the call was cancelled by its client")
+        self.signals.progress(done, total, text)
+
 
 @dataclass(frozen=True)
 class Tool:
@@ -78,6 +119,7 @@ class Tool:
     name: str
     server: str
     function: Callable[..., Any]
+    returns: Any
     example: Example
     rows: Rows | None
     services: tuple[str, ...]
@@ -132,8 +174,13 @@ class Tool:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The JSON schema of the arguments, without pydantic's titles."""
-        return dict(_untitled(self.model.model_json_schema()))
+        """The JSON schema of the arguments."""
+        return argument_schema(self.model)
+
+    @cached_property
+    def answer(self) -> dict[str, Any]:
+        """The JSON schema of an answer."""
+        return answer_schema(self.returns)
 
     @property
     def arguments(self) -> list[str]:
@@ -165,14 +212,6 @@ def _first(error: ValidationError) -> str:
     return f"{name}: {first['msg'][0].lower()}{first['msg'][1:]} (given {given})"
 
 
-def _untitled(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            k: _untitled(v) for k, v in value.items() if not (k == "title" and isinstance(v, str))
-        }
-    return [_untitled(item) for item in value] if isinstance(value, list) else value
-
-
 REGISTRY: dict[str, Tool] = {}
 Function = Callable[..., Any]
 
@@ -180,6 +219,7 @@ Function = Callable[..., Any]
 def tool(
     server: str,
     *,
+    returns: Any,
     example: Example,
     name: str | None = None,
     rows: Rows | None = None,
@@ -187,11 +227,19 @@ def tool(
     outside: bool = True,
     limit: Limit | None = None,
 ) -> Callable[[Function], Function]:
-    """Register a function as a tool of a server."""
+    """Register a function as a tool of a server. `returns` is the TypedDict of its answers."""
 
     def register(function: Function) -> Function:
         made = Tool(
-            name or function.__name__, server, function, example, rows, services, outside, limit
+            name or function.__name__,
+            server,
+            function,
+            returns,
+            example,
+            rows,
+            services,
+            outside,
+            limit,
         )
         if made.name in REGISTRY:
             raise ValueError(f"two tools are named {made.name}")
@@ -212,16 +260,25 @@ def find_tool(name: str) -> Tool:
 
 
 class Toolbox:
-    """Tools over one gateway. With `pinned`, every call is answered as of that instant at the
-    latest: whoever holds the toolbox cannot look past it."""
+    """Tools over one gateway, for one caller. With `pinned`, every call is answered as of that
+    instant at the latest: whoever holds the toolbox cannot look past it."""
 
-    def __init__(self, gateway: Gateway, storage: Storage, pinned: datetime | None = None) -> None:
-        self.gateway, self.storage, self.pinned = gateway, storage, pinned
+    def __init__(
+        self,
+        gateway: Gateway,
+        storage: Storage,
+        pinned: datetime | None = None,
+        caller: Caller = OWNER,
+    ) -> None:
+        self.gateway, self.storage, self.pinned, self.caller = gateway, storage, pinned, caller
 
-    def call(self, name: str, arguments: Mapping[str, Any] | None = None) -> Answer:
-        """Validate, run and bound one call. Raises our errors only."""
+    def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, signals: Signals | None = None
+    ) -> Answer:
+        """Validate, admit, run and bound one call. Raises our errors only."""
         found = find_tool(name)
         values = found.validate(arguments or {})
+        self.caller.admit(found)
         max_tokens = values.pop("max_tokens")
         view = self._view(values.pop("as_of", None))
         cursor = values.pop("cursor", None)
@@ -230,21 +287,18 @@ class Toolbox:
         pin = "" if view.live else iso(view.t)
         asked = f"{found.name}:{digest(repr((pin, sorted(values.items()))).encode())[:8]}"
         skip = decode_cursor(cursor, asked)
-        sent, spent, odd = self.storage.sent(), self.storage.spent(), self.storage.skipped()
-        call = Call(view, self.storage, wanted=limit or 0, skip=skip)
-        result = found.function(call, **values)
+        call = Call(view, self.storage, wanted=limit or 0, skip=skip, signals=signals or Signals())
+        with counting() as spent:
+            result = found.function(call, **values)
         meta: dict[str, Any] = {"tool": found.name}
         if found.outside:
             meta["as_of"] = None if view.live else iso(view.t)
             meta["world"] = self.storage.mode
             if getattr(self.gateway.world, "simulated", False):
                 meta["simulated"] = True
-        meta["cost"] = {
-            "requests": self.storage.sent() - sent,
-            "usd": round(self.storage.spent() - spent, 6),
-        }
-        if skipped := self.storage.skipped() - odd:
-            call.note(f"{skipped} rows of the service could not be read and were left out")
+        meta["cost"] = {"requests": spent.requests, "usd": round(spent.usd, 6)}
+        if spent.unread:
+            call.note(f"{spent.unread} rows of the service could not be read and were left out")
         if call.notes:
             meta["notes"] = call.notes
         cursor_at = Page(limit or 0, skip, call.total)

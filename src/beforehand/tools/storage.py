@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from beforehand.config import Home
 from beforehand.gateway.live import LiveWorld
 from beforehand.gateway.opening import Mode
 from beforehand.gateway.threads import write_threads
+from beforehand.lazy import lazy
 from beforehand.records.world import Market, Observation
 from beforehand.sandbox.engines import Sandbox, shared
 from beforehand.store.market_data import MarketData
@@ -28,12 +28,12 @@ class Storage:
     traffic: Traffic | None = None
     scorer: Scorer | None = None
 
-    @cached_property
+    @lazy
     def queries(self) -> Queries:
         """The log of market searches."""
         return Queries(self.home.queries)
 
-    @cached_property
+    @lazy
     def table(self) -> MarketData:
         """The market-data table."""
         return MarketData(self.home.market_data)
@@ -47,15 +47,3 @@ class Storage:
         """Store the Reddit threads that were fetched live, for the cache-backed tool."""
         if self.world is not None:
             write_threads(self.home.reddit_cache, self.world.seen(Observation))
-
-    def sent(self) -> int:
-        """Requests sent so far."""
-        return 0 if self.traffic is None else self.traffic.sent
-
-    def skipped(self) -> int:
-        """Rows of live pages that could not be read so far."""
-        return 0 if self.world is None else self.world.skipped
-
-    def spent(self) -> float:
-        """Dollars that services said they charged."""
-        return 0.0 if self.world is None else self.world.spent

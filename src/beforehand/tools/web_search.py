@@ -9,6 +9,7 @@ from beforehand.config import DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS
 from beforehand.errors import BeforehandError, InputError, NotFound, ReplayMiss
 from beforehand.sources import web_search
 from beforehand.sources.providers import PROVIDERS
+from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.polymarket import moment
 from beforehand.tools.registry import Call, Example, Limit, tool
@@ -20,7 +21,7 @@ EXA = Example("simulated", "2026-10-31", "exa-py 2.27 (shape, not recorded)")
 PER_USER = Limit(20, 600)
 
 
-@tool(SERVER, example=OPENAI, services=("openai",), limit=PER_USER)
+@tool(SERVER, returns=outputs.WebAnswer, example=OPENAI, services=("openai",), limit=PER_USER)
 def search_web(
     call: Call,
     *,
@@ -74,7 +75,7 @@ def search_web(
     return {**made, "results": rows, "answered_at": iso(found.known_at)}
 
 
-@tool(SERVER, example=PLAIN, outside=False)
+@tool(SERVER, returns=outputs.Capabilities, example=PLAIN, outside=False)
 def get_search_capabilities(call: Call) -> dict[str, Any]:
     """Say how search_web is set up and what its limits are (no network)."""
     provider = PROVIDERS["openai"]
@@ -92,6 +93,7 @@ def get_search_capabilities(call: Call) -> dict[str, Any]:
 
 @tool(
     "search",
+    returns=outputs.FoundDocuments,
     example=EXA,
     rows=Rows("results", DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS, counted=False),
     services=("exa",),
