@@ -19,7 +19,8 @@ from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.store.archive import Archive
 from beforehand.tools import registry as registry_module
 from beforehand.tools.bounds import MAX_TOKENS, Rows, decode_cursor, estimate_tokens, thin
-from beforehand.tools.discovery import DEFINITIONS, describe_tool, load_tools, search_tools
+from beforehand.tools.desk import DESK, definition
+from beforehand.tools.discovery import describe_tool, load_tools, search_tools
 from beforehand.tools.pages import pages
 from beforehand.tools.registry import Call, Example, Toolbox, coerce, tool
 from beforehand.tools.storage import Storage
@@ -290,7 +291,7 @@ def test_cursors() -> None:
 
 
 def test_discovery_costs_few_tokens() -> None:
-    raw = json.dumps(DEFINITIONS)
+    raw = json.dumps([definition(t, False) for t in DESK.values()])
     assert estimate_tokens(raw) <= 1500
     assert estimate_tokens(raw) < 600
     plain = [describe_tool(name) for name in REGISTRY]
@@ -304,7 +305,7 @@ def test_the_estimate_against_a_real_tokenizer() -> None:
     model = encoder()
     assert model is not None
     texts = [
-        json.dumps(DEFINITIONS),
+        json.dumps([definition(t, False) for t in DESK.values()]),
         json.dumps([describe_tool(name) for name in REGISTRY]),
         json.dumps(shapes.GAMMA_EVENT),
     ]

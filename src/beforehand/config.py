@@ -55,6 +55,10 @@ class Home:
         return self.workspace / "traffic.db"
 
     @property
+    def access(self) -> Path:
+        return self.workspace / "access.db"
+
+    @property
     def market_data(self) -> Path:
         return self.workspace / "market_data.db"
 

@@ -17,6 +17,7 @@ GROUPS = {
     "backtest": "Walk markets through time, point in time.",
     "bench": "The benchmark over files: ingest, predict, evaluate.",
     "runs": "Runs: see, follow, resume, verify, compare, export.",
+    "token": "Who may use the servers over HTTP.",
 }
 # Each command's one-line summary stands here because its module is loaded only when it is called.
 SUMMARIES = {
@@ -57,6 +58,10 @@ SUMMARIES = {
     "worker": "Work on the runs of a shared Postgres until stopped.",
     "tool": "Call a tool by name; list, find and describe the tools.",
     "run-code": "Run Python from a file in the sandbox.",
+    "mcp": "Serve the tools to MCP clients, over stdio or HTTP.",
+    "token issue": "Issue a bearer token for the servers.",
+    "token list": "List the tokens that were issued.",
+    "token revoke": "End a token, or all of a user's.",
     "doctor": "Check the installation, the archive, the tools, and (--live) the services.",
 }
 _MODULES = {

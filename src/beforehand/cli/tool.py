@@ -11,7 +11,8 @@ from beforehand.config import Home
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
 from beforehand.tools.bounds import Answer
-from beforehand.tools.discovery import DEFINITIONS, describe_tool, load_tools, search_tools
+from beforehand.tools.desk import DESK, definition
+from beforehand.tools.discovery import describe_tool, load_tools, search_tools
 from beforehand.tools.labels import label
 from beforehand.tools.registry import Tool, Toolbox, coerce, find_tool
 from beforehand.tools.storage import Storage
@@ -108,7 +109,7 @@ def _list(found: list[Tool], json: bool) -> int:
         for t in found
     ]
     if json:
-        emit({"tools": rows, "discovery": DEFINITIONS})
+        emit({"tools": rows, "discovery": [definition(t, False) for t in DESK.values()]})
         return EXIT_OK
     if not found:
         print("no tool fits: `beforehand tool list` shows all")

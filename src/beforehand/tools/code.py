@@ -14,14 +14,24 @@ import orjson
 from pydantic import Field
 
 from beforehand.clock import stopwatch
-from beforehand.errors import Refused
+from beforehand.errors import NotFound, Refused
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
 from beforehand.tools import outputs
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools
-from beforehand.tools.registry import MAX_ALLOWED_TOKENS, Call, Example, Limit, Toolbox, tool
+from beforehand.tools.registry import (
+    MAX_ALLOWED_TOKENS,
+    Call,
+    Example,
+    Limit,
+    Tool,
+    Toolbox,
+    tool,
+)
 
 NAME = "execute-python-code"
+EXECUTIONS = Limit(10, 3600, "executions")
+"""Of code, whatever tool runs it."""
 MOST_CALLS = 1000
 """Tool calls that one piece of code may make."""
 
@@ -32,7 +42,7 @@ MOST_CALLS = 1000
     returns=outputs.Executed,
     example=Example("offline", "2026-11-22", "run in the sandbox"),
     outside=False,
-    limit=Limit(10, 3600),
+    limit=EXECUTIONS,
 )
 def execute_python_code(
     call: Call,
@@ -51,7 +61,8 @@ def execute_python_code(
     seconds, 512 MB; nothing is kept between executions. The clock inside answers the instant of the
     call.
     """
-    done = call.storage.sandbox.run(code, input_data or {}, Policy(now=call.at)).wire()
+    policy = Policy(now=call.at, stop=call.signals.stop)
+    done = call.storage.sandbox.run(code, input_data or {}, policy).wire()
     meta = done.pop("_meta")
     call.note(f"engine {meta['engine']}: {', '.join(meta['layers'])}")
     return done
@@ -85,25 +96,39 @@ class CodeMode:
         load_tools()
 
     def run(
-        self, code: str, input_data: Mapping[str, Any] | None = None, policy: Policy | None = None
+        self,
+        code: str,
+        input_data: Mapping[str, Any] | None = None,
+        policy: Policy | None = None,
+        told: Callable[[int, int | None, str], None] | None = None,
     ) -> CodeRun:
-        """Run the code with every tool as an async function. The clock inside answers the
-        toolbox's instant. Raises InputError for what cannot be run."""
+        """Run the code with every tool of the caller as an async function. The clock inside
+        answers the toolbox's instant. `told` hears of each call. Raises InputError for what cannot
+        be run."""
         policy = replace(policy or Policy(), modules=CODE_MODULES)
         if self._toolbox.pinned is not None:
             policy = replace(policy, now=self._toolbox.pinned)
         made = CodeRun(Execution(False, "", None, 0.0))
         counting = threading.Lock()
         functions = {
-            python_name(name): self._function(name, made, counting)
-            for name in load_tools()
-            if name != NAME
+            python_name(tool.name): self._function(tool.name, made, counting, told)
+            for tool in self._tools()
         }
-        functions |= {"search_tools": _search, "get_tool_schema": _schema}
+        functions |= {"search_tools": self._search, "get_tool_schema": self._schema}
         made.execution = self._sandbox.run(code, dict(input_data or {}), policy, functions)
         return made
 
-    def _function(self, name: str, made: CodeRun, counting: threading.Lock) -> Callable[..., Any]:
+    def _tools(self) -> list[Tool]:
+        allows = self._toolbox.caller.allows
+        return [t for t in load_tools().values() if t.name != NAME and allows(t.server)]
+
+    def _function(
+        self,
+        name: str,
+        made: CodeRun,
+        counting: threading.Lock,
+        told: Callable[[int, int | None, str], None] | None,
+    ) -> Callable[..., Any]:
         def call(*args: Any, **arguments: Any) -> Any:
             if args:
                 names = ", ".join(load_tools()[name].arguments)
@@ -113,6 +138,8 @@ class CodeMode:
                 if len(made.calls) >= MOST_CALLS:
                     raise Refused(f"the code made {MOST_CALLS:,} calls: it may make no more")
                 made.calls.append(row)
+                if told is not None:
+                    told(len(made.calls), None, name)
             started = stopwatch()
             try:
                 found = self._answer(name, arguments)
@@ -136,20 +163,21 @@ class CodeMode:
             return dict(self._toolbox.call(name, asked).content)
         return dict(orjson.loads(self._meter.call(f"tool:{name}", asked, 0, send)))
 
+    def _search(self, query: str = "", server: str | None = None) -> list[dict[str, Any]]:
+        mine = {tool.name for tool in self._tools()}
+        return [
+            {"name": python_name(found.name), "server": found.server, "summary": found.summary}
+            for found in search_tools(query, server)
+            if found.name in mine
+        ]
+
+    def _schema(self, name: str) -> dict[str, Any]:
+        known = {python_name(tool.name): tool.name for tool in self._tools()}
+        if python_name(name) not in known:
+            raise NotFound(f"no tool is named {name!r} here: search_tools lists those that are")
+        return describe_tool(known[python_name(name)])
+
 
 def python_name(name: str) -> str:
     """The name of a tool as a Python function."""
     return name.replace("-", "_")
-
-
-def _search(query: str = "", server: str | None = None) -> list[dict[str, Any]]:
-    return [
-        {"name": python_name(found.name), "server": found.server, "summary": found.summary}
-        for found in search_tools(query, server)
-        if found.name != NAME
-    ]
-
-
-def _schema(name: str) -> dict[str, Any]:
-    known = {python_name(tool): tool for tool in load_tools()}
-    return describe_tool(known.get(name, name))

@@ -1,8 +1,4 @@
-"""Discovery: three small tools through which a client reaches all others.
-
-A client that lists every tool pays for every schema on connecting; one that gets these three pays
-a few hundred tokens, and for a schema only when it asks for it.
-"""
+"""Finding tools: all of them, by what they do, and each in full."""
 
 from importlib import import_module
 from typing import Any
@@ -23,37 +19,6 @@ MODULES = (
     "code",
 )
 """The files that hold tools, in the order of the pages."""
-DEFINITIONS: list[dict[str, Any]] = [
-    {
-        "name": "search_tools",
-        "description": "Find tools by what they do. Returns names, servers and one-line summaries.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {
-                "query": {"type": "string", "description": "Words; empty lists all."},
-                "server": {"type": "string", "description": "Only this server."},
-            },
-        },
-    },
-    {
-        "name": "get_tool_schema",
-        "description": "Get one tool's description and the JSON schema of its arguments.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"name": {"type": "string"}},
-            "required": ["name"],
-        },
-    },
-    {
-        "name": "call_tool",
-        "description": "Call a tool by name. Arguments must follow its schema.",
-        "inputSchema": {
-            "type": "object",
-            "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
-            "required": ["name"],
-        },
-    },
-]
 
 
 def search_tools(query: str = "", server: str | None = None, limit: int = 10) -> list[Tool]:
@@ -74,7 +39,7 @@ def search_tools(query: str = "", server: str | None = None, limit: int = 10) ->
 
 
 def describe_tool(name: str) -> dict[str, Any]:
-    """A tool's name, server, description and schema."""
+    """A tool's name, server, description, and the schemas of its arguments and its answer."""
     load_tools()
     tool = find_tool(name)
     return {
@@ -82,6 +47,7 @@ def describe_tool(name: str) -> dict[str, Any]:
         "server": tool.server,
         "description": tool.description,
         "inputSchema": tool.schema,
+        "outputSchema": tool.answer,
     }
 
 

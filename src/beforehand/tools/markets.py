@@ -176,7 +176,7 @@ def search(
     hits, method = call.view.find_markets(query, pool, names)
     if not hits:
         # Nothing fits the query: the most traded markets, and the method says so.
-        asked = Call(call.view, call.storage, wanted=limit)
+        asked = Call(call.view, call.storage, call.toolbox, wanted=limit)
         return listed(asked, Listing(names, order="volume", limit=limit)), "top_volume", False
     rows = [describe(call.view, hit.market) for hit in hits]
     scorer = call.storage.scorer

@@ -46,29 +46,34 @@ class Example:
 
 @dataclass(frozen=True)
 class Limit:
-    """How often one user of a server may call a tool."""
+    """How often one user of a server may call the tools that share it."""
 
     calls: int
     seconds: int
+    name: str
 
 
 @dataclass(frozen=True)
 class Caller:
     """Who calls: the servers it may use (None: all), and what counts its calls, if anything does
-    (given the tool's name and limit, it raises RateLimited)."""
+    (it raises RateLimited)."""
 
     servers: frozenset[str] | None = None
-    take: Callable[[str, Limit], None] | None = None
+    take: Callable[[Limit], None] | None = None
+
+    def allows(self, server: str) -> bool:
+        """Whether the caller may use a server's tools; those of no server it always may."""
+        return self.servers is None or not server or server in self.servers
 
     def admit(self, tool: "Tool") -> None:
         """Raises Unauthorized for a tool of another server, RateLimited beyond its limit."""
-        if self.servers is not None and tool.server not in self.servers:
+        if not self.allows(tool.server):
             raise Unauthorized(
-                f"{tool.name} belongs to the server {tool.server}, which your token does not cover "
-                f"(it covers {', '.join(sorted(self.servers))})"
+                f"{tool.name} belongs to the server {tool.server}, which this token does not cover "
+                f"(it covers {', '.join(sorted(self.servers or ())) or 'none'} here)"
             )
         if self.take is not None and tool.limit is not None:
-            self.take(tool.name, tool.limit)
+            self.take(tool.limit)
 
 
 OWNER = Caller()
@@ -90,6 +95,7 @@ class Call:
 
     view: View
     storage: Storage
+    toolbox: "Toolbox"
     wanted: int = 0
     skip: int = 0
     total: int | None = None
@@ -276,8 +282,13 @@ class Toolbox:
         self, name: str, arguments: Mapping[str, Any] | None = None, signals: Signals | None = None
     ) -> Answer:
         """Validate, admit, run and bound one call. Raises our errors only."""
-        found = find_tool(name)
-        values = found.validate(arguments or {})
+        return self.run(find_tool(name), arguments or {}, signals)
+
+    def run(
+        self, found: Tool, arguments: Mapping[str, Any], signals: Signals | None = None
+    ) -> Answer:
+        """The same, of a tool at hand."""
+        values = found.validate(arguments)
         self.caller.admit(found)
         max_tokens = values.pop("max_tokens")
         view = self._view(values.pop("as_of", None))
@@ -287,7 +298,9 @@ class Toolbox:
         pin = "" if view.live else iso(view.t)
         asked = f"{found.name}:{digest(repr((pin, sorted(values.items()))).encode())[:8]}"
         skip = decode_cursor(cursor, asked)
-        call = Call(view, self.storage, wanted=limit or 0, skip=skip, signals=signals or Signals())
+        call = Call(
+            view, self.storage, self, wanted=limit or 0, skip=skip, signals=signals or Signals()
+        )
         with counting() as spent:
             result = found.function(call, **values)
         meta: dict[str, Any] = {"tool": found.name}

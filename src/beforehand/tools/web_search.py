@@ -18,7 +18,7 @@ SERVER, MAX_RESULTS, DEFAULT_RESULTS = "web-search", 8, 5
 OPENAI = Example("simulated", "2026-10-31", "openai 3.54 (shape, not recorded)")
 PLAIN = Example("offline", "2026-11-22", "needs no network")
 EXA = Example("simulated", "2026-10-31", "exa-py 2.27 (shape, not recorded)")
-PER_USER = Limit(20, 600)
+PER_USER = Limit(20, 600, "searches")
 
 
 @tool(SERVER, returns=outputs.WebAnswer, example=OPENAI, services=("openai",), limit=PER_USER)

@@ -1,0 +1,149 @@
+"""`beforehand token issue|list|revoke`: who may use the servers."""
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from beforehand.cli.output import Json, emit, note, plain_table
+from beforehand.clock import SystemClock, iso, parse_instant
+from beforehand.config import Home
+from beforehand.errors import EXIT_OK, InputError, NotFound
+from beforehand.store.tokens import Token
+
+UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+LONGEST = timedelta(days=366)
+USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+
+
+def issue(
+    *,
+    user: Annotated[str, Parameter(help="Who will use it; quotas count per user.")],
+    servers: Annotated[str, Parameter(help="Servers it covers, by commas, or all.")],
+    expires: Annotated[str, Parameter(help="For how long, such as 12h or 30d.")] = "30d",
+    as_of: Annotated[
+        str | None, Parameter(help="Pin whoever uses it to this instant: nothing later is seen.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Issue a bearer token. Its text is printed once and stored nowhere."""
+    from beforehand.serve.auth import open_tokens
+
+    if not USER.fullmatch(user):
+        raise InputError(
+            f"--user {user!r} must be one word of letters, digits and . _ @ + -, at most 64"
+        )
+    clock = SystemClock()
+    covered, pinned = _servers(servers), _pin(as_of)
+    now = clock.now()
+    tokens = open_tokens(Home.from_environment())
+    text, made = tokens.issue(user, covered, now, now + _span(expires), pinned)
+    if json:
+        emit({"token": text, **_row(made, now)})
+        return EXIT_OK
+    print(text)
+    pin = "" if pinned is None else f", pinned to {iso(pinned)}"
+    note(
+        f"token {made.id} of {user}: {_covers(made)}, until {iso(made.expires_at)}{pin}. It is "
+        "shown this once; keep it like a password"
+    )
+    return EXIT_OK
+
+
+def list_(
+    *,
+    user: Annotated[str | None, Parameter(help="Only this user's.")] = None,
+    json: Json = False,
+) -> int:
+    """List the tokens that were issued, never their text."""
+    from beforehand.serve.auth import open_tokens
+
+    now = SystemClock().now()
+    rows = [_row(token, now) for token in open_tokens(Home.from_environment()).all(user)]
+    if json:
+        emit({"tokens": rows})
+        return EXIT_OK
+    if not rows:
+        print("no token was issued: beforehand token issue --user NAME --servers all")
+        return EXIT_OK
+    names = ("id", "user", "servers", "as_of", "expires_at", "state")
+    print(plain_table([names, *([_cell(row[name]) for name in names] for row in rows)]))
+    return EXIT_OK
+
+
+def revoke(
+    token_id: Annotated[str | None, Parameter(help="The token's id, of `token list`.")] = None,
+    /,
+    *,
+    user: Annotated[str | None, Parameter(help="Instead: all tokens of this user.")] = None,
+    json: Json = False,
+) -> int:
+    """End a token, or all of a user's. Running servers refuse it within a second."""
+    from beforehand.serve.auth import open_tokens
+
+    if (token_id is None) == (user is None):
+        raise InputError("name a token's id, or --user NAME for all of a user's")
+    now = SystemClock().now()
+    tokens = open_tokens(Home.from_environment())
+    if token_id is not None:
+        ended = [tokens.revoke(token_id, now)]
+    else:
+        valid = [t for t in tokens.all(user) if t.state(now) == "valid"]
+        if not valid:
+            raise NotFound(f"{user} has no valid token: `beforehand token list` shows all")
+        ended = [tokens.revoke(token.id, now) for token in valid]
+    if json:
+        emit({"revoked": [_row(token, now) for token in ended]})
+        return EXIT_OK
+    for token in ended:
+        print(f"token {token.id} of {token.user} is revoked")
+    return EXIT_OK
+
+
+def _servers(text: str) -> frozenset[str] | None:
+    from beforehand.serve.mcp import ALL, named
+
+    names = [named(part.strip()) for part in text.split(",") if part.strip()]
+    if not names:
+        raise InputError("--servers names none: give some by commas, or all")
+    return None if ALL in names else frozenset(names)
+
+
+def _pin(as_of: str | None) -> Any:
+    try:
+        return None if as_of is None else parse_instant(as_of)
+    except ValueError as error:
+        raise InputError(f"--as-of: {error}") from None
+
+
+def _span(text: str) -> timedelta:
+    found = re.fullmatch(r"(\d{1,6})([mhd])", text.strip())
+    if not found:
+        raise InputError(f"--expires {text!r} must be a number with m, h or d, such as 12h or 30d")
+    span = int(found[1]) * UNITS[found[2]]
+    if not timedelta(0) < span <= LONGEST:
+        raise InputError(f"--expires {text} must lie above 0 and at most {LONGEST.days} days")
+    return span
+
+
+def _row(token: Token, now: Any) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "user": token.user,
+        "servers": "all" if token.servers is None else sorted(token.servers),
+        "as_of": None if token.as_of is None else iso(token.as_of),
+        "created_at": iso(token.created_at),
+        "expires_at": iso(token.expires_at),
+        "state": token.state(now),
+    }
+
+
+def _covers(token: Token) -> str:
+    return "all servers" if token.servers is None else ", ".join(sorted(token.servers))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return ",".join(value) if isinstance(value, list) else str(value)

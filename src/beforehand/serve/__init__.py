@@ -1,0 +1,1 @@
+"""The surfaces for other programs: MCP servers over stdio and HTTP."""

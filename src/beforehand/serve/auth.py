@@ -1,0 +1,112 @@
+"""Who calls: bearer tokens checked, users' quotas counted.
+
+Tokens and quotas are durable (SQLite in the home folder, or Postgres), so that a restart forgets
+neither and several processes count together.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import anyio
+from mcp.server.auth.provider import AccessToken, TokenVerifier
+
+from beforehand.clock import Clock, epoch, stopwatch
+from beforehand.config import Home, database_url
+from beforehand.errors import RateLimited
+from beforehand.store.ledger import Ledger
+from beforehand.store.tokens import Token, Tokens
+from beforehand.tools.registry import Caller, Limit
+
+TRUSTED_S, MOST_TRUSTED = 1.0, 10_000
+"""A token that was good is not looked up again for so long: revoking it takes effect as soon."""
+LONGEST_TOKEN = 200
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who calls through a server. Without a name nothing is counted (a local stdio server);
+    `servers` None covers all, `as_of` is what the token is pinned to."""
+
+    user: str | None = None
+    servers: frozenset[str] | None = None
+    as_of: datetime | None = None
+
+
+class Verifier(TokenVerifier):
+    """Bearer tokens against the table of tokens."""
+
+    def __init__(self, tokens: Tokens, clock: Clock) -> None:
+        self._tokens, self._clock = tokens, clock
+        self._trusted: dict[str, tuple[float, Token]] = {}
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """The token's holder and scopes, or None for one that is unknown, expired or revoked."""
+        found = await self._find(token)
+        if found is None or found.state(self._clock.now()) != "valid":
+            return None
+        return AccessToken(
+            token="",
+            client_id=found.user,
+            scopes=[],
+            claims={"token": found},
+        )
+
+    async def _find(self, text: str) -> Token | None:
+        if len(text) > LONGEST_TOKEN:
+            return None
+        held = self._trusted.get(text)
+        if held is not None and stopwatch() - held[0] < TRUSTED_S:
+            return held[1]
+        found = await anyio.to_thread.run_sync(self._tokens.find, text)
+        if found is not None:
+            if len(self._trusted) >= MOST_TRUSTED:
+                self._trusted.clear()
+            self._trusted[text] = (stopwatch(), found)
+        return found
+
+
+class Quotas:
+    """How often each user may call what is limited."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger, self._clock = ledger, clock
+
+    def caller(self, visitor: Visitor, servers: frozenset[str] | None) -> Caller:
+        """The visitor at a place that offers some servers (None: all)."""
+        allowed = servers
+        if visitor.servers is not None:
+            allowed = visitor.servers if servers is None else servers & visitor.servers
+        if visitor.user is None:
+            return Caller(allowed)
+        user = visitor.user
+
+        def take(limit: Limit) -> None:
+            bucket = f"user/{user}/{limit.name}"
+            wait = self._ledger.take(
+                [(bucket, limit.calls, float(limit.seconds))], epoch(self._clock.now())
+            )
+            if wait > 0:
+                raise RateLimited(
+                    f"the quota of {limit.calls} {limit.name} in {span(limit.seconds)} is used up "
+                    f"for {user}: try again in {span(wait)}",
+                    wait,
+                )
+
+        return Caller(allowed, take)
+
+
+def span(seconds: float) -> str:
+    """A time to wait, for people, never too short."""
+    if seconds < 120:
+        return f"{max(1, -int(-seconds // 1))} s"
+    return f"{-int(-seconds // 60)} minutes"
+
+
+def open_tokens(home: Home) -> Tokens:
+    """The tokens of this home folder, or of all machines of one Postgres."""
+    return Tokens(database_url() or home.access)
+
+
+def open_quotas(home: Home, clock: Clock) -> Quotas:
+    """The quotas of this home folder, or of all machines of one Postgres."""
+    return Quotas(Ledger(database_url() or home.traffic), clock)

@@ -1,0 +1,225 @@
+"""MCP servers over streamable HTTP: every server behind one port, with bearer tokens.
+
+    /mcp              the server that was named (all, or one)
+    /mcp/discovery    the same in discovery mode
+    /NAME/mcp, /NAME/mcp/discovery    each server by its name
+
+Each request stands alone (no sessions), so that a restart costs no client anything. An answer is
+one piece of JSON, or a stream where the client asked for progress; hanging up ends the call.
+"""
+
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from beforehand.errors import InputError
+from beforehand.serve.auth import Verifier
+from beforehand.serve.mcp import ALL, Desk, McpServer, server_names
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+LARGEST_REQUEST = 4 * 2**20
+STOP_S = 30
+"""Calls in flight may end within so many seconds after the server was asked to stop."""
+WANTED = (
+    "this server wants a bearer token that is valid (header `Authorization: Bearer bh_…`): issue "
+    "one with `beforehand token issue`"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A path and the server behind it."""
+
+    path: str
+    name: str
+    discovery: bool
+
+
+def places(name: str) -> list[Place]:
+    """Every address of a process that serves `name`."""
+    names = [n for n in server_names() if n != ALL] if name == ALL else [name]
+    roots = [("", name), *((f"/{n}", n) for n in names)]
+    return [
+        Place(f"{root}/mcp{end}", n, bool(end)) for root, n in roots for end in ("", "/discovery")
+    ]
+
+
+def application(desk: Desk, name: str, host: str, verifier: Verifier | None) -> Starlette:
+    """The ASGI application. Without a verifier nobody is asked for a token."""
+    safety = TransportSecuritySettings(
+        enable_dns_rebinding_protection=host in LOOPBACK,
+        allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*", *sorted(LOOPBACK)],
+        allowed_origins=["http://127.0.0.1:*", "http://localhost:*", "http://[::1]:*"],
+    )
+    routes, managers = [], []
+    for place in places(name):
+        server = McpServer(desk, place.name, place.discovery)
+        streamed, plain = (
+            StreamableHTTPSessionManager(
+                server.sdk, stateless=True, security_settings=safety, json_response=as_json
+            )
+            for as_json in (False, True)
+        )
+        managers += [streamed, plain]
+        channel = _Channel(StreamableHTTPASGIApp(streamed), StreamableHTTPASGIApp(plain))
+        endpoint: ASGIApp = RequestBodyLimitMiddleware(channel, LARGEST_REQUEST)
+        if verifier is not None:
+            endpoint = _Guard(endpoint, None if place.name == ALL else place.name)
+        routes.append(Route(place.path, endpoint=endpoint))
+    routes.append(Route("/", endpoint=_index(name, verifier is not None)))
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for manager in managers:
+                await stack.enter_async_context(manager.run())
+            yield
+
+    asks = (
+        []
+        if verifier is None
+        else [Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(verifier))]
+    )
+    return Starlette(routes=routes, middleware=asks, lifespan=lifespan)
+
+
+class _Channel:
+    """One piece of JSON costs half of what a stream does. Clients of the protocol before
+    2026-07-28 are streamed to only where they ask for progress; for the later ones the SDK itself
+    begins a stream only when there is something to tell."""
+
+    def __init__(self, streamed: ASGIApp, plain: ASGIApp) -> None:
+        self._streamed, self._plain = streamed, plain
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        version = Headers(scope=scope).get("mcp-protocol-version")
+        old = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+        if scope["method"] != "POST" or not old:
+            return await self._streamed(scope, receive, send)
+        waiting: list[Message] = [await receive()]
+
+        async def again() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        if b'"progressToken"' in waiting[0].get("body", b""):
+            return await self._streamed(scope, again, send)
+
+        async def once() -> Message:
+            if not waiting:
+                await anyio.sleep_forever()
+            return waiting.pop()
+
+        async with anyio.create_task_group() as group:
+
+            async def hang_up() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                group.cancel_scope.cancel()
+
+            group.start_soon(hang_up)
+            await self._plain(scope, once, send)
+            group.cancel_scope.cancel()
+        return None
+
+
+class _Guard:
+    """Lets in who has a valid token that covers the server."""
+
+    def __init__(self, app: ASGIApp, server: str | None) -> None:
+        self._app, self._server = app, server
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        user = scope.get("user")
+        if not isinstance(user, AuthenticatedUser):
+            return await _refusal(401, "invalid_token", WANTED)(scope, receive, send)
+        covered = (user.access_token.claims or {})["token"].servers
+        if self._server is not None and covered is not None and self._server not in covered:
+            said = (
+                f"this token covers {', '.join(sorted(covered))}, not {self._server}: issue one "
+                f"with `beforehand token issue --servers {self._server}`"
+            )
+            return await _refusal(403, "insufficient_scope", said)(scope, receive, send)
+        await self._app(scope, receive, send)
+        return None
+
+
+def _refusal(status: int, error: str, said: str) -> JSONResponse:
+    header = f'Bearer error="{error}", error_description="{said}"'
+    body = {"error": error, "error_description": said}
+    return JSONResponse(body, status, {"WWW-Authenticate": header})
+
+
+def _index(name: str, token: bool) -> Callable[..., Any]:
+    async def index(_: Any) -> JSONResponse:
+        return JSONResponse(
+            {
+                "name": "beforehand",
+                "addresses": [place.path for place in places(name)],
+                "authorization": "bearer token" if token else "none",
+            }
+        )
+
+    return index
+
+
+def check_binding(host: str, auth: str) -> None:
+    """InputError for a server that is open to others without asking for tokens."""
+    if auth == "none" and host not in LOOPBACK:
+        raise InputError(
+            f"--auth none is for this machine alone (--host 127.0.0.1), not {host}: use --auth "
+            "token and issue tokens with `beforehand token issue`"
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; InputError where the port is taken or the host is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Said to be TCP in so many words: else asyncio leaves Nagle's delay on, 40 ms an answer.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+        found.listen(1024)
+    except OSError as error:
+        found.close()
+        raise InputError(
+            f"--host {host} --port {port} cannot be served ({error.strerror or error}): choose "
+            "another port, or 0 for any that is free"
+        ) from None
+    return found
+
+
+def run(app: Starlette, sockets: Sequence[socket.socket]) -> None:
+    """Serve until SIGINT or SIGTERM; calls in flight are answered first."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        timeout_graceful_shutdown=STOP_S,
+        server_header=False,
+    )
+    uvicorn.Server(config).run(list(sockets))
+
+
+def addresses(name: str, sock: socket.socket) -> list[tuple[str, str]]:
+    """(what, URL) of the main addresses, for people."""
+    host, port = sock.getsockname()[:2]
+    base = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return [(name, f"{base}/mcp"), (f"{name}, discovery mode", f"{base}/mcp/discovery")]

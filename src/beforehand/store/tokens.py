@@ -1,0 +1,130 @@
+"""Bearer tokens of the servers' users, in a table that holds their digests only.
+
+A token is 256 random bits, so that its plain SHA-256 can be neither guessed nor searched for. It
+carries who uses it, which servers it covers, until when, and the instant it is pinned to, if any.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from beforehand.clock import from_us, to_us
+from beforehand.errors import NotFound
+from beforehand.store.database import Database
+
+PREFIX = "bh_"
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS tokens (
+  id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, holder TEXT NOT NULL, servers TEXT NOT NULL,
+  as_of BIGINT, created_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, revoked_at BIGINT
+)
+"""
+_COLUMNS = "id, holder, servers, as_of, created_at, expires_at, revoked_at"
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is known of a token; never the token itself. `servers` None covers all."""
+
+    id: str
+    user: str
+    servers: frozenset[str] | None
+    as_of: datetime | None
+    created_at: datetime
+    expires_at: datetime
+    revoked_at: datetime | None = None
+
+    def state(self, now: datetime) -> str:
+        """valid, expired or revoked."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at <= now else "valid"
+
+
+class Tokens:
+    """Safe for threads and processes."""
+
+    def __init__(self, address: Path | str) -> None:
+        """`address` is a SQLite file or a `postgresql://` URL."""
+        self._database = Database(address)
+        self._database.create(_SCHEMA)
+
+    def issue(
+        self,
+        user: str,
+        servers: frozenset[str] | None,
+        now: datetime,
+        expires_at: datetime,
+        as_of: datetime | None = None,
+    ) -> tuple[str, Token]:
+        """(the token's text, which is nowhere kept, and what is known of it)."""
+        text = PREFIX + secrets.token_urlsafe(32)
+        made = Token(secrets.token_hex(4), user, servers, as_of, now, expires_at)
+        with self._database.write("tokens") as db:
+            db.run(
+                "INSERT INTO tokens VALUES (:id, :digest, :holder, :servers, :as_of, :created, "
+                ":expires, NULL)",
+                id=made.id,
+                digest=_digest(text),
+                holder=user,
+                servers="*" if servers is None else ",".join(sorted(servers)),
+                as_of=None if as_of is None else to_us(as_of),
+                created=to_us(now),
+                expires=to_us(expires_at),
+            )
+        return text, made
+
+    def find(self, text: str) -> Token | None:
+        """The token of this text, in whatever state."""
+        with self._database.read() as db:
+            rows = db.run(
+                f"SELECT {_COLUMNS} FROM tokens WHERE digest = :digest", digest=_digest(text)
+            )
+        return _token(rows[0]) if rows else None
+
+    def all(self, user: str | None = None) -> list[Token]:
+        """Every token, or a user's, newest first."""
+        where = "" if user is None else "WHERE holder = :holder "
+        values = {} if user is None else {"holder": user}
+        with self._database.read() as db:
+            rows = db.run(
+                f"SELECT {_COLUMNS} FROM tokens {where}ORDER BY created_at DESC, id", **values
+            )
+        return [_token(row) for row in rows]
+
+    def revoke(self, token_id: str, now: datetime) -> Token:
+        """End a token; one that was revoked before stays so. Raises NotFound."""
+        with self._database.write("tokens") as db:
+            db.run(
+                "UPDATE tokens SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL",
+                id=token_id,
+                now=to_us(now),
+            )
+            rows = db.run(f"SELECT {_COLUMNS} FROM tokens WHERE id = :id", id=token_id)
+        if not rows:
+            raise NotFound(f"no token has the id {token_id!r}: `beforehand token list` shows all")
+        return _token(rows[0])
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._database.close()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    name, user, servers, as_of, created, expires, revoked = row
+    return Token(
+        name,
+        user,
+        None if servers == "*" else frozenset(servers.split(",")),
+        None if as_of is None else from_us(as_of),
+        from_us(created),
+        from_us(expires),
+        None if revoked is None else from_us(revoked),
+    )
