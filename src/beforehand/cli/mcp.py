@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -116,15 +116,16 @@ def _http(desk: Any, name: str, host: str, port: int, auth: str) -> None:
     check_binding(host, auth)
     if not 0 <= port <= 65535:
         raise InputError(f"--port must lie between 0 and 65535, not {port}")
-    verifier = None
-    if auth == "token":
-        tokens = open_tokens(Home.from_environment())
-        verifier = Verifier(tokens, SystemClock())
-        if not any(t.state(SystemClock().now()) == "valid" for t in tokens.all()):
-            note("no token is valid yet: beforehand token issue --user NAME --servers all")
+    verifier, clock = None, SystemClock()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(message)s")
     logging.getLogger("beforehand.calls").setLevel(logging.INFO)
-    with listen(host, port) as sock:
+    with ExitStack() as opened:
+        sock = opened.enter_context(listen(host, port))
+        if auth == "token":
+            tokens = opened.enter_context(open_tokens(Home.from_environment()))
+            verifier = Verifier(tokens, clock)
+            if not any(t.state(clock.now()) == "valid" for t in tokens.all()):
+                note("no token is valid yet: beforehand token issue --user NAME --servers all")
         for what, url in addresses(name, sock):
             note(f"{what}: {url}")
         note("Ctrl-C ends it; calls in flight are answered first")

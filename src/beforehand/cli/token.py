@@ -37,8 +37,9 @@ def issue(
     clock = SystemClock()
     covered, pinned = _servers(servers), _pin(as_of)
     now = clock.now()
-    tokens = open_tokens(Home.from_environment())
-    text, made = tokens.issue(user, covered, now, now + _span(expires), pinned)
+    ends = now + _span(expires)
+    with open_tokens(Home.from_environment()) as tokens:
+        text, made = tokens.issue(user, covered, now, ends, pinned)
     if json:
         emit({"token": text, **_row(made, now)})
         return EXIT_OK
@@ -60,7 +61,8 @@ def list_(
     from beforehand.serve.auth import open_tokens
 
     now = SystemClock().now()
-    rows = [_row(token, now) for token in open_tokens(Home.from_environment()).all(user)]
+    with open_tokens(Home.from_environment()) as tokens:
+        rows = [_row(token, now) for token in tokens.all(user)]
     if json:
         emit({"tokens": rows})
         return EXIT_OK
@@ -85,14 +87,14 @@ def revoke(
     if (token_id is None) == (user is None):
         raise InputError("name a token's id, or --user NAME for all of a user's")
     now = SystemClock().now()
-    tokens = open_tokens(Home.from_environment())
-    if token_id is not None:
-        ended = [tokens.revoke(token_id, now)]
-    else:
-        valid = [t for t in tokens.all(user) if t.state(now) == "valid"]
-        if not valid:
-            raise NotFound(f"{user} has no valid token: `beforehand token list` shows all")
-        ended = [tokens.revoke(token.id, now) for token in valid]
+    with open_tokens(Home.from_environment()) as tokens:
+        if token_id is not None:
+            ended = [tokens.revoke(token_id, now)]
+        else:
+            valid = [t for t in tokens.all(user) if t.state(now) == "valid"]
+            if not valid:
+                raise NotFound(f"{user} has no valid token: `beforehand token list` shows all")
+            ended = [tokens.revoke(token.id, now) for token in valid]
     if json:
         emit({"revoked": [_row(token, now) for token in ended]})
         return EXIT_OK

@@ -4,6 +4,8 @@ Tokens and quotas are durable (SQLite in the home folder, or Postgres), so that 
 neither and several processes count together.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -94,6 +96,10 @@ class Quotas:
 
         return Caller(allowed, take)
 
+    def close(self) -> None:
+        """Give the connections back."""
+        self._ledger.close()
+
 
 def span(seconds: float) -> str:
     """A time to wait, for people, never too short."""
@@ -102,9 +108,14 @@ def span(seconds: float) -> str:
     return f"{-int(-seconds // 60)} minutes"
 
 
-def open_tokens(home: Home) -> Tokens:
+@contextmanager
+def open_tokens(home: Home) -> Iterator[Tokens]:
     """The tokens of this home folder, or of all machines of one Postgres."""
-    return Tokens(database_url() or home.access)
+    tokens = Tokens(database_url() or home.access)
+    try:
+        yield tokens
+    finally:
+        tokens.close()
 
 
 def open_quotas(home: Home, clock: Clock) -> Quotas:

@@ -8,9 +8,10 @@ Each request stands alone (no sessions), so that a restart costs no client anyth
 one piece of JSON, or a stream where the client asked for progress; hanging up ends the call.
 """
 
+import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ LARGEST_REQUEST = 4 * 2**20
 STOP_S = 30
 """Calls in flight may end within so many seconds after the server was asked to stop."""
 WANTED = (
-    "this server wants a bearer token that is valid (header `Authorization: Bearer bh_…`): issue "
+    "this server wants a bearer token that is valid (header `Authorization: Bearer bh_...`): issue "
     "one with `beforehand token issue`"
 )
 
@@ -205,6 +206,21 @@ def listen(host: str, port: int) -> socket.socket:
     return found
 
 
+class _Uvicorn(uvicorn.Server):
+    """A signal asks it to stop, and is not raised again once it has: what was recorded is still
+    to be put away, and a stop that was asked for is no failure."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
 def run(app: Starlette, sockets: Sequence[socket.socket]) -> None:
     """Serve until SIGINT or SIGTERM; calls in flight are answered first."""
     config = uvicorn.Config(
@@ -215,7 +231,7 @@ def run(app: Starlette, sockets: Sequence[socket.socket]) -> None:
         timeout_graceful_shutdown=STOP_S,
         server_header=False,
     )
-    uvicorn.Server(config).run(list(sockets))
+    _Uvicorn(config).run(list(sockets))
 
 
 def addresses(name: str, sock: socket.socket) -> list[tuple[str, str]]:

@@ -86,6 +86,7 @@ class Desk:
     def close(self) -> int:
         """End what runs, and move what was recorded into the archive."""
         self.hands.shutdown(wait=False, cancel_futures=True)
+        self.quotas.close()
         return self.door.close()
 
 

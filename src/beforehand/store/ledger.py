@@ -42,6 +42,10 @@ class Ledger:
         except Corrupt as error:
             raise Corrupt(f"{error}: delete it, it holds counters of the last hours only") from None
 
+    def close(self) -> None:
+        """Give the connections back."""
+        self._database.close()
+
     def take(self, limits: Sequence[tuple[str, int, float]], now: float) -> float:
         """Claim one call in every (bucket, calls, seconds) and return 0.0; or claim nothing and
         return how many seconds to wait."""

@@ -163,7 +163,7 @@ def definition(tool: Tool, structured: bool) -> dict[str, Any]:
     too."""
     made: dict[str, Any] = {
         "name": tool.name,
-        "description": tool.description,
+        "description": unwrapped(tool.description),
         "inputSchema": tool.schema,
         "annotations": {
             "readOnlyHint": True,
@@ -173,6 +173,11 @@ def definition(tool: Tool, structured: bool) -> dict[str, Any]:
     if structured:
         made["outputSchema"] = tool.answer
     return made
+
+
+def unwrapped(text: str) -> str:
+    """A docstring's paragraphs, each on one line."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def is_structured(tool: Tool) -> bool:

@@ -1,0 +1,288 @@
+"""Tokens and quotas: who gets in, to what, how often, and that a restart forgets nothing."""
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from serving import Served, call, command, post, said, served, token
+
+from beforehand.clock import FrozenClock, parse_instant
+from beforehand.errors import NotFound, RateLimited
+from beforehand.serve.auth import Quotas, Verifier, Visitor, span
+from beforehand.serve.http import check_binding
+from beforehand.store.ledger import Ledger
+from beforehand.store.tokens import Tokens
+from beforehand.tools.registry import Limit
+from postgres import cluster
+
+NOW = parse_instant("2026-11-22T12:00:00Z")
+DAY = timedelta(days=1)
+SEARCH = {"query": "will it rain"}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Iterator[Served]:
+    home = tmp_path_factory.mktemp("access")
+    with served(home, "--archive", str(sim)) as made:
+        yield made
+
+
+def test_without_a_token_401(running: Served) -> None:
+    for headers in ({}, {"authorization": "Bearer"}, {"authorization": "Bearer wrong"}):
+        for path in ("/mcp", "/kalshi/mcp", "/mcp/discovery"):
+            answer = post(running.base + path, call("list_editions"), **headers)
+            assert answer.status_code == 401
+            assert "beforehand token issue" in answer.json()["error_description"]
+            assert answer.headers["www-authenticate"].startswith("Bearer error=")
+    long = post(running.url, call("list_editions"), "bh_" + "x" * 5000)
+    assert long.status_code == 401
+
+
+def test_a_token_covers_its_servers(running: Served) -> None:
+    text = token(running.home, "--user", "kim", "--servers", "kalshi,edgar")
+    inside = post(running.base + "/kalshi/mcp", call("list_kalshi_markets", {"limit": 1}), text)
+    assert said(inside)["result"]["isError"] is False
+    outside = post(running.base + "/polymarket/mcp", call("list_markets"), text)
+    assert outside.status_code == 403
+    assert "covers edgar, kalshi, not polymarket" in outside.json()["error_description"]
+    listed = post(running.url, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, text)
+    names = {tool["name"] for tool in said(listed)["result"]["tools"]}
+    assert "get_kalshi_trades" in names
+    assert "get_company_facts" in names
+    assert not names & {"get_market", "search_web"}
+    refused = said(post(running.url, call("list_markets"), text))["result"]
+    assert refused["isError"] is True
+    assert "does not cover (it covers edgar, kalshi here)" in refused["content"][0]["text"]
+    # Neither by way of discovery, nor of code.
+    found = said(post(running.base + "/mcp/discovery", call("search_tools"), text))["result"]
+    assert {t["server"] for t in found["structuredContent"]["tools"]} == {"kalshi", "edgar"}
+    hidden = call("call_tool", {"name": "list_markets"})
+    answer = said(post(running.base + "/mcp/discovery", hidden, text))["result"]
+    assert "no tool is named 'list_markets' here" in answer["content"][0]["text"]
+    code = "try:\n    await list_markets()\nexcept NameError as e:\n    print('no', e)"
+    ran = said(post(running.url, call("run_code", {"code": code}), text))["result"]
+    assert "no " in ran["structuredContent"]["output"], ran
+
+
+def test_a_revoked_token_ends_within_a_second(running: Served) -> None:
+    done = command(running.home, "token", "issue", "--user", "eve", "--servers", "all", "--json")
+    made = json.loads(done.stdout)
+    assert post(running.url, call("list_editions"), made["token"]).status_code == 200
+    assert command(running.home, "token", "revoke", made["id"]).returncode == 0
+    time.sleep(1.1)
+    assert post(running.url, call("list_editions"), made["token"]).status_code == 401
+
+
+def test_quotas_are_exact_and_survive_kill_9(tmp_path: Path, sim: Path) -> None:
+    """Twenty searches in ten minutes for each user, over every way in, before and after a kill."""
+    ann, bob = "", ""
+    with served(tmp_path, "--archive", str(sim)) as first:
+        ann = token(tmp_path, "--user", "ann", "--servers", "all")
+        bob = token(tmp_path, "--user", "bob", "--servers", "web-search")
+        for _ in range(12):
+            assert "quota" not in _text(first.url, ann)
+        first.stop(signal.SIGKILL)
+    with served(tmp_path, "--archive", str(sim)) as second:
+        second_token = token(tmp_path, "--user", "ann", "--servers", "web-search")
+        for _ in range(4):
+            assert "quota" not in _text(second.url, ann)
+        for _ in range(3):  # Another token of the same user, and another way in.
+            assert "quota" not in _text(second.base + "/web-search/mcp", second_token)
+        inner = call("call_tool", {"name": "search_web", "arguments": SEARCH})
+        through = said(post(second.base + "/mcp/discovery", inner, ann))["result"]
+        assert "quota" not in through["content"][0]["text"]
+        refused = said(post(second.url, call("search_web", SEARCH), ann))["result"]
+        assert refused["isError"] is True
+        text = refused["content"][0]["text"]
+        assert re.search(
+            r"quota of 20 searches in 10 minutes is used up for ann: try again in", text
+        )
+        about = refused["_meta"]["beforehand/error"]
+        assert about["kind"] == "RateLimited"
+        assert 500 < about["retry_after"] <= 601
+        code = "await search_web(query='will it rain')"
+        ran = said(post(second.url, call("run_code", {"code": code}), ann))["result"]
+        assert "quota of 20 searches" in ran["structuredContent"]["error"]
+        assert "quota" not in _text(second.url, bob), "bob has his own"
+        # What is wrong in the first place costs nothing.
+        for _ in range(30):
+            bad = said(post(second.url, call("search_web", {"query": "x"}), bob))["result"]
+            assert "at least 3 characters" in bad["content"][0]["text"]
+        assert "quota" not in _text(second.url, bob)
+
+
+def _text(url: str, text: str) -> str:
+    result = said(post(url, call("search_web", SEARCH), text))["result"]
+    return str(result["content"][0]["text"])
+
+
+def test_executions_share_one_quota(running: Served) -> None:
+    text = token(running.home, "--user", "dan", "--servers", "all")
+    for i in range(10):
+        name = "run_code" if i % 2 else "execute-python-code"
+        result = said(post(running.url, call(name, {"code": "print(1)"}), text))["result"]
+        assert result["structuredContent"]["output"] == "1\n"
+    for name in ("run_code", "execute-python-code"):
+        refused = said(post(running.url, call(name, {"code": "print(1)"}), text))["result"]
+        assert "quota of 10 executions in 60 minutes" in refused["content"][0]["text"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    if request.param == "sqlite":
+        yield tmp_path / "access.db"
+    else:
+        with cluster(tmp_path / "postgres") as url:
+            yield url
+
+
+def test_the_table_of_tokens(address: Any) -> None:
+    tokens = Tokens(address)
+    pin = parse_instant("2025-03-01T00:00:00Z")
+    text, made = tokens.issue("ann", frozenset({"kalshi"}), NOW, NOW + DAY, pin)
+    other, _ = tokens.issue("bob", None, NOW, NOW + DAY)
+    assert text != other
+    assert tokens.find(text) == made
+    assert tokens.find(text[:-1]) is None
+    assert tokens.find("\udcff") is None
+    assert made.state(NOW) == "valid"
+    assert made.state(NOW + DAY) == "expired", "the end itself is outside"
+    assert {t.user for t in tokens.all()} == {"ann", "bob"}
+    assert [t.user for t in tokens.all("bob")] == ["bob"]
+    assert tokens.revoke(made.id, NOW).state(NOW) == "revoked"
+    again = tokens.revoke(made.id, NOW + DAY)
+    assert again.revoked_at == NOW, "the first time counts"
+    with pytest.raises(NotFound, match="token list"):
+        tokens.revoke("nothing", NOW)
+    tokens.close()
+
+
+def test_no_token_is_stored(tmp_path: Path) -> None:
+    """Only its digest is: the file and its journal hold nothing of the text."""
+    tokens = Tokens(tmp_path / "t.db")
+    text, made = tokens.issue("ann", None, NOW, NOW + DAY)
+    raw = b"".join(file.read_bytes() for file in tmp_path.glob("t.db*"))
+    tokens.close()
+    assert made.id.encode() in raw, "the control: what is stored is found"
+    assert text[3:20].encode() not in raw
+
+
+def test_the_verifier(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path / "t.db")
+    good, _ = tokens.issue("ann", None, NOW, NOW + DAY)
+    old, _ = tokens.issue("ann", None, NOW - 2 * DAY, NOW - DAY)
+
+    async def ask(text: str) -> str | None:
+        found = await Verifier(tokens, FrozenClock(NOW)).verify_token(text)
+        return None if found is None else found.client_id
+
+    assert anyio.run(ask, good) == "ann"
+    assert anyio.run(ask, old) is None
+    assert anyio.run(ask, good + "x") is None
+    tokens.close()
+
+
+def test_quotas_count_together(address: Any) -> None:
+    """Two processes' quotas over one ledger; the local caller is not counted."""
+    limit, clock = Limit(3, 60, "tries"), FrozenClock(NOW)
+    ledgers = [Ledger(address), Ledger(address)]
+    two = [Quotas(ledger, clock) for ledger in ledgers]
+    for i in range(3):
+        two[i % 2].caller(Visitor("ann"), None).take(limit)  # type: ignore[misc]
+    for quotas in two:
+        with pytest.raises(RateLimited, match="quota of 3 tries in 60 s is used up for ann") as e:
+            quotas.caller(Visitor("ann"), None).take(limit)  # type: ignore[misc]
+        assert e.value.retry_after == pytest.approx(60, abs=1)
+    two[0].caller(Visitor("bob"), None).take(limit)  # type: ignore[misc]
+    assert two[0].caller(Visitor(), None).take is None
+    later = Quotas(ledgers[0], FrozenClock(NOW + timedelta(seconds=61)))
+    if isinstance(address, Path):  # Postgres counts by its own clock.
+        later.caller(Visitor("ann"), None).take(limit)  # type: ignore[misc]
+    for quotas in two:
+        quotas.close()
+
+
+def test_times_to_wait_are_never_too_short() -> None:
+    assert span(0.2) == "1 s"
+    assert span(59.1) == "60 s"
+    assert span(121) == "3 minutes"
+    assert span(600) == "10 minutes"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["token", "issue", "--user", "a b", "--servers", "all"], "must be one word"),
+        (["token", "issue", "--user", "a", "--servers", "nope"], "no server 'nope': there are poly"),
+        (["token", "issue", "--user", "a", "--servers", ","], "names none"),
+        (["token", "issue", "--user", "a", "--servers", "all", "--expires", "soon"], "12h or 30d"),
+        (["token", "issue", "--user", "a", "--servers", "all", "--expires", "0d"], "above 0"),
+        (["token", "issue", "--user", "a", "--servers", "all", "--expires", "400d"], "366 days"),
+        (["token", "issue", "--user", "a", "--servers", "all", "--as-of", "now"], "--as-of: 'now'"),
+        (["token", "revoke"], "name a token's id, or --user"),
+        (["token", "revoke", "abc"], "no token has the id 'abc'"),
+        (["token", "revoke", "--user", "nobody"], "nobody has no valid token"),
+        (["mcp", "nope"], "no server 'nope'"),
+        (["mcp", "all", "--port", "5"], "--port goes with --transport http"),
+        (["mcp", "all", "--auth", "none"], "--auth goes with --transport http"),
+        (["mcp", "all", "--transport", "http", "--discovery"], "/mcp/discovery"),
+        (["mcp", "all", "--transport", "http", "--host", "0.0.0.0", "--auth", "none"], "this machine alone"),
+        (["mcp", "all", "--transport", "http", "--port", "70000"], "between 0 and 65535"),
+        (["mcp", "all", "--as-of", "2999-01-01"], "lies in the future"),
+        (["mcp", "all", "--as-of", "2025-01-01T00:00:00"], "has no time zone"),
+        (["mcp", "all", "--json"], "--json goes with"),
+    ],
+)  # fmt: skip
+def test_bad_commands(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from beforehand.cli.app import run
+
+    assert run(arguments) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_taken_port_is_one_sentence(running: Served) -> None:
+    port = running.url.rpartition(":")[2].partition("/")[0]
+    done = command(running.home, "mcp", "all", "--transport", "http", "--port", port)
+    assert done.returncode == 2
+    assert "choose another port" in done.stderr
+
+
+def test_only_loopback_is_open_to_all() -> None:
+    for host in ("127.0.0.1", "localhost", "::1"):
+        check_binding(host, "none")
+    check_binding("0.0.0.0", "token")
+
+
+def test_the_commands(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from beforehand.cli.app import run
+
+    assert run(["token", "list"]) == 0
+    assert "no token was issued" in capsys.readouterr().out
+    given = ["--user", "ann", "--servers", "kalshi", "--expires", "12h", "--as-of", "2025-03-01"]
+    assert run(["token", "issue", *given]) == 0
+    out, err = capsys.readouterr()
+    assert re.fullmatch(r"bh_[\w-]{43}\n", out)
+    assert "pinned to 2025-03-01T00:00:00Z" in err
+    assert run(["token", "list", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["tokens"][0]
+    assert (row["user"], row["servers"], row["state"]) == ("ann", ["kalshi"], "valid")
+    assert run(["token", "list"]) == 0
+    assert out.strip() not in capsys.readouterr().out
+    assert run(["token", "revoke", "--user", "ann"]) == 0
+    assert "is revoked" in capsys.readouterr().out
+    assert run(["token", "list", "--user", "ann", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tokens"][0]["state"] == "revoked"
+    assert run(["mcp", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["servers"]
+    assert rows[-1]["server"] == "all"
+    assert run(["mcp"]) == 0
+    assert "tokens, plain" in capsys.readouterr().out

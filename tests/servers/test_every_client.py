@@ -1,0 +1,75 @@
+"""Real clients list and call every tool, over stdio and over HTTP with a token."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+from serving import Served, over_http, over_stdio, served, token
+
+from beforehand.tools.bounds import MAX_TOKENS, estimate_tokens
+from beforehand.tools.discovery import load_tools
+from live import Setup, opened
+from toolcalls import CALLS
+
+REGISTRY = load_tools()
+LIVE = ("--mode", "live")
+UNSTORED = {"reddit_search_and_fetch_threads"}
+"""Answers only once threads were fetched."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
+    with opened(tmp_path_factory.mktemp("clients")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def running(place: Setup) -> Iterator[tuple[Served, str]]:
+    """A server over HTTP, every service a vendor on loopback, and a token."""
+    text = token(place.home.root)
+    with served(place.home.root, *LIVE, more=place.vendor.environment) as made:
+        yield made, text
+
+
+async def _everything(opening: Any) -> dict[str, Any]:
+    """What every tool of a server answers to a valid call."""
+    answers = {}
+    async with opening as client:
+        listed = await client.list_tools()
+        names = [tool.name for tool in listed.tools]
+        for name in [*CALLS, "run_code"]:
+            if name == "execute-python-code" or name == "run_code":
+                given = {"code": "print(6 * 7)"}
+            else:
+                given = CALLS[name]
+            if name in names:
+                answers[name] = await client.call_tool(name, given)
+        return {"names": names, "answers": answers}
+
+
+def check(found: dict[str, Any]) -> None:
+    """Every tool was listed and answered, within its bound; structured where that was declared."""
+    assert set(found["names"]) == {*REGISTRY, "run_code"}
+    assert set(found["answers"]) == set(found["names"])
+    for name, answer in found["answers"].items():
+        text = answer.content[0].text
+        assert answer.is_error is (name in UNSTORED and "gave no post" in text), f"{name}: {text}"
+        structured = answer.structured_content
+        whole = len(text.encode()) + (0 if structured is None else len(json.dumps(structured)))
+        assert estimate_tokens(b"." * whole) <= MAX_TOKENS * 1.05, name
+        if name in REGISTRY and REGISTRY[name].rows is None:
+            assert structured == json.loads(text), name
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_the_official_client_over_stdio(place: Setup, mode: str) -> None:
+    client = over_stdio(place.home.root, "all", *LIVE, mode=mode, more=place.vendor.environment)
+    check(anyio.run(_everything, client))
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_the_official_client_over_http(running: tuple[Served, str], mode: str) -> None:
+    server, text = running
+    check(anyio.run(_everything, over_http(server.url, text, mode)))
