@@ -62,6 +62,8 @@ def tool(
         raise InputError(f"--arg {repeated[0]} stands twice: a list is written {repeated[0]}=a,b")
     values = coerce(found, dict(pairs))
     answer = _call(found, values, as_of, mode, archive)
+    if answer.spent.usd:
+        note(f"it cost ${answer.spent.usd:.4f}")
     if json:
         emit(answer.content)
     else:

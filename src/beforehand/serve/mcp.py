@@ -189,7 +189,9 @@ class McpServer:
             content=[types.TextContent(text=answer.raw.decode())],
             structured_content=answer.content if structured else None,
         )
-        return Made(result, f"ok, {answer.tokens} tokens")
+        asked = f", {answer.spent.requests} requests" if answer.spent.requests else ""
+        paid = f", ${answer.spent.usd:.4f}" if answer.spent.usd else ""
+        return Made(result, f"ok, {answer.tokens} tokens{asked}{paid}")
 
     def _log(self, who: Visitor, tool: str, started: float, said: str) -> None:
         ms = 1000 * (stopwatch() - started)

@@ -10,7 +10,7 @@ left too long is cut inside its longest texts.
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ import msgspec
 from orjson import loads
 
 from beforehand.errors import InputError
+from beforehand.traffic import Spent
 
 MAX_TOKENS = 10_000
 BYTES_PER_TOKEN = 3
@@ -60,10 +61,12 @@ class Page:
 
 @dataclass(frozen=True)
 class Answer:
-    """A bounded answer: its JSON, and what was cut."""
+    """A bounded answer: its JSON, what was cut, and what it cost (for whoever runs the program;
+    under a pin the answer itself does not say)."""
 
     raw: bytes
     cut: dict[str, Any] | None
+    spent: Spent = field(default_factory=Spent)
 
     @cached_property
     def content(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Finding tools: all of them, by what they do, and each in full."""
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -51,8 +52,13 @@ def describe_tool(name: str) -> dict[str, Any]:
     }
 
 
+@cache
 def load_tools() -> dict[str, Tool]:
-    """Import every file of tools; returns the registry."""
+    """Import every file of tools; returns the registry, in the order of the files."""
     for name in MODULES:
         import_module(f"beforehand.tools.{name}")
+    place = {f"beforehand.tools.{name}": i for i, name in enumerate(MODULES)}
+    ordered = sorted(REGISTRY.items(), key=lambda item: place.get(item[1].function.__module__, -1))
+    REGISTRY.clear()
+    REGISTRY.update(ordered)
     return REGISTRY

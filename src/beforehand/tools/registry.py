@@ -11,7 +11,7 @@ before the instant the toolbox is pinned to; each that returns rows takes `limit
 import inspect
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from types import UnionType
@@ -309,13 +309,16 @@ class Toolbox:
             meta["world"] = self.storage.mode
             if getattr(self.gateway.world, "simulated", False):
                 meta["simulated"] = True
-        meta["cost"] = {"requests": spent.requests, "usd": round(spent.usd, 6)}
-        if spent.unread:
-            call.note(f"{spent.unread} rows of the service could not be read and were left out")
+        if found.outside and view.live:
+            meta["cost"] = {"requests": spent.requests, "usd": round(spent.usd, 6)}
+            if spent.unread:
+                call.note(f"{spent.unread} rows of the service could not be read and were left out")
+        # Else not: how many pages a service needed may depend on what came after t.
         if call.notes:
             meta["notes"] = call.notes
         cursor_at = Page(limit or 0, skip, call.total)
-        return bound(result, found.rows, cursor_at, max_tokens, meta, asked)
+        answer = bound(result, found.rows, cursor_at, max_tokens, meta, asked)
+        return replace(answer, spent=spent)
 
     def _view(self, as_of: str | None) -> View:
         view = self.gateway.live() if self.pinned is None else self.gateway.at(self.pinned)

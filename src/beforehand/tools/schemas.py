@@ -29,7 +29,7 @@ def answer_schema(shape: Any) -> dict[str, Any]:
     """The schema of a tool's answer: the shape, and `_meta`."""
     found = _plain(TypeAdapter(shape).json_schema())
     found.pop("description", None)
-    found["properties"]["_meta"] = META
+    found.setdefault("properties", {})["_meta"] = META
     return found
 
 
