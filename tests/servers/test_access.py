@@ -180,8 +180,8 @@ def test_the_verifier(tmp_path: Path) -> None:
     old, _ = tokens.issue("ann", None, NOW - 2 * DAY, NOW - DAY)
 
     async def ask(text: str) -> str | None:
-        found = await Verifier(tokens, FrozenClock(NOW)).verify_token(text)
-        return None if found is None else found.client_id
+        found = await Verifier(tokens, FrozenClock(NOW)).visitor(f"Bearer {text}")
+        return None if found is None else found.user
 
     assert anyio.run(ask, good) == "ann"
     assert anyio.run(ask, old) is None

@@ -1,14 +1,12 @@
 """`beforehand mcp`: the tools as MCP servers."""
 
-import logging
-import sys
 from contextlib import ExitStack, suppress
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
-from beforehand.clock import SystemClock, parse_instant
+from beforehand.clock import SystemClock, iso, parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
@@ -117,8 +115,7 @@ def _http(desk: Any, name: str, host: str, port: int, auth: str) -> None:
     if not 0 <= port <= 65535:
         raise InputError(f"--port must lie between 0 and 65535, not {port}")
     verifier, clock = None, SystemClock()
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(message)s")
-    logging.getLogger("beforehand.calls").setLevel(logging.INFO)
+    desk.log = lambda text: note(f"{iso(clock.now())} {text}")
     with ExitStack() as opened:
         sock = opened.enter_context(listen(host, port))
         if auth == "token":

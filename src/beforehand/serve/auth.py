@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import anyio
-from mcp.server.auth.provider import AccessToken, TokenVerifier
 
 from beforehand.clock import Clock, epoch, stopwatch
 from beforehand.config import Home, database_url
@@ -34,24 +33,21 @@ class Visitor:
     as_of: datetime | None = None
 
 
-class Verifier(TokenVerifier):
+class Verifier:
     """Bearer tokens against the table of tokens."""
 
     def __init__(self, tokens: Tokens, clock: Clock) -> None:
         self._tokens, self._clock = tokens, clock
         self._trusted: dict[str, tuple[float, Token]] = {}
 
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """The token's holder and scopes, or None for one that is unknown, expired or revoked."""
-        found = await self._find(token)
+    async def visitor(self, authorization: str) -> Visitor | None:
+        """Who shows this header (`Bearer …`, RFC 6750); None where the token is unknown, expired or
+        revoked."""
+        scheme, _, text = authorization.partition(" ")
+        found = await self._find(text.strip()) if scheme.lower() == "bearer" else None
         if found is None or found.state(self._clock.now()) != "valid":
             return None
-        return AccessToken(
-            token="",
-            client_id=found.user,
-            scopes=[],
-            claims={"token": found},
-        )
+        return Visitor(found.user, found.servers, found.as_of)
 
     async def _find(self, text: str) -> Token | None:
         if len(text) > LONGEST_TOKEN:

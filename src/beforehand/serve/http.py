@@ -8,6 +8,7 @@ Each request stands alone (no sessions), so that a restart costs no client anyth
 one piece of JSON, or a stream where the client asked for progress; hanging up ends the call.
 """
 
+import asyncio
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -17,21 +18,18 @@ from typing import Any
 
 import anyio
 import uvicorn
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.middleware import Middleware
-from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from beforehand.errors import InputError
 from beforehand.serve.auth import Verifier
-from beforehand.serve.mcp import ALL, Desk, McpServer, server_names
+from beforehand.serve.mcp import ALL, VISITOR, Desk, McpServer, server_names
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 LARGEST_REQUEST = 4 * 2**20
@@ -81,7 +79,7 @@ def application(desk: Desk, name: str, host: str, verifier: Verifier | None) -> 
         channel = _Channel(StreamableHTTPASGIApp(streamed), StreamableHTTPASGIApp(plain))
         endpoint: ASGIApp = RequestBodyLimitMiddleware(channel, LARGEST_REQUEST)
         if verifier is not None:
-            endpoint = _Guard(endpoint, None if place.name == ALL else place.name)
+            endpoint = _Guard(endpoint, verifier, None if place.name == ALL else place.name)
         routes.append(Route(place.path, endpoint=endpoint))
     routes.append(Route("/", endpoint=_index(name, verifier is not None)))
 
@@ -92,12 +90,7 @@ def application(desk: Desk, name: str, host: str, verifier: Verifier | None) -> 
                 await stack.enter_async_context(manager.run())
             yield
 
-    asks = (
-        []
-        if verifier is None
-        else [Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(verifier))]
-    )
-    return Starlette(routes=routes, middleware=asks, lifespan=lifespan)
+    return Starlette(routes=routes, lifespan=lifespan)
 
 
 class _Channel:
@@ -126,38 +119,44 @@ class _Channel:
                 await anyio.sleep_forever()
             return waiting.pop()
 
-        async with anyio.create_task_group() as group:
+        answering = asyncio.ensure_future(self._plain(scope, once, send))
 
-            async def hang_up() -> None:
-                while (await receive())["type"] != "http.disconnect":
-                    pass
-                group.cancel_scope.cancel()
+        async def hang_up() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            answering.cancel()
 
-            group.start_soon(hang_up)
-            await self._plain(scope, once, send)
-            group.cancel_scope.cancel()
+        watching = asyncio.ensure_future(hang_up())
+        try:
+            await asyncio.wait([answering])
+        finally:
+            watching.cancel()
+            if not answering.done():
+                answering.cancel()
+        if not answering.cancelled():
+            answering.result()
         return None
 
 
 class _Guard:
     """Lets in who has a valid token that covers the server."""
 
-    def __init__(self, app: ASGIApp, server: str | None) -> None:
-        self._app, self._server = app, server
+    def __init__(self, app: ASGIApp, verifier: Verifier, server: str | None) -> None:
+        self._app, self._verifier, self._server = app, verifier, server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        user = scope.get("user")
-        if not isinstance(user, AuthenticatedUser):
+        shown = Headers(scope=scope).get("authorization", "")
+        who = await self._verifier.visitor(shown)
+        if who is None:
             return await _refusal(401, "invalid_token", WANTED)(scope, receive, send)
-        covered = (user.access_token.claims or {})["token"].servers
-        if self._server is not None and covered is not None and self._server not in covered:
+        if self._server is not None and who.servers is not None and self._server not in who.servers:
             said = (
-                f"this token covers {', '.join(sorted(covered))}, not {self._server}: issue one "
-                f"with `beforehand token issue --servers {self._server}`"
+                f"this token covers {', '.join(sorted(who.servers))}, not {self._server}: issue "
+                f"one with `beforehand token issue --servers {self._server}`"
             )
             return await _refusal(403, "insufficient_scope", said)(scope, receive, send)
-        await self._app(scope, receive, send)
-        return None
+        scope[VISITOR] = who
+        return await self._app(scope, receive, send)
 
 
 def _refusal(status: int, error: str, said: str) -> JSONResponse:

@@ -8,10 +8,9 @@ admitted and bounded by the registry, as the command line's calls are.
 
 import asyncio
 import contextvars
-import logging
 import secrets
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -43,7 +42,9 @@ ALL = "all"
 ALIASES = {"polymarket-read": "polymarket"}
 AT_ONCE = 64
 """Calls that run at the same time; others wait."""
-CALLS = logging.getLogger("beforehand.calls")
+LONGEST_LINE = 400
+VISITOR = "beforehand.visitor"
+"""Where in a request's scope the guard leaves who calls."""
 TTL = CacheHint(ttl_ms=3_600_000, scope="private")
 """Listings change with the version only, and with what a token covers."""
 
@@ -71,6 +72,8 @@ class Desk:
     pinned: datetime | None = None
     local: Visitor = Visitor()
     """Who calls where no token says so."""
+    log: Callable[[str], None] = lambda text: None
+    """Is given a line for each call."""
     hands: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(AT_ONCE, "mcp-call")
     )
@@ -111,6 +114,7 @@ class McpServer:
             cache_hints={"tools/list": TTL},
             get_tool_input_schema=self._schema_of,
         )
+        self.sdk.middleware.clear()  # Spans for OpenTelemetry, which nobody collects.
 
     def _instructions(self) -> str:
         purpose = PURPOSES.get(self.name, "Read-only data for forecasting: all servers.")
@@ -146,6 +150,10 @@ class McpServer:
         toolbox = self._desk.toolbox(who, self._servers)
         found, arguments = self._find(params.name, toolbox.caller), params.arguments or {}
         signals = _signals(ctx)
+        if found.instant:
+            made = self._answer(toolbox, found, arguments, signals)
+            self._log(who, found.name, started, made.said)
+            return made.result
         work = contextvars.copy_context().run
         job = self._desk.hands.submit(work, self._answer, toolbox, found, arguments, signals)
         try:
@@ -182,7 +190,7 @@ class McpServer:
             return Made(_failed(str(error), about), f"{kind}: {error}")
         except Exception:
             mark = secrets.token_hex(4)
-            CALLS.error("%s failed (%s)\n%s", found.name, mark, traceback.format_exc())
+            self._desk.log(f"{found.name} failed ({mark})\n{traceback.format_exc()}")
             text = f"{found.name} failed inside the server, which has written down why ({mark})"
             return Made(_failed(text, {"kind": "Internal", "mark": mark}), f"failed ({mark})")
         result = types.CallToolResult(
@@ -194,8 +202,8 @@ class McpServer:
         return Made(result, f"ok, {answer.tokens} tokens{asked}{paid}")
 
     def _log(self, who: Visitor, tool: str, started: float, said: str) -> None:
-        ms = 1000 * (stopwatch() - started)
-        CALLS.info("%s %s/%s %.1f ms %s", who.user or "-", self.name, tool, ms, said)
+        ms, line = 1000 * (stopwatch() - started), " ".join(said.split())[:LONGEST_LINE]
+        self._desk.log(f"{who.user or '-'} {self.name}/{tool} {ms:.1f} ms {line}")
 
 
 @dataclass(frozen=True)
@@ -225,12 +233,8 @@ def _run(
 
 def visitor(ctx: Context, desk: Desk) -> Visitor:
     """Who calls, as the token says, if there is one."""
-    user = None if ctx.request is None else ctx.request.scope.get("user")
-    held = getattr(user, "access_token", None)
-    if held is None:
-        return desk.local
-    token = held.claims["token"]
-    return Visitor(token.user, token.servers, token.as_of)
+    found = None if ctx.request is None else ctx.request.scope.get(VISITOR)
+    return found if isinstance(found, Visitor) else desk.local
 
 
 def _signals(ctx: Context) -> Signals:

@@ -168,6 +168,7 @@ def sqlite_engine(path: Path, *, durable: bool, busy: float = BUSY_S) -> sa.Engi
         connect_args={"timeout": busy, "check_same_thread": False},
         pool_size=16,
         max_overflow=64,
+        pool_use_lifo=True,  # One connection stays warm while there is one caller.
     )
 
     @sa.event.listens_for(engine, "connect")

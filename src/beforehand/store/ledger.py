@@ -25,6 +25,11 @@ CREATE TABLE IF NOT EXISTS traffic_failures (
   provider TEXT PRIMARY KEY, in_a_row INTEGER NOT NULL, at DOUBLE PRECISION NOT NULL
 );
 """
+_NEWEST = """
+SELECT max(at), (
+  SELECT at FROM traffic_calls WHERE bucket = :bucket ORDER BY at DESC LIMIT 1 OFFSET :skip
+) FROM traffic_calls WHERE bucket = :bucket
+"""
 MARGIN = 0.25
 """Seconds added to each window: calls leave here evenly and may arrive bunched."""
 FORGET = 600.0
@@ -54,25 +59,23 @@ class Ledger:
             wait = 0.0
             for bucket, calls, seconds in limits:
                 window = seconds + MARGIN
-                # After a clock that stepped back, calls "from the future" count as made now.
-                db.run(
-                    "UPDATE traffic_calls SET at = :now WHERE bucket = :bucket AND at > :now",
-                    now=now,
-                    bucket=bucket,
-                )
+                newest, last_but = db.run(_NEWEST, bucket=bucket, skip=calls - 1)[0]
+                if newest is not None and newest > now:
+                    # After a clock that stepped back, calls "from the future" count as made now.
+                    db.run(
+                        "UPDATE traffic_calls SET at = :now WHERE bucket = :bucket AND at > :now",
+                        now=now,
+                        bucket=bucket,
+                    )
+                    last_but = None if last_but is None else min(last_but, now)
+                if last_but is None:  # Fewer calls than allowed, however old.
+                    continue
+                wait = max(wait, last_but + window - now)
                 db.run(
                     "DELETE FROM traffic_calls WHERE bucket = :bucket AND at <= :gone",
                     bucket=bucket,
                     gone=now - window,
                 )
-                rows = db.run(
-                    "SELECT at FROM traffic_calls WHERE bucket = :bucket ORDER BY at DESC "
-                    "LIMIT 1 OFFSET :skip",
-                    bucket=bucket,
-                    skip=calls - 1,
-                )
-                if rows:
-                    wait = max(wait, rows[0][0] + window - now)
             if wait <= 0.0:
                 db.many(
                     "INSERT INTO traffic_calls VALUES (:bucket, :at)",

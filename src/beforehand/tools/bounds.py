@@ -111,21 +111,23 @@ def bound(
     """The answer's JSON within `max_tokens`, with `_meta` saying what it cost and what was cut."""
     room = max(max_tokens - META_ROOM, 50) * BYTES_PER_TOKEN
     cut: dict[str, Any] | None = None
-    if rows is not None:
-        if rows.series is not None:
-            result, cut = _thinned(result, rows, page.limit, room)
-        else:
-            result, cut = _paged(result, rows, page, room, asked)
-    if cut is None or "reason" not in cut or cut["reason"] != "tokens":
-        size = len(_encode(result))
-        if size > room:
-            result, shortened = _shortened(result, room)
-            cut = {**(cut or {}), "texts_shortened": shortened, "reason": "tokens"}
+    if rows is None:
+        raw = _encode(result)
+    elif rows.series is not None:
+        result, raw, cut = _thinned(result, rows, page.limit, room)
+    else:
+        result, raw, cut = _paged(result, rows, page, room, asked)
+    if len(raw) > room and (cut or {}).get("reason") != "tokens":
+        shorter, shortened = _shortened(result, room)
+        raw = _encode(shorter)
+        cut = {**(cut or {}), "texts_shortened": shortened, "reason": "tokens"}
     if cut is not None:
         meta = {**meta, "cut": cut}
-    raw = _encode({**result, "_meta": meta})
-    meta["tokens_estimated"] = estimate_tokens(raw) + 10
-    return Answer(_encode({**result, "_meta": meta}), cut)
+    # A long answer is encoded once; what is said of it is put in at its end.
+    size = len(raw) + len(_encode(meta))
+    meta["tokens_estimated"] = -(-size // BYTES_PER_TOKEN) + 14
+    comma = b"" if raw == b"{}" else b","
+    return Answer(b"".join((raw[:-1], comma, b'"_meta":', _encode(meta), b"}")), cut)
 
 
 def _with(result: dict[str, Any], rows: Rows, kept: Sequence[Any]) -> dict[str, Any]:
@@ -144,12 +146,14 @@ def _with(result: dict[str, Any], rows: Rows, kept: Sequence[Any]) -> dict[str, 
 
 def _paged(
     result: dict[str, Any], rows: Rows, page: Page, room: int, asked: str
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+) -> tuple[dict[str, Any], bytes, dict[str, Any] | None]:
+    """The page that was asked for, as far as it fits; its JSON; what was cut."""
     found = result[rows.key]
     total = page.total if rows.whole else len(found)
     shown = found if rows.whole else found[page.skip : page.skip + page.limit]
     answer, reason = _with(result, rows, shown), "limit"
-    if len(_encode(answer)) > room:
+    raw = _encode(answer)
+    if len(raw) > room:
         left = room - len(_encode(_with(result, rows, [])))
         kept = 0
         for row in shown:
@@ -162,10 +166,11 @@ def _paged(
             answer = _with(result, rows, shown)
             if kept == 0:  # A single row that does not fit is shortened like any other answer.
                 answer, _ = _shortened(answer, room)
+            raw = _encode(answer)
     end = page.skip + len(shown)
     more = len(shown) == page.limit if total is None else end < total
     if reason == "limit" and not more:
-        return answer, None
+        return answer, raw, None
     cut: dict[str, Any] = {"reason": reason, "rows_shown": len(shown)}
     if total is not None and rows.counted:
         cut["rows_found"] = total
@@ -173,26 +178,32 @@ def _paged(
         cut["next_cursor"] = encode_cursor(asked, end)
     if total is not None and end >= total:
         cut.pop("next_cursor", None)
-    return answer, cut
+    return answer, raw, cut
 
 
 def _thinned(
     result: dict[str, Any], rows: Rows, limit: int, room: int
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+) -> tuple[dict[str, Any], bytes, dict[str, Any] | None]:
+    """The series, thinned until it fits; its JSON; what was left out."""
     found = result[rows.key]
     assert rows.series is not None
     kept = thin(found, limit, rows.series)
-    while len(kept) > 4 and len(_encode(_with(result, rows, kept))) > room:
-        kept = thin(found, len(kept) * 3 // 4, rows.series)
     shown = _with(result, rows, kept)
+    while len(raw := _encode(shown)) > room and len(kept) > 4:
+        kept = thin(found, len(kept) * 3 // 4, rows.series)
+        shown = _with(result, rows, kept)
     if len(kept) == len(found):
-        return shown, None
-    return shown, {
-        "reason": "thinned",
-        "rows_found": len(found),
-        "rows_shown": len(kept),
-        "kept": "the first and last point, and the lowest and highest of each stretch",
-    }
+        return shown, raw, None
+    return (
+        shown,
+        raw,
+        {
+            "reason": "thinned",
+            "rows_found": len(found),
+            "rows_shown": len(kept),
+            "kept": "the first and last point, and the lowest and highest of each stretch",
+        },
+    )
 
 
 def thin(

@@ -132,6 +132,11 @@ class Tool:
     outside: bool
     limit: Limit | None
 
+    @property
+    def instant(self) -> bool:
+        """True where nothing is asked, waited for or counted: no thread is worth it."""
+        return not self.outside and self.limit is None and self.returns is not None
+
     @cached_property
     def summary(self) -> str:
         """The first sentence of the docstring, on one line."""
