@@ -13,7 +13,8 @@ PACKAGE = ROOT / "src" / "beforehand"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = [
     {"__main__"},
-    {"cli", "serve"},
+    {"cli"},
+    {"serve"},
     {"work"},
     {"tools", "forecast", "engine"},
     {"gateway", "llm", "world"},

@@ -1,6 +1,7 @@
 """`beforehand mcp`: the tools as MCP servers."""
 
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -40,6 +41,10 @@ def mcp(
         Mode, Parameter(help="replay: the archive. live: the services. record: both, kept.")
     ] = "replay",
     archive: ArchivePath = None,
+    config: Annotated[
+        str | None,
+        Parameter(help="Print what to paste into this client, and serve nothing: cursor, codex…"),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Serve the tools to MCP clients, read-only: over stdio to a local one, over http to many.
@@ -60,7 +65,35 @@ def mcp(
         raise InputError("over http discovery mode is an address of its own, /mcp/discovery")
     if json:
         raise InputError("--json goes with `beforehand mcp` alone: a server speaks its protocol")
+    if config is not None:
+        return _config(config, name, transport, port, host, discovery, as_of, mode, archive)
     return _serve(name, transport, port, host, auth, discovery, as_of, mode, archive)
+
+
+def _config(
+    client: str,
+    name: str,
+    transport: str,
+    port: int | None,
+    host: str | None,
+    discovery: bool,
+    as_of: str | None,
+    mode: Mode,
+    archive: Path | None,
+) -> int:
+    from beforehand.serve.configs import config
+
+    url = None
+    options = ["--discovery"] if discovery else []
+    options += [] if as_of is None else ["--as-of", as_of]
+    options += [] if mode == "replay" else ["--mode", mode]
+    options += [] if archive is None else ["--archive", str(archive_path(archive).resolve())]
+    if transport == "http":
+        url = f"http://{host or '127.0.0.1'}:{PORT if port is None else port}/mcp"
+    place, text = config(client, name, options, url)
+    note(f"{place}:")
+    print(text)
+    return EXIT_OK
 
 
 def _only_http(port: int | None, host: str | None, auth: str | None) -> str | None:

@@ -9,6 +9,7 @@ from beforehand.sources.providers import PROVIDERS, Provider
 from beforehand.store.files import write_atomic
 from beforehand.store.market_data_templates import TEMPLATES
 from beforehand.tools.bounds import MAX_TOKENS
+from beforehand.tools.desk import is_structured, listing_costs
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Tool
 
@@ -25,6 +26,18 @@ PURPOSES = {
     "edgar": "What companies reported to the SEC, by the day it was filed.",
     "market-data": "The market-data table, by query template.",
 }
+AUTH = (
+    "Over HTTP a bearer token that covers this server (`beforehand token issue --user NAME "
+    "--servers {server}`); its digest alone is kept, in `workspace/access.db` or Postgres. Over "
+    "stdio nobody is asked. A token or a server may be pinned to an instant: `--as-of`."
+)
+FAILURES = (
+    "From the archive an answer takes milliseconds. What fails comes back as one sentence with "
+    "`isError`, its kind under `_meta` (`beforehand/error`: InputError: correct the argument; "
+    "NotFound: name something known at that time; RateLimited and Unavailable: wait `retry_after` "
+    "seconds; NotConfigured: a key is missing; CutoffViolation: ask for an earlier time). An "
+    "unknown tool is the protocol's error -32602."
+)
 
 
 def pages() -> dict[str, str]:
@@ -36,11 +49,20 @@ def pages() -> dict[str, str]:
 
 
 def _page(server: str, tools: list[Tool]) -> str:
-    lines = [f"# Server `{server}`", "", PURPOSES.get(server, ""), ""]
-    lines += ["Written from the tool registry by `make docs`.", "", "## Tools", ""]
+    cost = next(row for row in listing_costs() if row["server"] == server)
+    lines = [f"# Server `{server}`", "", PURPOSES[server], ""]
+    lines += ["Written from the tool registry by `make docs`.", ""]
+    lines += [
+        f"Served by `beforehand mcp {server}`. Connecting costs a client about "
+        f"{cost['tokens']:,} tokens ({cost['tools']} tools listed), in discovery mode about "
+        f"{cost['discovery_tokens']:,}.",
+        "",
+    ]
+    lines += ["## Tools", ""]
     for tool in tools:
         lines += _tool(tool)
-    lines += ["## Keys, waiting times, failures, limits", ""]
+    lines += ["## Who may call", "", AUTH.format(server=server), ""]
+    lines += ["## Keys, waiting times, failures, limits", "", FAILURES, ""]
     names = dict.fromkeys(name for tool in tools for name in tool.services)
     if not names:
         lines += ["Nothing outside is asked: no key, no network.", ""]
@@ -50,8 +72,9 @@ def _page(server: str, tools: list[Tool]) -> str:
     for tool in limited:
         assert tool.limit is not None
         lines += [
-            f"`{tool.name}`: {tool.limit.calls} calls in {tool.limit.seconds / 60:g} minutes for "
-            "each user of a server.",
+            f"`{tool.name}`: {tool.limit.calls} {tool.limit.name} in {tool.limit.seconds / 60:g} "
+            "minutes for each user, counted on disk: a restart forgets none. Beyond it a call is "
+            "refused with the time to wait. A local stdio server counts nothing.",
             "",
         ]
     lines += [
@@ -76,7 +99,26 @@ def _tool(tool: Tool) -> list[str]:
         default = "required" if name in required else _shown(entry.get("default"))
         meaning = str(entry.get("description", "")).replace("|", "\\|")
         lines.append(f"| `{name}` | {_kind(entry)} | {default} | {meaning} |")
-    return [*lines, "", *(_templates() if tool.name == "run_query" else ())]
+    lines += ["", *(_templates() if tool.name == "run_query" else ())]
+    sent = "text and structured content" if is_structured(tool) else "one text of JSON"
+    return [*lines, f"Answers ({sent}):", "", "```", *_shape(tool.answer).split("\n"), "```", ""]
+
+
+def _shape(entry: dict[str, Any], indent: str = "") -> str:
+    """An output schema as it reads best; `?` marks what may be absent."""
+    if "anyOf" in entry:
+        return " | ".join(_shape(part, indent) for part in entry["anyOf"])
+    if entry.get("type") == "array":
+        return f"[{_shape(entry.get('items', {}), indent)}]"
+    names = entry.get("properties")
+    if not names:
+        return {"object": "{…}"}.get(entry.get("type", "any"), str(entry.get("type", "any")))
+    inner, required = indent + "  ", entry.get("required", ())
+    lines = [
+        f"{inner}{name}{'' if name in required else '?'}: {_shape(part, inner)}"
+        for name, part in names.items()
+    ]
+    return "\n".join(["{", *lines, f"{indent}}}"])
 
 
 def _templates() -> list[str]:
