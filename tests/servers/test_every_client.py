@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from serving import Served, over_http, over_stdio, served, token
+from serving import Served, over_http, over_stdio, post, served, token
 
 from beforehand.tools.bounds import MAX_TOKENS, estimate_tokens
 from beforehand.tools.discovery import load_tools
@@ -61,6 +61,23 @@ def check(found: dict[str, Any]) -> None:
         assert estimate_tokens(b"." * whole) <= MAX_TOKENS * 1.05, name
         if name in REGISTRY and REGISTRY[name].rows is None:
             assert structured == json.loads(text), name
+
+
+def test_what_connecting_costs(running: tuple[Served, str]) -> None:
+    """All servers together through four tools: everything that connecting sends, in tokens."""
+    server, text = running
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
+    for path, least, most in (("/mcp/discovery", 500, 1500), ("/mcp", 10_000, 20_000)):
+        paid = 0
+        for method, params in (("initialize", hello), ("tools/list", {})):
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            paid += estimate_tokens(post(server.base + path, body, text).content)
+        print(f"connecting to {path}: {paid:,} tokens")
+        assert least < paid <= most
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

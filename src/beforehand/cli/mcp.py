@@ -1,5 +1,6 @@
 """`beforehand mcp`: the tools as MCP servers."""
 
+import sys
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -130,6 +131,11 @@ def _serve(
     desk = Desk(door, storage, open_quotas(home, clock), pinned, local)
     try:
         if transport == "stdio":
+            if sys.stdin.isatty():
+                note(
+                    f"{name} waits for an MCP client on standard input; Ctrl-C ends it. What to "
+                    "paste into yours: --config CLIENT"
+                )
             with suppress(KeyboardInterrupt):
                 run_stdio(McpServer(desk, name, discovery))
         else:

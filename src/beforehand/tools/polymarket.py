@@ -171,7 +171,8 @@ def get_order_books(
 def found_markets(call: Call, ids: list[str]) -> tuple[list[Market], list[dict[str, str]]]:
     """The markets that are known at t, and why the others are not."""
     markets, missing = [], []
-    for name in ids:
+    for i, name in enumerate(ids):
+        call.progress(i, len(ids), name)
         try:
             markets.append(lookup(call.view, VENUE, name))
         except (NotFound, InputError) as error:

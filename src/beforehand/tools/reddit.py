@@ -114,7 +114,8 @@ def _collect(call: Call, keywords: list[str], subreddits: Sequence[str], window:
             subreddit = name.removeprefix("r/")
             subject = f"{subreddit}|{window}|{limit}|{keyword}"
             ids = call.view.snapshot(reddit.SOURCE, "search", subject).data["rows"]
-            for post_id in ids[:limit]:
+            for i, post_id in enumerate(ids[:limit]):
+                call.progress(i, min(len(ids), limit), f"{keyword}: thread {post_id}")
                 call.view.observations(reddit.SOURCE, "comment", post_id)
     call.storage.keep_threads()
 
