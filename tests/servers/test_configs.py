@@ -4,7 +4,7 @@ import json
 import shlex
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
@@ -13,6 +13,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from serving import environment
 
 from beforehand.cli.app import run
+from beforehand.cli.mcp import Client as Names
 from beforehand.errors import InputError
 from beforehand.serve.configs import CLIENTS, config
 
@@ -66,7 +67,10 @@ def test_an_address(client: str) -> None:
 
 def test_what_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["mcp", "all", "--config", "emacs"]) == 2
-    assert "no client 'emacs': there are claude-code" in capsys.readouterr().err
+    assert "emacs" in capsys.readouterr().err
+    assert set(get_args(Names)) == set(CLIENTS)
+    with pytest.raises(InputError, match="no client 'emacs': there are claude-code"):
+        config("emacs", "all", [])
     with pytest.raises(InputError, match="takes no token"):
         config("claude-desktop", "all", [], "http://127.0.0.1:8765/mcp")
 

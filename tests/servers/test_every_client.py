@@ -1,36 +1,21 @@
 """Real clients list and call every tool, over stdio and over HTTP with a token."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import anyio
 import pytest
-from serving import Served, over_http, over_stdio, post, served, token
+from serving import Served, over_http, over_stdio, post
 
 from beforehand.tools.bounds import MAX_TOKENS, estimate_tokens
 from beforehand.tools.discovery import load_tools
-from live import Setup, opened
+from live import Setup
 from toolcalls import CALLS
 
 REGISTRY = load_tools()
 LIVE = ("--mode", "live")
 UNSTORED = {"reddit_search_and_fetch_threads"}
 """Answers only once threads were fetched."""
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
-    with opened(tmp_path_factory.mktemp("clients")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def running(place: Setup) -> Iterator[tuple[Served, str]]:
-    """A server over HTTP, every service a vendor on loopback, and a token."""
-    text = token(place.home.root)
-    with served(place.home.root, *LIVE, more=place.vendor.environment) as made:
-        yield made, text
 
 
 async def _everything(opening: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 from serving import COMMAND, Served, call, environment, post, served, token
 from test_every_client import CALLS, LIVE, check
 
-from live import Setup, opened
+from live import Setup
 
 CLIENTS = Path(__file__).parent / "clients"
 MODULES = CLIENTS / "node_modules"
@@ -37,19 +37,6 @@ def _missing(why: str) -> str:
     if os.environ.get("CI"):
         pytest.fail(f"{why}: CI needs them (make clients)")
     pytest.skip(f"{why}: make clients")
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
-    with opened(tmp_path_factory.mktemp("others")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def running(place: Setup) -> Iterator[tuple[Served, str]]:
-    text = token(place.home.root)
-    with served(place.home.root, *LIVE, more=place.vendor.environment) as made:
-        yield made, text
 
 
 @pytest.fixture(scope="module")

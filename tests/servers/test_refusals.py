@@ -8,7 +8,8 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,14 @@ WAITING = "import datetime\nt = datetime.datetime.now()\nx = 0\nfor i in range(2
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Iterator[tuple[Served, str]]:
+def replaying(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Iterator[tuple[Served, str]]:
     home = tmp_path_factory.mktemp("refusals")
     with served(home, "--archive", str(sim)) as made:
         yield made, token(home)
 
 
-def result(running: tuple[Served, str], name: str, arguments: Any) -> dict[str, Any]:
-    server, text = running
+def result(replaying: tuple[Served, str], name: str, arguments: Any) -> dict[str, Any]:
+    server, text = replaying
     answer: dict[str, Any] = said(post(server.url, call(name, arguments), text))["result"]
     return answer
 
@@ -67,9 +68,9 @@ def result(running: tuple[Served, str], name: str, arguments: Any) -> dict[str, 
     ],
 )  # fmt: skip
 def test_one_clear_sentence(
-    running: tuple[Served, str], name: str, arguments: Any, sentence: str
+    replaying: tuple[Served, str], name: str, arguments: Any, sentence: str
 ) -> None:
-    answer = result(running, name, arguments)
+    answer = result(replaying, name, arguments)
     assert answer["isError"] is True
     assert "structuredContent" not in answer
     text = answer["content"][0]["text"]
@@ -87,8 +88,8 @@ def test_one_clear_sentence(
         ("/edgar/mcp", "facts", "there is get_company_facts, list_company_filings"),
     ],
 )
-def test_unknown_tools(running: tuple[Served, str], path: str, name: str, sentence: str) -> None:
-    server, text = running
+def test_unknown_tools(replaying: tuple[Served, str], path: str, name: str, sentence: str) -> None:
+    server, text = replaying
     error = said(post(server.base + path, call(name), text))["error"]
     assert error["code"] == -32602
     assert sentence in error["message"]
@@ -102,8 +103,8 @@ def test_unknown_tools(running: tuple[Served, str], path: str, name: str, senten
      json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": 5}}).encode(),
      json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": []}).encode()],
 )  # fmt: skip
-def test_what_is_no_request(running: tuple[Served, str], body: bytes) -> None:
-    server, text = running
+def test_what_is_no_request(replaying: tuple[Served, str], body: bytes) -> None:
+    server, text = replaying
     answer = post(server.url, body, text)
     assert answer.status_code in (200, 202, 400)
     if answer.status_code == 200:
@@ -112,15 +113,15 @@ def test_what_is_no_request(running: tuple[Served, str], body: bytes) -> None:
     assert post(server.url, call("list_editions"), text).status_code == 200
 
 
-def test_oversized_requests(running: tuple[Served, str]) -> None:
-    server, text = running
+def test_oversized_requests(replaying: tuple[Served, str]) -> None:
+    server, text = replaying
     big = call("run_code", {"code": "1", "input_data": {"a": "x" * (5 * 2**20)}})
     assert post(server.url, big, text).status_code == 413
-    assert result(running, "list_editions", {})["isError"] is False
+    assert result(replaying, "list_editions", {})["isError"] is False
 
 
-def test_two_clients_at_once_get_their_own_answers(running: tuple[Served, str]) -> None:
-    server, text = running
+def test_two_clients_at_once_get_their_own_answers(replaying: tuple[Served, str]) -> None:
+    server, text = replaying
 
     def ask(i: int) -> bool:
         market = f"m{i % 40 + 1:04d}"
@@ -231,8 +232,8 @@ def test_a_cancelled_call_over_stdio(tmp_path: Path, sim: Path) -> None:
     assert anyio.run(ask) < 10
 
 
-def test_progress_is_told(running: tuple[Served, str]) -> None:
-    server, text = running
+def test_progress_is_told(replaying: tuple[Served, str]) -> None:
+    server, text = replaying
     code = "for i in range(3):\n    await list_editions()"
 
     async def ask(mode: str) -> list[tuple[float, str | None]]:
@@ -249,35 +250,37 @@ def test_progress_is_told(running: tuple[Served, str]) -> None:
         assert anyio.run(ask, mode) == [(i, "list_editions") for i in (1, 2, 3)]
 
 
-def test_stopped_in_the_middle_the_call_is_answered(tmp_path: Path, sim: Path) -> None:
-    """SIGTERM lets calls in flight end, then the server is gone with exit code 0."""
-    with served(tmp_path, "--archive", str(sim), "--auth", "none") as server:
+@contextmanager
+def at_work(home: Path, sim: Path, code: str) -> Iterator[tuple[Served, "Future[httpx2.Response]"]]:
+    """A server in the middle of running the code, and what will be answered."""
+    with served(home, "--archive", str(sim), "--auth", "none") as server:
         post(server.url, call("run_code", {"code": "1"}))
         with ThreadPoolExecutor() as pool:
-            waiting = pool.submit(post, server.url, call("run_code", {"code": WAITING}))
-            time.sleep(0.5)
-            code = server.stop(signal.SIGTERM)
-            answer = said(waiting.result())["result"]
-        assert answer["structuredContent"]["output"] == "done\n"
-        assert code == 0
-        assert not any("Traceback" in line for line in server.said)
+            waiting = pool.submit(post, server.url, call("run_code", {"code": code}))
+            time.sleep(0.7)
+            yield server, waiting
+
+
+def test_stopped_in_the_middle_the_call_is_answered(tmp_path: Path, sim: Path) -> None:
+    """SIGTERM lets calls in flight end, then the server is gone with exit code 0."""
+    with at_work(tmp_path, sim, WAITING) as (server, waiting):
+        code = server.stop(signal.SIGTERM)
+        assert said(waiting.result())["result"]["structuredContent"]["output"] == "done\n"
+    assert code == 0
+    assert not any("Traceback" in line for line in server.said)
 
 
 def test_killed_in_the_middle_nothing_stays_behind(tmp_path: Path, sim: Path) -> None:
-    with served(tmp_path, "--archive", str(sim), "--auth", "none") as server:
-        post(server.url, call("run_code", {"code": "1"}))
-        with ThreadPoolExecutor() as pool:
-            waiting = pool.submit(post, server.url, call("run_code", {"code": SLEEP}))
-            time.sleep(1)
-            mine = below(server.process.pid) - {server.process.pid}
-            server.stop(signal.SIGKILL)
-            with pytest.raises(httpx2.HTTPError):
-                waiting.result()
-        end = time.monotonic() + 10
-        while any(Path(f"/proc/{pid}").exists() for pid in mine) and time.monotonic() < end:
-            time.sleep(0.1)
-        assert mine
-        assert not [pid for pid in mine if Path(f"/proc/{pid}").exists()]
+    with at_work(tmp_path, sim, SLEEP) as (server, waiting):
+        mine = below(server.process.pid) - {server.process.pid}
+        server.stop(signal.SIGKILL)
+        with pytest.raises(httpx2.HTTPError):
+            waiting.result()
+    end = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in mine) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert mine
+    assert not [pid for pid in mine if Path(f"/proc/{pid}").exists()]
 
 
 def test_a_stdio_client_that_leaves_ends_the_server(tmp_path: Path) -> None:
@@ -295,8 +298,8 @@ def test_a_stdio_client_that_leaves_ends_the_server(tmp_path: Path) -> None:
     assert all(json.loads(line)["jsonrpc"] == "2.0" for line in out.splitlines())
 
 
-def test_a_half_sent_request_hurts_nobody(running: tuple[Served, str]) -> None:
-    server, text = running
+def test_a_half_sent_request_hurts_nobody(replaying: tuple[Served, str]) -> None:
+    server, text = replaying
     host, port = server.base.removeprefix("http://").split(":")
     for raw in (
         b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\n{",
@@ -304,7 +307,7 @@ def test_a_half_sent_request_hurts_nobody(running: tuple[Served, str]) -> None:
     ):
         with socket.create_connection((host, int(port))) as sock:
             sock.sendall(raw)
-    assert result(running, "list_editions", {})["isError"] is False
+    assert result(replaying, "list_editions", {})["isError"] is False
 
 
 def test_names_of_other_hosts_are_refused(tmp_path: Path) -> None:

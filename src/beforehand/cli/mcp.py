@@ -14,11 +14,15 @@ from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
 
 PORT = 8765
+Client = Literal[
+    "claude-code", "claude-desktop", "codex", "cursor", "gemini", "vscode", "windsurf", "zed"
+]
 
 
 def mcp(
     server: Annotated[
-        str | None, Parameter(help="A server, or all. Without one: what there is, and its cost.")
+        str | None,
+        Parameter(help="A server (polymarket, kalshi…), or all. Without one: what there is."),
     ] = None,
     /,
     *,
@@ -43,8 +47,7 @@ def mcp(
     ] = "replay",
     archive: ArchivePath = None,
     config: Annotated[
-        str | None,
-        Parameter(help="Print what to paste into this client, and serve nothing: cursor, codex…"),
+        Client | None, Parameter(help="Print what to paste into this client, and serve nothing.")
     ] = None,
     json: Json = False,
 ) -> int:
