@@ -122,7 +122,7 @@ def ours(port: int) -> None:
     from beforehand.gateway.opening import open_door
     from beforehand.serve.auth import Verifier, open_quotas
     from beforehand.serve.http import application, listen, run
-    from beforehand.serve.mcp import Desk
+    from beforehand.serve.mcp import Backend
     from beforehand.store.tokens import Tokens
     from beforehand.tools import discovery
     from beforehand.tools.bounds import Rows as Where
@@ -151,15 +151,17 @@ def ours(port: int) -> None:
 
     log = open(os.devnull, "w")  # noqa: SIM115
     home, clock = Home.from_environment(), SystemClock()
-    desk = Desk(open_door(home, "replay", home.archive), Storage(home), open_quotas(home, clock))
-    desk.log = lambda text: print(f"{iso(clock.now())} {text}", file=log)
+    backend = Backend(
+        open_door(home, "replay", home.archive), Storage(home), open_quotas(home, clock)
+    )
+    backend.log = lambda text: print(f"{iso(clock.now())} {text}", file=log)
     tokens, now = Tokens(home.access), clock.now()
     issued = [
         tokens.issue(f"user{i}", None, now, now + timedelta(hours=1))[0] for i in range(USERS)
     ]
     (home.root / "tokens").write_text("\n".join(issued))
     with listen("127.0.0.1", port) as sock:
-        run(application(desk, "all", "127.0.0.1", Verifier(tokens, clock)), [sock])
+        run(application(backend, "all", "127.0.0.1", Verifier(tokens, clock)), [sock])
 
 
 def start(name: str, port: int, home: Path) -> subprocess.Popen[bytes]:

@@ -31,7 +31,7 @@ from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway.opening import Door
 from beforehand.serve.auth import Verifier, Visitor, open_quotas
 from beforehand.serve.http import application, listen
-from beforehand.serve.mcp import Desk
+from beforehand.serve.mcp import Backend
 from beforehand.store.tokens import Tokens
 from beforehand.tools.storage import Storage
 
@@ -60,23 +60,23 @@ class Side:
         self.tokens = Tokens(folder / "access.db")
         self.home = Home(folder)
         door = Door(Gateway(RecordedWorld(MemoryArchive([])), NOW), "replay")
-        self.desk = Desk(door, Storage(self.home), open_quotas(self.home, NOW))
-        self.desk.local = Visitor()
+        self.backend = Backend(door, Storage(self.home), open_quotas(self.home, NOW))
+        self.backend.local = Visitor()
 
     def show(self, records: list[Any], pinned: Any) -> None:
         """Another world, in a home of its own."""
         self.number += 1
-        self.desk.door.gateway = Gateway(RecordedWorld(MemoryArchive(records)), NOW)
-        self.desk.storage = Storage(Home(self.folder / str(self.number)))
-        self.desk.storage.__dict__["table"] = shared_table()
-        self.desk.pinned = pinned
+        self.backend.door.gateway = Gateway(RecordedWorld(MemoryArchive(records)), NOW)
+        self.backend.storage = Storage(Home(self.folder / str(self.number)))
+        self.backend.storage.__dict__["table"] = shared_table()
+        self.backend.pinned = pinned
 
 
 @contextmanager
 def listening(side: Side) -> Iterator[str]:
-    """The side's server with tokens, its pin read from the desk at each call."""
+    """The side's server with tokens, its pin read from the backend at each call."""
     with listen("127.0.0.1", 0) as sock:
-        app = application(side.desk, "all", "127.0.0.1", Verifier(side.tokens, NOW))
+        app = application(side.backend, "all", "127.0.0.1", Verifier(side.tokens, NOW))
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
         server = uvicorn.Server(config)
         server.capture_signals = _nothing  # type: ignore[method-assign]
@@ -89,7 +89,7 @@ def listening(side: Side) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join(20)
-            side.desk.close()
+            side.backend.close()
             side.tokens.close()
 
 

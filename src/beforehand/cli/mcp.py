@@ -117,7 +117,7 @@ def _serve(
     archive: Any,
 ) -> int:
     from beforehand.serve.auth import Visitor, open_quotas
-    from beforehand.serve.mcp import Desk, McpServer, run_stdio
+    from beforehand.serve.mcp import Backend, McpServer, run_stdio
     from beforehand.tools.storage import Storage
 
     home, clock = Home.from_environment(), SystemClock()
@@ -131,7 +131,7 @@ def _serve(
         door.gateway.live().narrow(pinned)
     storage = Storage(home, mode, door.live, door.traffic)
     local = Visitor() if transport == "stdio" else Visitor("anyone")
-    desk = Desk(door, storage, open_quotas(home, clock), pinned, local)
+    backend = Backend(door, storage, open_quotas(home, clock), pinned, local)
     try:
         if transport == "stdio":
             if sys.stdin.isatty():
@@ -140,16 +140,18 @@ def _serve(
                     "paste into yours: --config CLIENT"
                 )
             with suppress(KeyboardInterrupt):
-                run_stdio(McpServer(desk, name, discovery))
+                run_stdio(McpServer(backend, name, discovery))
         else:
-            _http(desk, name, host or "127.0.0.1", PORT if port is None else port, auth or "token")
+            _http(
+                backend, name, host or "127.0.0.1", PORT if port is None else port, auth or "token"
+            )
     finally:
-        if moved := desk.close():
+        if moved := backend.close():
             note(f"recorded {moved} exchanges in {path}")
     return EXIT_OK
 
 
-def _http(desk: Any, name: str, host: str, port: int, auth: str) -> None:
+def _http(backend: Any, name: str, host: str, port: int, auth: str) -> None:
     from beforehand.serve.auth import Verifier, open_tokens
     from beforehand.serve.http import addresses, application, check_binding, listen, run
 
@@ -157,7 +159,7 @@ def _http(desk: Any, name: str, host: str, port: int, auth: str) -> None:
     if not 0 <= port <= 65535:
         raise InputError(f"--port must lie between 0 and 65535, not {port}")
     verifier, clock = None, SystemClock()
-    desk.log = lambda text: note(f"{iso(clock.now())} {text}")
+    backend.log = lambda text: note(f"{iso(clock.now())} {text}")
     with ExitStack() as opened:
         sock = opened.enter_context(listen(host, port))
         if auth == "token":
@@ -168,7 +170,7 @@ def _http(desk: Any, name: str, host: str, port: int, auth: str) -> None:
         for what, url in addresses(name, sock):
             note(f"{what}: {url}")
         note("Ctrl-C ends it; calls in flight are answered first")
-        run(application(desk, name, host, verifier), [sock])
+        run(application(backend, name, host, verifier), [sock])
 
 
 def _overview(json: bool) -> int:

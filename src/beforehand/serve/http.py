@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from beforehand.errors import InputError
 from beforehand.serve.auth import Verifier
-from beforehand.serve.mcp import ALL, VISITOR, Desk, McpServer, server_names
+from beforehand.serve.mcp import ALL, VISITOR, Backend, McpServer, server_names
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 LARGEST_REQUEST = 4 * 2**20
@@ -59,7 +59,7 @@ def places(name: str) -> list[Place]:
     ]
 
 
-def application(desk: Desk, name: str, host: str, verifier: Verifier | None) -> Starlette:
+def application(backend: Backend, name: str, host: str, verifier: Verifier | None) -> Starlette:
     """The ASGI application. Without a verifier nobody is asked for a token."""
     safety = TransportSecuritySettings(
         enable_dns_rebinding_protection=host in LOOPBACK,
@@ -68,7 +68,7 @@ def application(desk: Desk, name: str, host: str, verifier: Verifier | None) -> 
     )
     routes, managers = [], []
     for place in places(name):
-        server = McpServer(desk, place.name, place.discovery)
+        server = McpServer(backend, place.name, place.discovery)
         streamed, plain = (
             StreamableHTTPSessionManager(
                 server.sdk, stateless=True, security_settings=safety, json_response=as_json

@@ -1,6 +1,6 @@
 """MCP servers over the tool registry, on the official SDK's low level.
 
-One Desk stands behind every server of a process: the door to the world, what is stored, the
+One Backend stands behind every server of a process: the door to the world, what is stored, the
 instant it is pinned to. A server is a name, the tools of one or all servers, and whether they are
 listed plainly or reached through discovery. A call runs on a thread of its own: validated,
 admitted and bounded by the registry, as the command line's calls are.
@@ -63,7 +63,7 @@ def named(server: str) -> str:
 
 
 @dataclass
-class Desk:
+class Backend:
     """What the servers of a process share."""
 
     door: Door
@@ -96,8 +96,8 @@ class Desk:
 class McpServer:
     """One server as clients see it. `sdk` is the SDK's object, for a transport to run."""
 
-    def __init__(self, desk: Desk, name: str, discovery: bool = False) -> None:
-        self._desk, self.name, self._discovery = desk, named(name), discovery
+    def __init__(self, backend: Backend, name: str, discovery: bool = False) -> None:
+        self._backend, self.name, self._discovery = backend, named(name), discovery
         self._servers = None if self.name == ALL else frozenset({self.name})
         load_tools()
         self._offered = {
@@ -124,9 +124,9 @@ class McpServer:
                 "Find a tool with search_tools, read get_tool_schema, then call_tool; for several "
                 "calls write run_code."
             )
-        if self._desk.pinned is not None:
+        if self._backend.pinned is not None:
             said.append(
-                f"Answers are as of {iso(self._desk.pinned)} at the latest: no record known later "
+                f"Answers are as of {iso(self._backend.pinned)} at the latest: no record known later "
                 "is shown."
             )
         return " ".join(said)
@@ -138,7 +138,7 @@ class McpServer:
     async def _list(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        caller = self._desk.quotas.caller(visitor(ctx, self._desk), self._servers)
+        caller = self._backend.quotas.caller(visitor(ctx, self._backend), self._servers)
         tools = listing(self._discovery, caller.servers, self.name == ALL)
         rows = [definition(tool, is_structured(tool)) for tool in tools]
         return types.ListToolsResult.model_validate({"tools": rows}, by_alias=True)
@@ -146,8 +146,8 @@ class McpServer:
     async def _call(
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        who, started = visitor(ctx, self._desk), stopwatch()
-        toolbox = self._desk.toolbox(who, self._servers)
+        who, started = visitor(ctx, self._backend), stopwatch()
+        toolbox = self._backend.toolbox(who, self._servers)
         found, arguments = self._find(params.name, toolbox.caller), params.arguments or {}
         signals = _signals(ctx)
         if found.instant:
@@ -155,7 +155,7 @@ class McpServer:
             self._log(who, found.name, started, made.said)
             return made.result
         work = contextvars.copy_context().run
-        job = self._desk.hands.submit(work, self._answer, toolbox, found, arguments, signals)
+        job = self._backend.hands.submit(work, self._answer, toolbox, found, arguments, signals)
         try:
             made = await asyncio.wrap_future(job)
         except asyncio.CancelledError:
@@ -190,7 +190,7 @@ class McpServer:
             return Made(_failed(str(error), about), f"{kind}: {error}")
         except Exception:
             mark = secrets.token_hex(4)
-            self._desk.log(f"{found.name} failed ({mark})\n{traceback.format_exc()}")
+            self._backend.log(f"{found.name} failed ({mark})\n{traceback.format_exc()}")
             text = f"{found.name} failed inside the server, which has written down why ({mark})"
             return Made(_failed(text, {"kind": "Internal", "mark": mark}), f"failed ({mark})")
         result = types.CallToolResult(
@@ -203,7 +203,7 @@ class McpServer:
 
     def _log(self, who: Visitor, tool: str, started: float, said: str) -> None:
         ms, line = 1000 * (stopwatch() - started), " ".join(said.split())[:LONGEST_LINE]
-        self._desk.log(f"{who.user or '-'} {self.name}/{tool} {ms:.1f} ms {line}")
+        self._backend.log(f"{who.user or '-'} {self.name}/{tool} {ms:.1f} ms {line}")
 
 
 @dataclass(frozen=True)
@@ -231,10 +231,10 @@ def _run(
     return toolbox.run(found, arguments, signals)
 
 
-def visitor(ctx: Context, desk: Desk) -> Visitor:
+def visitor(ctx: Context, backend: Backend) -> Visitor:
     """Who calls, as the token says, if there is one."""
     found = None if ctx.request is None else ctx.request.scope.get(VISITOR)
-    return found if isinstance(found, Visitor) else desk.local
+    return found if isinstance(found, Visitor) else backend.local
 
 
 def _signals(ctx: Context) -> Signals:
