@@ -126,7 +126,8 @@ def ours(port: int) -> None:
     from beforehand.store.tokens import Tokens
     from beforehand.tools import discovery
     from beforehand.tools.bounds import Rows as Where
-    from beforehand.tools.registry import Call, Example, Limit, tool
+    from beforehand.tools.caller import Limit
+    from beforehand.tools.registry import Call, Example, tool
     from beforehand.tools.storage import Storage
 
     made, here = rows(), Example("offline", "2026-11-22", "a benchmark")
@@ -152,16 +153,19 @@ def ours(port: int) -> None:
     log = open(os.devnull, "w")  # noqa: SIM115
     home, clock = Home.from_environment(), SystemClock()
     backend = Backend(
-        open_door(home, "replay", home.archive), Storage(home), open_quotas(home, clock)
+        open_door(home, "replay", home.archive),
+        Storage(home),
+        open_quotas(home, clock),
+        lambda text: print(f"{iso(clock.now())} {text}", file=log),
+        None,
     )
-    backend.log = lambda text: print(f"{iso(clock.now())} {text}", file=log)
     tokens, now = Tokens(home.access), clock.now()
     issued = [
         tokens.issue(f"user{i}", None, now, now + timedelta(hours=1))[0] for i in range(USERS)
     ]
     (home.root / "tokens").write_text("\n".join(issued))
     with listen("127.0.0.1", port) as sock:
-        run(application(backend, "all", "127.0.0.1", Verifier(tokens, clock)), [sock])
+        run(application(backend, "all", Verifier(tokens, clock)), [sock])
 
 
 def start(name: str, port: int, home: Path) -> subprocess.Popen[bytes]:

@@ -21,9 +21,10 @@ from beforehand.sandbox.daytona import Daytona
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import MODULES, Policy
 from beforehand.tools.bounds import estimate_tokens
+from beforehand.tools.caller import Limit
 from beforehand.tools.code import NAME, CodeMode
 from beforehand.tools.discovery import load_tools
-from beforehand.tools.registry import Limit, Toolbox
+from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
 from experiments import Out, told
 from jobs import runtime, small

@@ -59,19 +59,29 @@ class Spent:
     usd: float = 0.0
     unread: int = 0
 
+    def add(self, other: "Spent") -> None:
+        """Count what a call within this one came to; calls may go side by side."""
+        with _ADDING:
+            self.requests += other.requests
+            self.usd += other.usd
+            self.unread += other.unread
 
+
+_ADDING = threading.Lock()
 _SPENT: ContextVar[Spent] = ContextVar("spent", default=Spent())  # noqa: B039 (nobody reads it)
 
 
 @contextmanager
 def counting() -> Iterator[Spent]:
-    """What is sent from here on by this thread, counted apart from everybody else's."""
-    mine = Spent()
+    """What is sent from here on in this context, counted apart from everybody else's, and in the
+    end for the call around it."""
+    outer, mine = _SPENT.get(), Spent()
     token = _SPENT.set(mine)
     try:
         yield mine
     finally:
         _SPENT.reset(token)
+        outer.add(mine)
 
 
 def spent() -> Spent:

@@ -29,7 +29,7 @@ from beforehand.clock import FrozenClock, iso
 from beforehand.config import Home
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway.opening import Door
-from beforehand.serve.auth import Verifier, Visitor, open_quotas
+from beforehand.serve.auth import Verifier, open_quotas
 from beforehand.serve.http import application, listen
 from beforehand.serve.mcp import Backend
 from beforehand.store.tokens import Tokens
@@ -60,8 +60,8 @@ class Side:
         self.tokens = Tokens(folder / "access.db")
         self.home = Home(folder)
         door = Door(Gateway(RecordedWorld(MemoryArchive([])), NOW), "replay")
-        self.backend = Backend(door, Storage(self.home), open_quotas(self.home, NOW))
-        self.backend.local = Visitor()
+        quotas = open_quotas(self.home, NOW)
+        self.backend = Backend(door, Storage(self.home), quotas, lambda text: None, None)
 
     def show(self, records: list[Any], pinned: Any) -> None:
         """Another world, in a home of its own."""
@@ -76,7 +76,7 @@ class Side:
 def listening(side: Side) -> Iterator[str]:
     """The side's server with tokens, its pin read from the backend at each call."""
     with listen("127.0.0.1", 0) as sock:
-        app = application(side.backend, "all", "127.0.0.1", Verifier(side.tokens, NOW))
+        app = application(side.backend, "all", Verifier(side.tokens, NOW))
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on")
         server = uvicorn.Server(config)
         server.capture_signals = _nothing  # type: ignore[method-assign]

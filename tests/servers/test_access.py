@@ -14,12 +14,12 @@ import pytest
 from serving import Served, call, command, post, said, served, token
 
 from beforehand.clock import FrozenClock, parse_instant
-from beforehand.errors import NotFound, RateLimited
+from beforehand.errors import NotFound, RateLimited, Unauthorized
 from beforehand.serve.auth import Quotas, Verifier, Visitor, span
 from beforehand.serve.http import check_binding
 from beforehand.store.ledger import Ledger
 from beforehand.store.tokens import Tokens
-from beforehand.tools.registry import Limit
+from beforehand.tools.caller import Limit
 from postgres import cluster
 
 NOW = parse_instant("2026-11-22T12:00:00Z")
@@ -40,7 +40,8 @@ def test_without_a_token_401(running: Served) -> None:
             answer = post(running.base + path, call("list_editions"), **headers)
             assert answer.status_code == 401
             assert "beforehand token issue" in answer.json()["error_description"]
-            assert answer.headers["www-authenticate"].startswith("Bearer error=")
+            asked = "error=" if headers else "realm="
+            assert answer.headers["www-authenticate"].startswith(f"Bearer {asked}")
     long = post(running.url, call("list_editions"), "bh_" + "x" * 5000)
     assert long.status_code == 401
 
@@ -65,7 +66,8 @@ def test_a_token_covers_its_servers(running: Served) -> None:
     assert {t["server"] for t in found["structuredContent"]["tools"]} == {"kalshi", "edgar"}
     hidden = call("call_tool", {"name": "list_markets"})
     answer = said(post(running.base + "/mcp/discovery", hidden, text))["result"]
-    assert "no tool is named 'list_markets' here" in answer["content"][0]["text"]
+    assert "no tool is named 'list_markets': perhaps" in answer["content"][0]["text"]
+    assert "list_kalshi_markets" in answer["content"][0]["text"], "of its own servers"
     code = "try:\n    await list_markets()\nexcept NameError as e:\n    print('no', e)"
     ran = said(post(running.url, call("run_code", {"code": code}), text))["result"]
     assert "no " in ran["structuredContent"]["output"], ran
@@ -179,13 +181,23 @@ def test_the_verifier(tmp_path: Path) -> None:
     good, _ = tokens.issue("ann", None, NOW, NOW + DAY)
     old, _ = tokens.issue("ann", None, NOW - 2 * DAY, NOW - DAY)
 
-    async def ask(text: str) -> str | None:
-        found = await Verifier(tokens, FrozenClock(NOW)).visitor(f"Bearer {text}")
-        return None if found is None else found.user
+    async def ask(text: str | None) -> str | None:
+        try:
+            return (await Verifier(tokens, FrozenClock(NOW)).visitor(text)).user
+        except Unauthorized as error:
+            return str(error)
 
-    assert anyio.run(ask, good) == "ann"
-    assert anyio.run(ask, old) is None
-    assert anyio.run(ask, good + "x") is None
+    assert anyio.run(ask, f"Bearer {good}") == "ann"
+    assert anyio.run(ask, f"bearer  {good} ") == "ann"
+    for shown, sentence in (
+        (f"Bearer {old}", "this token is expired"),
+        (f"Bearer {good}x", "does not know this token"),
+        (f"Basic {good}", "wants a bearer token"),
+        (good, "wants a bearer token"),
+        ("Bearer ", "wants a bearer token"),
+        (None, "wants a bearer token"),
+    ):
+        assert sentence in str(anyio.run(ask, shown))
     tokens.close()
 
 
@@ -212,8 +224,8 @@ def test_quotas_count_together(address: Any) -> None:
 def test_times_to_wait_are_never_too_short() -> None:
     assert span(0.2) == "1 s"
     assert span(59.1) == "60 s"
-    assert span(121) == "3 minutes"
-    assert span(600) == "10 minutes"
+    assert span(122.5) == "3 minutes"
+    assert span(600.25) == "10 minutes"
 
 
 @pytest.mark.parametrize(
@@ -236,6 +248,12 @@ def test_times_to_wait_are_never_too_short() -> None:
         (["mcp", "all", "--transport", "http", "--host", "0.0.0.0", "--auth", "none"], "this machine alone"),
         (["mcp", "all", "--transport", "http", "--port", "70000"], "between 0 and 65535"),
         (["mcp", "all", "--as-of", "2999-01-01"], "lies in the future"),
+        (["token", "issue", "--user", "a", "--servers", "all", "--as-of", "2999-01-01"], "in the future"),
+        (["mcp", "all"], "there is no archive at"),
+        (["mcp", "google-news-rss", "--archive", "nope", "--config", "zed"], "there is no archive at nope"),
+        (["mcp", "--config", "zed"], "name a server first"),
+        (["mcp", "edgar", "--transport", "http", "--as-of", "2025-01-01", "--config", "zed", "--mode", "live"], "goes to the command that serves"),
+        (["mcp", "google-news-rss", "--transport", "http", "--port", "0", "--config", "zed"], "another port each time"),
         (["mcp", "all", "--as-of", "2025-01-01T00:00:00"], "has no time zone"),
         (["mcp", "all", "--json"], "--json goes with"),
     ],
@@ -251,7 +269,8 @@ def test_bad_commands(arguments: list[str], said: str, capsys: pytest.CaptureFix
 
 def test_a_taken_port_is_one_sentence(running: Served) -> None:
     port = running.url.rpartition(":")[2].partition("/")[0]
-    done = command(running.home, "mcp", "all", "--transport", "http", "--port", port)
+    server = ("mcp", "google-news-rss", "--transport", "http")
+    done = command(running.home, *server, "--port", port)
     assert done.returncode == 2
     assert "choose another port" in done.stderr
 

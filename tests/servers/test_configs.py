@@ -18,10 +18,10 @@ from beforehand.errors import InputError
 from beforehand.serve.configs import CLIENTS, config
 
 
-def entry(client: str, text: str) -> dict[str, Any]:
+def entry(client: str, text: str, name: str = "beforehand") -> dict[str, Any]:
     """{command, args, env} or {url, headers}, read as the client reads it."""
     if client == "codex":
-        return dict(tomllib.loads(text)["mcp_servers"]["beforehand"])
+        return dict(tomllib.loads(text)["mcp_servers"][name])
     if client == "claude-code":
         words = shlex.split(text)
         assert words[:3] == ["claude", "mcp", "add"]
@@ -31,7 +31,7 @@ def entry(client: str, text: str) -> dict[str, Any]:
         command, *args = words[words.index("--") + 1 :]
         return {"command": command, "args": args, "env": env}
     (servers,) = json.loads(text).values()
-    return dict(servers["beforehand"])
+    return dict(servers[name])
 
 
 async def listed(found: dict[str, Any], folder: Path) -> list[str]:
@@ -47,14 +47,14 @@ async def listed(found: dict[str, Any], folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("client", sorted(CLIENTS))
 def test_a_local_server(client: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["mcp", "edgar", "--config", client]) == 0
+    assert run(["mcp", "google-news-rss", "--config", client]) == 0
     text, place = capsys.readouterr()
     assert place.strip().endswith(":")
-    found = entry(client, text)
+    found = entry(client, text, "beforehand-google-news-rss")
     assert found["env"] == {"BEFOREHAND_HOME": str(home)}
     assert Path(found["command"]).is_absolute()
     names = anyio.run(listed, found, home)
-    assert names == ["get_company_facts", "list_company_filings"]
+    assert names[0] == "list_editions"
 
 
 @pytest.mark.parametrize("client", sorted(set(CLIENTS) - {"claude-desktop"}))
@@ -63,6 +63,8 @@ def test_an_address(client: str) -> None:
     found = entry(client, text)
     assert "http://127.0.0.1:8765/mcp" in found.values()
     assert "bh_" not in text, "no token is printed"
+    _, open_to_all = config(client, "all", [], "http://127.0.0.1:8765/mcp", token=False)
+    assert "Bearer" not in open_to_all
 
 
 def test_what_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,8 +77,8 @@ def test_what_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None
         config("claude-desktop", "all", [], "http://127.0.0.1:8765/mcp")
 
 
-def test_options_come_along(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--discovery", "--as-of", "2025-03-01", "--mode", "record", "--archive", "here"]
+def test_options_come_along(sim: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--discovery", "--as-of", "2025-03-01", "--mode", "record", "--archive", str(sim)]
     assert run(["mcp", "all", *given, "--config", "cursor"]) == 0
     args = entry("cursor", capsys.readouterr().out)["args"]
     assert args[:-1] == ["mcp", "all", *given[:-1]]

@@ -84,7 +84,7 @@ def test_one_clear_sentence(
     ("path", "name", "sentence"),
     [
         ("/mcp", "get_markt", "Unknown tool: get_markt (perhaps get_market"),
-        ("/kalshi/mcp", "get_market", "get_market belongs to the server polymarket"),
+        ("/kalshi/mcp", "get_market", "get_market (it belongs to the server polymarket)"),
         ("/edgar/mcp", "facts", "there is get_company_facts, list_company_filings"),
     ],
 )
@@ -312,7 +312,7 @@ def test_a_half_sent_request_hurts_nobody(replaying: tuple[Served, str]) -> None
 
 def test_names_of_other_hosts_are_refused(tmp_path: Path) -> None:
     """A page in a browser that points its own name here reaches nothing."""
-    with served(tmp_path, "--auth", "none", server="edgar") as server:
+    with served(tmp_path, "--auth", "none", server="google-news-rss") as server:
         body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert post(server.url, body).status_code == 200
         assert post(server.url, body, host="evil.example").status_code == 421

@@ -1,22 +1,73 @@
 """`beforehand mcp`: the tools as MCP servers."""
 
+import os
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
-from beforehand.clock import SystemClock, iso, parse_instant
+from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
 
-PORT = 8765
+if TYPE_CHECKING:
+    from beforehand.serve.mcp import Backend
+
+HOST, PORT = "127.0.0.1", 8765
+WITHOUT_ARCHIVE = frozenset({"google-news-rss", "market-data"})
 Client = Literal[
     "claude-code", "claude-desktop", "codex", "cursor", "gemini", "vscode", "windsurf", "zed"
 ]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a server is started with."""
+
+    name: str
+    http: bool
+    host: str | None
+    port: int | None
+    auth: str | None
+    discovery: bool
+    as_of: str | None
+    mode: Mode
+    archive: Path | None
+
+    def check(self) -> None:
+        """InputError for options that do not go together, and for an archive that is not there."""
+        from beforehand.serve.http import check_binding
+
+        pairs = (("--port", self.port), ("--host", self.host), ("--auth", self.auth))
+        given = next((option for option, value in pairs if value is not None), None)
+        if not self.http and given is not None:
+            raise InputError(f"{given} goes with --transport http; stdio serves one local client")
+        if self.http and self.discovery:
+            raise InputError("over http discovery mode is an address of its own, /mcp/discovery")
+        check_binding(self.host or HOST, self.auth or "token")
+        if not 0 <= (PORT if self.port is None else self.port) <= 65535:
+            raise InputError(f"--port must lie between 0 and 65535, not {self.port}")
+        if self.as_of is not None:
+            try:
+                pinned = parse_instant(self.as_of)
+            except ValueError as error:
+                raise InputError(f"--as-of: {error}") from None
+            now = SystemClock().now()
+            if pinned > now:
+                raise InputError(f"--as-of {self.as_of} lies in the future: a pin lies in the past")
+        path = archive_path(self.archive)
+        wanted = self.archive is not None or self.name not in WITHOUT_ARCHIVE
+        if self.mode == "replay" and wanted and not (path / "archive.json").is_file():
+            raise InputError(
+                f"there is no archive at {path}: name one with --archive (`make demo` makes "
+                "data/demo-world-0), make one with `beforehand world simulate`, or ask the "
+                "services with --mode live"
+            )
 
 
 def mcp(
@@ -30,7 +81,7 @@ def mcp(
         Literal["stdio", "http"], Parameter(help="stdio: one local client. http: many.")
     ] = "stdio",
     port: Annotated[int | None, Parameter(help=f"Of http [{PORT}]; 0: any that is free.")] = None,
-    host: Annotated[str | None, Parameter(help="Of http [127.0.0.1].")] = None,
+    host: Annotated[str | None, Parameter(help=f"Of http [{HOST}].")] = None,
     auth: Annotated[
         Literal["token", "none"] | None,
         Parameter(help="Of http: bearer tokens, or (on this machine alone) none [token]."),
@@ -61,116 +112,100 @@ def mcp(
     from beforehand.serve.mcp import named
 
     if server is None:
+        if config or as_of or archive or discovery or transport == "http":
+            raise InputError("name a server first, or all: `beforehand mcp` alone lists them")
         return _overview(json)
-    name = named(server)
-    if transport == "stdio" and (given := _only_http(port, host, auth)):
-        raise InputError(f"{given} goes with --transport http; stdio serves one local client")
-    if transport == "http" and discovery:
-        raise InputError("over http discovery mode is an address of its own, /mcp/discovery")
+    http = transport == "http"
+    given = Options(named(server), http, host, port, auth, discovery, as_of, mode, archive)
     if json:
-        raise InputError("--json goes with `beforehand mcp` alone: a server speaks its protocol")
-    if config is not None:
-        return _config(config, name, transport, port, host, discovery, as_of, mode, archive)
-    return _serve(name, transport, port, host, auth, discovery, as_of, mode, archive)
+        raise InputError("--json goes with `beforehand mcp` alone")
+    given.check()
+    return _serve(given) if config is None else _config(config, given)
 
 
-def _config(
-    client: str,
-    name: str,
-    transport: str,
-    port: int | None,
-    host: str | None,
-    discovery: bool,
-    as_of: str | None,
-    mode: Mode,
-    archive: Path | None,
-) -> int:
+def _config(client: str, given: Options) -> int:
     from beforehand.serve.configs import config
+    from beforehand.serve.http import base_url
 
     url = None
-    options = ["--discovery"] if discovery else []
-    options += [] if as_of is None else ["--as-of", as_of]
-    options += [] if mode == "replay" else ["--mode", mode]
-    options += [] if archive is None else ["--archive", str(archive_path(archive).resolve())]
-    if transport == "http":
-        url = f"http://{host or '127.0.0.1'}:{PORT if port is None else port}/mcp"
-    place, text = config(client, name, options, url)
+    options = ["--discovery"] if given.discovery else []
+    options += [] if given.as_of is None else ["--as-of", given.as_of]
+    options += [] if given.mode == "replay" else ["--mode", given.mode]
+    if given.archive is not None:
+        options += ["--archive", str(archive_path(given.archive).resolve())]
+    if given.http:
+        if options:
+            raise InputError(f"{options[0]} goes to the command that serves over http")
+        if given.port == 0:
+            raise InputError("--port 0 is another port each time: name the one that is served")
+        url = f"{base_url(given.host or HOST, given.port or PORT)}/mcp"
+    place, text = config(client, given.name, options, url, token=given.auth != "none")
     note(f"{place}:")
     print(text)
     return EXIT_OK
 
 
-def _only_http(port: int | None, host: str | None, auth: str | None) -> str | None:
-    pairs = (("--port", port), ("--host", host), ("--auth", auth))
-    return next((option for option, value in pairs if value is not None), None)
+def _serve(given: Options) -> int:
+    import anyio
 
-
-def _serve(
-    name: str,
-    transport: str,
-    port: int | None,
-    host: str | None,
-    auth: str | None,
-    discovery: bool,
-    as_of: str | None,
-    mode: Mode,
-    archive: Any,
-) -> int:
     from beforehand.serve.auth import Visitor, open_quotas
-    from beforehand.serve.mcp import Backend, McpServer, run_stdio
+    from beforehand.serve.lines import Lines
+    from beforehand.serve.mcp import Backend, McpServer, serve_stdio
     from beforehand.tools.storage import Storage
 
     home, clock = Home.from_environment(), SystemClock()
-    path = archive_path(archive)
-    try:
-        pinned = None if as_of is None else parse_instant(as_of)
-    except ValueError as error:
-        raise InputError(f"--as-of: {error}") from None
-    door = open_door(home, mode, path, clock=clock)
-    if pinned is not None:
-        door.gateway.live().narrow(pinned)
-    storage = Storage(home, mode, door.live, door.traffic)
-    local = Visitor() if transport == "stdio" else Visitor("anyone")
-    backend = Backend(door, storage, open_quotas(home, clock), pinned, local)
-    try:
-        if transport == "stdio":
-            if sys.stdin.isatty():
-                note(
-                    f"{name} waits for an MCP client on standard input; Ctrl-C ends it. What to "
-                    "paste into yours: --config CLIENT"
-                )
-            with suppress(KeyboardInterrupt):
-                run_stdio(McpServer(backend, name, discovery))
-        else:
-            _http(
-                backend, name, host or "127.0.0.1", PORT if port is None else port, auth or "token"
-            )
-    finally:
+    path, lines = archive_path(given.archive), Lines(clock)
+    door = open_door(home, given.mode, path, clock=clock)
+    storage = Storage(home, given.mode, door.live, door.traffic)
+    pinned = None if given.as_of is None else parse_instant(given.as_of)
+    backend = Backend(door, storage, open_quotas(home, clock), lines.log, Visitor(), pinned)
+    pin = "" if given.as_of is None else f", pinned to {given.as_of}"
+    source = "" if given.mode == "live" else f", archive {path}"
+    about = f"{given.name}: {given.mode}{source}{pin}"
+
+    def leave() -> None:
+        """Put away what was recorded. Then the process ends, whatever a thread still waits for."""
         if moved := backend.close():
-            note(f"recorded {moved} exchanges in {path}")
+            lines.log(f"recorded {moved} exchanges in {path}")
+        lines.close()
+        sys.stdout.flush()
+        os._exit(EXIT_OK)
+
+    if given.http:
+        _http(backend, given, path, home, about)
+    else:
+        lines.log(f"serving MCP on standard input and output ({about})")
+        if sys.stdin.isatty():
+            lines.log("this is for an MCP client (--config CLIENT says how); Ctrl-C ends it")
+        anyio.run(serve_stdio, McpServer(backend, given.name, given.discovery), leave)
+    leave()
     return EXIT_OK
 
 
-def _http(backend: Any, name: str, host: str, port: int, auth: str) -> None:
-    from beforehand.serve.auth import Verifier, open_tokens
-    from beforehand.serve.http import addresses, application, check_binding, listen, run
+def _http(backend: "Backend", given: Options, path: Path, home: Home, about: str) -> None:
+    from beforehand.serve.auth import Verifier, Visitor, open_tokens
+    from beforehand.serve.http import addresses, application, listen, run
 
-    check_binding(host, auth)
-    if not 0 <= port <= 65535:
-        raise InputError(f"--port must lie between 0 and 65535, not {port}")
     verifier, clock = None, SystemClock()
-    backend.log = lambda text: note(f"{iso(clock.now())} {text}")
+    # What errors name, seen from outside: files by their place in the home folder.
+    backend.hidden = ((f"{home.root}{os.sep}", ""), (f"{path.resolve().parent}{os.sep}", ""))
     with ExitStack() as opened:
-        sock = opened.enter_context(listen(host, port))
-        if auth == "token":
-            tokens = opened.enter_context(open_tokens(Home.from_environment()))
+        sock = opened.enter_context(
+            listen(given.host or HOST, PORT if given.port is None else given.port)
+        )
+        if given.auth == "none":
+            backend.local = Visitor("anyone")
+        else:
+            backend.local = None
+            tokens = opened.enter_context(open_tokens(home))
             verifier = Verifier(tokens, clock)
             if not any(t.state(clock.now()) == "valid" for t in tokens.all()):
                 note("no token is valid yet: beforehand token issue --user NAME --servers all")
-        for what, url in addresses(name, sock):
+        note(f"serving MCP over HTTP ({about})")
+        for what, url in addresses(given.name, sock):
             note(f"{what}: {url}")
         note("Ctrl-C ends it; calls in flight are answered first")
-        run(application(backend, name, host, verifier), [sock])
+        run(application(backend, given.name, verifier), [sock])
 
 
 def _overview(json: bool) -> int:
@@ -193,5 +228,5 @@ def _overview(json: bool) -> int:
         ("discovery", "right"),
     )
     console().print(table("What a client pays on connecting", columns, cells, 40))
-    print("beforehand mcp SERVER serves one over stdio; docs/mcp.md has what to paste where")
+    print("beforehand mcp SERVER serves one over stdio; --config CLIENT prints what to paste where")
     return EXIT_OK

@@ -21,7 +21,7 @@ def issue(
     *,
     user: Annotated[str, Parameter(help="Who will use it; quotas count per user.")],
     servers: Annotated[str, Parameter(help="Servers it covers, by commas, or all.")],
-    expires: Annotated[str, Parameter(help="For how long, such as 12h or 30d.")] = "30d",
+    expires: Annotated[str, Parameter(help="For how long: 12h, 30d, at most 366d.")] = "30d",
     as_of: Annotated[
         str | None, Parameter(help="Pin whoever uses it to this instant: nothing later is seen.")
     ] = None,
@@ -114,9 +114,12 @@ def _servers(text: str) -> frozenset[str] | None:
 
 def _pin(as_of: str | None) -> Any:
     try:
-        return None if as_of is None else parse_instant(as_of)
+        pinned = None if as_of is None else parse_instant(as_of)
     except ValueError as error:
         raise InputError(f"--as-of: {error}") from None
+    if pinned is not None and pinned > SystemClock().now():
+        raise InputError(f"--as-of {as_of} lies in the future: a pin lies in the past")
+    return pinned
 
 
 def _span(text: str) -> timedelta:

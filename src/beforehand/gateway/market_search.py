@@ -7,12 +7,14 @@ all it holds, so a later market would move today's ranking.) A vector of meaning
 own text only; the weights ship in wordllama's wheel.
 """
 
+import logging
 import re
+import threading
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import to_us
+from beforehand.lazy import lazy
 from beforehand.records.world import Market
 
 Method = Literal["hybrid_llm", "hybrid", "keyword", "top_volume"]
@@ -54,13 +57,26 @@ def _stem(word: str) -> str:
     return word
 
 
-@lru_cache(maxsize=1)
 def encoder() -> Any | None:
-    """The embedding model of the installed wheel, or None where it is missing."""
+    """The embedding model of the installed wheel, or None where it is missing. Loaded once."""
+    with _LOADING:
+        return _encoder()
+
+
+_LOADING = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _encoder() -> Any | None:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
     try:
         import wordllama
     except ImportError:
         return None
+    finally:  # It sets up logging for the whole program when it is imported.
+        root.handlers[:] = handlers
+        root.setLevel(level)
     folder = Path(wordllama.__file__).parent
     return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
 
@@ -102,7 +118,7 @@ class MarketIndex:
                 self._superseded[last[row.id]] = position
             last[row.id] = position
 
-    @cached_property
+    @lazy
     def vectors(self) -> Floats | None:
         """One unit vector a version; None without the model."""
         model = encoder() if self._meaning else None
@@ -191,11 +207,11 @@ class MarketIndex:
             return latest
         return latest & np.isin(self._venue_codes[:n], [self._codes.get(v, -1) for v in venues])
 
-    @cached_property
+    @lazy
     def _codes(self) -> dict[str, int]:
         return {venue: i for i, venue in enumerate(sorted({row.venue for row in self.rows}))}
 
-    @cached_property
+    @lazy
     def _venue_codes(self) -> Ints:
         return np.array([self._codes[row.venue] for row in self.rows], dtype=np.int64)
 

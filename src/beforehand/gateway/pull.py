@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from pydantic import ValidationError
 
 from beforehand.clock import Clock
-from beforehand.errors import InputError
+from beforehand.errors import BeforehandError, InputError
 from beforehand.gateway.services import Skipped
 from beforehand.records.base import Record
 from beforehand.records.world import Exchange
@@ -58,8 +58,20 @@ class Puller:
         """The records in the answer to a request; a fresh answer is not asked for again."""
         with self._guard:
             turn = self._asking.setdefault(request.key, _Turn())
-        with turn.lock:
-            return self._pull(request, parse)
+        waited = not turn.lock.acquire(blocking=False)
+        if waited:
+            turn.lock.acquire()
+        try:
+            if waited and turn.failure is not None:
+                raise turn.failure  # Whoever waited meanwhile need not wait for the same again.
+            records = self._pull(request, parse)
+            turn.failure = None
+            return records
+        except BeforehandError as error:
+            turn.failure = error
+            raise
+        finally:
+            turn.lock.release()
 
     def _pull(self, request: Request, parse: Callable[[Any, datetime], list[Any]]) -> list[Any]:
         now = self._clock.now()
@@ -130,7 +142,8 @@ class Puller:
 
 
 class _Turn:
-    """Whose turn it is to ask for one thing."""
+    """Whose turn it is to ask for one thing, and how it failed for the last who did."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = threading.Lock()
+        self.failure: BeforehandError | None = None

@@ -4,6 +4,7 @@ Nothing that comes out is trusted, and nothing of it may hold the caller up: eve
 bound, every wait an end.
 """
 
+import contextvars
 import os
 import selectors
 import socket
@@ -21,7 +22,7 @@ STATUS = struct.Struct("<iiq")
 GRACE_S = 5.0
 """After the limit: then the server itself is taken for stuck."""
 LONGEST_REPORT = 4 * 2**20
-HANDS, MOST_PENDING = 16, 64
+HANDS, MOST_TAKEN_IN = 16, 16 * 2**20
 SIGNALS = {
     9: "the run was killed (out of memory, or its limit of processor time)",
     11: "the interpreter crashed (signal 11): too deep a nesting, perhaps",
@@ -48,7 +49,7 @@ class Run:
             raise
         self.theirs = [job_out, out_in, report_in, line.detach(), status_in]
         self._printed, self._reported, self._state = bytearray(), bytearray(), b""
-        self._pending = set[Future[None]]()
+        self._pending, self._taken_in = set[Future[None]](), 0
         self._too_much = self._cancelled = False
         self._first: dict[str, Any] | None = None
         self._last: dict[str, Any] | None = None
@@ -158,7 +159,11 @@ class Run:
                 self._cancelled = True  # Nobody reads on: the server kills it.
                 return
             self._pending = {call for call in self._pending if not call.done()}
-            room = pool is not None and len(self._pending) < MOST_PENDING
+            if not self._pending:
+                self._taken_in = 0
+            # Code that writes its calls reads no answers meanwhile: calls are taken in long before
+            # there is a hand for them, or both sides would wait for each other.
+            room = pool is not None and self._taken_in < MOST_TAKEN_IN
             if room and not listening and self._line.fileno() >= 0:
                 selector.register(self._line, selectors.EVENT_READ)
             elif listening and not room:
@@ -214,8 +219,10 @@ class Run:
             return True
         except OSError:
             return False
+        self._taken_in += len(data)
         for call in self._tools.feed(data):
-            self._pending.add(pool.submit(self._answer, call))
+            context = contextvars.copy_context()
+            self._pending.add(pool.submit(context.run, self._answer, call))
         return bool(data)
 
     def _answer(self, call: Any) -> None:

@@ -13,14 +13,18 @@ import anyio
 
 from beforehand.clock import Clock, epoch, stopwatch
 from beforehand.config import Home, database_url
-from beforehand.errors import RateLimited
+from beforehand.errors import RateLimited, Unauthorized
 from beforehand.store.ledger import Ledger
 from beforehand.store.tokens import Token, Tokens
-from beforehand.tools.registry import Caller, Limit
+from beforehand.tools.caller import Caller, Limit
 
 TRUSTED_S, MOST_TRUSTED = 1.0, 10_000
 """A token that was good is not looked up again for so long: revoking it takes effect as soon."""
 LONGEST_TOKEN = 200
+HOW = (
+    "issue one with `beforehand token issue` and send it as the header "
+    "`Authorization: Bearer bh_...`"
+)
 
 
 @dataclass(frozen=True)
@@ -40,26 +44,32 @@ class Verifier:
         self._tokens, self._clock = tokens, clock
         self._trusted: dict[str, tuple[float, Token]] = {}
 
-    async def visitor(self, authorization: str) -> Visitor | None:
-        """Who shows this header (`Bearer …`, RFC 6750); None where the token is unknown, expired or
-        revoked."""
-        scheme, _, text = authorization.partition(" ")
-        found = await self._find(text.strip()) if scheme.lower() == "bearer" else None
-        if found is None or found.state(self._clock.now()) != "valid":
-            return None
+    async def visitor(self, authorization: str | None) -> Visitor:
+        """Who shows this header (`Bearer …`, RFC 6750). Raises Unauthorized, which says whether the
+        token is missing, unknown, expired or revoked."""
+        scheme, _, text = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not text.strip():
+            raise Unauthorized(f"this server wants a bearer token: {HOW}")
+        found = await self._find(text.strip())
+        if found is None:
+            raise Unauthorized(f"this server does not know this token: {HOW}")
+        if (state := found.state(self._clock.now())) != "valid":
+            raise Unauthorized(f"this token is {state}: {HOW}")
         return Visitor(found.user, found.servers, found.as_of)
 
     async def _find(self, text: str) -> Token | None:
         if len(text) > LONGEST_TOKEN:
             return None
+        asked = stopwatch()
         held = self._trusted.get(text)
-        if held is not None and stopwatch() - held[0] < TRUSTED_S:
+        if held is not None and asked - held[0] < TRUSTED_S:
             return held[1]
         found = await anyio.to_thread.run_sync(self._tokens.find, text)
-        if found is not None:
+        newer = self._trusted.get(text)
+        if found is not None and (newer is None or newer[0] < asked):
             if len(self._trusted) >= MOST_TRUSTED:
                 self._trusted.clear()
-            self._trusted[text] = (stopwatch(), found)
+            self._trusted[text] = (asked, found)
         return found
 
 
@@ -90,7 +100,7 @@ class Quotas:
                     wait,
                 )
 
-        return Caller(allowed, take)
+        return Caller(allowed, take, user)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -101,7 +111,7 @@ def span(seconds: float) -> str:
     """A time to wait, for people, never too short."""
     if seconds < 120:
         return f"{max(1, -int(-seconds // 1))} s"
-    return f"{-int(-seconds // 60)} minutes"
+    return f"{-int(-(seconds - 1) // 60)} minutes"  # A second is nothing to round up for.
 
 
 @contextmanager

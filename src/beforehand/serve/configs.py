@@ -26,11 +26,13 @@ class Target:
     command: list[str]
     environment: dict[str, str]
     url: str | None = None
+    token: bool = True
 
     @property
-    def headers(self) -> dict[str, str]:
-        """With the token's place marked; nobody prints a token into a file unasked."""
-        return {"Authorization": f"Bearer <{TOKEN}>"}
+    def remote(self) -> dict[str, Any]:
+        """The headers of a server at an address, with the token's place marked: nobody prints a
+        token into a file unasked."""
+        return {"headers": {"Authorization": f"Bearer <{TOKEN}>"}} if self.token else {}
 
     @property
     def started(self) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def _json(outer: str, url_key: str = "url", **more: str) -> Callable[[Target], s
     def made(target: Target) -> str:
         entry = target.started
         if target.url is not None:
-            entry = {url_key: target.url, "headers": target.headers}
+            entry = {url_key: target.url, **target.remote}
         if more:
             entry = {"type": more["local" if target.url is None else "remote"], **entry}
         return json.dumps({outer: {target.name: entry}}, indent=2)
@@ -54,8 +56,8 @@ def _json(outer: str, url_key: str = "url", **more: str) -> Callable[[Target], s
 
 def _claude_code(target: Target) -> str:
     if target.url is not None:
-        header = f"Authorization: Bearer ${TOKEN}"
-        return f'claude mcp add --transport http {target.name} {target.url} --header "{header}"'
+        header = f' --header "Authorization: Bearer ${TOKEN}"' if target.token else ""
+        return f"claude mcp add --transport http {target.name} {target.url}{header}"
     given = [f"{key}={value}" for key, value in target.environment.items()]
     env = [part for pair in given for part in ("--env", pair)]
     return shlex.join(["claude", "mcp", "add", target.name, *env, "--", *target.command])
@@ -63,7 +65,8 @@ def _claude_code(target: Target) -> str:
 
 def _codex(target: Target) -> str:
     if target.url is not None:
-        lines = [f"url = {json.dumps(target.url)}", f'bearer_token_env_var = "{TOKEN}"']
+        lines = [f"url = {json.dumps(target.url)}"]
+        lines += [f'bearer_token_env_var = "{TOKEN}"'] if target.token else []
     else:
         env = ", ".join(f"{key} = {json.dumps(value)}" for key, value in target.environment.items())
         lines = [
@@ -71,7 +74,8 @@ def _codex(target: Target) -> str:
             f"args = {json.dumps(target.command[1:])}",
             f"env = {{ {env} }}",
         ]
-    return "\n".join([f"[mcp_servers.{target.name}]", *lines])
+    # Codex waits for a server only where it must have it; else the first turn goes without.
+    return "\n".join([f"[mcp_servers.{target.name}]", *lines, "required = true"])
 
 
 CLIENTS: dict[str, tuple[str, Callable[[Target], str]]] = {
@@ -87,15 +91,20 @@ CLIENTS: dict[str, tuple[str, Callable[[Target], str]]] = {
 """Where it goes, and what."""
 
 
-def config(client: str, server: str, options: list[str], url: str | None = None) -> tuple[str, str]:
+def config(
+    client: str, server: str, options: list[str], url: str | None = None, token: bool = True
+) -> tuple[str, str]:
     """(where to paste it, the text) for a client. Raises InputError for one that is not known."""
     if client not in CLIENTS:
         raise InputError(f"no client {client!r}: there are {', '.join(CLIENTS)}")
     if client == "claude-desktop" and url is not None:
         raise InputError("claude-desktop takes no token in its file: leave out --transport http")
     place, made = CLIENTS[client]
+    if url is not None and token:
+        place += f" (with your token for {TOKEN})"
     program = Path(sys.executable).with_name("beforehand")
     command = [str(program)] if program.is_file() else [sys.executable, "-m", "beforehand"]
     environment = {"BEFOREHAND_HOME": str(Home.from_environment().root)}
-    target = Target("beforehand", [*command, "mcp", server, *options], environment, url)
+    name = "beforehand" if server == "all" else f"beforehand-{server}"
+    target = Target(name, [*command, "mcp", server, *options], environment, url, token)
     return place, made(target)

@@ -16,29 +16,23 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import anyio
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
+from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from beforehand.errors import InputError
 from beforehand.serve.auth import Verifier
-from beforehand.serve.mcp import ALL, VISITOR, Backend, McpServer, server_names
+from beforehand.serve.guards import LOOPBACK, Body, LocalOnly, TokenGuard, refusal
+from beforehand.serve.mcp import ALL, Backend, McpServer, server_names
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-LARGEST_REQUEST = 4 * 2**20
 STOP_S = 30
 """Calls in flight may end within so many seconds after the server was asked to stop."""
-WANTED = (
-    "this server wants a bearer token that is valid (header `Authorization: Bearer bh_...`): issue "
-    "one with `beforehand token issue`"
-)
 
 
 @dataclass(frozen=True)
@@ -59,27 +53,22 @@ def places(name: str) -> list[Place]:
     ]
 
 
-def application(backend: Backend, name: str, host: str, verifier: Verifier | None) -> Starlette:
-    """The ASGI application. Without a verifier nobody is asked for a token."""
-    safety = TransportSecuritySettings(
-        enable_dns_rebinding_protection=host in LOOPBACK,
-        allowed_hosts=["127.0.0.1:*", "localhost:*", "[::1]:*", *sorted(LOOPBACK)],
-        allowed_origins=["http://127.0.0.1:*", "http://localhost:*", "http://[::1]:*"],
-    )
+def application(backend: Backend, name: str, verifier: Verifier | None) -> Starlette:
+    """The ASGI application. Without a verifier nobody is asked for a token, and only programs of
+    this machine get in."""
     routes, managers = [], []
     for place in places(name):
         server = McpServer(backend, place.name, place.discovery)
         streamed, plain = (
-            StreamableHTTPSessionManager(
-                server.sdk, stateless=True, security_settings=safety, json_response=as_json
-            )
+            StreamableHTTPSessionManager(server.sdk, stateless=True, json_response=as_json)
             for as_json in (False, True)
         )
         managers += [streamed, plain]
         channel = _Channel(StreamableHTTPASGIApp(streamed), StreamableHTTPASGIApp(plain))
-        endpoint: ASGIApp = RequestBodyLimitMiddleware(channel, LARGEST_REQUEST)
+        endpoint: ASGIApp = Body(channel)
         if verifier is not None:
-            endpoint = _Guard(endpoint, verifier, None if place.name == ALL else place.name)
+            covers = None if place.name == ALL else place.name
+            endpoint = TokenGuard(endpoint, verifier, covers, backend.log)
         routes.append(Route(place.path, endpoint=endpoint))
     routes.append(Route("/", endpoint=_index(name, verifier is not None)))
 
@@ -90,36 +79,54 @@ def application(backend: Backend, name: str, host: str, verifier: Verifier | Non
                 await stack.enter_async_context(manager.run())
             yield
 
-    return Starlette(routes=routes, lifespan=lifespan)
+    local = [Middleware(LocalOnly)] if verifier is None else []
+    app = Starlette(routes=routes, middleware=local, lifespan=lifespan)
+    app.router.redirect_slashes = False
+    return app
 
 
 class _Channel:
-    """One piece of JSON costs half of what a stream does. Clients of the protocol before
-    2026-07-28 are streamed to only where they ask for progress; for the later ones the SDK itself
-    begins a stream only when there is something to tell."""
+    """One piece of JSON is cheaper than a stream. Clients of the protocol before 2026-07-28 are
+    streamed to only where they ask for progress; for the later ones the SDK itself begins a stream
+    only when there is something to tell."""
 
     def __init__(self, streamed: ASGIApp, plain: ASGIApp) -> None:
         self._streamed, self._plain = streamed, plain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            said = "this server keeps no sessions and tells nothing unasked: POST a message"
+            answer = refusal(405, "method_not_allowed", said)
+            answer.headers["Allow"] = "POST"
+            return await answer(scope, receive, send)
         version = Headers(scope=scope).get("mcp-protocol-version")
-        old = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
-        if scope["method"] != "POST" or not old:
-            return await self._streamed(scope, receive, send)
-        waiting: list[Message] = [await receive()]
+        body = await receive()
+        waiting: list[Message] = [body]
 
         async def again() -> Message:
             return waiting.pop() if waiting else await receive()
 
-        if b'"progressToken"' in waiting[0].get("body", b""):
+        new = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
+        if new or b'"progressToken"' in body["body"]:
             return await self._streamed(scope, again, send)
+        return await self._whole(scope, waiting, receive, send)
+
+    async def _whole(
+        self, scope: Scope, waiting: list[Message], receive: Receive, send: Send
+    ) -> None:
+        begun = False
 
         async def once() -> Message:
-            if not waiting:
-                await anyio.sleep_forever()
+            while not waiting:
+                await asyncio.Event().wait()
             return waiting.pop()
 
-        answering = asyncio.ensure_future(self._plain(scope, once, send))
+        async def sending(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        answering = asyncio.ensure_future(self._plain(scope, once, sending))
 
         async def hang_up() -> None:
             while (await receive())["type"] != "http.disconnect":
@@ -129,40 +136,16 @@ class _Channel:
         watching = asyncio.ensure_future(hang_up())
         try:
             await asyncio.wait([answering])
+        except asyncio.CancelledError:  # The server is told to stop, and waits no longer.
+            answering.cancel()
+            if not begun:
+                said = "the server was stopped in the middle of the call: ask again"
+                await refusal(503, "stopped", said)(scope, receive, send)
+            return
         finally:
             watching.cancel()
-            if not answering.done():
-                answering.cancel()
         if not answering.cancelled():
             answering.result()
-        return None
-
-
-class _Guard:
-    """Lets in who has a valid token that covers the server."""
-
-    def __init__(self, app: ASGIApp, verifier: Verifier, server: str | None) -> None:
-        self._app, self._verifier, self._server = app, verifier, server
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        shown = Headers(scope=scope).get("authorization", "")
-        who = await self._verifier.visitor(shown)
-        if who is None:
-            return await _refusal(401, "invalid_token", WANTED)(scope, receive, send)
-        if self._server is not None and who.servers is not None and self._server not in who.servers:
-            said = (
-                f"this token covers {', '.join(sorted(who.servers))}, not {self._server}: issue "
-                f"one with `beforehand token issue --servers {self._server}`"
-            )
-            return await _refusal(403, "insufficient_scope", said)(scope, receive, send)
-        scope[VISITOR] = who
-        return await self._app(scope, receive, send)
-
-
-def _refusal(status: int, error: str, said: str) -> JSONResponse:
-    header = f'Bearer error="{error}", error_description="{said}"'
-    body = {"error": error, "error_description": said}
-    return JSONResponse(body, status, {"WWW-Authenticate": header})
 
 
 def _index(name: str, token: bool) -> Callable[..., Any]:
@@ -224,7 +207,7 @@ def run(app: Starlette, sockets: Sequence[socket.socket]) -> None:
     """Serve until SIGINT or SIGTERM; calls in flight are answered first."""
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="critical",
         access_log=False,
         lifespan="on",
         timeout_graceful_shutdown=STOP_S,
@@ -233,8 +216,12 @@ def run(app: Starlette, sockets: Sequence[socket.socket]) -> None:
     _Uvicorn(config).run(list(sockets))
 
 
+def base_url(host: str, port: int) -> str:
+    """`http://host:port`, an IPv6 address in brackets."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def addresses(name: str, sock: socket.socket) -> list[tuple[str, str]]:
     """(what, URL) of the main addresses, for people."""
-    host, port = sock.getsockname()[:2]
-    base = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    base = base_url(*sock.getsockname()[:2])
     return [(name, f"{base}/mcp"), (f"{name}, discovery mode", f"{base}/mcp/discovery")]

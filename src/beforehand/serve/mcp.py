@@ -7,13 +7,15 @@ admitted and bounded by the registry, as the command line's calls are.
 """
 
 import asyncio
-import contextvars
 import secrets
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import anyio
@@ -31,17 +33,19 @@ from beforehand.gateway import Gateway
 from beforehand.gateway.opening import Door
 from beforehand.serve.auth import Quotas, Visitor
 from beforehand.tools.bounds import MAX_TOKENS, Answer
+from beforehand.tools.caller import Caller, Signals
+from beforehand.tools.code import EXECUTIONS
 from beforehand.tools.desk import DESK, definition, desk_call, is_structured, listing
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.pages import PURPOSES
-from beforehand.tools.registry import REGISTRY, Caller, Signals, Tool, Toolbox
+from beforehand.tools.registry import LEAST_TOKENS, LONGEST_NAME, REGISTRY, Tool, Toolbox, close_to
 from beforehand.tools.storage import Storage
 
 Context = ServerRequestContext[Any, Any]
 ALL = "all"
 ALIASES = {"polymarket-read": "polymarket"}
-AT_ONCE = 64
-"""Calls that run at the same time; others wait."""
+AT_ONCE, CODE_AT_ONCE = 64, 16
+"""Calls, and runs of code, that are at work at the same time; others wait."""
 LONGEST_LINE = 400
 VISITOR = "beforehand.visitor"
 """Where in a request's scope the guard leaves who calls."""
@@ -56,7 +60,7 @@ def server_names() -> list[str]:
 
 def named(server: str) -> str:
     """The name of a server; InputError lists those there are."""
-    name = ALIASES.get(server, server)
+    name = ALIASES.get(server.lower(), server.lower())
     if name not in server_names():
         raise InputError(f"no server {server!r}: there are {', '.join(server_names())}")
     return name
@@ -69,26 +73,39 @@ class Backend:
     door: Door
     storage: Storage
     quotas: Quotas
-    pinned: datetime | None = None
-    local: Visitor = Visitor()
-    """Who calls where no token says so."""
-    log: Callable[[str], None] = lambda text: None
+    log: Callable[[str], None]
     """Is given a line for each call."""
+    local: Visitor | None
+    """Who calls where no token says so; None where one must."""
+    pinned: datetime | None = None
+    hidden: tuple[tuple[str, str], ...] = ()
+    """Places of this machine that errors do not name, and what they say instead."""
     hands: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(AT_ONCE, "mcp-call")
     )
+    runners: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(CODE_AT_ONCE, "mcp-code")
+    )
+    """Code may take half a minute: it waits for its like, and nobody waits for it."""
+    working: set[threading.Event] = field(default_factory=set)
+    """What ends each call that is at work."""
 
     def toolbox(self, visitor: Visitor, servers: frozenset[str] | None) -> Toolbox:
         """The tools as this visitor has them here: pinned to the earlier of both instants. A
         gateway of its own keeps its trail apart, and ends with the call."""
-        pins = [at for at in (self.pinned, visitor.as_of) if at is not None]
         gateway = Gateway(self.door.gateway.world, self.door.gateway.clock)
-        caller = self.quotas.caller(visitor, servers)
-        return Toolbox(gateway, self.storage, min(pins, default=None), caller)
+        pins = [at for at in (self.pinned, visitor.as_of) if at is not None]
+        pinned = min(*pins, gateway.clock.now()) if pins else None
+        caller = replace(self.quotas.caller(visitor, servers), hidden=self.hidden)
+        return Toolbox(gateway, self.storage, pinned, caller)
 
     def close(self) -> int:
-        """End what runs, and move what was recorded into the archive."""
-        self.hands.shutdown(wait=False, cancel_futures=True)
+        """End what runs, and move what was recorded into the archive; returns how many exchanges
+        that were."""
+        for stop in tuple(self.working):
+            stop.set()
+        for pool in (self.runners, self.hands):
+            pool.shutdown(wait=False, cancel_futures=True)
         self.quotas.close()
         return self.door.close()
 
@@ -126,8 +143,8 @@ class McpServer:
             )
         if self._backend.pinned is not None:
             said.append(
-                f"Answers are as of {iso(self._backend.pinned)} at the latest: no record known later "
-                "is shown."
+                f"Answers are as of {iso(self._backend.pinned)} at the latest: no record known "
+                "later is shown."
             )
         return " ".join(said)
 
@@ -139,29 +156,34 @@ class McpServer:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         caller = self._backend.quotas.caller(visitor(ctx, self._backend), self._servers)
-        tools = listing(self._discovery, caller.servers, self.name == ALL)
-        rows = [definition(tool, is_structured(tool)) for tool in tools]
-        return types.ListToolsResult.model_validate({"tools": rows}, by_alias=True)
+        return _listed(self._discovery, caller.servers, self.name == ALL)
 
     async def _call(
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         who, started = visitor(ctx, self._backend), stopwatch()
         toolbox = self._backend.toolbox(who, self._servers)
-        found, arguments = self._find(params.name, toolbox.caller), params.arguments or {}
+        try:
+            found, arguments = self._find(params.name, toolbox.caller), params.arguments or {}
+        except MCPError as error:
+            self._log(who, "?", started, str(error))
+            raise
         signals = _signals(ctx)
         if found.instant:
             made = self._answer(toolbox, found, arguments, signals)
             self._log(who, found.name, started, made.said)
             return made.result
-        work = contextvars.copy_context().run
-        job = self._backend.hands.submit(work, self._answer, toolbox, found, arguments, signals)
+        pool = self._backend.runners if found.limit is EXECUTIONS else self._backend.hands
+        job = pool.submit(self._answer, toolbox, found, arguments, signals)
+        self._backend.working.add(signals.stop)
         try:
             made = await asyncio.wrap_future(job)
         except asyncio.CancelledError:
             signals.stop.set()
             self._log(who, found.name, started, "cancelled")
             raise
+        finally:
+            self._backend.working.discard(signals.stop)
         self._log(who, found.name, started, made.said)
         return made.result
 
@@ -171,11 +193,13 @@ class McpServer:
         if name in self._offered:
             return self._offered[name]
         if name in REGISTRY:
-            said = f"{name} belongs to the server {REGISTRY[name].server}"
+            said = f"it belongs to the server {REGISTRY[name].server}"
         else:
             mine = [tool.name for tool in self._offered.values() if caller.allows(tool.server)]
-            said = f"there is {', '.join(mine)}" if len(mine) <= 8 else _close(name, mine)
-        raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {name} ({said})")
+            said = close_to(name, mine)
+        raise MCPError(
+            code=types.INVALID_PARAMS, message=f"Unknown tool: {name[:LONGEST_NAME]} ({said})"
+        )
 
     def _answer(
         self, toolbox: Toolbox, found: Tool, arguments: dict[str, Any], signals: Signals
@@ -206,6 +230,12 @@ class McpServer:
         self._backend.log(f"{who.user or '-'} {self.name}/{tool} {ms:.1f} ms {line}")
 
 
+@lru_cache(maxsize=256)
+def _listed(discovery: bool, servers: frozenset[str] | None, whole: bool) -> types.ListToolsResult:
+    rows = [definition(tool, is_structured(tool)) for tool in listing(discovery, servers, whole)]
+    return types.ListToolsResult.model_validate({"tools": rows}, by_alias=True)
+
+
 @dataclass(frozen=True)
 class Made:
     """What goes to the client, and the log's word for it."""
@@ -223,18 +253,23 @@ def _failed(text: str, about: dict[str, Any]) -> types.CallToolResult:
 def _run(
     toolbox: Toolbox, found: Tool, arguments: dict[str, Any], signals: Signals, structured: bool
 ) -> Answer:
-    """An answer that goes out twice may be half as long by default."""
+    """What goes out twice may be half as long each time."""
     if structured:
-        arguments = {"max_tokens": MAX_TOKENS // 2, **arguments}
+        asked = arguments.get("max_tokens", MAX_TOKENS)
+        if isinstance(asked, int) and asked >= LEAST_TOKENS:
+            arguments = {**arguments, "max_tokens": max(asked // 2, LEAST_TOKENS)}
     if found.name in DESK:
         return desk_call(toolbox, found, arguments, signals)
     return toolbox.run(found, arguments, signals)
 
 
 def visitor(ctx: Context, backend: Backend) -> Visitor:
-    """Who calls, as the token says, if there is one."""
+    """Who calls, as the token says; where none is asked for, whoever is on this machine."""
     found = None if ctx.request is None else ctx.request.scope.get(VISITOR)
-    return found if isinstance(found, Visitor) else backend.local
+    who = found if isinstance(found, Visitor) else backend.local
+    if who is None:
+        raise MCPError(code=types.INVALID_REQUEST, message="this server wants a token")
+    return who
 
 
 def _signals(ctx: Context) -> Signals:
@@ -247,21 +282,17 @@ def _signals(ctx: Context) -> Signals:
     return Signals(progress)
 
 
-def _close(name: str, offered: list[str]) -> str:
-    """What may have been meant."""
-    from rapidfuzz import process
+async def serve_stdio(server: McpServer, leave: Callable[[], None]) -> None:
+    """Serve one client on standard input and output until it hangs up. A signal leaves at once:
+    the SDK reads standard input on a thread that nothing but a line would end."""
 
-    return (
-        f"perhaps {' or '.join(match for match, _, _ in process.extract(name, offered, limit=3))}"
-    )
+    async def listen() -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                leave()
 
-
-async def serve_stdio(server: McpServer) -> None:
-    """Serve one client on standard input and output until it hangs up."""
-    async with stdio_server() as (reads, writes):
-        await server.sdk.run(reads, writes, server.sdk.create_initialization_options())
-
-
-def run_stdio(server: McpServer) -> None:
-    """The same, from plain code."""
-    anyio.run(serve_stdio, server)
+    async with anyio.create_task_group() as group:
+        group.start_soon(listen)
+        async with stdio_server() as (reads, writes):
+            await server.sdk.run(reads, writes, server.sdk.create_initialization_options())
+        group.cancel_scope.cancel()

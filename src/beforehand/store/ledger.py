@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS traffic_failures (
 );
 """
 _NEWEST = """
-SELECT max(at), (
+SELECT max(at), min(at), (
   SELECT at FROM traffic_calls WHERE bucket = :bucket ORDER BY at DESC LIMIT 1 OFFSET :skip
 ) FROM traffic_calls WHERE bucket = :bucket
 """
@@ -59,7 +59,8 @@ class Ledger:
             wait = 0.0
             for bucket, calls, seconds in limits:
                 window = seconds + MARGIN
-                newest, last_but = db.run(_NEWEST, bucket=bucket, skip=calls - 1)[0]
+                gone = now - window
+                newest, oldest, last_but = db.run(_NEWEST, bucket=bucket, skip=calls - 1)[0]
                 if newest is not None and newest > now:
                     # After a clock that stepped back, calls "from the future" count as made now.
                     db.run(
@@ -68,14 +69,14 @@ class Ledger:
                         bucket=bucket,
                     )
                     last_but = None if last_but is None else min(last_but, now)
-                if last_but is None:  # Fewer calls than allowed, however old.
-                    continue
-                wait = max(wait, last_but + window - now)
-                db.run(
-                    "DELETE FROM traffic_calls WHERE bucket = :bucket AND at <= :gone",
-                    bucket=bucket,
-                    gone=now - window,
-                )
+                if oldest is not None and oldest <= gone:
+                    db.run(
+                        "DELETE FROM traffic_calls WHERE bucket = :bucket AND at <= :gone",
+                        bucket=bucket,
+                        gone=gone,
+                    )
+                if last_but is not None and last_but > gone:
+                    wait = max(wait, last_but + window - now)
             if wait <= 0.0:
                 db.many(
                     "INSERT INTO traffic_calls VALUES (:bucket, :at)",

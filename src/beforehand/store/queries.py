@@ -1,6 +1,9 @@
 """The log of market searches: table `prediction_queries` in `polymarket_markets.db` (SQLite)."""
 
 import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Any
 from orjson import dumps, loads
 
 from beforehand.clock import iso
+from beforehand.errors import Unavailable
 from beforehand.records.bus import PredictionQuery
 
 SCHEMA = """
@@ -16,6 +20,9 @@ CREATE TABLE IF NOT EXISTS prediction_queries (
   expanded_keywords TEXT NOT NULL, timestamp TEXT NOT NULL, results TEXT NOT NULL,
   platform TEXT DEFAULT 'polymarket', market_ids TEXT, avg_probability REAL,
   total_volume INTEGER, result_count INTEGER NOT NULL, created_at TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS query_holders (
+  query_id INTEGER PRIMARY KEY REFERENCES prediction_queries (id), holder TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS idx_session_id ON prediction_queries (session_id);
 CREATE INDEX IF NOT EXISTS idx_timestamp ON prediction_queries (timestamp);
@@ -36,16 +43,37 @@ COLUMNS = (
 )
 
 
+BUSY_S = 5.0
+
+
 class Queries:
-    """Adds a row for each search and lists them, newest first."""
+    """Adds a row for each search and lists them, newest first. Safe for threads. Whoever searched
+    through a server (`holder`) sees rows of its own alone; so does the owner of this machine, who
+    has no name. Raises Unavailable where the file is locked or cannot be used."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.executescript(SCHEMA)
+        self._path, self._writing = path, threading.Lock()
+        with self._mapped():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer, self._reader = (self._connect() for _ in range(2))
+            self._writer.execute("PRAGMA journal_mode=WAL")
+            self._writer.executescript(SCHEMA)
 
-    def add(self, query: PredictionQuery) -> int:
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+        )
+
+    @contextmanager
+    def _mapped(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise Unavailable(
+                f"the log of searches, {self._path}, cannot be used: {error}"
+            ) from None
+
+    def add(self, query: PredictionQuery, holder: str | None = None) -> int:
         """Store a search; returns its id."""
         row = {
             **query.model_dump(exclude={"id"}),
@@ -55,11 +83,21 @@ class Queries:
             "timestamp": _stamp(query.timestamp),
             "created_at": _stamp(query.created_at),
         }
-        made = self._db.execute(
-            f"INSERT INTO prediction_queries ({', '.join(COLUMNS)}) "
-            f"VALUES ({', '.join('?' * len(COLUMNS))})",
-            [row[name] for name in COLUMNS],
-        )
+        with self._mapped(), self._writing:
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                made = self._writer.execute(
+                    f"INSERT INTO prediction_queries ({', '.join(COLUMNS)}) "
+                    f"VALUES ({', '.join('?' * len(COLUMNS))})",
+                    [row[name] for name in COLUMNS],
+                )
+                if holder is not None:
+                    values = (made.lastrowid, holder)
+                    self._writer.execute("INSERT INTO query_holders VALUES (?, ?)", values)
+            except BaseException:
+                self._writer.execute("ROLLBACK")
+                raise
+            self._writer.execute("COMMIT")
         return int(made.lastrowid or 0)
 
     def history(
@@ -70,9 +108,11 @@ class Queries:
         end: datetime | None = None,
         limit: int = 10,
         platform: str = "polymarket",
+        holder: str | None = None,
     ) -> list[PredictionQuery]:
-        """Searches made by `until`, newest first."""
-        where, values = ["timestamp <= ?", "platform = ?"], [_stamp(until), platform]
+        """Searches made by `until` by somebody who knew no more than `until`, newest first."""
+        where = ["timestamp <= ?", "created_at <= ?", "platform = ?", "holder IS ?"]
+        values: list[Any] = [_stamp(until), _stamp(until), platform, holder]
         for condition, value in (
             ("session_id = ?", session_id),
             ("timestamp >= ?", None if start is None else _stamp(start)),
@@ -81,11 +121,13 @@ class Queries:
             if value is not None:
                 where.append(condition)
                 values.append(value)
-        rows = self._db.execute(
-            f"SELECT id, {', '.join(COLUMNS)} FROM prediction_queries WHERE {' AND '.join(where)} "
-            "ORDER BY timestamp DESC, id DESC LIMIT ?",
-            [*values, limit],
-        )
+        with self._mapped():
+            rows = self._reader.execute(
+                f"SELECT id, {', '.join(COLUMNS)} FROM prediction_queries LEFT JOIN query_holders "
+                f"ON query_id = id WHERE {' AND '.join(where)} "
+                "ORDER BY timestamp DESC, id DESC LIMIT ?",
+                [*values, limit],
+            ).fetchall()
         return [_row(("id", *COLUMNS), row) for row in rows]
 
 

@@ -51,6 +51,8 @@ class Tokens:
         """`address` is a SQLite file or a `postgresql://` URL."""
         self._database = Database(address)
         self._database.create(_SCHEMA)
+        if isinstance(address, Path):
+            address.chmod(0o600)
 
     def issue(
         self,

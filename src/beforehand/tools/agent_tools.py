@@ -58,7 +58,8 @@ def search_polymarket_markets(
     session = session_id or new_session_id(at)
     shown = found[call.skip : call.skip + call.wanted]
     if call.skip == 0:
-        call.storage.queries.add(_logged(session, query, shown, at))
+        logged = _logged(session, query, shown, at, call.knows)
+        call.storage.queries.add(logged, call.toolbox.caller.user)
     return {
         "markets": found,
         "metadata": {
@@ -73,7 +74,10 @@ def search_polymarket_markets(
     }
 
 
-def _logged(session: str, query: str, rows: list[dict[str, Any]], at: datetime) -> PredictionQuery:
+def _logged(
+    session: str, query: str, rows: list[dict[str, Any]], at: datetime, knows: datetime
+) -> PredictionQuery:
+    """The row of a search as of `at`; it is known since the instant its author could see."""
     prices = [next(iter(row["prices"].values())) for row in rows if row["prices"]]
     volumes = [row["volume"] for row in rows if row["volume"] is not None]
     return PredictionQuery(
@@ -86,7 +90,7 @@ def _logged(session: str, query: str, rows: list[dict[str, Any]], at: datetime) 
         avg_probability=round(100 * sum(prices) / len(prices), 6) if prices else None,
         total_volume=int(sum(volumes)) if volumes else None,
         result_count=len(rows),
-        created_at=at,
+        created_at=knows,
     )
 
 
@@ -111,6 +115,7 @@ def get_polymarket_history(
         moment("end_date", end_date),
         call.skip + call.wanted + 1,
         PLATFORM,
+        call.toolbox.caller.user,
     )
     return {
         "history": [row.model_dump(mode="json") for row in found],

@@ -14,20 +14,13 @@ import orjson
 from pydantic import Field
 
 from beforehand.clock import stopwatch
-from beforehand.errors import NotFound, Refused
+from beforehand.errors import InputError, NotFound, Refused
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
 from beforehand.tools import outputs
+from beforehand.tools.caller import Limit
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools
-from beforehand.tools.registry import (
-    MAX_ALLOWED_TOKENS,
-    Call,
-    Example,
-    Limit,
-    Tool,
-    Toolbox,
-    tool,
-)
+from beforehand.tools.registry import MAX_ALLOWED_TOKENS, Call, Example, Tool, Toolbox, tool
 
 NAME = "execute-python-code"
 EXECUTIONS = Limit(10, 3600, "executions")
@@ -164,6 +157,8 @@ class CodeMode:
         return dict(orjson.loads(self._meter.call(f"tool:{name}", asked, 0, send)))
 
     def _search(self, query: str = "", server: str | None = None) -> list[dict[str, Any]]:
+        if not isinstance(query, str) or not isinstance(server, str | None):
+            raise InputError("search_tools: query and server must be text")
         mine = {tool.name for tool in self._tools()}
         return [
             {"name": python_name(found.name), "server": found.server, "summary": found.summary}
@@ -174,7 +169,9 @@ class CodeMode:
     def _schema(self, name: str) -> dict[str, Any]:
         known = {python_name(tool.name): tool.name for tool in self._tools()}
         if python_name(name) not in known:
-            raise NotFound(f"no tool is named {name!r} here: search_tools lists those that are")
+            raise NotFound(
+                f"no tool is named {name!r:.100} here: search_tools lists those that are"
+            )
         return describe_tool(known[python_name(name)])
 
 

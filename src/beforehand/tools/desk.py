@@ -12,16 +12,17 @@ import orjson
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from beforehand.errors import NotFound
+from beforehand.errors import InputError
 from beforehand.sandbox.policy import Policy
 from beforehand.tools.bounds import Answer, estimate_tokens
+from beforehand.tools.caller import Limit, Signals
 from beforehand.tools.code import EXECUTIONS, CodeMode
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools
 from beforehand.tools.outputs import Executed
-from beforehand.tools.registry import Call, Example, Limit, Signals, Tool, Toolbox, find_tool
+from beforehand.tools.registry import LONGEST_NAME, Call, Example, Tool, Toolbox, find_tool
 
 INSIDE = Example("offline", "2026-11-22", "the registry itself")
-Name = Annotated[str, Field(description="A tool's name.")]
+Name = Annotated[str, Field(max_length=LONGEST_NAME, description="A tool's name.")]
 
 
 class Named(TypedDict):
@@ -61,6 +62,9 @@ def _search(
 ) -> dict[str, Any]:
     """Find tools by what they do: names, servers, one-line summaries."""
     allows = call.toolbox.caller.allows
+    servers = list(dict.fromkeys(tool.server for tool in load_tools().values()))
+    if server is not None and server not in servers:
+        raise InputError(f"server: no {server[:LONGEST_NAME]!r}: there are {', '.join(servers)}")
     found = [tool for tool in search_tools(query, server, 50) if allows(tool.server)]
     shown = found[:10] if query else found
     return {
@@ -152,10 +156,7 @@ def desk_call(
 
 def _allowed(toolbox: Toolbox, name: str) -> Tool:
     load_tools()
-    found = find_tool(name)
-    if not toolbox.caller.allows(found.server):
-        raise NotFound(f"no tool is named {name!r} here: search_tools lists those that are")
-    return found
+    return find_tool(name, toolbox.caller)
 
 
 def definition(tool: Tool, structured: bool) -> dict[str, Any]:

@@ -108,14 +108,14 @@ def reddit_api_search_and_fetch_threads(
 
 def _collect(call: Call, keywords: list[str], subreddits: Sequence[str], window: str) -> None:
     """Ask the API and store what it shows, thread by thread."""
-    limit = max(call.wanted, 1)
+    limit, fetched = max(call.wanted, 1), 0
     for keyword in keywords:
         for name in subreddits or [""]:
             subreddit = name.removeprefix("r/")
             subject = f"{subreddit}|{window}|{limit}|{keyword}"
             ids = call.view.snapshot(reddit.SOURCE, "search", subject).data["rows"]
-            for i, post_id in enumerate(ids[:limit]):
-                call.progress(i, min(len(ids), limit), f"{keyword}: thread {post_id}")
+            for post_id in ids[:limit]:
+                call.progress(fetched := fetched + 1, None, f"{keyword}: thread {post_id}")
                 call.view.observations(reddit.SOURCE, "comment", post_id)
     call.storage.keep_threads()
 

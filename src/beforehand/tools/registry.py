@@ -3,13 +3,11 @@
     @tool("polymarket", example=…)
     def get_market(call: Call, *, id: Annotated[str, Field(description="…")]) -> dict: …
 
-From the signature come the JSON schema, the validation, the help text, the page and (later) the
-MCP and HTTP forms. Each tool that touches outside data also takes `as_of`, which can only lie at or
+From the signature come the JSON schema, the validation, the help text, the page and the MCP form. Each tool that touches outside data also takes `as_of`, which can only lie at or
 before the instant the toolbox is pinned to; each that returns rows takes `limit` and `cursor`.
 """
 
 import inspect
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -20,17 +18,19 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from beforehand.clock import iso, parse_instant
-from beforehand.errors import InputError, NotFound, Refused, Unauthorized
+from beforehand.errors import BeforehandError, InputError, NotFound, Refused
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
 from beforehand.ids import digest
 from beforehand.tools.bounds import MAX_TOKENS, Answer, Page, Rows, bound, decode_cursor
+from beforehand.tools.caller import OWNER, Caller, Limit, Signals
 from beforehand.tools.schemas import answer_schema, argument_schema
 from beforehand.tools.storage import Storage
 from beforehand.traffic import counting
 
 Evidence = Literal["recorded", "simulated", "offline"]
 LEAST_TOKENS, MAX_ALLOWED_TOKENS = 500, 1_000_000
+LONGEST_NAME = 100
 
 
 @dataclass(frozen=True)
@@ -42,50 +42,6 @@ class Example:
     evidence: Evidence
     date: str
     source: str
-
-
-@dataclass(frozen=True)
-class Limit:
-    """How often one user of a server may call the tools that share it."""
-
-    calls: int
-    seconds: int
-    name: str
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who calls: the servers it may use (None: all), and what counts its calls, if anything does
-    (it raises RateLimited)."""
-
-    servers: frozenset[str] | None = None
-    take: Callable[[Limit], None] | None = None
-
-    def allows(self, server: str) -> bool:
-        """Whether the caller may use a server's tools; those of no server it always may."""
-        return self.servers is None or not server or server in self.servers
-
-    def admit(self, tool: "Tool") -> None:
-        """Raises Unauthorized for a tool of another server, RateLimited beyond its limit."""
-        if not self.allows(tool.server):
-            raise Unauthorized(
-                f"{tool.name} belongs to the server {tool.server}, which this token does not cover "
-                f"(it covers {', '.join(sorted(self.servers or ())) or 'none'} here)"
-            )
-        if self.take is not None and tool.limit is not None:
-            self.take(tool.limit)
-
-
-OWNER = Caller()
-"""Whoever runs the program on this machine: every server, and nothing counted."""
-
-
-@dataclass
-class Signals:
-    """Between one call and whoever waits for it: how far it is, and that nobody waits any more."""
-
-    progress: Callable[[int, int | None, str], None] = lambda done, total, text: None
-    stop: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass
@@ -106,6 +62,12 @@ class Call:
     def at(self) -> datetime:
         """The instant of the answer."""
         return self.view.t
+
+    @property
+    def knows(self) -> datetime:
+        """The latest instant that whoever calls may have seen, whatever the answer is as of."""
+        pinned = self.toolbox.pinned
+        return self.toolbox.gateway.clock.now() if pinned is None else pinned
 
     def note(self, text: str) -> None:
         """A sentence for the answer's `_meta`."""
@@ -202,7 +164,8 @@ class Tool:
         """The arguments as Python values; InputError names the first one that is wrong."""
         if unknown := [name for name in arguments if name not in self.model.model_fields]:
             raise InputError(
-                f"unknown argument {unknown[0]!r}: {self.name} takes {', '.join(self.arguments)}"
+                f"unknown argument {unknown[0][:LONGEST_NAME]!r}: {self.name} takes "
+                f"{', '.join(self.arguments)}"
             )
         try:
             made = self.model.model_validate(dict(arguments))
@@ -260,14 +223,23 @@ def tool(
     return register
 
 
-def find_tool(name: str) -> Tool:
-    """A tool by its name; NotFound names close ones."""
-    if name in REGISTRY:
-        return REGISTRY[name]
+def find_tool(name: str, caller: Caller = OWNER) -> Tool:
+    """A tool by its name; NotFound names close ones, of those that the caller may use."""
+    found = REGISTRY.get(name)
+    if found is not None and caller.allows(found.server):
+        return found
+    names = [tool.name for tool in REGISTRY.values() if caller.allows(tool.server)]
+    raise NotFound(f"no tool is named {name[:LONGEST_NAME]!r}: {close_to(name, names)}")
+
+
+def close_to(name: str, names: list[str]) -> str:
+    """What may have been meant by a name (of a megabyte: nothing is looked for)."""
     from rapidfuzz import process
 
-    close = [match for match, _, _ in process.extract(name, list(REGISTRY), limit=3)]
-    raise NotFound(f"no tool is named {name!r}: perhaps {' or '.join(close)}")
+    if len(names) <= 8 or len(name) > LONGEST_NAME:
+        return f"there is {', '.join(names[:8])}{'…' if len(names) > 8 else ''}"
+    found = process.extract(name, names, limit=3)
+    return f"perhaps {' or '.join(match for match, _, _ in found)}"
 
 
 class Toolbox:
@@ -293,8 +265,13 @@ class Toolbox:
         self, found: Tool, arguments: Mapping[str, Any], signals: Signals | None = None
     ) -> Answer:
         """The same, of a tool at hand."""
+        try:
+            return self._run(found, arguments, signals)
+        except BeforehandError as error:
+            raise self.caller.told(error) from error.__cause__
+
+    def _run(self, found: Tool, arguments: Mapping[str, Any], signals: Signals | None) -> Answer:
         values = found.validate(arguments)
-        self.caller.admit(found)
         max_tokens = values.pop("max_tokens")
         view = self._view(values.pop("as_of", None))
         cursor = values.pop("cursor", None)
@@ -303,6 +280,7 @@ class Toolbox:
         pin = "" if view.live else iso(view.t)
         asked = f"{found.name}:{digest(repr((pin, sorted(values.items()))).encode())[:8]}"
         skip = decode_cursor(cursor, asked)
+        self.caller.admit(found)
         call = Call(
             view, self.storage, self, wanted=limit or 0, skip=skip, signals=signals or Signals()
         )

@@ -35,14 +35,20 @@ def answer_schema(shape: Any) -> dict[str, Any]:
 
 def _without_null(entry: dict[str, Any]) -> dict[str, Any]:
     """`X or null, by default null` as X."""
-    branches = [part for part in entry.get("anyOf", ()) if part.get("type") != "null"]
-    rest = {key: value for key, value in entry.items() if key != "anyOf"}
-    if rest.get("default", ...) is None:
-        del rest["default"]
-    return {**branches[0], **rest} if len(branches) == 1 else {**entry, **rest}
+    made = dict(entry)
+    if made.get("default", ...) is None:
+        del made["default"]
+    if "anyOf" in made:
+        kept = [part for part in made.pop("anyOf") if part.get("type") != "null"]
+        made = {**kept[0], **made} if len(kept) == 1 else {"anyOf": kept, **made}
+    return made
+
+
+VERBATIM = frozenset({"default", "const", "enum", "examples"})
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without titles and references. (No tool has a type that holds itself.)"""
     definitions = schema.get("$defs", {})
 
     def walk(value: Any, names: bool = False) -> Any:
@@ -52,9 +58,12 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             return value
         if "$ref" in value and not names:
-            return walk(definitions[value["$ref"].rpartition("/")[2]])
+            beside = {key: item for key, item in value.items() if key != "$ref"}
+            return {**walk(definitions[value["$ref"].rpartition("/")[2]]), **walk(beside)}
         return {
-            key: walk(item, key == "properties" and not names)
+            key: item
+            if key in VERBATIM and not names
+            else walk(item, key == "properties" and not names)
             for key, item in value.items()
             if names or key not in ("title", "$defs")
         }

@@ -11,8 +11,9 @@ from beforehand.sources import web_search
 from beforehand.sources.providers import PROVIDERS
 from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
+from beforehand.tools.caller import Limit
 from beforehand.tools.polymarket import moment
-from beforehand.tools.registry import Call, Example, Limit, tool
+from beforehand.tools.registry import Call, Example, tool
 
 SERVER, MAX_RESULTS, DEFAULT_RESULTS = "web-search", 8, 5
 OPENAI = Example("simulated", "2026-10-31", "openai 3.54 (shape, not recorded)")

@@ -1,0 +1,74 @@
+"""Who calls a tool: what it may use, how often, what it is told, and whether it still waits."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from beforehand.errors import BeforehandError, Unauthorized
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How often one user of a server may call the tools that share it."""
+
+    calls: int
+    seconds: int
+    name: str
+
+
+class Limited(Protocol):
+    """What a caller is admitted to: a tool."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def server(self) -> str: ...
+    @property
+    def limit(self) -> Limit | None: ...
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who calls: the servers it may use (None: all), and what counts its calls, if anything does
+    (it raises RateLimited)."""
+
+    servers: frozenset[str] | None = None
+    take: Callable[[Limit], None] | None = None
+    user: str | None = None
+    hidden: tuple[tuple[str, str], ...] = ()
+    """Places of the server's machine, and what errors say instead of them."""
+
+    def told(self, error: BeforehandError) -> BeforehandError:
+        """The error as this caller may read it."""
+        text = str(error)
+        for place, instead in self.hidden:
+            text = text.replace(place, instead)
+        error.args = (text,)
+        return error
+
+    def allows(self, server: str) -> bool:
+        """Whether the caller may use a server's tools; those of no server it always may."""
+        return self.servers is None or not server or server in self.servers
+
+    def admit(self, tool: "Limited") -> None:
+        """Raises Unauthorized for a tool of another server, RateLimited beyond its limit."""
+        if not self.allows(tool.server):
+            raise Unauthorized(
+                f"{tool.name} belongs to the server {tool.server}, which this token does not cover "
+                f"(it covers {', '.join(sorted(self.servers or ())) or 'none'} here)"
+            )
+        if self.take is not None and tool.limit is not None:
+            self.take(tool.limit)
+
+
+OWNER = Caller()
+"""Whoever runs the program on this machine: every server, and nothing counted."""
+
+
+@dataclass
+class Signals:
+    """Between one call and whoever waits for it: how far it is, and that nobody waits any more."""
+
+    progress: Callable[[int, int | None, str], None] = lambda done, total, text: None
+    stop: threading.Event = field(default_factory=threading.Event)
