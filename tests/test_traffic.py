@@ -470,3 +470,16 @@ def test_an_answer_survives_a_ledger_that_fails(
 
     monkeypatch.setattr(Ledger, "_transaction", failing)
     assert traffic.fetch(PAID).status == 200
+
+
+def test_old_calls_are_forgotten(tmp_path: Path) -> None:
+    """What lies behind the window is deleted, however few calls there were: a clock that steps
+    back later finds nothing to wait for, and users who left leave nothing behind."""
+    ledger, limit, start = Ledger(tmp_path / "t.db"), [("b", 20, 600.0)], 1_000_000.0
+    for _ in range(19):
+        assert ledger.take(limit, start) == 0.0
+    assert ledger.take(limit, start + 3600) == 0.0
+    with ledger._database.read() as db:
+        assert db.run("SELECT count(*) FROM traffic_calls") == [(1,)]
+    assert ledger.take(limit, start + 300) == 0.0
+    ledger.close()

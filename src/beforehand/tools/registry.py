@@ -3,8 +3,9 @@
     @tool("polymarket", example=…)
     def get_market(call: Call, *, id: Annotated[str, Field(description="…")]) -> dict: …
 
-From the signature come the JSON schema, the validation, the help text, the page and the MCP form. Each tool that touches outside data also takes `as_of`, which can only lie at or
-before the instant the toolbox is pinned to; each that returns rows takes `limit` and `cursor`.
+From the signature come the JSON schema, the validation, the help text, the page and the MCP form.
+Each tool that touches outside data also takes `as_of`, which can only lie at or before the instant
+the toolbox is pinned to; each that returns rows takes `limit` and `cursor`.
 """
 
 import inspect
