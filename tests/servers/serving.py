@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,13 @@ class Served:
     url: str
     home: Path
     said: list[str] = field(default_factory=list)
+
+    def tells(self, text: str, wait: float = 5.0) -> bool:
+        """Whether its log has, or soon has, a line with this text."""
+        end = time.monotonic() + wait
+        while not (found := any(text in line for line in self.said)) and time.monotonic() < end:
+            time.sleep(0.05)
+        return found
 
     @property
     def base(self) -> str:
