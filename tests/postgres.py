@@ -28,9 +28,6 @@ def cluster(folder: Path) -> Iterator[str]:
         if os.environ.get("CI"):
             pytest.fail("no Postgres here: CI needs it (apt-get install postgresql)")
         pytest.skip("no Postgres here: install it to run the tests over several workers")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     folder.mkdir(parents=True, exist_ok=True)
     as_user: list[str] = []
     if os.geteuid() == 0:  # Postgres refuses to run as root.
@@ -45,9 +42,18 @@ def cluster(folder: Path) -> Iterator[str]:
 
     data = folder / "data"
     run(str(place / "initdb"), "-D", str(data), "-U", "tester", "-A", "trust", "--no-sync")
-    options = f"-h 127.0.0.1 -p {port} -k {folder} -c max_connections=200"
-    log = str(folder / "log")
-    run(str(place / "pg_ctl"), "-D", str(data), "-l", log, "-w", "-o", options, "start")
+    for attempt in range(5):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        options = f"-h 127.0.0.1 -p {port} -k {folder} -c max_connections=200"
+        log = str(folder / "log")
+        try:
+            run(str(place / "pg_ctl"), "-D", str(data), "-l", log, "-w", "-o", options, "start")
+            break
+        except subprocess.CalledProcessError:  # Somebody took the port in between.
+            if attempt == 4:
+                raise
     pid = int((data / "postmaster.pid").read_text().split()[0])
     try:
         yield f"postgresql://tester@127.0.0.1:{port}/postgres"
