@@ -36,7 +36,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Iterator[Ser
 
 def test_without_a_token_401(running: Served) -> None:
     for headers in ({}, {"authorization": "Bearer"}, {"authorization": "Bearer wrong"}):
-        for path in ("/mcp", "/kalshi/mcp", "/mcp/discovery"):
+        for path in ("/mcp", "/mcp/", "/kalshi/mcp", "/mcp/discovery"):
             answer = post(running.base + path, call("list_editions"), **headers)
             assert answer.status_code == 401
             assert "beforehand token issue" in answer.json()["error_description"]

@@ -69,7 +69,7 @@ def application(backend: Backend, name: str, verifier: Verifier | None) -> Starl
         if verifier is not None:
             covers = None if place.name == ALL else place.name
             endpoint = TokenGuard(endpoint, verifier, covers, backend.log)
-        routes.append(Route(place.path, endpoint=endpoint))
+        routes += [Route(path, endpoint=endpoint) for path in (place.path, f"{place.path}/")]
     routes.append(Route("/", endpoint=_index(name, verifier is not None)))
 
     @asynccontextmanager
@@ -80,9 +80,7 @@ def application(backend: Backend, name: str, verifier: Verifier | None) -> Starl
             yield
 
     local = [Middleware(LocalOnly)] if verifier is None else []
-    app = Starlette(routes=routes, middleware=local, lifespan=lifespan)
-    app.router.redirect_slashes = False
-    return app
+    return Starlette(routes=routes, middleware=local, lifespan=lifespan)
 
 
 class _Channel:
@@ -207,7 +205,7 @@ def run(app: Starlette, sockets: Sequence[socket.socket]) -> None:
     """Serve until SIGINT or SIGTERM; calls in flight are answered first."""
     config = uvicorn.Config(
         app,
-        log_level="critical",
+        log_level="error",
         access_log=False,
         lifespan="on",
         timeout_graceful_shutdown=STOP_S,

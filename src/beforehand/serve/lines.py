@@ -1,6 +1,6 @@
 """The log of the servers: lines on standard error, written by a thread of their own.
 
-A reader that is slow, or gone, must not hold up an answer: then lines are dropped, and counted.
+A reader that is slow, or gone, must not hold up an answer: then lines are dropped.
 """
 
 import queue
