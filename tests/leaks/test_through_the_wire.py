@@ -36,7 +36,7 @@ from beforehand.store.tokens import Tokens
 from beforehand.tools.storage import Storage
 
 NOW = FrozenClock(START + timedelta(days=9))
-PAIRS = 1000 if os.environ.get("BEFOREHAND_CHAOS") == "full" else 30
+PAIRS = 1000 if os.environ.get("BEFOREHAND_CHAOS") == "full" else 20
 TOOK = re.compile(rb'((?:execution_time_ms|tokens_estimated)\\?":)[\d.e-]+')
 CODE = """
 for ask in (
