@@ -27,7 +27,7 @@ META_ROOM = 250
 _encode = msgspec.json.Encoder().encode
 
 
-def estimate_tokens(data: bytes | str) -> int:
+def estimate_tokens(data: bytes | bytearray | str) -> int:
     """Tokens of a text, estimated."""
     size = len(data.encode()) if isinstance(data, str) else len(data)
     return -(-size // BYTES_PER_TOKEN)
@@ -64,7 +64,7 @@ class Answer:
     """A bounded answer: its JSON, what was cut, and what it cost (for whoever runs the program;
     under a pin the answer itself does not say)."""
 
-    raw: bytes
+    raw: bytes | bytearray
     cut: dict[str, Any] | None
     spent: Spent = field(default_factory=Spent)
 
@@ -127,7 +127,9 @@ def bound(
     size = len(raw) + len(_encode(meta))
     meta["tokens_estimated"] = -(-size // BYTES_PER_TOKEN) + 14
     comma = b"" if raw == b"{}" else b","
-    return Answer(b"".join((raw[:-1], comma, b'"_meta":', _encode(meta), b"}")), cut)
+    whole = bytearray(raw)
+    whole[-1:] = b"".join((comma, b'"_meta":', _encode(meta), b"}"))
+    return Answer(whole, cut)
 
 
 def _with(result: dict[str, Any], rows: Rows, kept: Sequence[Any]) -> dict[str, Any]:
