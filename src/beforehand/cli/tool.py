@@ -12,7 +12,7 @@ from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
 from beforehand.tools.bounds import Answer
 from beforehand.tools.desk import DESK, definition
-from beforehand.tools.discovery import describe_tool, load_tools, search_tools
+from beforehand.tools.discovery import describe_tool, load_tools, search_tools, servers
 from beforehand.tools.labels import label
 from beforehand.tools.registry import Tool, Toolbox, coerce, find_tool
 from beforehand.tools.storage import Storage
@@ -43,9 +43,8 @@ def tool(
     """
     load_tools()
     if name in ("list", "find"):
-        servers = sorted({t.server for t in load_tools().values()})
-        if server is not None and server not in servers:
-            raise InputError(f"no server {server!r}: there are {', '.join(servers)}")
+        if server is not None and server not in servers():
+            raise InputError(f"no server {server!r}: there are {', '.join(servers())}")
         if name == "list" and what:
             raise InputError(f"`tool list` takes no words: `tool find {what!r}` searches")
         return _list(search_tools(what if name == "find" else "", server), json)

@@ -4,8 +4,8 @@
     /mcp/discovery    the same in discovery mode
     /NAME/mcp, /NAME/mcp/discovery    each server by its name
 
-Each request stands alone (no sessions), so that a restart costs no client anything. An answer is
-one piece of JSON, or a stream where the client asked for progress; hanging up ends the call.
+Each request stands alone: there is no session that a restart could lose. An answer is one piece of
+JSON, or a stream where the client asked for progress; hanging up ends the call.
 """
 
 import asyncio

@@ -36,7 +36,7 @@ from beforehand.tools.bounds import MAX_TOKENS, Answer
 from beforehand.tools.caller import Caller, Signals
 from beforehand.tools.code import EXECUTIONS
 from beforehand.tools.desk import DESK, definition, desk_call, is_structured, listing
-from beforehand.tools.discovery import load_tools
+from beforehand.tools.discovery import load_tools, servers
 from beforehand.tools.pages import PURPOSES
 from beforehand.tools.registry import LEAST_TOKENS, LONGEST_NAME, REGISTRY, Tool, Toolbox, close_to
 from beforehand.tools.storage import Storage
@@ -55,7 +55,7 @@ TTL = CacheHint(ttl_ms=3_600_000, scope="private")
 
 def server_names() -> list[str]:
     """The servers there are; `all` puts them behind one address."""
-    return [*dict.fromkeys(tool.server for tool in load_tools().values()), ALL]
+    return [*servers(), ALL]
 
 
 def named(server: str) -> str:

@@ -17,7 +17,7 @@ from beforehand.sandbox.policy import Policy
 from beforehand.tools.bounds import Answer, estimate_tokens
 from beforehand.tools.caller import Limit, Signals
 from beforehand.tools.code import EXECUTIONS, CodeMode
-from beforehand.tools.discovery import describe_tool, load_tools, search_tools
+from beforehand.tools.discovery import describe_tool, load_tools, search_tools, servers
 from beforehand.tools.outputs import Executed
 from beforehand.tools.registry import LONGEST_NAME, Call, Example, Tool, Toolbox, find_tool
 
@@ -62,9 +62,8 @@ def _search(
 ) -> dict[str, Any]:
     """Find tools by what they do: names, servers, one-line summaries."""
     allows = call.toolbox.caller.allows
-    servers = list(dict.fromkeys(tool.server for tool in load_tools().values()))
-    if server is not None and server not in servers:
-        raise InputError(f"server: no {server[:LONGEST_NAME]!r}: there are {', '.join(servers)}")
+    if server is not None and server not in servers():
+        raise InputError(f"server: no {server[:LONGEST_NAME]!r}: there are {', '.join(servers())}")
     found = [tool for tool in search_tools(query, server, 50) if allows(tool.server)]
     shown = found[:10] if query else found
     return {
@@ -199,11 +198,10 @@ def listing(discovery: bool, servers: frozenset[str] | None, whole: bool) -> lis
 def listing_costs() -> list[dict[str, Any]]:
     """What a client pays on connecting to each server, in estimated tokens: {server, tools,
     tokens, discovery_tokens}; the last row is all of them behind one address."""
-    names = dict.fromkeys(tool.server for tool in load_tools().values())
     four = _tokens(listing(True, None, False))
     rows = []
-    for name, servers in [*((n, frozenset({n})) for n in names), ("all", None)]:
-        tools = listing(False, servers, servers is None)
+    for name, covered in [*((n, frozenset({n})) for n in servers()), ("all", None)]:
+        tools = listing(False, covered, covered is None)
         rows.append(
             {
                 "server": name,

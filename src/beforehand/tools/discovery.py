@@ -52,6 +52,11 @@ def describe_tool(name: str) -> dict[str, Any]:
     }
 
 
+def servers() -> list[str]:
+    """The names of the servers, in the order of their tools."""
+    return list(dict.fromkeys(tool.server for tool in load_tools().values()))
+
+
 @cache
 def load_tools() -> dict[str, Tool]:
     """Import every file of tools; returns the registry, in the order of the files."""
