@@ -38,13 +38,15 @@ class NotConfigured(BeforehandError):
 
 class Unavailable(BeforehandError):
     """An outside service failed in a way that may pass. `uncertain` is set where the request may
-    have been carried out although no answer came."""
+    have been carried out although no answer came, `unreached` where none of the attempts found
+    anybody to connect to; `status` is the last status that was answered."""
 
     def __init__(
         self, message: str, retry_after: float | None = None, uncertain: bool = False
     ) -> None:
         super().__init__(message)
         self.retry_after, self.uncertain = retry_after, uncertain
+        self.unreached, self.status = False, 0
 
 
 class Refused(BeforehandError):

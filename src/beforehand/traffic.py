@@ -169,10 +169,13 @@ class Traffic:
         """Send until an answer comes or time is up; `reached` fills once a request has left. What
         was uncertain once stays so, however the attempts end."""
         uncertain: list[bool] = []
+        statuses: list[int] = []
         try:
-            return self._try(request, provider, end, reached, uncertain, turn_taken)
+            return self._try(request, provider, end, reached, uncertain, turn_taken, statuses)
         except Unavailable as error:
             error.uncertain = error.uncertain or bool(uncertain)
+            error.unreached = not reached and not isinstance(error, RateLimited)
+            error.status = statuses[-1] if statuses else 0
             raise
 
     def _try(
@@ -183,6 +186,7 @@ class Traffic:
         reached: list[bool],
         uncertain: list[bool],
         turn_taken: bool,
+        statuses: list[int],
     ) -> Reply:
         problem, pause = "no time was left to try", 0.0
         for attempt in range(1, provider.attempts + 1):
@@ -206,12 +210,13 @@ class Traffic:
                 if lost.sent and not request.repeatable:
                     raise Unavailable(
                         f"{provider.title}: {problem}. The request may have been carried out, so "
-                        "it was not sent again: check the account before you repeat it",
+                        f"it was not sent again: {provider.uncertain}",
                         uncertain=True,
                     ) from None
                 asked = None
             else:
                 reached.append(True)
+                statuses.append(reply.status)
                 if reply.status < 500:
                     self._ledger.succeeded(provider.name)
                 if reply.status == 200:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from beforehand.cli.options import (
     Draws,
+    Fresh,
     PlaceboDraws,
     RunEffort,
     RunId,
@@ -23,7 +24,7 @@ from beforehand.cli.options import (
     with_model,
 )
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, telling
-from beforehand.cli.tables import console, figure, print_result, span, table
+from beforehand.cli.tables import console, duration, figure, print_result, span, table
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
@@ -45,6 +46,13 @@ def run(
         str, Parameter(help="all, ids separated by commas, or a file with one id a line.")
     ] = "all",
     every: Annotated[str, Parameter(help="Interval between forecasts: 6h, 1d, 7d, 2w.")] = "7d",
+    grid: Annotated[
+        Literal["aligned", "own"],
+        Parameter(
+            help="aligned: all markets at the same instants (weekly: Mondays 00:00 UTC). own: each "
+            "market from its first price on."
+        ),
+    ] = "aligned",
     forecasters: Annotated[
         str,
         Parameter(
@@ -56,8 +64,11 @@ def run(
     sims: Annotated[
         int, Parameter(help="How often each model and each address is asked the same.")
     ] = 1,
-    start: Annotated[str | None, Parameter(help="Not before (ISO 8601).")] = None,
-    end: Annotated[str | None, Parameter(help="Not after (ISO 8601).")] = None,
+    start: Annotated[
+        str | None, Parameter(help="Leave out the instants before (ISO 8601).")
+    ] = None,
+    end: Annotated[str | None, Parameter(help="Leave out the instants after (ISO 8601).")] = None,
+    fresh: Fresh = False,
     seed: Seed = 0,
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
@@ -83,6 +94,7 @@ def run(
         home=home.root,
         markets=_markets(markets),
         every=parse_interval(every),
+        grid=grid,
         forecasters=with_model(forecasters, thinking),
         num_sims=between("--sims", sims, 1, 1000),
         start=_instant("--start", start),
@@ -93,6 +105,7 @@ def run(
         settings=settings(seed, draws, placebo, spread),
         effort=effort(run_effort),
         minds=minds(thinking),
+        fresh=fresh,
     )
     if start and end and request.start and request.stop and request.stop < request.start:
         raise InputError(f"--end {end} lies before --start {start}: the range must not be reversed")
@@ -178,15 +191,34 @@ def _dry_run(request: Request, json: bool) -> int:
         emit(found)
         return EXIT_OK
     print(
-        f"{found['markets']:,} markets, {found['forecasts']:,} forecasts, {found['steps']:,} steps"
+        f"{found['markets']:,} markets, {found['forecasts']:,} forecasts at {found['instants']:,} "
+        f"instants, {found['steps']:,} steps"
     )
+    if found["short_markets"]:
+        print(f"scored apart: {found['short_markets']:,} markets too short for the grid")
     for name, n in found["left_out"].items():
         print(f"left out: {n:,} {name}")
     for row in found["calls"]:
         cost = "cost unknown" if row["cost"] is None else f"about ${row['cost']:,.2f}"
         print(f"{row['provider']}: {row['calls']:,} calls, {cost} ({row['basis']})")
+    if waits := found["in_order"]:
+        print(_waiting(waits))
     print("nothing was asked, nothing was written")
     return EXIT_OK
+
+
+def _waiting(found: dict[str, Any]) -> str:
+    """What asking in order of time costs."""
+    text = (
+        f"in order of time: {found['instants']:,} instants wait for each other, "
+        f"{found['rounds']:,} rounds of at most {found['concurrency']} calls side by side; "
+    )
+    if found["seconds"] is None:
+        return text + f"no latency is on record: {found['rounds']:,} s if an answer takes 1 s"
+    return text + (
+        f"at least {duration(found['seconds'])} at {found['seconds_a_call']:.2g} s an answer (its "
+        "mean so far)"
+    )
 
 
 def load_configs(path: Path) -> list[ExperimentConfig]:

@@ -27,6 +27,13 @@ PlaceboDraws = Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out."
 Spread = Annotated[
     float | None, Parameter(help="Assumed spread where no book was recorded, for Kelly.")
 ]
+Fresh = Annotated[
+    bool,
+    Parameter(
+        negative="",
+        help="State that the forecasters at addresses were just restarted: they remember nothing.",
+    ),
+]
 RunId = Annotated[str | None, Parameter(help="Name of the run [the time].")]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import RunEffort, RunId, effort
+from beforehand.cli.options import Fresh, RunEffort, RunId, effort
 from beforehand.cli.output import Json, emit, note, plain_table, progress, telling
 from beforehand.clock import parse_instant
 from beforehand.config import Home, database_url
@@ -127,6 +127,7 @@ def resume(
         Parameter(help="For calls whose answer never came: send again, give up, or stop."),
     ] = None,
     concurrency: Annotated[int | None, Parameter(help="Steps and calls in flight.")] = None,
+    fresh: Fresh = False,
     json: Json = False,
 ) -> int:
     """Go on with a run that was stopped, killed, cancelled or failed."""
@@ -144,7 +145,7 @@ def resume(
     effort(RunEffort(**changes))  # type: ignore[arg-type]  # Refuses what a new run is refused.
     name = named(run_id, home, journal)
     with telling("resume") as told:
-        finished = resume_run(home, name, changes, told=told)
+        finished = resume_run(home, name, changes, told=told, fresh=fresh)
     _print_finished(finished.folder, finished.summary, json)
     return EXIT_OK
 
@@ -177,6 +178,7 @@ def fork(
         list[str], Parameter(help="OLD=NEW: which model stands in for which from there on.")
     ],
     new_id: RunId = None,
+    fresh: Fresh = False,
     json: Json = False,
 ) -> int:
     """Repeat a run up to an instant, from its own answers and for free, and go on from there with
@@ -186,7 +188,8 @@ def fork(
     home, journal, _ = opened()
     name = named(run_id, home, journal)
     with telling("fork") as told:
-        finished = fork_run(home, name, _instant("--at", at), _pairs(model), new_id, told=told)
+        moment, pairs = _instant("--at", at), _pairs(model)
+        finished = fork_run(home, name, moment, pairs, new_id, told=told, fresh=fresh)
     _print_finished(finished.folder, finished.summary, json)
     return EXIT_OK
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-NAME_WIDTH, MANY = 18, 3
+NAME_WIDTH, MANY, MOST_NAMED = 18, 3, 8
 
 
 def console() -> Console:
@@ -55,6 +55,13 @@ def span(interval: Sequence[float | None], digits: int = 4) -> str:
     if low is None or high is None:
         return "–"
     return f"[{figure(low, digits)}, {figure(high, digits)}]"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def short(name: str) -> str:
@@ -141,6 +148,8 @@ def print_result(summary: dict[str, Any], report: Path) -> None:
     out.print()
     explain(out, summary)
     _card(out, summary)
+    _apart(out, summary.get("short"))
+    _kept(out, summary["leaderboard"])
     leaks = summary["leaks"]
     _say(
         out,
@@ -178,6 +187,37 @@ def _card(out: Console, summary: dict[str, Any]) -> None:
         if known.get(name) is not None
     ]
     _say(out, "validity", " · ".join(parts))
+
+
+def _apart(out: Console, found: dict[str, Any] | None) -> None:
+    """The markets that were too short for the grid, with their own scores."""
+    if found is None:
+        return
+    scores = ", ".join(
+        f"{row['forecaster']} {figure(row['brier'])}" for row in found["leaderboard"][:MOST_NAMED]
+    )
+    more = ", …" if len(found["leaderboard"]) > MOST_NAMED else ""
+    _say(
+        out,
+        "short",
+        f"{found['n_questions']:,} markets hold no instant of the grid: asked once, at their first "
+        f"price, and scored apart (Brier: {scores}{more})",
+    )
+
+
+def _kept(out: Console, board: Sequence[dict[str, Any]]) -> None:
+    """How each forecaster was kept from the future; those alike together."""
+    alike: dict[str, list[str]] = {}
+    for row in board:
+        if row["forecaster"] != "market" and row.get("isolation"):
+            how = f"{row['isolation']}, {row['order']}"
+            alike.setdefault(how, []).append(short(row["forecaster"]))
+    parts = [
+        f"{', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''}: {how}"
+        for how, names in alike.items()
+    ]
+    if parts:
+        _say(out, "kept", "from the future: " + "; ".join(parts))
 
 
 def print_evaluation(summary: dict[str, Any]) -> None:

@@ -6,8 +6,9 @@ so a crash after that moment costs nothing; a crash before it leaves a visible `
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from beforehand.clock import stopwatch
@@ -21,12 +22,15 @@ from beforehand.errors import (
     Unauthorized,
     Unavailable,
 )
-from beforehand.store.calls import Calls, Claim, Policy, Usage, call_key
+from beforehand.store.calls import Calls, Claim, Policy, State, Usage, call_key
 from beforehand.store.journal import Journal
 
 LOOK_AGAIN_S = 0.2
 WRITE_AGAIN_S = (0.2, 1.0, 5.0, 20.0)
 """Pauses between attempts to write an answer down."""
+SERVER_ERROR = 500
+MOST_SILENT = 3
+"""So many calls in a row to one provider without any answer stop the run."""
 T = TypeVar("T")
 
 
@@ -34,13 +38,15 @@ T = TypeVar("T")
 class Signals:
     """How a process tells its steps to end: `stop` is set with `reason`. `leaving` means that only
     this process ends, and others take its steps over; `number` is the signal that ended it, if
-    one did. `slots` caps the calls in flight here."""
+    one did. `slots` caps the calls in flight here, `silent` counts the calls in a row that each
+    provider left without an answer."""
 
     slots: threading.Semaphore
     stop: threading.Event = field(default_factory=threading.Event)
     reason: str = ""
     leaving: bool = False
     number: int | None = None
+    silent: Counter[str] = field(default_factory=Counter)
 
     def end(self, reason: str, leaving: bool = False) -> None:
         """Ask every step to end at its next call."""
@@ -50,7 +56,8 @@ class Signals:
 
 @dataclass
 class StepContext:
-    """One attempt at one step. Safe for the threads of its action."""
+    """One attempt at one step. Safe for the threads of its action. `question` names what is asked
+    for people, `instant` (microseconds) is the one that is asked about, where there is one."""
 
     run_id: str
     task_id: str
@@ -60,7 +67,13 @@ class StepContext:
     signals: Signals
     deadline: float | None = None
     parts: dict[str, bytes] = field(default_factory=dict)
+    question: str | None = None
+    instant: int | None = None
     _policy: Policy | None = None
+
+    def about(self, question: str, instant: int) -> "StepContext":
+        """The same step, asking about one question: its calls are on record under that name."""
+        return replace(self, question=question, instant=instant)
 
     def check(self) -> None:
         """Raises Stopped if the run is to end, Unavailable if the step's time is up."""
@@ -97,8 +110,9 @@ class StepContext:
 
         `send` gets the idempotency key. `turn` waits for the provider's rate limit, or until the
         event is set: it is called before the intent is written, and not for what is on record.
-        Raises what `send` raises; what is final (any refusal) is remembered and raised again as
-        Refused on every replay.
+        Raises what `send` raises; what is final (any refusal, and the fifth attempt without an
+        answer) is remembered and raised again as Refused on every replay. Raises Stopped, and stops
+        the run, where the provider cannot be connected to, or left three calls in a row unanswered.
         """
         key = call_key(provider, request, index)
 
@@ -110,6 +124,8 @@ class StepContext:
                 provider=provider,
                 index=index,
                 owner=self.owner,
+                question=self.question,
+                instant=self.instant,
                 peek=peek,
             )
 
@@ -123,7 +139,7 @@ class StepContext:
                     self.check()
                     found = claim()
                 if found.state == "ask":
-                    return self._ask(key, send, measure)
+                    return self._ask(provider, key, send, measure)
             if found.state == "done":
                 assert found.answer is not None
                 return found.answer
@@ -131,24 +147,51 @@ class StepContext:
                 raise Refused(found.error or "refused")
             self.signals.stop.wait(LOOK_AGAIN_S)  # Somebody is on it, or the budget is tight.
 
-    def _ask(self, key: str, send: Callable[[str], str], measure: Callable[[str], Usage]) -> str:
+    def _ask(
+        self,
+        provider: str,
+        key: str,
+        send: Callable[[str], str],
+        measure: Callable[[str], Usage],
+    ) -> str:
         started = stopwatch()
         run, owner, calls = self.run_id, self.owner, self.calls
         try:
             answer = _storable(send(key))
         except (Refused, BadAnswer, Unauthorized, NotFound) as error:
+            self.signals.silent[provider] = 0
             refusal = _storable(str(error))
             self._write_down(key, lambda: calls.refused(run, key, owner, refusal))
             raise Refused(refusal) from None
+        except Unavailable as error:
+            self._no_answer(provider, key, error)
+            raise
         except BaseException as error:
-            away = isinstance(error, (Unavailable, InputError, NotConfigured))
-            certain = away and not getattr(error, "uncertain", False)
+            certain = isinstance(error, (InputError, NotConfigured))
             record = calls.lost if certain else calls.unknown
-            said = _storable(str(error) if away else f"{type(error).__name__}: {error}")
+            said = _storable(str(error) if certain else f"{type(error).__name__}: {error}")
             self._write_down(key, lambda: record(run, key, owner, said))
             raise
+        self.signals.silent[provider] = 0
         usage, took = measure(answer), 1000 * (stopwatch() - started)
         return self._write_down(key, lambda: calls.answered(run, key, answer, usage, took))
+
+    def _no_answer(self, provider: str, key: str, error: Unavailable) -> None:
+        """The service failed. What it may have carried out, or failed at itself (500), is counted
+        against the question: the fifth time is final."""
+        run, owner, calls, said = self.run_id, self.owner, self.calls, _storable(str(error))
+        state: State = "sent" if error.uncertain else "lost"
+        if not error.uncertain and error.status != SERVER_ERROR:
+            self._write_down(key, lambda: calls.lost(run, key, owner, said))
+        elif self._write_down(key, lambda: calls.unanswered(run, key, owner, said, state)):
+            raise Refused(said) from None
+        if error.uncertain:
+            self.signals.silent[provider] += 1
+        if error.unreached or self.signals.silent[provider] >= MOST_SILENT:
+            self.signals.silent[provider] = 0
+            many = "" if error.unreached else f"{MOST_SILENT} calls in a row without an answer: "
+            self.journal.mark(run, "stopped", many + said)  # Nobody makes another call for it.
+            raise Stopped(many + said) from None
 
     def _write_down(self, key: str, write: Callable[[], T]) -> T:
         """Record how a call ended, however long the database needs to take it: it was paid for."""

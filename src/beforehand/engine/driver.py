@@ -5,12 +5,12 @@ starting it again *is* resuming. A step that is done (its row says success, with
 is skipped; whatever else is on record is started, attached to, or taken over.
 """
 
+import heapq
 import os
 import queue
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -75,13 +75,15 @@ class _Drive:
     ) -> None:
         self._runtime, self._journal, self._still = runtime, runtime.journal, still
         self._run_id, self._progress = job.plan.run_id, progress
-        self._order = check(job)
+        self._plan, self._order = job.plan, check(job)
+        self._steps = {step.id: step for step in self._order}
         runtime.keep(job)
         self._signals = runtime.signals(self._run_id)
         self._outputs: dict[str, str] = {}
         self._inputs: dict[str, str] = {}
         self._flying: dict[str, Step] = {}
         self._failed: dict[str, Task] = {}
+        self._here = threading.Thread()
         self._looked = stopwatch()
         self._cancelled = self._told_others = False
         self._ended_here = runtime.follow(self._run_id)
@@ -114,12 +116,15 @@ class _Drive:
             for step in self._order
             if step.id not in self._outputs
         }
-        by_id = {step.id: step for step in self._order}
         followers: dict[str, list[str]] = {}
         for name, deps in waiting.items():
             for dep in deps:
                 followers.setdefault(dep, []).append(name)
-        ready = deque(by_id[name] for name, deps in waiting.items() if not deps)
+        place = {step.id: i for i, step in enumerate(self._plan.steps)}
+        # The plan's own order: a long chain that it names first is not kept waiting by what is
+        # ready as well.
+        ready = [(place[name], name) for name, deps in waiting.items() if not deps]
+        heapq.heapify(ready)
         self._progress("starting", len(self._outputs), total)
         while ready or self._flying:
             self._launch(ready)
@@ -128,7 +133,7 @@ class _Drive:
                 for follower in followers.get(name, ()):
                     waiting[follower].discard(name)
                     if not waiting[follower]:
-                        ready.append(by_id[follower])
+                        heapq.heappush(ready, (place[follower], follower))
             if self._may_leave():
                 break
         return self._outcome(total)
@@ -143,7 +148,7 @@ class _Drive:
             self._stop_others("stopped", self._signals.reason)
         if self._runtime.alone:
             return not self._flying
-        return not self._runtime.busy(self._run_id)
+        return not self._runtime.busy(self._run_id) and not self._here.is_alive()
 
     def _stop_others(self, status: Status, reason: str) -> None:
         """Other processes make no more calls for the run, and take no more steps of it."""
@@ -154,15 +159,15 @@ class _Drive:
                 self._journal.mark(self._run_id, status, reason)
             self._runtime.withdraw(self._run_id, list(self._flying))
 
-    def _launch(self, ready: deque[Step]) -> None:
-        """Start steps up to the cap; those that stay here are run at once."""
+    def _launch(self, ready: list[tuple[int, str]]) -> None:
+        """Start steps up to the cap; those that stay here get a thread of this process."""
         batch: list[Step] = []
         while (
             ready
             and len(self._flying) + len(batch) < self._window
             and not self._signals.stop.is_set()
         ):
-            step = ready.popleft()
+            step = self._steps[heapq.heappop(ready)[1]]
             self._inputs[step.id] = step.inputs(self._outputs)
             batch.append(step)
         if not batch:
@@ -174,7 +179,12 @@ class _Drive:
         for step in batch:
             if step.here:
                 self._progress(step.id, len(self._outputs), len(self._order))
-                self._runtime.run(self._run_id, step.id, self._inputs[step.id])
+                inputs = self._inputs[step.id]
+                # On a thread: the driver goes on looking for a cancellation, and after the others.
+                self._here = threading.Thread(
+                    target=self._runtime.run, args=(self._run_id, step.id, inputs), name="step"
+                )
+                self._here.start()
 
     def _settle(self) -> list[str]:
         """Wait a moment; returns the steps that have succeeded meanwhile."""

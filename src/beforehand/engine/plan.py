@@ -55,16 +55,26 @@ class Plan:
                     raise InputError(
                         f"step {step.id!r} depends on {dep!r}, which is not in the plan"
                     )
-        done: set[str] = set()
+        place = {step.id: i for i, step in enumerate(self.steps)}
+        waits = {step.id: len(set(step.deps)) for step in self.steps}
+        followers: dict[str, list[str]] = {}
+        for step in self.steps:
+            for dep in dict.fromkeys(step.deps):
+                followers.setdefault(dep, []).append(step.id)
         order: list[Step] = []
-        waiting = list(self.steps)
-        while waiting:
-            ready = [step for step in waiting if done.issuperset(step.deps)]
-            if not ready:
-                raise InputError(f"steps depend on each other in a circle: {waiting[0].id!r}")
-            order.extend(ready)
-            done.update(step.id for step in ready)
-            waiting = [step for step in waiting if step.id not in done]
+        ready = [step for step in self.steps if not step.deps]
+        while ready:
+            order += ready
+            freed = list[str]()
+            for step in ready:
+                for name in followers.get(step.id, ()):
+                    waits[name] -= 1
+                    if not waits[name]:
+                        freed.append(name)
+            ready = [by_id[name] for name in sorted(freed, key=place.__getitem__)]
+        if len(order) < len(self.steps):
+            stuck = next(step.id for step in self.steps if waits[step.id])
+            raise InputError(f"steps depend on each other in a circle: {stuck!r}")
         return order
 
     def wire(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """A forecaster behind an address: the IntervalContext is posted as JSON, a probability comes back.
 
 The request carries `Idempotency-Key`, the same for every attempt at one forecast, so that a
-service that bills can tell a repetition from a new question, and `Beforehand-Simulation`. The
-answer is `{"probability": p}`, with optional `rationale` (text), `evidence_ids` (a list), `tokens`
+service that bills can tell a repetition from a new question, `Beforehand-Simulation`, and
+`Beforehand-Run`, so that one that remembers can keep runs apart. The answer is
+`{"probability": p}`, with optional `rationale` (text), `evidence_ids` (a list), `tokens`
 (a number, or numbers by kind) and `cost` (US dollars).
 """
 
@@ -55,15 +56,19 @@ def provider(address: str, limits: Sequence[Limit] = (), timeout: float = TIMEOU
         deadline=3 * timeout,
         attempts=3,
         instead="resume the run once it answers",
+        uncertain="the run's policy for calls in flight says what follows",
     )
 
 
-def request(
-    address: str, context: Mapping[str, Any], index: int, key: str, repeatable: bool
-) -> Request:
-    """The post of one context; `key` is the idempotency key."""
-    headers = (("Idempotency-Key", key), ("Beforehand-Simulation", str(index)))
-    return Request(address, ENDPOINT, "", body=context, repeatable=repeatable, headers=headers)
+def request(address: str, context: Mapping[str, Any], index: int, key: str, run_id: str) -> Request:
+    """The post of one context; `key` is the idempotency key. It is sent once: whether an answer
+    that never came is asked for again, the journal says."""
+    headers = (
+        ("Idempotency-Key", key),
+        ("Beforehand-Simulation", str(index)),
+        ("Beforehand-Run", run_id),
+    )
+    return Request(address, ENDPOINT, "", body=context, repeatable=False, headers=headers)
 
 
 def parse(address: str, answer: str) -> Said:

@@ -3,14 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import from_us, iso
-from beforehand.records.cutoff import visible_us
 
 Ints = npt.NDArray[np.int64]
 
@@ -48,22 +46,17 @@ class Audit:
         """Count one admitted record (microseconds)."""
         self._add(method, 1, known_at, known_at, b"%d,%d;" % (known_at, t))
 
-    def refuse(self, method: str, record: str, known_at: datetime | None, t: datetime) -> None:
-        """Keep one refused record in full."""
+    def refuse(self, method: str, record: str, known_at: int | None, t: int) -> None:
+        """Keep one refused record in full (microseconds)."""
         self.tallies.setdefault(method, Tally()).checked += 1
-        stamp = None if known_at is None else iso(known_at)
-        self.refusals.append(Refusal(method, record, stamp, iso(t)))
+        stamp = None if known_at is None else iso(from_us(known_at))
+        self.refusals.append(Refusal(method, record, stamp, iso(from_us(t))))
 
-    def chunk(self, method: str, name: str, known_at: Ints, t: Ints) -> npt.NDArray[np.bool_]:
-        """Apply the predicate to a chunk of `name`; returns the admitted mask. Counts, the range of
-        known_at and a digest are kept for what passed, every refusal in full."""
-        mask = np.asarray(visible_us(known_at, t))
-        passed, at = (known_at, t) if mask.all() else (known_at[mask], t[mask])
-        if len(passed):
-            self._add(method, len(passed), int(passed.min()), int(passed.max()), _sums(passed, at))
-        for i in np.flatnonzero(~mask):
-            self.refuse(method, name, from_us(known_at[i]), from_us(t[i]))
-        return mask
+    def chunk(self, method: str, known_at: Ints, t: Ints) -> None:
+        """Count a column of admitted records: how many, the range of known_at, a digest."""
+        if len(known_at):
+            first, last = int(known_at.min()), int(known_at.max())
+            self._add(method, len(known_at), first, last, _sums(known_at, t))
 
     def _add(self, method: str, n: int, first: int, last: int, raw: bytes) -> None:
         tally = self.tallies.setdefault(method, Tally())

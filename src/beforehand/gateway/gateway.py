@@ -1,18 +1,21 @@
-"""The Gateway: Views over one world, guarded bulk walks, and the audit trail of all of them."""
+"""The Gateway: Views over one world, panels and bulk walks, all through one guard."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import Clock, SystemClock
+from beforehand.clock import Clock, SystemClock, to_us
 from beforehand.errors import CutoffViolation, InputError
 from beforehand.gateway.audit import Audit
+from beforehand.gateway.guard import Guard
+from beforehand.gateway.panel import USUAL, Evidence, Panel, PanelBuilder, QueryMaker
 from beforehand.gateway.view import View
 from beforehand.gateway.world import FOREVER, World
+from beforehand.lazy import lazy
 from beforehand.store.series import Rows, Series
 
 
@@ -22,14 +25,37 @@ class Gateway:
     def __init__(self, world: World, clock: Clock | None = None) -> None:
         self.world = world
         self.clock = clock or SystemClock()
-        self.audit = Audit()
+        self.guard = Guard()
         self._rows: dict[str, Rows] = {}
 
-    def at(self, t: datetime) -> View:
-        """The world at `t` (an aware datetime)."""
-        if t.tzinfo is None:
-            raise InputError("the instant of a View needs a time zone")
+    @property
+    def audit(self) -> Audit:
+        """The trail of everything that was shown, or refused, through this gateway."""
+        return self.guard.audit
+
+    def at(self, t: datetime | int) -> View:
+        """The world at `t` (an aware datetime, or microseconds since 1970)."""
+        if isinstance(t, datetime):
+            if t.tzinfo is None:
+                raise InputError("the instant of a View needs a time zone")
+            t = to_us(t)
         return View(self, t)
+
+    def panel(
+        self,
+        pairs: Sequence[tuple[str, npt.NDArray[np.int64]]],
+        recorded: Sequence[str] = (),
+        evidence: Evidence = USUAL,
+        queries: QueryMaker | None = None,
+    ) -> Panel:
+        """Many (market, t) at once, each row as a View at its own t would show it: markets and
+        their instants (each array ascending), in that order. `recorded` names the predictors whose
+        stored forecasts are replayed. Without `queries` the question itself is searched for."""
+        return self._panels.build(pairs, recorded, evidence, queries)
+
+    @lazy
+    def _panels(self) -> PanelBuilder:
+        return PanelBuilder(self)
 
     def live(self) -> View:
         """The world now. Its instant moves on with the clock, so that what a service answers a
@@ -75,8 +101,7 @@ class Gateway:
             for start in range(0, len(instants), chunk):
                 part = slice(start, start + chunk)
                 known, t = series.known_at[series.latest[part]], series.known_at[part]
-                if not self.audit.chunk("replay", market_id, known, t).all():
-                    raise CutoffViolation(f"{market_id}: a price known after t was replayed")
+                self.guard.all("replay", market_id, known, t)
                 yield zip(instants[part], prices[part], strict=True)
 
         return chain.from_iterable(chunks())
@@ -95,8 +120,7 @@ class Gateway:
             known, at = series.known_at[rows], t
         else:
             known, at = series.known_at[rows[rows >= 0]], t[rows >= 0]
-        if len(at) and not self.audit.chunk(method, market_id, known, at).all():
-            raise CutoffViolation(f"{market_id}: the world returned prices known after t")
+        self.guard.all(method, market_id, known, at)
         return series, rows
 
     def walk(

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from beforehand.clock import Clock, to_us
+from beforehand.clock import Clock, from_us, to_us
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway.kalshi_tiers import KalshiTiers
 from beforehand.gateway.market_search import Hit, MarketIndex, Method
@@ -95,7 +95,7 @@ class LiveWorld(KalshiTiers):
             return []
         return []
 
-    def market_versions(self, market_id: str | None, until: datetime) -> Sequence[Market]:
+    def market_versions(self, market_id: str | None, until: int) -> Sequence[Market]:
         """One market as it is shown now; of all, those seen in this session."""
         if market_id is None:
             return self.seen(Market)
@@ -103,7 +103,7 @@ class LiveWorld(KalshiTiers):
             return self.held(Market, market_id)
         return [r for r in self._pull_market(market_id) if isinstance(r, Market)]
 
-    def states(self, market_id: str, until: datetime) -> Sequence[MarketState]:
+    def states(self, market_id: str, until: int) -> Sequence[MarketState]:
         """The state as it is shown now."""
         self._once(market_id)
         return self.held(MarketState, market_id)
@@ -123,7 +123,7 @@ class LiveWorld(KalshiTiers):
         known = [m.tokens for m in self.held(Market, market_id) if m.tokens]
         return known[-1] if known else ()
 
-    def books(self, market_id: str, until: datetime) -> Sequence[OrderBook]:
+    def books(self, market_id: str, until: int) -> Sequence[OrderBook]:
         """The order book as it stands now."""
         venue, native = split_market_id(market_id)
         if venue == kalshi.VENUE:
@@ -139,7 +139,7 @@ class LiveWorld(KalshiTiers):
             )
         return self.held(OrderBook, market_id)
 
-    def resolutions(self, market_id: str | None, until: datetime) -> Sequence[Resolution]:
+    def resolutions(self, market_id: str | None, until: int) -> Sequence[Resolution]:
         """How a market ended, as its venue says now."""
         if market_id is None:
             return self.seen(Resolution)
@@ -156,9 +156,9 @@ class LiveWorld(KalshiTiers):
             )
         return self.held(Resolution, market_id)
 
-    def prices(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
+    def prices(self, market_id: str, until: int) -> Sequence[PricePoint]:
         """The whole history, coarse, and the last fourteen days before `until` by the hour."""
-        end = min(until, self._clock.now())
+        end = min(from_us(until), self._clock.now())
         venue, native = split_market_id(market_id)
         found = list(self.held(PricePoint, market_id))
         if venue == kalshi.VENUE:
@@ -186,9 +186,7 @@ class LiveWorld(KalshiTiers):
                 break
         return found
 
-    def last_price(
-        self, market_id: str, until: datetime, live: bool = False
-    ) -> Sequence[PricePoint]:
+    def last_price(self, market_id: str, until: int, live: bool = False) -> Sequence[PricePoint]:
         """The price now, or (not `live`) the last one at or before an instant."""
         venue, native = split_market_id(market_id)
         if live:
@@ -198,7 +196,8 @@ class LiveWorld(KalshiTiers):
                 return held
         if venue == kalshi.VENUE:
             for days, minutes in ((2, 1), (150, 60)):
-                found = self._candles(native, until - timedelta(days=days), until, minutes)
+                at = from_us(until)
+                found = self._candles(native, at - timedelta(days=days), at, minutes)
                 if points := _points(found):
                     return points
             return []
@@ -212,22 +211,24 @@ class LiveWorld(KalshiTiers):
                 return self.held(PricePoint, market_id)
             for earlier in (timedelta(0), timedelta(hours=3), timedelta(hours=12)):
                 # The last bucket may end after t; the one before it has ended.
-                points = self._history(market_id, token, {"as_of": until - earlier})
-                if any(point.known_at <= until for point in points):
+                points = self._history(market_id, token, {"as_of": from_us(until) - earlier})
+                if any(to_us(point.known_at) <= until for point in points):
                     return points
         return []
+
+    def first_prices(self, until: int) -> Sequence[tuple[str, int]]:
+        """Planning a run wants a recorded world."""
+        raise InputError("a run reads a recorded archive: use --mode replay")
 
     def series(self, market_id: str) -> Series | None:
         """Bulk walks want a recorded world."""
         raise InputError("bulk walks read a recorded archive: use --mode replay")
 
-    def forecasts(self, market_id: str, until: datetime) -> Sequence[RecordedForecast]:
+    def forecasts(self, market_id: str, until: int) -> Sequence[RecordedForecast]:
         """No service gives other people's forecasts."""
         return []
 
-    def events(
-        self, event_id: str | None, until: datetime, venue: str | None = None
-    ) -> Sequence[Event]:
+    def events(self, event_id: str | None, until: int, venue: str | None = None) -> Sequence[Event]:
         """One event as it is shown now; of all, a page of the venue and those seen before."""
         if event_id is None:
             if venue == kalshi.VENUE:
@@ -251,7 +252,7 @@ class LiveWorld(KalshiTiers):
             return []
         return [r for r in found if isinstance(r, Event)]
 
-    def list_markets(self, listing: Listing, until: datetime) -> Sequence[Market]:
+    def list_markets(self, listing: Listing, until: int) -> Sequence[Market]:
         """Pages of the venues' listings until `limit` markets were seen."""
         found: list[Market] = []
         for venue in sorted(listing.venues or ()):
@@ -272,7 +273,7 @@ class LiveWorld(KalshiTiers):
     def find_markets(
         self,
         query: str,
-        until: datetime,
+        until: int,
         limit: int,
         venues: frozenset[str] | None,
         live: bool = False,
@@ -295,11 +296,11 @@ class LiveWorld(KalshiTiers):
                     break
         markets = [r for r in found if isinstance(r, Market)]
         # A live question is answered with the texts that came in since it was asked.
-        t = self._clock.now() if live else until
-        return MarketIndex(markets).search(query, to_us(t), limit, venues)
+        t = to_us(self._clock.now()) if live else until
+        return MarketIndex(markets).search(query, t, limit, venues)
 
     def observations(
-        self, source: str, kind: str, subject: str | None, until: datetime, live: bool = False
+        self, source: str, kind: str, subject: str | None, until: int, live: bool = False
     ) -> Sequence[Observation]:
         """A vendor's rows about a subject, as it answers now."""
         stored = [
@@ -310,17 +311,17 @@ class LiveWorld(KalshiTiers):
         if (source, kind) == ("kalshi", "candle") and subject is not None:
             ticker, _, minutes = subject.partition("|")
             ended = self.held(Resolution, f"{kalshi.VENUE}:{ticker}")
-            end = min([until, *(r.resolved_at for r in ended)])
+            end = min([from_us(until), *(r.resolved_at for r in ended)])
             start = end - timedelta(minutes=int(minutes) * CANDLES)
             rows = self._candles(ticker, start, end, int(minutes))
             return [*stored, *(row for row in rows if isinstance(row, Observation))]
         if (source, kind) == ("kalshi", "trade") and subject is not None:
-            return [*stored, *self._trades(subject, until, live)]
+            return [*stored, *self._trades(subject, from_us(until), live)]
         ask = ASKED.get((source, kind))
         if ask is None or subject is None or ((source, kind) in BLIND and not live):
             return stored
         try:
-            for request, parse in ask(subject, until, live):
+            for request, parse in ask(subject, from_us(until), live):
                 stored += [
                     row
                     for row in self.pull(request, parse)
@@ -330,20 +331,20 @@ class LiveWorld(KalshiTiers):
             return stored
         return stored
 
-    def document(self, document_id: str, until: datetime) -> Sequence[Document]:
+    def document(self, document_id: str, until: int) -> Sequence[Document]:
         """A document seen in this session."""
         return self.held(Document, document_id)
 
-    def documents(self, until: datetime, since: datetime | None, limit: int) -> Sequence[Document]:
+    def documents(self, until: int, since: int | None, limit: int) -> Sequence[Document]:
         """Documents seen in this session."""
         return sorted(self.seen(Document), key=lambda d: d.known_at)[-limit:]
 
     def search(
         self,
         query: str,
-        until: datetime,
+        until: int,
         limit: int,
-        since: datetime | None,
+        since: int | None,
         live: bool = False,
     ) -> Sequence[Document]:
         """Exa, asked for the pages as they were stored by `until`."""
@@ -353,7 +354,7 @@ class LiveWorld(KalshiTiers):
             spent().usd += dollars
             return documents
 
-        request = exa.search_request(query, None if live else until, limit)
+        request = exa.search_request(query, None if live else from_us(until), limit)
         return list(self.pull(request, read))
 
 

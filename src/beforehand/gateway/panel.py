@@ -8,16 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain, zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import DAY_US, from_us, to_us
-from beforehand.errors import CutoffViolation
-from beforehand.gateway.gateway import Gateway
 from beforehand.ids import split_market_id
 from beforehand.records.world import Document, Market
+
+if TYPE_CHECKING:
+    from beforehand.gateway.gateway import Gateway
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -62,23 +63,25 @@ class Evidence:
     days: int = 30
 
 
-class PanelBuilder:
-    """Builds panels over one gateway; keeps what is shared between chunks."""
+USUAL = Evidence()
 
-    def __init__(self, gateway: Gateway, recorded: Sequence[str] = ()) -> None:
+
+class PanelBuilder:
+    """Builds panels over one gateway (`Gateway.panel`); keeps what is shared between them."""
+
+    def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
-        self._recorded = list(recorded)
         self._rates = _BaseRates(gateway)
 
     def build(
         self,
         pairs: Sequence[tuple[str, Ints]],
-        evidence: Evidence = Evidence(),
-        queries: QueryMaker | None = None,
+        recorded: Sequence[str],
+        evidence: Evidence,
+        queries: QueryMaker | None,
     ) -> Panel:
-        """One panel over markets and their instants (each array ascending), in that order. Without
-        `queries` the question itself is searched for."""
-        parts = [self._market(name, t, evidence, queries) for name, t in pairs if len(t)]
+        """One panel over markets and their instants, as `Gateway.panel` describes it."""
+        parts = [self._market(name, t, recorded, evidence, queries) for name, t in pairs if len(t)]
         if not parts:
             return _EMPTY
         joined = {
@@ -100,13 +103,19 @@ class PanelBuilder:
             text=[x for part in parts for x in part.text],
             documents=[d for part in parts for d in part.documents],
             recorded={
-                name: np.concatenate([part.recorded[name] for part in parts])
-                for name in self._recorded
+                name: np.concatenate([part.recorded[name] for part in parts]) for name in recorded
             },
             **joined,
         )
 
-    def _market(self, name: str, t: Ints, evidence: Evidence, queries: QueryMaker | None) -> Panel:
+    def _market(
+        self,
+        name: str,
+        t: Ints,
+        recorded: Sequence[str],
+        evidence: Evidence,
+        queries: QueryMaker | None,
+    ) -> Panel:
         series, rows = self._gateway.take(name, t)
         before, earlier = self._gateway.take(name, t - 7 * DAY_US, "odds_week_ago")
         rate, count = self._rates.at(split_market_id(name)[0] or "", t)
@@ -129,7 +138,7 @@ class PanelBuilder:
                 self._search(text, int(at), evidence, queries)
                 for text, at in zip(texts, t, strict=True)
             ],
-            recorded={source: self._replay(name, source, t) for source in self._recorded},
+            recorded={source: self._replay(name, source, t) for source in recorded},
         )
 
     def _texts(self, name: str, t: Ints) -> list[Market | None]:
@@ -137,7 +146,7 @@ class PanelBuilder:
         versions = sorted(
             (
                 v
-                for v in self._gateway.world.market_versions(name, from_us(t[-1]))
+                for v in self._gateway.world.market_versions(name, int(t[-1]))
                 if v.question is not None
             ),
             key=lambda v: v.known_at,
@@ -145,7 +154,7 @@ class PanelBuilder:
         known = np.array([to_us(v.known_at) for v in versions], dtype=np.int64)
         place = np.searchsorted(known, t, side="right") - 1
         shown = place >= 0
-        self._check("market", name, known[place[shown]], t[shown])
+        self._gateway.guard.all("market", name, known[place[shown]], t[shown])
         return [versions[i] if i >= 0 else None for i in place]
 
     def _search(
@@ -154,8 +163,7 @@ class PanelBuilder:
         """The documents for a wording; those of several queries in turns, best first."""
         if text is None or text.question is None or evidence.max_results == 0:
             return []
-        at = from_us(t)
-        view, since = self._gateway.at(at), at - timedelta(days=evidence.days)
+        view, since = self._gateway.at(t), from_us(t) - timedelta(days=evidence.days)
         asked = [text.question] if queries is None else queries(text)
         found = [view.search(query, evidence.max_results, since) for query in asked]
         if len(found) == 1:
@@ -167,21 +175,17 @@ class PanelBuilder:
         """The last forecast of `source` known at each instant."""
         mine = sorted(
             (to_us(f.known_at), f.probability)
-            for f in self._gateway.world.forecasts(name, from_us(t[-1]))
+            for f in self._gateway.world.forecasts(name, int(t[-1]))
             if f.predictor == source
         )
         known = np.array([k for k, _ in mine], dtype=np.int64)
         values = np.array([p for _, p in mine], dtype=np.float64)
         place = np.searchsorted(known, t, side="right") - 1
         shown = place >= 0
-        self._check("forecast", name, known[place[shown]], t[shown])
+        self._gateway.guard.all("forecast", name, known[place[shown]], t[shown])
         out = np.full(len(t), np.nan)
         out[shown] = values[place[shown]]
         return out
-
-    def _check(self, method: str, name: str, known_at: Ints, t: Ints) -> None:
-        if len(t) and not self._gateway.audit.chunk(method, name, known_at, t).all():
-            raise CutoffViolation(f"{name}: the world returned a {method} known after t")
 
 
 def _pick(column: npt.NDArray[Any], rows: Ints) -> Floats:
@@ -195,7 +199,7 @@ def _pick(column: npt.NDArray[Any], rows: Ints) -> Floats:
 class _BaseRates:
     """Per venue: resolutions in the order in which they became known, and running sums."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
         self._venues: dict[str, tuple[Ints, Floats]] | None = None
 
@@ -205,15 +209,13 @@ class _BaseRates:
         n = np.searchsorted(known, t, side="right")
         shown = n > 0
         if shown.any():
-            latest = known[n[shown] - 1]
-            if not self._gateway.audit.chunk("resolution", venue, latest, t[shown]).all():
-                raise CutoffViolation(f"{venue}: the world returned a resolution known after t")
+            self._gateway.guard.all("resolution", venue, known[n[shown] - 1], t[shown])
         return (sums[n] + 2 * PRIOR) / (n + 2), n.astype(np.int64)
 
     def _load(self) -> dict[str, tuple[Ints, Floats]]:
         if self._venues is None:
             groups: dict[str, dict[str, tuple[int, float]]] = {}
-            last = self._gateway.clock.now()
+            last = to_us(self._gateway.clock.now())
             for r in self._gateway.world.resolutions(None, last):
                 if r.status == "resolved" and r.payout is not None:
                     venue = split_market_id(r.market_id)[0] or ""

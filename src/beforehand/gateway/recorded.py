@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import chain
 
-from beforehand.clock import from_us, to_us
+from beforehand.clock import from_us
 from beforehand.gateway.market_search import Hit, MarketIndex, Method
 from beforehand.gateway.search import Grade, SearchIndex
 from beforehand.gateway.world import Listing
@@ -44,8 +44,7 @@ class RecordedWorld:
         self._extra = extra
 
     @lazy
-    def all_series(self) -> dict[str, Series]:
-        """Every price series by market id."""
+    def _series(self) -> dict[str, Series]:
         return self.archive.series()
 
     @lazy
@@ -58,7 +57,7 @@ class RecordedWorld:
         versions: dict[str, list[Market]] = defaultdict(list)
         for market in self.archive.records(Market):
             versions[market.id].append(market)
-        for name, series in self.all_series.items():
+        for name, series in self._series.items():
             if len(series):
                 versions[name].append(_stub(name, from_us(series.known_at[0])))
         return dict(versions)
@@ -102,48 +101,48 @@ class RecordedWorld:
         return dict(groups)
 
     def observations(
-        self, source: str, kind: str, subject: str | None, until: datetime, live: bool = False
+        self, source: str, kind: str, subject: str | None, until: int, live: bool = False
     ) -> Sequence[Observation]:
         """A vendor's rows, in stored order."""
         found = self._observations.get((source, kind), [])
         return found if subject is None else [row for row in found if row.subject == subject]
 
-    def list_markets(self, listing: Listing, until: datetime) -> Sequence[Market]:
+    def list_markets(self, listing: Listing, until: int) -> Sequence[Market]:
         """Every stored version; the View selects."""
         return self.market_versions(None, until)
 
     def find_markets(
         self,
         query: str,
-        until: datetime,
+        until: int,
         limit: int,
         venues: frozenset[str] | None,
         live: bool = False,
     ) -> tuple[list[Hit], Method]:
         """Ranked with what was known at `until`."""
-        return self.market_index.search(query, to_us(until), limit, venues)
+        return self.market_index.search(query, until, limit, venues)
 
-    def market_versions(self, market_id: str | None, until: datetime) -> Sequence[Market]:
+    def market_versions(self, market_id: str | None, until: int) -> Sequence[Market]:
         """Stored versions of one market, or of all; a market seen only by its prices is a stub."""
         if market_id is not None:
             return self._versions.get(market_id, [])
         return [version for versions in self._versions.values() for version in versions]
 
-    def states(self, market_id: str, until: datetime) -> Sequence[MarketState]:
+    def states(self, market_id: str, until: int) -> Sequence[MarketState]:
         """Observed states."""
         return self._states.get(market_id, [])
 
-    def books(self, market_id: str, until: datetime) -> Sequence[OrderBook]:
+    def books(self, market_id: str, until: int) -> Sequence[OrderBook]:
         """Recorded order books."""
         return self._books.get(market_id, [])
 
-    def resolutions(self, market_id: str | None, until: datetime) -> Sequence[Resolution]:
+    def resolutions(self, market_id: str | None, until: int) -> Sequence[Resolution]:
         """Resolutions of one market, or of all."""
         if market_id is not None:
             return self._resolutions.get(market_id, [])
         return [record for records in self._resolutions.values() for record in records]
 
-    def forecasts(self, market_id: str, until: datetime) -> Sequence[RecordedForecast]:
+    def forecasts(self, market_id: str, until: int) -> Sequence[RecordedForecast]:
         """Forecasts that others made."""
         return self._forecasts.get(market_id, [])
 
@@ -151,39 +150,41 @@ class RecordedWorld:
         """Every recorded forecast, to list who made them."""
         return [record for records in self._forecasts.values() for record in records]
 
-    def events(
-        self, event_id: str | None, until: datetime, venue: str | None = None
-    ) -> Sequence[Event]:
+    def events(self, event_id: str | None, until: int, venue: str | None = None) -> Sequence[Event]:
         """Stored versions of one event, or of all."""
         return [e for e in self._events if event_id is None or e.id == event_id]
 
-    def prices(self, market_id: str, until: datetime) -> Sequence[PricePoint]:
+    def prices(self, market_id: str, until: int) -> Sequence[PricePoint]:
         """Price points known until `until`, oldest knowledge first."""
-        series = self.all_series.get(market_id)
+        series = self._series.get(market_id)
         if series is None:
             return []
-        prefix = series.until(to_us(until))
+        prefix = series.until(until)
         return [point(prefix, i) for i in range(len(prefix))]
 
-    def last_price(
-        self, market_id: str, until: datetime, live: bool = False
-    ) -> Sequence[PricePoint]:
+    def last_price(self, market_id: str, until: int, live: bool = False) -> Sequence[PricePoint]:
         """The price at `until`, as a sequence of at most one."""
-        series = self.all_series.get(market_id)
-        position = -1 if series is None else series.position(to_us(until))
+        series = self._series.get(market_id)
+        position = -1 if series is None else series.position(until)
         return [] if series is None or position < 0 else [point(series, position)]
+
+    def first_prices(self, until: int) -> Iterable[tuple[str, int]]:
+        """Markets with prices, and when the first one became known."""
+        for name, series in self._series.items():
+            if len(series):
+                yield name, int(series.known_at[0])
 
     def series(self, market_id: str) -> Series | None:
         """The whole series, for bulk walks (the gateway checks what it takes from it)."""
-        return self.all_series.get(market_id)
+        return self._series.get(market_id)
 
-    def documents(self, until: datetime, since: datetime | None, limit: int) -> Sequence[Document]:
+    def documents(self, until: int, since: int | None, limit: int) -> Sequence[Document]:
         """The newest documents in [since, until]."""
-        n = self.index.count_until(to_us(until))
-        first = 0 if since is None else self.index.count_until(to_us(since) - 1)
+        n = self.index.count_until(until)
+        first = 0 if since is None else self.index.count_until(since - 1)
         return [row.record() for row in reversed(self.index.rows[max(first, n - limit) : n])]
 
-    def document(self, document_id: str, until: datetime) -> Sequence[Document]:
+    def document(self, document_id: str, until: int) -> Sequence[Document]:
         """Every version of one document."""
         return [row.record() for row in self._by_id.get(document_id, [])]
 
@@ -197,9 +198,9 @@ class RecordedWorld:
     def search(
         self,
         query: str,
-        until: datetime,
+        until: int,
         limit: int,
-        since: datetime | None,
+        since: int | None,
         live: bool = False,
     ) -> Sequence[Document]:
         """The best documents for a query, ranked with what was known at `until`."""

@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Literal
 
 import numpy as np
@@ -63,16 +62,15 @@ class SearchIndex:
         """How many documents were known at t (microseconds)."""
         return int(np.searchsorted(self.known_at, t, side="right"))
 
-    def search(
-        self, query: str, t: datetime, limit: int, since: datetime | None = None
-    ) -> list[DocumentRow]:
-        """The best documents known in [since, t], best first; ties go to the newer one.
+    def search(self, query: str, t: int, limit: int, since: int | None = None) -> list[DocumentRow]:
+        """The best documents known in [since, t] (microseconds), best first; ties go to the newer
+        one.
 
         A document must share two content words with the query (one, where the query has one).
         """
         terms = sorted(set(words(query)))
-        n = self.count_until(to_us(t))
-        first = 0 if since is None else self.count_until(to_us(since) - 1)
+        n = self.count_until(t)
+        first = 0 if since is None else self.count_until(since - 1)
         hits, weights = [], []
         for term in terms:
             places = self._postings.get(term)

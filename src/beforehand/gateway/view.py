@@ -1,6 +1,6 @@
 """The View: the world as it stood at t.
 
-Whatever a world returns, each record is put to the one predicate before it is shown; refusals
+Whatever a world returns, each record is put to the gateway's guard before it is shown; refusals
 are kept. A View can only be narrowed. Its answers, counts, orderings and error texts depend on
 records known at t alone.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from beforehand.clock import iso, to_us
+from beforehand.clock import from_us, iso, to_us
 from beforehand.errors import (
     BeforehandError,
     CutoffViolation,
@@ -21,7 +21,7 @@ from beforehand.gateway.market_search import Hit, Method
 from beforehand.gateway.world import FOREVER, Listing
 from beforehand.ids import split_market_id
 from beforehand.records.base import Record
-from beforehand.records.cutoff import document_known_at, visible
+from beforehand.records.cutoff import document_known_at, visible_us
 from beforehand.records.world import (
     BookLevel,
     Document,
@@ -44,9 +44,10 @@ MAX_LIMIT = 10_000
 
 
 class View:
-    """The world at `t`. Every method returns only records known at `t`."""
+    """The world at `t` (microseconds since 1970; None: now, whenever that is). Every method
+    returns only records known at `t`."""
 
-    def __init__(self, gateway: "Gateway", t: datetime | None) -> None:
+    def __init__(self, gateway: "Gateway", t: int | None) -> None:
         self._gateway = gateway
         self._world = gateway.world
         self._t = t
@@ -54,7 +55,11 @@ class View:
     @property
     def t(self) -> datetime:
         """The instant of this View; of a live one, the clock's."""
-        return self._gateway.clock.now() if self._t is None else self._t
+        return from_us(self._at)
+
+    @property
+    def _at(self) -> int:
+        return to_us(self._gateway.clock.now()) if self._t is None else self._t
 
     @property
     def live(self) -> bool:
@@ -75,12 +80,12 @@ class View:
     def market(self, market_id: str) -> Market:
         """The market with its text as of the version known at t (None where none is that old)."""
         name = self.resolve_id(market_id)
-        return _merge(self._admit("market", self._world.market_versions(name, self.t)))
+        return _merge(self._admit("market", self._world.market_versions(name, self._at)))
 
     def markets(self) -> list[Market]:
         """Every market known at t, by id."""
         groups: dict[str, list[Market]] = {}
-        for version in self._admit("market", self._world.market_versions(None, self.t)):
+        for version in self._admit("market", self._world.market_versions(None, self._at)):
             groups.setdefault(version.id, []).append(version)
         return [_merge(groups[name]) for name in sorted(groups)]
 
@@ -89,15 +94,15 @@ class View:
         number, as long as it is unambiguous at t."""
         venue, native = split_market_id(market_id)
         if venue is not None:
-            for version in self._world.market_versions(f"{venue}:{native}", self.t):
-                if visible(version.known_at, self.t):
+            for version in self._world.market_versions(f"{venue}:{native}", self._at):
+                if self._known(version.known_at):
                     return version.id
         found = [
             v
-            for v in self._world.market_versions(None, self.t)
+            for v in self._world.market_versions(None, self._at)
             if native in (v.native_id, _extra(v, "slug"), _extra(v, "gamma_id"))
             and venue in (None, v.venue)
-            and visible(v.known_at, self.t)
+            and self._known(v.known_at)
         ]
         names = {v.id for v in found}
         if len(names) == 1:
@@ -110,7 +115,7 @@ class View:
     def odds(self, market_id: str) -> Odds:
         """The market's price at t with its age in seconds; NotFound before the first price."""
         name = self.resolve_id(market_id)
-        points = self._admit("odds", self._world.last_price(name, self.t, self.live))
+        points = self._admit("odds", self._world.last_price(name, self._at, self.live))
         if not points:
             raise NotFound(f"{name} has no price known at {iso(self.t)}")
         last = max(points, key=lambda p: (p.observed_at, p.known_at))
@@ -123,22 +128,28 @@ class View:
         """Prices known at t and observed at or after `start`, oldest first; `limit` keeps the
         newest."""
         name = self.resolve_id(market_id)
-        points = self._admit("history", self._world.prices(name, self.t))
+        points = self._admit("history", self._world.prices(name, self._at))
         if start is not None:
             points = [p for p in points if p.observed_at >= start]
         points.sort(key=lambda p: (p.observed_at, p.known_at))
         return points if limit is None else points[-_bounded(limit) :]
 
+    def first_prices(self) -> dict[str, int]:
+        """When the first price of each market became known (microseconds), of those known at t."""
+        found = {name: int(known_at) for name, known_at in self._world.first_prices(self._at)}
+        guard = self._gateway.guard
+        return {n: known for n, known in found.items() if guard.one("odds", n, known, self._at)}
+
     def state(self, market_id: str) -> MarketState | None:
         """The last state observed until t."""
         name = self.resolve_id(market_id)
-        return _last(self._admit("state", self._world.states(name, self.t)))
+        return _last(self._admit("state", self._world.states(name, self._at)))
 
     def book(self, market_id: str) -> OrderBook | None:
         """The last order book recorded until t, seen from YES; None where a book names its token
         and it is not known by t which side that is."""
         name = self.resolve_id(market_id)
-        book = _last(self._admit("book", self._world.books(name, self.t)))
+        book = _last(self._admit("book", self._world.books(name, self._at)))
         tokens = self.market(name).tokens
         if book is None or book.token_id is None or book.token_id in tokens[:1]:
             return book
@@ -154,14 +165,14 @@ class View:
 
     def events(self, venue: str | None = None) -> list[Event]:
         """Every event known at t (of one venue) in its latest version, by id."""
-        found = self._latest_events(self._world.events(None, self.t, venue))
+        found = self._latest_events(self._world.events(None, self._at, venue))
         return [event for event in found if venue in (None, event.venue)]
 
     def event(self, event_id: str) -> Event:
         """One event by its id or slug; NotFound if none by that name is known at t."""
         _, native = split_market_id(event_id)
         for world in (event_id, None):
-            found = self._latest_events(self._world.events(world, self.t))
+            found = self._latest_events(self._world.events(world, self._at))
             if exact := [event for event in found if event.id == event_id]:
                 return exact[0]
             named = [e for e in found if native in (e.id.partition(":")[2], _extra(e, "slug"))]
@@ -183,12 +194,12 @@ class View:
     def resolution(self, market_id: str) -> Resolution | None:
         """How the market ended, once that is known."""
         name = self.resolve_id(market_id)
-        return _last(self._admit("resolution", self._world.resolutions(name, self.t)))
+        return _last(self._admit("resolution", self._world.resolutions(name, self._at)))
 
     def resolutions(self) -> list[Resolution]:
         """Every market's latest known resolution, by market id."""
         latest: dict[str, Resolution] = {}
-        for record in self._admit("resolution", self._world.resolutions(None, self.t)):
+        for record in self._admit("resolution", self._world.resolutions(None, self._at)):
             if (
                 record.market_id not in latest
                 or latest[record.market_id].known_at <= record.known_at
@@ -199,19 +210,20 @@ class View:
     def forecasts(self, market_id: str) -> list[RecordedForecast]:
         """What others had forecast by t, oldest first."""
         name = self.resolve_id(market_id)
-        records = self._admit("forecast", self._world.forecasts(name, self.t))
+        records = self._admit("forecast", self._world.forecasts(name, self._at))
         return sorted(records, key=lambda r: (r.known_at, r.predictor))
 
     def document(self, document_id: str) -> Document:
         """The latest version of a document known at t."""
-        found = _last(self._admit_documents(self._world.document(document_id, self.t)))
+        found = _last(self._admit_documents(self._world.document(document_id, self._at)))
         if found is None:
             raise NotFound(f"no document {document_id!r} is known at {iso(self.t)}")
         return found
 
     def documents(self, since: datetime | None = None, limit: int = 100) -> list[Document]:
         """Documents known at t (and not before `since`), newest first."""
-        records = self._world.documents(self.t, since, _bounded(limit))
+        start = None if since is None else to_us(since)
+        records = self._world.documents(self._at, start, _bounded(limit))
         admitted = self._admit_documents(records)
         if since is not None:
             admitted = [d for d in admitted if d.known_at >= since]
@@ -219,15 +231,15 @@ class View:
 
     def search(self, query: str, limit: int = 10, since: datetime | None = None) -> list[Document]:
         """The best documents for a query, ranked with what was known at t."""
-        return self._admit_documents(
-            self._world.search(query, self.t, _bounded(limit), since, self.live)
-        )[:limit]
+        start = None if since is None else to_us(since)
+        found = self._world.search(query, self._at, _bounded(limit), start, self.live)
+        return self._admit_documents(found)[:limit]
 
     def observations(self, source: str, kind: str, subject: str | None) -> list[Observation]:
         """A vendor's rows about a subject (None: about any), newest first, the latest version of
         each; NOW-valued fields only where they were seen by t. ReplayMiss where neither a row
         nor a fetch is on record by t."""
-        found = self._world.observations(source, kind, subject, self.t, self.live)
+        found = self._world.observations(source, kind, subject, self._at, self.live)
         admitted = self._admit("observation", found)
         if not admitted:
             raise self._miss(source, kind, subject)
@@ -247,17 +259,17 @@ class View:
         mine, theirs = (self._fetched(version) for version in (row, held))
         if mine is None or theirs is None:
             if mine is None and theirs is None:
-                return (row.now_known_at or FOREVER) < (held.now_known_at or FOREVER)
+                return _or_never(row.now_known_at) < _or_never(held.now_known_at)
             return theirs is None
         return mine >= theirs
 
     def _fetched(self, row: Observation) -> datetime | None:
         """When this version was fetched, where that was by t."""
-        return row.now_known_at if visible(row.now_known_at, self.t) else None
+        return row.now_known_at if self._known(row.now_known_at) else None
 
     def snapshot(self, source: str, kind: str, subject: str) -> Observation:
         """The last fetch of a vendor's snapshot until t; ReplayMiss where there is none."""
-        found = self._world.observations(source, kind, subject, self.t, self.live)
+        found = self._world.observations(source, kind, subject, self._at, self.live)
         admitted = [r for r in self._admit("observation", found) if r.snapshot]
         last = _last(admitted)
         if last is None:
@@ -265,7 +277,7 @@ class View:
         return self._strip(last)
 
     def _strip(self, row: Observation) -> Observation:
-        if visible(row.now_known_at, self.t):
+        if self._known(row.now_known_at):
             return row
         return row.model_copy(update={"now": {}, "now_known_at": None})
 
@@ -282,7 +294,7 @@ class View:
         """The markets of a listing known at t, ordered by id (filter and sort by what moves with
         `state`)."""
         groups: dict[str, list[Market]] = {}
-        for version in self._admit("market", self._world.list_markets(listing, self.t)):
+        for version in self._admit("market", self._world.list_markets(listing, self._at)):
             if listing.venues is None or version.venue in listing.venues:
                 groups.setdefault(version.id, []).append(version)
         return [_merge(groups[name]) for name in sorted(groups)]
@@ -291,7 +303,7 @@ class View:
         self, query: str, limit: int, venues: frozenset[str] | None = None
     ) -> tuple[list[Hit], Method]:
         """The best markets for a query with their scores, ranked with what was known at t."""
-        hits, method = self._world.find_markets(query, self.t, _bounded(limit), venues, self.live)
+        hits, method = self._world.find_markets(query, self._at, _bounded(limit), venues, self.live)
         passed = {id(m) for m in self._admit("market", [hit.market for hit in hits])}
         return [hit for hit in hits if id(hit.market) in passed][:limit], method
 
@@ -312,14 +324,17 @@ class View:
         return admitted
 
     def _pass(self, method: str, record: Record, known_at: datetime | None) -> bool:
-        t = self.t
-        if visible(known_at, t):
-            assert known_at is not None
-            self._gateway.audit.admit(method, to_us(known_at), to_us(t))
-            return True
         name = getattr(record, "id", None) or getattr(record, "market_id", "?")
-        self._gateway.audit.refuse(method, str(name), known_at, t)
-        return False
+        known = None if known_at is None else to_us(known_at)
+        return self._gateway.guard.one(method, str(name), known, self._at)
+
+    def _known(self, known_at: datetime | None) -> bool:
+        """Whether something is known at t, where nothing is shown yet."""
+        return known_at is not None and bool(visible_us(to_us(known_at), self._at))
+
+
+def _or_never(instant: datetime | None) -> int:
+    return FOREVER if instant is None else to_us(instant)
 
 
 def _extra(record: Record, name: str) -> object:

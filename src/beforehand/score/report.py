@@ -11,6 +11,7 @@ PICTURED = 8
 TILES: dict[str, tuple[str, str]] = {
     "n_questions": ("questions", "markets scored, each with one vote"),
     "n_forecasts": ("forecasts", "instants at which they were forecast"),
+    "short_markets": ("short markets", "too short for the grid: scored apart"),
     "n_events": ("events", "groups of questions that share their fate"),
     "n_resolution_months": ("resolution months", "the other way to group them"),
     "effective_n": ("effective n", "independent questions' worth, for the best-ranked"),

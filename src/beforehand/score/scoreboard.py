@@ -38,6 +38,17 @@ Verdict = Literal[
 _BASE = ("present", "brier", "log_loss", "paired", "els", "skill", "hit", "hit_n", "spread")
 
 
+@dataclass(frozen=True)
+class Kept:
+    """How a forecaster was kept from the future. `isolation`: by construction, probed, or trusted.
+    `order`: asked in order, (declared) memoryless, may remember, or not asked by us. `because`
+    says why it may not be said to beat the market, where that is so."""
+
+    isolation: str
+    order: str
+    because: str | None = None
+
+
 @dataclass
 class Row:
     """One forecaster's figures. `intervals` holds (low, high) of the wider clustering."""
@@ -61,6 +72,7 @@ class Row:
     fresh: "Skill | None" = None
     verdict: Verdict = "not shown"
     reasons: list[str] = field(default_factory=list)
+    kept: Kept | None = None
 
 
 def score(table: Table, options: Options = Options()) -> list[Row]:

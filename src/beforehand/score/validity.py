@@ -1,11 +1,12 @@
 """The validity card: what the verdict rests on, and which bound it fails."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from beforehand.score.scoreboard import Row
+from beforehand.score.scoreboard import Kept, Row
 from beforehand.score.skill import MARKET, MIN_EFFECTIVE, MIN_EVENTS
 from beforehand.score.table import STALE_DAYS, Table
 
@@ -22,12 +23,19 @@ class Check:
     ok: bool | None = None
 
 
+MARKET_KEPT = Kept("by construction", "memoryless")
+STATED = Kept("trusted", "not asked: times as stated")
+"""For forecasts that came in a file."""
+
+
 @dataclass(frozen=True)
 class SetFacts:
     """What the scorer cannot see in the table: the documents in reach, endings left out, whether
     language models spoke and for which share of their questions the answer came after their
     training (None where a cutoff is unknown), how many variants were tried on this set, whether
-    the texts shown are on record at all, and which forecasters are under test (all, if None)."""
+    the texts shown are on record at all, which forecasters are under test (all, if None), how many
+    markets are scored apart because their life held no instant of the grid, and how each forecaster
+    was kept from the future (those not named: their forecasts came in a file)."""
 
     documents: int
     void: int = 0
@@ -39,6 +47,8 @@ class SetFacts:
     undated: int = 0
     texts_known: bool = True
     subjects: tuple[str, ...] | None = None
+    short: int = 0
+    kept: Mapping[str, Kept] = field(default_factory=dict)
 
 
 def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
@@ -61,6 +71,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
     return [
         Check("n_questions", len(table.questions)),
         Check("n_forecasts", len(table.q)),
+        Check("short_markets", facts.short),
         Check("n_events", n_events, f"at least {MIN_EVENTS}", n_events >= MIN_EVENTS),
         Check("n_resolution_months", int(table.period.max()) + 1 if len(table.period) else 0),
         Check(
@@ -109,6 +120,16 @@ def apply_card(rows: list[Row], checks: list[Check]) -> None:
         if row.verdict == "beats the market" and failed:
             row.verdict = "not shown"
             row.reasons = [f"{c.field} is {_show(c.value)}, must be {c.bound}" for c in failed]
+
+
+def apply_kept(rows: list[Row], kept: Mapping[str, Kept]) -> None:
+    """Say of each row how its forecaster was kept from the future. One that may remember it is not
+    said to beat the market."""
+    for row in rows:
+        default = MARKET_KEPT if row.forecaster == MARKET else STATED
+        row.kept = kept.get(row.forecaster, default)
+        if row.kept.because is not None and row.verdict == "beats the market":
+            row.verdict, row.reasons = "not shown", [row.kept.because]
 
 
 def set_failures(checks: list[Check]) -> list[Check]:

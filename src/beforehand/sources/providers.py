@@ -28,8 +28,9 @@ class Provider:
     """One service. `timeout` bounds one attempt and `deadline` all of them, in seconds.
 
     `key` is the environment variable with the secret, sent as `auth` says; `without` says what
-    works without it, `instead` what to do while the service is away. Answers with a status in
-    `defer` are not retried: the poll waits for its next window.
+    works without it, `instead` what to do while the service is away, `uncertain` what to do where
+    a request that must not be repeated got no answer. Answers with a status in `defer` are not
+    retried: the poll waits for its next window.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Provider:
     keys: tuple[str, ...] = ()
     without: str = ""
     instead: str = "use what is recorded (--mode replay)"
+    uncertain: str = "check the account before you repeat it"
 
     @property
     def override(self) -> str:

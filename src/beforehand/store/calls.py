@@ -21,10 +21,14 @@ from beforehand.clock import Clock, SystemClock, epoch, iso
 from beforehand.errors import Stopped
 from beforehand.ids import digest
 from beforehand.store.database import Database, Transaction
+from beforehand.store.journal_schema import CALL_COLUMNS
 
 LEASE_S = 5.0
 """How long a claim stands without a heartbeat of its owner."""
+MOST_UNANSWERED = 5
+"""So many attempts at one call without an answer, over all resumes, are final."""
 Policy = Literal["resend", "skip", "stop"]
+State = Literal["sent", "lost"]
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,13 @@ class Calls:
         provider: str,
         index: int,
         owner: str,
+        question: str | None = None,
+        instant: int | None = None,
         peek: bool = False,
     ) -> Claim:
         """Look a call up and claim it where it is nobody's; with `peek`, say what a claim would
-        come to and write no intent. Raises Stopped where the run was stopped or its budget allows
+        come to and write no intent. `question` names it for people, `instant` (microseconds) is
+        the one that is asked about. Raises Stopped where the run was stopped or its budget allows
         no further call."""
         with self._database.write(f"run:{run_id}") as tx:
             now = tx.epoch(epoch(self._clock.now()))
@@ -105,9 +112,9 @@ class Calls:
                 return Claim("failed", None, error, attempts)
             if state == "sent" and run.policy == "stop":
                 raise Stopped(
-                    f"a call to {provider} was sent and its answer never arrived; the policy is "
-                    "to stop: look at the provider's records, then resume with --in-flight "
-                    "resend or --in-flight skip"
+                    f"a call to {provider} was sent and its answer never arrived "
+                    f"({question or task_id}); the policy is to stop: look at the provider's "
+                    "records, then resume with --in-flight resend or --in-flight skip"
                 )
             if not self._afford(tx, run_id, run, now, counted=state == "lost"):
                 return Claim("wait")
@@ -116,10 +123,11 @@ class Calls:
             if state != "lost":
                 tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :id", id=run_id)
             tx.run(
-                "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, state, "
-                "owner, lease_until, attempts, sent_at) VALUES (:run_id, :key, :task_id, "
-                ":provider, :index, 'sent', :owner, :lease, 1, :now) ON CONFLICT (run_id, "
-                "call_key) DO UPDATE SET state = 'sent', owner = excluded.owner, lease_until = "
+                "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, "
+                "question, instant, state, owner, lease_until, attempts, first_sent_at, sent_at) "
+                "VALUES (:run_id, :key, :task_id, :provider, :index, :question, :instant, 'sent', "
+                ":owner, :lease, 1, :now, :now) ON CONFLICT (run_id, call_key) DO UPDATE SET "
+                "state = 'sent', owner = excluded.owner, lease_until = "
                 "excluded.lease_until, attempts = calls.attempts + 1, error = NULL, "
                 "sent_at = excluded.sent_at",
                 run_id=run_id,
@@ -127,6 +135,8 @@ class Calls:
                 task_id=task_id,
                 provider=provider,
                 index=index,
+                question=question,
+                instant=instant,
                 owner=owner,
                 lease=now + LEASE_S,
                 now=iso(self._clock.now()),
@@ -185,6 +195,25 @@ class Calls:
         """No answer came, and the call may have been carried out: the run's policy decides."""
         self._let_go(run_id, key, owner, "sent", error)
 
+    def unanswered(self, run_id: str, key: str, owner: str, error: str, state: State) -> bool:
+        """An attempt ended without an answer. True if it was the last that is made: the call has
+        failed then, else it is in `state`."""
+        with self._database.write() as tx:
+            rows = tx.run(
+                "UPDATE calls SET unanswered = unanswered + 1, state = CASE WHEN unanswered + 1 < "
+                ":most THEN :state ELSE 'failed' END, error = :error, lease_until = 0 "
+                "WHERE run_id = :run_id AND call_key = :key AND state = 'sent' "
+                "AND owner = :owner RETURNING state",
+                most=MOST_UNANSWERED,
+                state=state,
+                error=error,
+                run_id=run_id,
+                key=key,
+                owner=owner,
+            )
+        self._held.discard(key)
+        return bool(rows) and rows[0][0] == "failed"
+
     def drop(self, key: str) -> None:
         """Nothing could be written down: the lease is no longer renewed, and lapses."""
         self._held.discard(key)
@@ -213,9 +242,10 @@ class Calls:
         while parent is not None and parent not in seen:
             seen.add(parent)
             found = tx.run(
-                "INSERT INTO calls SELECT :run_id, call_key, :task_id, provider, "
-                "simulation_index, state, owner, 0, attempts, answer, answer_digest, error, "
-                "tokens, cost, sent_at, answered_at, latency_ms, :parent FROM calls "
+                f"INSERT INTO calls ({CALL_COLUMNS}) SELECT :run_id, call_key, :task_id, "
+                "provider, simulation_index, question, instant, state, owner, 0, attempts, "
+                "unanswered, answer, answer_digest, error, tokens, cost, first_sent_at, sent_at, "
+                "answered_at, latency_ms, :parent FROM calls "
                 "WHERE run_id = :parent AND call_key = :key AND state IN ('done', 'failed') "
                 "RETURNING state, answer, error, attempts",
                 run_id=run_id,
@@ -295,7 +325,8 @@ class Calls:
     def rows(self, run_id: str) -> list[dict[str, Any]]:
         """Every call of a run, in the order sent."""
         names = (
-            "call_key task_id provider simulation_index state attempts answer answer_digest error "
+            "call_key task_id provider simulation_index question instant state attempts answer "
+            "answer_digest error "
             "tokens cost sent_at answered_at latency_ms origin"
         ).split()
         with self._database.read() as tx:
@@ -317,17 +348,18 @@ class Calls:
                 )[0][0]
             )
 
-    def usual(self, provider: str) -> tuple[float | None, float | None]:
-        """(tokens, US dollars) that a call to this provider has cost on average so far."""
+    def usual(self, provider: str) -> tuple[float | None, float | None, float | None]:
+        """(tokens, US dollars, seconds) that a call to this provider has taken on average."""
         with self._database.read() as tx:
-            tokens, cost = tx.run(
-                "SELECT avg(tokens), avg(cost) FROM calls WHERE provider = :provider "
-                "AND state = 'done' AND origin IS NULL",
+            tokens, cost, took = tx.run(
+                "SELECT avg(tokens), avg(cost), avg(latency_ms) FROM calls WHERE provider = "
+                ":provider AND state = 'done' AND origin IS NULL",
                 provider=provider,
             )[0]
         return (
             None if tokens is None else float(tokens),
             None if cost is None else float(cost),
+            None if took is None else float(took) / 1000,
         )
 
 

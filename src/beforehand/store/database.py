@@ -91,6 +91,11 @@ class Database:
             reader = connection.execution_options(reads_only=True)
             yield Transaction(reader, self.postgres)
 
+    def tables(self) -> set[str]:
+        """The names of the tables that are there."""
+        with self._mapped():
+            return set(sa.inspect(self.engine).get_table_names())
+
     def create(self, schema: str) -> None:
         """Create tables and indices that are not there yet."""
         dialect = _TYPES["postgresql" if self.postgres else "sqlite"]

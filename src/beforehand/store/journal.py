@@ -12,19 +12,41 @@ from typing import Any
 import orjson
 
 from beforehand.clock import Clock, SystemClock, iso
-from beforehand.errors import Corrupt, NotFound
+from beforehand.errors import Corrupt, InputError, NotFound
 from beforehand.ids import canonical, digest
 from beforehand.store.calls import Policy
 from beforehand.store.database import Database, Transaction
-from beforehand.store.journal_schema import RUN_COLUMNS, SCHEMA, Done, RunRow, Status, Task, run_row
+from beforehand.store.journal_schema import (
+    RUN_COLUMNS,
+    SCHEMA,
+    VERSION,
+    Done,
+    RunRow,
+    Status,
+    Task,
+    run_row,
+)
 
 
 class Journal:
-    """Reads and writes runs and tasks. Safe for threads and processes."""
+    """Reads and writes runs and tasks. Safe for threads and processes. Raises InputError where
+    another version of the journal's tables is there."""
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self.database = database
         self._clock = clock or SystemClock()
+        tables = database.tables()
+        if "journal_version" in tables:
+            with database.read() as tx:
+                found = int(tx.run("SELECT version FROM journal_version")[0][0])
+        else:
+            found = 1 if "runs" in tables else VERSION
+        if found != VERSION:
+            raise InputError(
+                f"{database.title} is a journal of version {found}, and this beforehand writes "
+                f"version {VERSION}: move it away to begin a new one (finished runs keep their "
+                "files), or use the beforehand that wrote it"
+            )
         database.create(SCHEMA)
 
     def now(self) -> str:
@@ -43,16 +65,17 @@ class Journal:
         limits: Mapping[str, float] | None = None,
         policy: str = "resend",
         expected_cost: float = 0.0,
+        fresh: bool = False,
     ) -> tuple[RunRow, bool]:
         """Write down that a run was asked for, before anything else is. Returns its row, or the one
         that is there already, and whether it is new. `expected_cost` of a call counts until one
-        is known."""
+        is known; `fresh` says that the forecasters were restarted just before."""
         with self.database.write() as tx:
             made = tx.run(
                 "INSERT INTO runs (run_id, kind, status, request, fingerprint, home, parent, "
-                "limits, policy, expected_cost, created_at, updated_at) VALUES (:run_id, :kind, "
-                "'running', :request, :fingerprint, :home, :parent, :limits, :policy, :most, "
-                ":now, :now) "
+                "limits, policy, expected_cost, restarts, created_at, updated_at) VALUES "
+                "(:run_id, :kind, 'running', :request, :fingerprint, :home, :parent, :limits, "
+                ":policy, :most, :restarts, :now, :now) "
                 "ON CONFLICT (run_id) DO NOTHING RETURNING run_id",
                 run_id=run_id,
                 kind=kind,
@@ -63,6 +86,7 @@ class Journal:
                 limits=canonical(limits or {}).decode(),
                 policy=policy,
                 most=expected_cost,
+                restarts=canonical([self.now()] if fresh else []).decode(),
                 now=self.now(),
             )
             found = _run(tx, run_id)
@@ -122,6 +146,17 @@ class Journal:
                 tx.run(
                     "UPDATE runs SET policy = :policy WHERE run_id = :run_id",
                     policy=policy,
+                    run_id=run_id,
+                )
+
+    def restarted(self, run_id: str) -> None:
+        """The user says that the forecasters of a run were restarted just now."""
+        with self.database.write() as tx:
+            found = _run(tx, run_id)
+            if found is not None:
+                tx.run(
+                    "UPDATE runs SET restarts = :restarts WHERE run_id = :run_id",
+                    restarts=canonical([*found.restarts, self.now()]).decode(),
                     run_id=run_id,
                 )
 

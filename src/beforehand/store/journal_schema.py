@@ -10,16 +10,21 @@ from beforehand.store.database import Row
 
 Status = Literal["running", "success", "failed", "stopped", "cancelling", "cancelled"]
 
-SCHEMA = """
+VERSION = 2
+"""Of the tables below; a journal of another version is refused."""
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS journal_version (version INTEGER PRIMARY KEY);
+INSERT INTO journal_version VALUES ({VERSION}) ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS runs (
   run_id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, reason TEXT,
   request TEXT NOT NULL, fingerprint TEXT NOT NULL, home TEXT NOT NULL, parent TEXT,
-  total INTEGER NOT NULL DEFAULT 0, limits TEXT NOT NULL DEFAULT '{{}}',
+  total INTEGER NOT NULL DEFAULT 0, limits TEXT NOT NULL DEFAULT '{{{{}}}}',
   policy TEXT NOT NULL DEFAULT 'resend',
   calls INTEGER NOT NULL DEFAULT 0, tokens BIGINT NOT NULL DEFAULT 0,
   cost DOUBLE PRECISION NOT NULL DEFAULT 0, answered INTEGER NOT NULL DEFAULT 0,
   most_tokens BIGINT NOT NULL DEFAULT 0, most_cost DOUBLE PRECISION NOT NULL DEFAULT 0,
   expected_cost DOUBLE PRECISION NOT NULL DEFAULT 0,
+  restarts TEXT NOT NULL DEFAULT '[]',
   created_at TEXT NOT NULL, updated_at TEXT NOT NULL, seal TEXT
 );
 CREATE TABLE IF NOT EXISTS worker_runs (
@@ -30,7 +35,7 @@ CREATE TABLE IF NOT EXISTS worker_runs (
 CREATE INDEX IF NOT EXISTS idx_worker_run_id ON worker_runs (run_id);
 CREATE INDEX IF NOT EXISTS idx_worker_task_id ON worker_runs (task_id);
 CREATE TABLE IF NOT EXISTS task_outputs (
-  id {identity}, run_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_name TEXT NOT NULL,
+  id {{identity}}, run_id TEXT NOT NULL, task_id TEXT NOT NULL, agent_name TEXT NOT NULL,
   output_data TEXT NOT NULL, metadata TEXT NOT NULL, created_at TEXT,
   FOREIGN KEY (run_id, task_id) REFERENCES worker_runs (run_id, task_id)
 );
@@ -39,16 +44,18 @@ CREATE INDEX IF NOT EXISTS idx_run_id ON task_outputs (run_id);
 CREATE INDEX IF NOT EXISTS idx_task_id ON task_outputs (task_id);
 CREATE INDEX IF NOT EXISTS idx_agent ON task_outputs (agent_name);
 CREATE TABLE IF NOT EXISTS task_parts (
-  run_id TEXT NOT NULL, task_id TEXT NOT NULL, name TEXT NOT NULL, data {blob} NOT NULL,
+  run_id TEXT NOT NULL, task_id TEXT NOT NULL, name TEXT NOT NULL, data {{blob}} NOT NULL,
   digest TEXT NOT NULL, PRIMARY KEY (run_id, task_id, name)
 );
 CREATE TABLE IF NOT EXISTS calls (
   run_id TEXT NOT NULL, call_key TEXT NOT NULL, task_id TEXT NOT NULL, provider TEXT NOT NULL,
-  simulation_index INTEGER NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL,
-  lease_until DOUBLE PRECISION NOT NULL, attempts INTEGER NOT NULL, answer TEXT,
-  answer_digest TEXT, error TEXT, tokens BIGINT, cost DOUBLE PRECISION, sent_at TEXT NOT NULL,
+  simulation_index INTEGER NOT NULL, question TEXT, instant BIGINT, state TEXT NOT NULL,
+  owner TEXT NOT NULL, lease_until DOUBLE PRECISION NOT NULL, attempts INTEGER NOT NULL,
+  unanswered INTEGER NOT NULL DEFAULT 0, answer TEXT, answer_digest TEXT, error TEXT,
+  tokens BIGINT, cost DOUBLE PRECISION, first_sent_at TEXT NOT NULL, sent_at TEXT NOT NULL,
   answered_at TEXT, latency_ms REAL, origin TEXT, PRIMARY KEY (run_id, call_key)
 );
+CREATE INDEX IF NOT EXISTS idx_call_provider ON calls (provider, instant);
 CREATE INDEX IF NOT EXISTS idx_call_state ON calls (run_id, state);
 CREATE INDEX IF NOT EXISTS idx_call_owner ON calls (owner, state);
 CREATE TABLE IF NOT EXISTS workers (
@@ -56,9 +63,14 @@ CREATE TABLE IF NOT EXISTS workers (
   beat_at DOUBLE PRECISION NOT NULL
 );
 """
+CALL_COLUMNS = (
+    "run_id, call_key, task_id, provider, simulation_index, question, instant, state, owner, "
+    "lease_until, attempts, unanswered, answer, answer_digest, error, tokens, cost, "
+    "first_sent_at, sent_at, answered_at, latency_ms, origin"
+)
 RUN_COLUMNS = (
     "run_id kind status reason request fingerprint home parent total limits policy calls tokens "
-    "cost created_at updated_at seal"
+    "cost restarts created_at updated_at seal"
 ).split()
 
 
@@ -66,7 +78,8 @@ RUN_COLUMNS = (
 class RunRow:
     """One run. `fingerprint` identifies request and world: the same run id with another one is
     another run. `limits` caps calls, tokens and cost (USD); `policy` says what becomes of a call
-    whose answer never came; `seal` holds digests of the run's files."""
+    whose answer never came; `restarts` are the times at which its forecasters are said to have been
+    restarted; `seal` holds digests of the run's files."""
 
     run_id: str
     kind: str
@@ -82,6 +95,7 @@ class RunRow:
     calls: int
     tokens: int
     cost: float
+    restarts: list[str]
     created_at: str
     updated_at: str
     seal: dict[str, str] | None
@@ -109,6 +123,6 @@ class Task:
 def run_row(row: Row) -> RunRow:
     """A row of `runs`, in the order of RUN_COLUMNS."""
     found = dict(zip(RUN_COLUMNS, row, strict=True))
-    for name in ("request", "limits", "seal"):
+    for name in ("request", "limits", "restarts", "seal"):
         found[name] = None if found[name] is None else orjson.loads(found[name])
     return RunRow(**found)

@@ -10,8 +10,10 @@ from typing import Any
 from beforehand.clock import Clock, SystemClock, parse_instant, to_us
 from beforehand.config import Home
 from beforehand.errors import InputError
+from beforehand.forecast.aggregate import aggregate
 from beforehand.store.runs import RunFolder
 from beforehand.work import results
+from beforehand.work.grid import instants
 from beforehand.work.jobs import QUIET, Told, opened_journal, start
 from beforehand.work.request import Request
 from beforehand.work.run import BacktestJob
@@ -23,7 +25,6 @@ from beforehand.work.scoring import (
     pair,
     score_only,
 )
-from beforehand.work.walk import instants
 
 Key = tuple[str, str]
 NOTHING_SHARED = "the configurations have no market and instant in common: nothing can be paired"
@@ -93,13 +94,17 @@ def _check(arms: Mapping[str, Request], run_id: str, clock: Clock) -> None:
 
 
 def _spoken(folder: RunFolder) -> dict[Key, dict[str, Any]]:
-    """The intervals at which an arm said something, by market and time."""
-    found = results.read_jsonl(folder.path / "intervals.jsonl")
-    return {
-        (row["market_id"], row["time"]): row
-        for row in found
-        if row["aggregate"]["probability"] is not None
-    }
+    """The intervals at which an arm said something, by market and time; where several of its
+    experiments asked, with the aggregate of all their decisions."""
+    found = {}
+    for row in results.questions_of(folder.path / "intervals.jsonl"):
+        said = [d["probability"] for d in row["decisions"]]
+        together = aggregate(row["aggregate"]["method"], said)
+        if row["aggregate"]["n"] != len(said):
+            row["aggregate"] = {**row["aggregate"], "probability": together, "n": len(said)}
+        if row["aggregate"]["probability"] is not None:
+            found[row["market_id"], row["time"]] = row
+    return found
 
 
 def _columns(

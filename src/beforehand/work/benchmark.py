@@ -45,7 +45,7 @@ def ingest(archive: Archive, horizon: timedelta, textless: bool = False) -> Inge
     A market whose wording was not on record by then is left out, unless `textless`."""
     world = RecordedWorld(archive)
     gateway = Gateway(world)
-    selection = backtest.select(gateway, world, None)
+    selection = backtest.select(gateway, None)
     made = Ingested([], [], [], {})
     for name, resolution in selection.markets.items():
         t = grid.end_of(resolution) - horizon

@@ -8,6 +8,7 @@ from beforehand.forecast.baselines import Baseline
 from beforehand.forecast.code_mode import ARMS, Agent
 from beforehand.forecast.cutoff_guard import CutoffGuard
 from beforehand.forecast.external import is_address, parse_rate
+from beforehand.forecast.held import Holder, is_held
 from beforehand.llm.names import is_model, need_key, parse_model
 from beforehand.records.world import Resolution
 from beforehand.sandbox.engines import Sandbox
@@ -26,7 +27,7 @@ def make_deciders(
     """The cast. Raises NotConfigured for a model whose key is missing and for an engine that cannot
     run here, before anything is asked; nothing is connected to yet."""
     limits = parse_rate(effort.rate)
-    addresses = list(filter(is_address, asked))
+    addresses, held = list(filter(is_address, asked)), list(filter(is_held, asked))
     specs = {name: parse_model(name, minds.cutoffs) for name in asked if is_model(name)}
     for spec in specs.values():
         need_key(spec)
@@ -50,6 +51,7 @@ def make_deciders(
         baselines,
         Asker(addresses, home, limits, effort.timeout) if addresses else None,
         agent,
+        Holder(held) if held else None,
         CutoffGuard(known, minds.knowledge),
         specs,
         answers,

@@ -1,5 +1,6 @@
 """What differs between two runs: configuration, forecasts, results."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,10 +57,13 @@ def _values(experiments: list[dict[str, Any]], name: str) -> list[Any]:
     return seen
 
 
-def _rows(path: Path) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
-    file = path / "intervals.jsonl"
+def _rows(path: Path) -> Iterator[tuple[tuple[str, str, int], dict[str, Any]]]:
+    """Rows by market, time and number: several experiments may have asked the same."""
+    file, seen = path / "intervals.jsonl", Counter[tuple[str, str]]()
     for row in read_jsonl(file) if file.is_file() else ():
-        yield (row["market_id"], row["time"]), {k: v for k, v in row.items() if k not in IGNORED}
+        key = row["market_id"], row["time"]
+        yield (*key, seen[key]), {k: v for k, v in row.items() if k not in IGNORED}
+        seen[key] += 1
 
 
 def _intervals(left: Path, right: Path) -> dict[str, Any]:

@@ -1,17 +1,19 @@
-"""Who decides in an interval, and what is kept of it: baselines, forecasters at addresses, models.
+"""Who decides in an interval, and what is kept of it: baselines, forecasters at addresses, models,
+forecasters held in this process.
 
-Baselines have spoken for the whole chunk already. All others are asked side by side, in a fixed
-order whoever answers first. A decision that cites what it was not shown is marked; one that cites
-a document flagged by the leak detector is marked too.
+Baselines have spoken for the whole chunk already. All others are asked side by side (held ones in
+turn), in a fixed order whoever answers first. A decision that cites what it was not shown is
+marked; one that cites a document flagged by the leak detector is marked too.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+from beforehand.clock import from_us
 from beforehand.config import Home
 from beforehand.engine.context import StepContext
 from beforehand.errors import BadAnswer, Refused
@@ -20,6 +22,7 @@ from beforehand.forecast.answer import decide
 from beforehand.forecast.baselines import Baseline
 from beforehand.forecast.code_mode import ARMS, Agent, Tried
 from beforehand.forecast.cutoff_guard import CutoffGuard
+from beforehand.forecast.held import Holder, is_held
 from beforehand.gateway.opening import open_traffic
 from beforehand.llm.names import ModelSpec
 from beforehand.records.world import Resolution
@@ -28,8 +31,8 @@ from beforehand.sources.providers import Limit
 from beforehand.store.calls import Usage
 from beforehand.traffic import Traffic
 
-SIDE_BY_SIDE = 32
-"""Threads that ask within one interval; the run's concurrency caps the calls."""
+SIDE_BY_SIDE = 64
+"""Threads that ask within one step; the run's concurrency caps the calls."""
 MODES = {"code": "daytona_agent", "direct": "direct_llm"}
 """The documented mode of a decision, by the arm that made it."""
 
@@ -50,10 +53,10 @@ class Asker:
     ) -> external.Said:
         """One answer; raises Refused or BadAnswer where there is none and never will be."""
         traffic = self._open()
-        repeatable, limited = context.policy == "resend", bool(self._providers[address].limits)
+        limited = bool(self._providers[address].limits)
 
         def send(key: str) -> str:
-            asked = external.request(address, body, index, key, repeatable)
+            asked = external.request(address, body, index, key, context.run_id)
             return traffic.fetch(asked, turn_taken=limited).text
 
         def turn(stop: threading.Event) -> None:
@@ -73,27 +76,53 @@ def _usage(answer: str) -> Usage:
     return Usage(*external.usage(answer))
 
 
+@dataclass(frozen=True)
+class Interval:
+    """One interval to be decided: who is asked, what the baselines among them said, the instant
+    (microseconds), the context as it goes out, the mode of models, the simulations."""
+
+    names: Sequence[str]
+    said: Mapping[str, float]
+    t: int
+    seen: dict[str, Any]
+    mode: str
+    sims: int
+
+
 @dataclass
 class Decided:
-    """The decisions and failures of an interval by model, and the traces of the models' ways."""
+    """The decisions and failures of an interval by model, the traces of the models' ways, and who
+    answered otherwise than the journal says, how often."""
 
     by_model: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     traces: list[dict[str, Any]] = field(default_factory=list)
+    differs: Counter[str] = field(default_factory=Counter)
 
     def rows(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """All of them, in the order of the names."""
         return [row for name in names for row in self.by_model[name]]
 
 
+@dataclass(frozen=True)
+class _Question:
+    """One question to one forecaster in one simulation."""
+
+    name: str
+    index: int
+    interval: Interval
+
+
 @dataclass
 class Deciders:
-    """The cast of a run. `asker` and `agent` are there if anybody needs them. `answers` are for the
-    guard and for the weights of past scores, each used once it is known: nobody is shown them.
-    `mode` is that of a model that stands in, by a fork, where no model was asked before."""
+    """The cast of a run. `asker`, `agent` and `holder` are there if anybody needs them. `answers`
+    are for the guard and for the weights of past scores, each used once it is known: nobody is
+    shown them. `mode` is that of a model that stands in, by a fork, where no model was asked
+    before."""
 
     baselines: Mapping[str, Baseline]
     asker: Asker | None = None
     agent: Agent | None = None
+    holder: Holder | None = None
     guard: CutoffGuard = field(default_factory=lambda: CutoffGuard({}))
     models: Mapping[str, ModelSpec] = field(default_factory=dict)
     answers: Mapping[str, Resolution] = field(default_factory=dict)
@@ -104,44 +133,56 @@ class Deciders:
         if self.agent is not None:
             self.agent.close()
 
-    def decide(
-        self,
-        names: Sequence[str],
-        said: Mapping[str, float],
-        seen: dict[str, Any],
-        mode: str,
-        sims: int,
-        context: StepContext,
-    ) -> Decided:
-        """What every name decides on the context `seen`; `said` holds the baselines' numbers."""
-        decided = Decided({name: [] for name in names})
-        at = datetime.fromisoformat(seen["time"])
-        flagged = {s["id"] for s in seen["search_snippets"] if flags(s["text"], at)}
-        for name in names:
-            if name in said:
-                decided.by_model[name].append(self._baseline(name, said[name], seen))
-        asked = [(n, i) for n in names if n not in said for i in range(sims)]
-
-        def one(question: tuple[str, int]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-            name, index = question
-            if name in self.models:
-                return self._model(name, index, seen, mode, context)
-            return [self._address(name, index, seen, context)], []
-
-        if len(asked) == 1:
-            found = [one(asked[0])]
-        elif asked:
+    def decide(self, intervals: Sequence[Interval], context: StepContext) -> list[Decided]:
+        """What everybody decides in each interval, all of them asked side by side, in the order of
+        the intervals, the names and the simulations."""
+        found = [Decided({name: [] for name in interval.names}) for interval in intervals]
+        asked = list[tuple[Decided, _Question]]()
+        for interval, decided in zip(intervals, found, strict=True):
+            for name in interval.names:
+                if name in interval.said:
+                    said = self._baseline(name, interval.said[name], interval.seen)
+                    decided.by_model[name].append(said)
+                else:
+                    for index in range(interval.sims):
+                        asked.append((decided, _Question(name, index, interval)))
+        if asked:
             with ThreadPoolExecutor(min(len(asked), SIDE_BY_SIDE)) as pool:
-                found = list(pool.map(one, asked))
-        else:
-            found = []
-        for (name, _), (rows, traces) in zip(asked, found, strict=True):
-            decided.by_model[name] += rows
-            decided.traces += traces
-        for row in decided.rows(names):
-            if cited := [c for c in row.get("key_evidence_ids", ()) if c in flagged]:
-                row["flagged_evidence_ids"] = cited
-        return decided
+                futures = [
+                    None if is_held(one.name) else pool.submit(self._ask, one, context)
+                    for _, one in asked
+                ]
+                for (decided, one), future in zip(asked, futures, strict=True):
+                    rows, traces = (
+                        self._held(one, decided, context) if future is None else future.result()
+                    )
+                    decided.by_model[one.name] += rows
+                    decided.traces += traces
+        for interval, decided in zip(intervals, found, strict=True):
+            _mark_flagged(interval, decided)
+        return found
+
+    def _ask(
+        self, one: _Question, context: StepContext
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The rows and the traces of one question; its calls are on record under its name."""
+        seen, mine = one.interval.seen, asking(one.interval, one.name, one.index, context)
+        if one.name in self.models:
+            return self._model(one.name, one.index, seen, one.interval.mode, mine)
+        return [self._address(one.name, one.index, seen, mine)], []
+
+    def _held(
+        self, one: _Question, decided: Decided, context: StepContext
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        assert self.holder is not None
+        seen, mine = one.interval.seen, asking(one.interval, one.name, one.index, context)
+        try:
+            answer, same = self.holder.ask(one.name, seen, one.index, mine)
+            decided.differs[one.name] += not same
+            said = external.parse(one.name, answer)
+        except (Refused, BadAnswer) as error:
+            return [{**_who(one.name, one.index), "error": str(error)}], []
+        return [_external(one.name, one.index, said, seen)], []
 
     def _baseline(self, name: str, p: float, seen: dict[str, Any]) -> dict[str, Any]:
         if p != p:
@@ -158,11 +199,7 @@ class Deciders:
             answer = self.asker.ask(name, seen, index, context)
         except (Refused, BadAnswer) as error:
             return {**_who(name, index), "error": str(error)}
-        cited, unshown = _shown(answer.evidence_ids, seen)
-        decision = _decision(
-            name, index, "external", answer.probability, answer.rationale, cited, seen["time"]
-        )
-        return {**decision, **unshown}
+        return _external(name, index, answer, seen)
 
     def _model(
         self, name: str, index: int, seen: dict[str, Any], mode: str, context: StepContext
@@ -204,6 +241,21 @@ class Deciders:
         return {**decision, **unshown}
 
 
+def asking(interval: Interval, name: str, index: int, context: StepContext) -> StepContext:
+    """The step's context for one question, with its name for people."""
+    market, time = interval.seen["market"]["id"], interval.seen["time"]
+    return context.about(f"{market} at {time}, {name}, simulation {index}", interval.t)
+
+
+def _mark_flagged(interval: Interval, decided: Decided) -> None:
+    """Mark the decisions that cite a document which the leak detector flags."""
+    at = from_us(interval.t)
+    flagged = {s["id"] for s in interval.seen["search_snippets"] if flags(s["text"], at)}
+    for row in decided.rows(interval.names):
+        if cited := [c for c in row.get("key_evidence_ids", ()) if c in flagged]:
+            row["flagged_evidence_ids"] = cited
+
+
 def bare(name: str) -> str:
     """A baseline's own name; empty for what is no baseline."""
     return name.removeprefix("baseline:") if name.startswith("baseline:") else ""
@@ -214,6 +266,14 @@ def _shown(cited: Sequence[str], seen: dict[str, Any]) -> tuple[list[str], dict[
     shown = {snippet["id"] for snippet in seen["search_snippets"]}
     unshown = [c for c in cited if c not in shown]
     return [c for c in cited if c in shown], {"unshown_evidence_ids": unshown} if unshown else {}
+
+
+def _external(name: str, index: int, answer: external.Said, seen: dict[str, Any]) -> dict[str, Any]:
+    cited, unshown = _shown(answer.evidence_ids, seen)
+    decision = _decision(
+        name, index, "external", answer.probability, answer.rationale, cited, seen["time"]
+    )
+    return {**decision, **unshown}
 
 
 def _who(name: str, index: int) -> dict[str, Any]:

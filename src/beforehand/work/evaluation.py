@@ -15,6 +15,7 @@ from beforehand.forecast.cutoff_guard import Training
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.score.leaks import LeakReport, audit_evidence
+from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts
 from beforehand.store.files import read_lines
@@ -38,6 +39,7 @@ def evaluate_files(
     resolutions: Path,
     settings: Settings,
     training: Training | None = None,
+    kept: Mapping[str, Kept] | None = None,
 ) -> Evaluation:
     """Pure scoring: three files in, verdicts out.
 
@@ -78,6 +80,7 @@ def evaluate_files(
         admitted_after_t=total - passed,
         undated=counts["predictions_without_a_time"],
         texts_known=False,
+        kept=kept or {},
     )
     audit = {"total": total, "passed": passed, "failures": failures[:200]}
     return Evaluation(evaluate(table, facts, settings), audit, counts)

@@ -129,15 +129,16 @@ def _of_models(
 ) -> dict[str, dict[str, Any]]:
     """A model's calls, summed by decision: a fallback cost what the code before it did as well."""
     contexts = {
-        (row["market_id"], row["time"]): row["context"]
+        (row["market_id"], row["time"], said["model_id"]): row["context"]
         for row in read_jsonl(folder.path / "intervals.jsonl")
+        for said in [*row["decisions"], *row["failures"]]
     }
     found: dict[str, dict[str, Any]] = {}
     before: dict[str, Any] = {}
     for trace in read_jsonl(traces):
         if trace["arm"] not in MODES:
             continue
-        context = contexts[trace["market_id"], trace["time"]]
+        context = contexts[trace["market_id"], trace["time"], trace["model_id"]]
         mine = _total(paid[key] for key in trace["calls"] if key in paid)
         if "fallback_reason" in trace:
             mine = _total([before, mine])

@@ -1,23 +1,54 @@
-"""When forecasts are made: t0 is the first price's known_at, then every interval, while t lies
-before the end — 00:00 UTC of the resolution date, or the first publication if that is earlier."""
+"""The instants at which questions are asked, all in microseconds since 1970.
+
+`aligned` (the default): 1970-01-05T00:00Z, a Monday, plus whole intervals, so that every market is
+asked at the same instants. `own`: a market's first price, plus whole intervals. Either way t lies
+in t0 <= t < end: t0 is when the market's first price was known; the end is 00:00 UTC of the
+resolution date, or the first publication of the outcome if that is earlier. An ExperimentConfig is
+taken to the letter.
+"""
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import to_us
+from beforehand.clock import DAY_US, MICROSECOND, to_us
 from beforehand.errors import InputError
+from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.world import Resolution
-from beforehand.store.series import Series
 
-STATEMENT = (
-    "first price's known_at, then every interval, while t < min(resolution date 00:00 UTC, first "
-    "publication); price at t = latest observation known at t"
+Ints = npt.NDArray[np.int64]
+Kind = Literal["aligned", "own"]
+ORIGIN_US = 4 * DAY_US
+"""1970-01-05T00:00Z, the first Monday: weekly instants are Mondays."""
+STATEMENTS = {
+    "aligned": "1970-01-05T00:00Z (a Monday) plus whole intervals",
+    "own": "each market's first price plus whole intervals",
+    "configured": "as each ExperimentConfig says",
+}
+_BOUNDS = (
+    "{}, while first price's known_at <= t < min(resolution date 00:00 UTC, first publication); "
+    "price at t = latest observation known at t"
 )
 LONGEST_MINUTES = 10 * 366 * 1440
 _UNITS = {"m": 1, "h": 60, "d": 1440, "w": 10080}
+
+
+@dataclass(frozen=True)
+class Life:
+    """The instants of one market; `short` if no instant of the grid fell into its life and it is
+    asked once, when its first price was known."""
+
+    t: Ints
+    short: bool = False
+
+
+def statement(kind: str) -> str:
+    """The grid in one sentence, for configuration and report."""
+    return _BOUNDS.format(STATEMENTS[kind])
 
 
 def end_of(resolution: Resolution) -> datetime:
@@ -27,24 +58,39 @@ def end_of(resolution: Resolution) -> datetime:
     return min(day, published)
 
 
-def instants(
-    series: Series,
+def life(
+    first: int,
     end: datetime,
     every: timedelta,
+    kind: Kind,
     start: datetime | None = None,
     stop: datetime | None = None,
-) -> npt.NDArray[np.int64]:
-    """The grid in microseconds; `start` replaces t0 where it is later, `stop` is inclusive."""
-    if not len(series):
-        return np.zeros(0, dtype=np.int64)
-    first = int(series.known_at[0])
+) -> Life:
+    """The instants of a market whose first price was known at `first`, that is over at `end`.
+    `start` and `stop` (inclusive) leave instants out and shift none."""
+    step, until = every // MICROSECOND, to_us(end)
+    origin = first if kind == "own" else ORIGIN_US - (ORIGIN_US - first) // step * step
+    t = np.arange(origin, until, step, dtype=np.int64)
+    short = not len(t) and first < until
+    if short:
+        t = np.array([first], dtype=np.int64)
     if start is not None:
-        first = max(first, to_us(start))
-    last = to_us(end) - 1
+        t = t[t >= to_us(start)]
     if stop is not None:
-        last = min(last, to_us(stop))
-    step = every // timedelta(microseconds=1)
-    return np.arange(first, last + 1, step, dtype=np.int64)
+        t = t[t <= to_us(stop)]
+    return Life(t, short)
+
+
+def instants(config: ExperimentConfig) -> Ints:
+    """The instants of one experiment."""
+    step = config.interval_minutes * 60_000_000
+    return np.arange(to_us(config.start_time), to_us(config.end_time) + 1, step, dtype=np.int64)
+
+
+def count(config: ExperimentConfig) -> int:
+    """How many instants an experiment has."""
+    span = config.end_time - config.start_time
+    return int(span / timedelta(minutes=config.interval_minutes)) + 1
 
 
 def parse_interval(text: str) -> timedelta:

@@ -139,7 +139,7 @@ def start(
         raise InputError("--run-id latest: that name stands for the newest run; choose another")
     name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
     job = _job(request, name, clock)
-    effort = request.effort
+    effort, fresh = request.effort, isinstance(request, Request) and request.fresh
     with opened_journal(home, clock) as (journal, calls):
         if (home.runs / name).exists() and journal.run(name) is None:
             raise _exists(name, home)
@@ -156,6 +156,7 @@ def start(
                 limits=effort.limits,
                 policy=effort.in_flight,
                 expected_cost=effort.cost_per_call or 0.0,
+                fresh=fresh,
             )
             if new or run_id is not None:
                 break
@@ -168,6 +169,8 @@ def start(
             if finished_too:
                 return Finished(job.folder, job.summary())
             raise _exists(name, home)
+        if fresh and not new:
+            journal.restarted(name)
         allowed = Allowed(effort.limits, effort.in_flight, effort.concurrency)
         return carry_on(row, lambda: job, allowed, journal, calls, clock, told)
 
@@ -178,8 +181,10 @@ def resume(
     changes: Mapping[str, Any] | None = None,
     clock: Clock | None = None,
     told: Told = QUIET,
+    fresh: bool = False,
 ) -> Finished:
-    """Go on with an unfinished run; `changes` replaces fields of its Effort."""
+    """Go on with an unfinished run; `changes` replaces fields of its Effort, `fresh` states that
+    its forecasters were restarted."""
     clock = clock or SystemClock()
     with opened_journal(home, clock) as (journal, calls):
         row = journal.known_run(run_id)
@@ -190,6 +195,8 @@ def resume(
                 f"run {run_id} was begun in {row.home}: set BEFOREHAND_HOME to it, or begin a new "
                 "run here"
             )
+        if fresh:
+            journal.restarted(run_id)
         given = replace(Effort(), **(changes or {}))
         allowed = Allowed(
             {**row.limits, **given.limits},
@@ -216,6 +223,7 @@ def fork(
     run_id: str | None = None,
     clock: Clock | None = None,
     told: Told = QUIET,
+    fresh: bool = False,
 ) -> Finished:
     """A new run that repeats `parent` up to `at` and has other models from there on. Whatever the
     parent was answered is taken from the journal."""
@@ -227,7 +235,8 @@ def fork(
     if request.fork is not None:
         raise InputError(f"run {parent} is a fork itself: fork {request.fork.parent} instead")
     names = {_full(old): _full(new) for old, new in models.items()}
-    return start(replace(request, fork=Fork(parent, at, names)), run_id, clock, told)
+    forked = replace(request, fork=Fork(parent, at, names), fresh=fresh)
+    return start(forked, run_id, clock, told)
 
 
 def _full(name: str) -> str:
@@ -286,7 +295,7 @@ def _undone(job: RunJob, journal: Journal) -> list[str]:
         step.id
         for step in job.plan.steps
         if step.here and step.id in done
-        if job.folder.differing(journal.output(job.plan.run_id, step.id)["files"])
+        if job.folder.differing(journal.output(job.plan.run_id, step.id).get("files", {}))
     ]
 
 

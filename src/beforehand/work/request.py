@@ -11,6 +11,7 @@ from beforehand.forecast.external import TIMEOUT_S
 from beforehand.gateway.search import Grade
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.sandbox.engines import Engine
+from beforehand.work.grid import Kind
 from beforehand.work.scoring import Settings
 
 
@@ -61,12 +62,14 @@ class Minds:
 
 @dataclass(frozen=True)
 class Request:
-    """What a user asked for. `configs` replaces markets, interval and forecasters."""
+    """What a user asked for. `configs` replaces markets, interval, grid and forecasters; `fresh`
+    states that the forecasters at addresses were restarted just before."""
 
     archive: Path
     home: Path
     markets: list[str] | None = None
     every: timedelta = timedelta(days=7)
+    grid: Kind = "aligned"
     forecasters: str = "all"
     num_sims: int = 1
     start: datetime | None = None
@@ -78,3 +81,4 @@ class Request:
     effort: Effort = field(default_factory=Effort)
     fork: Fork | None = None
     minds: Minds = field(default_factory=Minds)
+    fresh: bool = False

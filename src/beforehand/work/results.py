@@ -26,6 +26,7 @@ from beforehand.work.scoring import (
     build_table,
     leaderboard_csv,
     number,
+    pair,
     score_only,
 )
 
@@ -109,10 +110,28 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
             yield orjson.loads(line)
 
 
+def questions_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of an intervals.jsonl, one a market and instant: where several experiments asked,
+    their decisions and failures together, with the context of the first."""
+    held: dict[str, Any] | None = None
+    for row in read_jsonl(path):
+        if held and (held["market_id"], held["time"]) == (row["market_id"], row["time"]):
+            for part in ("decisions", "failures"):
+                held[part] = held[part] + row[part]
+            if len(row["context"]["search_snippets"]) > len(held["context"]["search_snippets"]):
+                held["context"] = row["context"]
+            continue
+        if held is not None:
+            yield held
+        held = row
+    if held is not None:
+        yield held
+
+
 def columns_of(intervals: Iterable[Mapping[str, Any]]) -> Columns:
-    """IntervalData rows as columns for scoring."""
+    """Rows of `questions_of` as columns for scoring, by market and then by time."""
     columns = Columns()
-    for row in intervals:
+    for row in sorted(intervals, key=lambda row: row["market_id"]):
         market = row["context"]["market"]
         columns.id.append(row["market_id"])
         columns.t.append(to_us(parse_instant(row["time"])))
@@ -156,7 +175,7 @@ def without_flagged(
     if not any("flagged_evidence_ids" in d for r in read_jsonl(rows) for d in r["decisions"]):
         return None
     found = {}
-    for name, intervals in (("all", read_jsonl(rows)), ("kept", map(kept, read_jsonl(rows)))):
+    for name, intervals in (("all", questions_of(rows)), ("kept", map(kept, questions_of(rows)))):
         table = build_table(columns_of(intervals), questions)
         found[name] = {
             row.forecaster: {
@@ -167,6 +186,32 @@ def without_flagged(
             for row in score_only(table, settings)
         }
     return found
+
+
+def short_wire(
+    path: Path, apart: set[str], questions: list[Question], settings: Settings
+) -> dict[str, Any] | None:
+    """The scores of markets whose life held no instant of the grid: each was asked once, when its
+    first price was known. They are scored apart, since being asked outside the grid tells that the
+    end is near. None where there are none."""
+    if not apart:
+        return None
+    rows = (row for row in questions_of(path) if row["market_id"] in apart)
+    table = build_table(columns_of(rows), questions)
+    return {
+        "n_questions": len(table.questions),
+        "n_forecasts": len(table.q),
+        "leaderboard": [
+            {
+                "forecaster": row.forecaster,
+                "n": row.n,
+                "brier": number(row.brier),
+                "skill_vs_market": number(row.skill_vs_market),
+                "skill_ci": pair(row.skill.ci) if row.skill else [None, None],
+            }
+            for row in score_only(table, settings)
+        ],
+    }
 
 
 def store(

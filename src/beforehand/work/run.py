@@ -1,5 +1,6 @@
 """A backtest as a job: select, compile, walk, score. The engine runs it (`work/jobs.py`)."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -28,11 +29,12 @@ from beforehand.work import backtest, grid, results
 from beforehand.work.about import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
 from beforehand.work.cast import calls_of, make_deciders
 from beforehand.work.decisions import counts
+from beforehand.work.kept import how_kept
+from beforehand.work.order import NO_REPLACEMENT, Replacement, compile_plan
 from beforehand.work.request import Fork, Minds, Request
 from beforehand.work.scoring import build_table, evaluate
 from beforehand.work.voices import is_asked, voices
-from beforehand.work.walk import NO_REPLACEMENT, Replacement, Walker
-from beforehand.work.walk import instants as walk_instants
+from beforehand.work.walk import Walker
 
 
 class BacktestJob:
@@ -49,33 +51,40 @@ class BacktestJob:
         self.archive = Archive(request.archive)
         self.world = RecordedWorld(self.archive, request.grade)
         self.gateway = Gateway(self.world, clock)
-        self.selection = backtest.select(self.gateway, self.world, self._wanted())
+        self.selection = backtest.select(self.gateway, self._wanted())
         self.configs, self.models, self.asked = self._compile()
         if not self.configs:
             left = ", ".join(f"{n} {why}" for why, n in self.selection.left_out.items())
             raise InputError(
                 f"no market can be scored in {request.archive} ({left or 'it is empty'})"
             )
-        self.plan: Plan = backtest.compile_plan(
-            run_id, self.configs, later=self._replacement.models
-        )
+        if len(self.selection.short) == len({c.market_id for c in self.configs}):
+            raise InputError(
+                f"none of {len(self.selection.short):,} markets lives long enough to hold an "
+                "instant of the grid: ask more often (--every), or use --grid own"
+            )
+        self.replacement = self._replacement()
+        self.plan: Plan = compile_plan(run_id, self.configs, self.replacement)
         deciders = make_deciders(
             self.asked, self.models, home, request.effort, request.minds, self.selection.markets
         )
         self._specs, self._guard = list(deciders.models.values()), deciders.guard
         method = request.minds.method
         walker = self._walker = Walker(
-            self.world, clock, self.folder, deciders, self._replacement, method
+            self.world, clock, self.folder, self.configs, deciders, self.replacement, method
         )
+        walker.follow(self.plan.steps)
         self.actions: Mapping[str, Action] = {
             "walk": walker.walk,
+            "settle": walker.settle,
             "collect": walker.collect,
             "score": self._score,
         }
 
     @property
     def fingerprint(self) -> str:
-        """What makes this run this run: the request, without its effort, and the world."""
+        """What makes this run this run: the request, without its effort and what is said of the
+        forecasters (`fresh`), and the world."""
         asked = [config.wire() for config in self.configs]
         fork, settings = self.request.fork, self.request.settings
         left = [] if fork is None else [fork.parent, iso(fork.at), fork.models]
@@ -89,8 +98,8 @@ class BacktestJob:
         a model without fallbacks and repetitions."""
         counted = dict.fromkeys(self.asked, 0)
         for config in self.configs:
-            for t in walk_instants(config):
-                for name in self._replacement.apply(config.models, t):
+            for t in grid.instants(config).tolist():
+                for name in self.replacement.apply(config.models, t):
                     if name in counted:
                         counted[name] += config.num_sims * calls_of(name, config.mode)
         return counted
@@ -118,7 +127,6 @@ class BacktestJob:
         found: dict[str, Any] = read_json(self.folder.path / "scores.json")
         return found
 
-    @property
     def _replacement(self) -> Replacement:
         fork = self.request.fork
         return NO_REPLACEMENT if fork is None else Replacement(fork.at, fork.models)
@@ -136,10 +144,10 @@ class BacktestJob:
         if self.request.configs is None:
             names = self._voices(self.request.forecasters.split(","), models)
             configs = backtest.experiments(
-                self.world,
                 self.selection,
                 every=self.request.every,
                 models=names,
+                kind=self.request.grid,
                 start=self.request.start,
                 stop=self.request.stop,
                 max_results=self.request.max_results,
@@ -150,7 +158,8 @@ class BacktestJob:
             configs = self._given(self.request.configs, models)
         if self.request.fork is not None:
             self._check_fork(self.request.fork, configs, models)
-        spoken = [n for c in configs for n in self._replacement.ever(c.models)]
+        backtest.check_twice(configs, self._replacement().models)
+        spoken = [n for c in configs for n in self._replacement().ever(c.models)]
         return configs, models, list(dict.fromkeys(filter(is_asked, spoken)))
 
     def _given(
@@ -160,11 +169,9 @@ class BacktestJob:
         configs: list[ExperimentConfig] = []
         for config in given:
             name = self.gateway.hindsight().resolve_id(config.market_id)
-            if any(c.market_id == name for c in configs):
-                raise InputError(f"market_id: {name} is listed twice: one experiment a market")
             mine = self._voices(config.models, models)
             config = config.model_copy(update={"market_id": name, "models": mine})
-            backtest.check(config, self.world, self.selection.markets.get(name))
+            backtest.check(config, self.selection.first.get(name), self.selection.markets.get(name))
             if name in self.selection.markets:
                 configs.append(config)
         return configs
@@ -195,22 +202,27 @@ class BacktestJob:
                 f"{iso(last)}"
             )
 
+    @property
+    def _grid(self) -> str:
+        return "configured" if self.request.configs is not None else self.request.grid
+
     def variants(self) -> list[str]:
         """Fingerprints of what is tried: the forecaster, its version, and how it was run."""
         request = self.request
         settings = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
-        how = [settings, request.grade, _stamp(request.start), _stamp(request.stop)]
+        how = [settings, request.grade, _stamp(request.start), _stamp(request.stop), self._grid]
         tried = [digest([m.name, m.version, how]) for m in self.models.values() if m.name != MARKET]
         sims = sorted({(config.num_sims, config.mode) for config in self.configs})
         return tried + [digest([name, sims, how]) for name in self.asked if name != SCRIPTED]
 
     def _spoken(self, spec: ModelSpec) -> dict[str, int]:
         """At how many instants of each market a model speaks."""
-        apply = self._replacement.apply
-        return {
-            c.market_id: sum(spec.id in apply(c.models, t) for t in walk_instants(c))
-            for c in self.configs
-        }
+        apply, found = self.replacement.apply, Counter[str]()
+        for c in self.configs:
+            found[c.market_id] += sum(
+                spec.id in apply(c.models, t) for t in grid.instants(c).tolist()
+            )
+        return dict(found)
 
     def _config(self) -> dict[str, Any]:
         request = self.request
@@ -221,7 +233,8 @@ class BacktestJob:
             "seed": request.settings.seed,
             "draws": request.settings.draws,
             "placebo": request.settings.placebo,
-            "grid": grid.STATEMENT,
+            "grid": grid.statement(self._grid),
+            "short": self.selection.short,
             "left_out": self.selection.left_out,
             "experiments": [config.wire() for config in self.configs],
         }
@@ -235,7 +248,7 @@ class BacktestJob:
         return found
 
     def _score(
-        self, _: Mapping[str, Any], outputs: Mapping[str, Any], __: StepContext
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
     ) -> dict[str, Any]:
         """Score from the run's files alone, and write what people look at."""
         path = self.folder.path
@@ -244,12 +257,16 @@ class BacktestJob:
         endings = {row["id"]: row for row in results.read_jsonl(path / "resolutions.jsonl")}
         events = list(results.read_jsonl(path / "events.jsonl"))
         questions = [results.question(event, endings.get(event["id"])) for event in events]
-        columns = results.columns_of(results.read_jsonl(path / "intervals.jsonl"))
+        rows = path / "intervals.jsonl"
+        apart = set(self.selection.short)
+        columns = results.columns_of(
+            row for row in results.questions_of(rows) if row["market_id"] not in apart
+        )
         table = build_table(columns, questions)
         planted = results.canaries(self.archive)
         leaks = results.leak_report(audit, self.archive)
         leaks.canaries_planted = len(planted)
-        forecasts = recheck(leaks, results.read_jsonl(path / "intervals.jsonl"), planted)
+        forecasts = recheck(leaks, results.read_jsonl(rows), planted)
         if forecasts:
             write_jsonl(path / "leaks.jsonl", forecasts)
         markets = [c.market_id for c in self.configs]
@@ -261,20 +278,20 @@ class BacktestJob:
             void=left_out.get("void", 0),
             unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
             variants=tried,
+            short=len(apart),
+            kept=how_kept(self.models, self.asked, outputs["collect"]["differs"], context),
             admitted_after_t=leaks.admitted_after_t,
             models=training is not None,
             share_after_training_cutoff=training.share if training else None,
         )
         result = evaluate(table, facts, replace(self.request.settings, variants=tried))
-        name = pictured(results.read_jsonl(path / "intervals.jsonl"))
-        shown = [
-            row for row in results.read_jsonl(path / "intervals.jsonl") if row["market_id"] == name
-        ]
+        name = pictured(results.read_jsonl(rows))
+        shown = [row for row in results.questions_of(rows) if row["market_id"] == name]
         asked = next(event for event in events if event["id"] == name)
         write_json(path / "audit.json", audit.wire())
         traces = path / "traces.jsonl"
         made = counts(
-            results.read_jsonl(path / "intervals.jsonl"),
+            results.read_jsonl(rows),
             results.read_jsonl(traces) if traces.is_file() else (),
         )
         about = {
@@ -283,11 +300,12 @@ class BacktestJob:
             "version": __version__,
             "world_kind": world_kind(self.archive),
             "subtitle": subtitle(table.t, self.request.grade, float(table.strict.mean())),
-            "grid": grid.STATEMENT,
+            "grid": grid.statement(self._grid),
             "left_out": left_out_sentence(left_out),
             "leak_note": LEAK_NOTE,
             "decisions": made,
             "without_flagged": results.without_flagged(path, questions, self.request.settings),
+            "short": results.short_wire(rows, apart, questions, self.request.settings),
             "pictured": {
                 "id": name,
                 "question": asked["question"],

@@ -19,7 +19,7 @@ from beforehand.clock import Clock, SystemClock, end_of_day, from_us, iso, parse
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.baselines import BASELINES, always
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.gateway.panel import Evidence, Panel, PanelBuilder
+from beforehand.gateway.panel import Evidence, Panel
 from beforehand.ids import digest, new_run_id
 from beforehand.records.cutoff import visible_us
 from beforehand.records.world import Resolution
@@ -164,7 +164,7 @@ def run(
     world = RecordedWorld(archive)
     gateway = Gateway(world)
     endings = {r.market_id: r for r in gateway.hindsight().resolutions()}
-    cells = _match(lines, gateway, world, endings, rejected)
+    cells = _match(lines, gateway, endings, rejected)
     if not cells:
         reasons = "; ".join(f"{len(ns)} × {why}" for why, ns in rejected.reasons.items())
         raise InputError(f"no row of {path} can be scored: {reasons or 'it has no rows'}")
@@ -172,7 +172,7 @@ def run(
     for market, t in sorted(cells):
         instants.setdefault(market, []).append(t)
     pairs = [(market, np.array(t, dtype=np.int64)) for market, t in instants.items()]
-    panel = PanelBuilder(gateway).build(pairs, Evidence(max_results=0))
+    panel = gateway.panel(pairs, evidence=Evidence(max_results=0))
     columns = _columns(panel, cells)
     used = {market: endings[market] for market, _ in pairs}
     view = gateway.hindsight()
@@ -241,7 +241,6 @@ Cells = dict[tuple[str, int], dict[str, float]]
 def _match(
     lines: list[Line],
     gateway: Gateway,
-    world: RecordedWorld,
     endings: Mapping[str, Resolution],
     rejected: Rejected,
 ) -> Cells:
@@ -249,6 +248,7 @@ def _match(
     cells: Cells = {}
     known: dict[str, str | None] = {}
     view = gateway.hindsight()
+    first = view.first_prices()
     for line in lines:
         if line.id not in known:
             try:
@@ -258,7 +258,7 @@ def _match(
             except InputError:
                 known[line.id] = "?"
         market = known[line.id]
-        reason = _misfit(market, line, world, endings)
+        reason = _misfit(market, line, first, endings)
         t = to_us(line.t)
         if reason is None and line.forecaster in cells.get((market or "", t), {}):
             reason = "a second forecast of the same market at the same instant"
@@ -270,7 +270,7 @@ def _match(
 
 
 def _misfit(
-    market: str | None, line: Line, world: RecordedWorld, endings: Mapping[str, Resolution]
+    market: str | None, line: Line, first: Mapping[str, int], endings: Mapping[str, Resolution]
 ) -> str | None:
     if line.forecaster == MARKET:
         return "a forecaster may not be called market: rename it, or use --name"
@@ -278,8 +278,8 @@ def _misfit(
         return "no such market in the archive"
     if market == "?":
         return "the bare id is ambiguous: write VENUE:id"
-    series, ending = world.all_series.get(market), endings.get(market)
-    if series is None or not len(series):
+    ending = endings.get(market)
+    if market not in first:
         return "the archive has no prices of this market"
     if ending is None:
         return "the market has no resolution yet"
@@ -287,7 +287,7 @@ def _misfit(
         return f"the market is {ending.status}"
     if line.t >= grid.end_of(ending):
         return "the time lies at or after the market's end"
-    if series.position(to_us(line.t)) < 0:
+    if to_us(line.t) < first[market]:
         return "the time lies before the market's first known price"
     return None
 

@@ -156,6 +156,7 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
     checks = validity.card(table, ranked, facts)
     validity.apply_card(ranked, checks)
     rows = [*ranked, *(_unranked(row) for row in rows if row.forecaster in settings.unranked)]
+    validity.apply_kept(rows, facts.kept)
     drawn = None
     # Where a bound of the card is not met nothing can beat the market, with or without skill.
     possible = not validity.set_failures(checks)
@@ -246,6 +247,8 @@ def row_wire(row: Row) -> dict[str, Any]:
         "fresh": skill_wire(row.fresh),
         "verdict": row.verdict,
         "reasons": row.reasons,
+        "isolation": row.kept.isolation if row.kept else None,
+        "order": row.kept.order if row.kept else None,
         "reliability_bins": {
             "weight": bins.weight.tolist(),
             "forecast": [number(v) for v in bins.forecast.tolist()],
@@ -273,6 +276,8 @@ CSV_COLUMNS = (
     "effective_n",
     "kelly_final_wealth",
     "verdict",
+    "isolation",
+    "order",
 )
 
 

@@ -18,9 +18,11 @@ from beforehand.records.benchmark import EventSpec
 from beforehand.store.archive import Archive
 from beforehand.store.files import read_json, write_json, write_jsonl
 from beforehand.store.runs import RunFolder
-from beforehand.work import backtest, evaluation, results
+from beforehand.work import evaluation, results
 from beforehand.work.benchmark import experiment, ingest, load_events
 from beforehand.work.cast import calls_of, make_deciders
+from beforehand.work.kept import how_kept
+from beforehand.work.order import compile_plan
 from beforehand.work.request import Effort, Minds
 from beforehand.work.scoring import Settings
 from beforehand.work.voices import is_asked, voices
@@ -85,19 +87,20 @@ class _Stage:
             if key not in self._asked:
                 self._configs.append(config)
             self._asked.setdefault(key, []).append(spec.id)
-        asked = list(filter(is_asked, self._names))
+        asked = self._asked_names = list(filter(is_asked, self._names))
+        self._baselines = list(models)
         answers = {r.market_id: r for r in gateway.hindsight().resolutions()}
         deciders = make_deciders(asked, models, home, request.effort, Minds(), answers)
         self._guard, self._specs_of_models = deciders.guard, list(deciders.models.values())
-        self._walker = Walker(world, clock, self.folder, deciders)
-        self._walked = backtest.compile_plan(run_id, self._configs, score=False).steps
+        self._walker = Walker(world, clock, self.folder, self._configs, deciders)
+        self._walked = compile_plan(run_id, self._configs, score=False).steps
+        self._walker.follow(self._walked)
 
     @property
     def paid(self) -> dict[str, int]:
         """The calls that will be made, by whom is asked."""
         return {
-            name: len(self._configs) * calls_of(name, Minds().mode)
-            for name in filter(is_asked, self._names)
+            name: len(self._configs) * calls_of(name, Minds().mode) for name in self._asked_names
         }
 
     def close(self) -> None:
@@ -105,8 +108,10 @@ class _Stage:
         self._walker.close()
 
     def prepare(self) -> None:
-        """Write the plan."""
+        """Write the experiments, and the plan that names them by their place."""
         self.folder.claim()
+        experiments = [config.wire() for config in self._configs]
+        write_json(self.folder.path / "config.json", {"experiments": experiments})
         write_json(self.folder.path / "plan.json", self.plan.wire())
 
     def seal(self) -> dict[str, str]:
@@ -137,7 +142,12 @@ class PredictJob(_Stage):
         write = Step("write", "write", {}, ("collect",), here=True)
         self.plan = Plan(run_id, [*self._walked, write])
         walker = self._walker
-        self.actions = {"walk": walker.walk, "collect": walker.collect, "write": self._write}
+        self.actions = {
+            "walk": walker.walk,
+            "settle": walker.settle,
+            "collect": walker.collect,
+            "write": self._write,
+        }
 
     @property
     def fingerprint(self) -> str:
@@ -190,6 +200,7 @@ class BenchmarkJob(_Stage):
         self.actions = {
             "ingest": self._ingest,
             "walk": self._walker.walk,
+            "settle": self._walker.settle,
             "collect": self._walker.collect,
             "evaluate": self._evaluate,
         }
@@ -215,14 +226,17 @@ class BenchmarkJob(_Stage):
         return {**self._events.counts, "files": self.folder.digests(*names)}
 
     def _evaluate(
-        self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
     ) -> dict[str, Any]:
         path = self.folder.path
         events, said = path / "events.jsonl", path / "predictions.jsonl"
         endings = path / "resolutions.jsonl"
         counted = {config.market_id: 1 for config in self._configs}
         training = self._guard.training(self._specs_of_models, lambda _: counted)
-        done = evaluation.evaluate_files(events, said, endings, self._request.settings, training)
+        differs = outputs["collect"]["differs"]
+        kept = how_kept(self._baselines, self._asked_names, differs, context)
+        settings = self._request.settings
+        done = evaluation.evaluate_files(events, said, endings, settings, training, kept)
         evaluation.store(done, (events, said, endings), path)
         files = self.folder.digests("scores.json", "leaderboard.csv", "report.html")
         return {"counts": done.counts, "audit": done.audit["passed"], "files": files}

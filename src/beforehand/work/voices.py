@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from beforehand.errors import InputError
 from beforehand.forecast.baselines import Baseline, choose
 from beforehand.forecast.external import check_address, is_address
+from beforehand.forecast.held import is_held
 from beforehand.llm.names import is_model, parse_model
 
 
@@ -17,6 +18,9 @@ def voices(
     for raw in filter(None, (name.strip() for name in names)):
         if is_address(raw):
             found.append(check_address(raw))
+            continue
+        if is_held(raw):
+            found.append(raw)
             continue
         if is_model(raw):
             found.append(parse_model(raw).id)
@@ -36,12 +40,18 @@ def voices(
 
 
 def is_asked(name: str) -> bool:
-    """True for whoever is asked interval by interval: a model, or a forecaster at an address."""
-    return is_address(name) or is_model(name)
+    """True for whoever is asked interval by interval, and not for a whole chunk at once."""
+    return remembers(name) or is_model(name)
+
+
+def remembers(name: str) -> bool:
+    """True for whoever may keep something between two questions. Models are declared memoryless
+    (one request holds all that they see), and baselines are functions of one row."""
+    return is_address(name) or is_held(name)
 
 
 def mode_of(names: Sequence[str], wanted: str) -> str:
     """The mode of an experiment with these models: `wanted` where there is a language model."""
     if any(map(is_model, names)):
         return wanted
-    return "external" if any(map(is_address, names)) else "baseline"
+    return "external" if any(map(remembers, names)) else "baseline"

@@ -1,58 +1,42 @@
-"""The `walk` and `collect` actions: forecast a chunk of markets through time, and join the chunks.
+"""The `walk`, `settle` and `collect` actions: forecast through time, and join what was said.
 
-Baselines are computed for a whole chunk at once. Whoever is asked (a forecaster at an address, a
-model) is asked interval by interval, since its context holds what was decided before.
+A step is either a chunk of experiments walked through all their instants, or one instant of many
+experiments (`work/order.py` says which). Baselines are computed for the whole step at once. Others
+are asked interval by interval, since a context holds what was decided before.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
-from beforehand.clock import Clock, from_us, iso, to_us
+from beforehand.clock import Clock, from_us, iso, parse_instant, to_us
 from beforehand.engine.context import StepContext
+from beforehand.engine.plan import Step
 from beforehand.errors import BadAnswer, Refused
 from beforehand.forecast import external
 from beforehand.forecast.aggregate import Method, aggregate
 from beforehand.forecast.answer import decide
+from beforehand.forecast.held import is_held
 from beforehand.gateway import Audit, Gateway, RecordedWorld
-from beforehand.gateway.panel import Evidence, Panel, PanelBuilder, QueryMaker
+from beforehand.gateway.panel import Evidence, Panel, QueryMaker
 from beforehand.ids import digest
 from beforehand.records.backtest import ExperimentConfig, forecasts
 from beforehand.records.world import Document, Market
 from beforehand.store.files import write_atomic
 from beforehand.store.runs import RunFolder
-from beforehand.work.deciders import Decided, Deciders, bare
+from beforehand.work.deciders import Decided, Deciders, Interval, bare
+from beforehand.work.grid import instants
+from beforehand.work.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
 from beforehand.work.weigh import weigh
 
 PREVIOUS = 10
 LONGEST_TEXT = 600
 KINDS = ("intervals", "predictions", "traces")
-
-
-@dataclass(frozen=True)
-class Replacement:
-    """From `at` on, other models stand in for some: what a fork changes."""
-
-    at: datetime
-    models: Mapping[str, str] = field(default_factory=dict)
-
-    def apply(self, models: Sequence[str], t: int) -> list[str]:
-        """The models that speak at `t` (microseconds)."""
-        if t < to_us(self.at):
-            return list(models)
-        return list(dict.fromkeys(self.models.get(model, model) for model in models))
-
-    def ever(self, models: Sequence[str]) -> list[str]:
-        """Every model that speaks at some time."""
-        return list(dict.fromkeys([*models, *(self.models.get(m, m) for m in models)]))
-
-
-NO_REPLACEMENT = Replacement(from_us(0))
+Aggregates = list[tuple[int, float]]
+"""The last aggregates of an experiment: instant (microseconds) and probability."""
 
 
 class Walker:
@@ -63,70 +47,152 @@ class Walker:
         world: RecordedWorld,
         clock: Clock,
         folder: RunFolder,
+        configs: Sequence[ExperimentConfig],
         deciders: Deciders,
         replacement: Replacement = NO_REPLACEMENT,
         method: Method = "mean",
     ) -> None:
         self._world, self._clock, self._folder = world, clock, folder
-        self._deciders, self._replacement, self._method = deciders, replacement, method
+        self._configs, self._deciders = configs, deciders
+        self._replacement, self._method = replacement, method
         names = deciders.baselines
         self._recorded = [n.removeprefix("recorded:") for n in names if n.startswith("recorded:")]
+        self._asked: list[Step] = []
 
     def close(self) -> None:
         """Close what was opened to ask."""
         self._deciders.close()
 
+    def follow(self, steps: Sequence[Step]) -> None:
+        """Take note of the plan: a forecaster held in this process may have to be shown what it
+        was asked in another one."""
+        self._asked = [step for step in steps if "time" in step.args]
+
     def walk(
-        self, args: Mapping[str, Any], _: Mapping[str, Any], context: StepContext
+        self, args: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
     ) -> dict[str, Any]:
-        """Forecast one chunk of markets; keeps its intervals, predictions and traces as parts."""
-        configs = [ExperimentConfig.model_validate(raw) for raw in args["experiments"]]
-        first = configs[0]
+        """Forecast one step's experiments; keeps intervals, predictions and traces as parts."""
+        which: list[int] = args["experiments"]
+        first = self._configs[which[0]]
         gateway = Gateway(self._world, self._clock)
-        builder = PanelBuilder(gateway, self._recorded)
-        pairs = [(config.market_id, instants(config)) for config in configs]
-        traces = list[dict[str, Any]]()
-        panel = builder.build(
+        at = to_us(parse_instant(args["time"])) if "time" in args else None
+        pairs = [
+            (c.market_id, instants(c) if at is None else np.array([at], dtype=np.int64))
+            for c in map(self._configs.__getitem__, which)
+        ]
+        kept: dict[str, list[bytes]] = {kind: [] for kind in KINDS}
+        written = list[dict[str, Any]]()
+        panel = gateway.panel(
             pairs,
+            self._recorded,
             Evidence(first.search_config.max_results),
-            self._queries(first, traces, context),
+            self._queries(first, written, context),
         )
-        speakers = self._replacement.ever(first.models)
+        for n, trace in enumerate(written):
+            start = to_us(first.start_time) if at is None else at
+            _keep(kept, "traces", sort_key(start, first.market_id, which[0], n), trace)
         baselines = {
-            name: self._deciders.baselines[n].forecast(panel)
-            for name in speakers
-            if (n := bare(name))
+            name: self._deciders.baselines[known].forecast(panel)
+            for name in self._replacement.ever(first.models)
+            if (known := bare(name))
         }
-        intervals, predictions = list[bytes](), list[bytes]()
-        ends = np.cumsum([len(t) for _, t in pairs]).tolist()
-        starts = {0, *ends}
-        previous: list[dict[str, Any]] = []
-        for i in range(len(panel)):
-            if i in starts:
-                previous = []
-            seen = _context(panel, i, previous)
-            names = self._replacement.apply(first.models, int(panel.t[i]))
-            said = {name: float(baselines[name][i]) for name in names if name in baselines}
-            decided = self._deciders.decide(names, said, seen, first.mode, first.num_sims, context)
-            interval = self._interval(panel, i, seen, decided, names)
-            together = interval["aggregate"]["probability"]
-            if together is not None:
-                previous.append({"time": seen["time"], "aggregated_probability": together})
-            intervals.append(orjson.dumps(interval))
-            traces += decided.traces
-            predictions += [
-                orjson.dumps(row)
-                for n in names
-                if (row := self._prediction(panel, i, n, decided.by_model[n]))
+        previous = _previous(which, outputs)
+        of = [i for i, (_, t) in zip(which, pairs, strict=True) for _ in range(len(t))]
+        differs = Counter[str]()
+        # One instant: all its questions at once. A chunk: each needs the aggregate before it.
+        together = [range(len(panel))] if at is not None else [[k] for k in range(len(panel))]
+        for rows in together:
+            intervals = [
+                self._ask(panel, k, self._configs[of[k]], previous[of[k]], baselines) for k in rows
             ]
-        context.keep("intervals", b"\n".join(intervals))
-        context.keep("predictions", b"\n".join(predictions))
-        context.keep("traces", b"\n".join(map(orjson.dumps, traces)))
+            differs += self._catch_up(intervals, context)
+            for k, interval, decided in zip(
+                rows, intervals, self._deciders.decide(intervals, context), strict=True
+            ):
+                made = self._interval(interval, decided)
+                if (p := made["aggregate"]["probability"]) is not None:
+                    previous[of[k]] = [*previous[of[k]], (interval.t, p)][-PREVIOUS:]
+                differs += decided.differs
+                self._keep_rows(kept, panel, k, of[k], interval, decided, made)
+        for kind, lines in kept.items():
+            context.keep(kind, b"\n".join(lines))
         return {
-            "part": args["part"],
-            "intervals": len(intervals),
+            "intervals": len(panel),
             "audit": gateway.audit.wire(),
+            "previous": {str(i): last for i, last in previous.items()} if at is not None else {},
+            "differs": dict(differs),
         }
+
+    def settle(
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], __: StepContext
+    ) -> dict[str, Any]:
+        """Every context of an instant is settled: what waits for it may leave."""
+        return {"intervals": sum(output["intervals"] for output in outputs.values()), "files": {}}
+
+    def _ask(
+        self,
+        panel: Panel,
+        k: int,
+        config: ExperimentConfig,
+        previous: Aggregates,
+        baselines: Mapping[str, Any],
+    ) -> Interval:
+        t = int(panel.t[k])
+        names = self._replacement.apply(config.models, t)
+        said = {name: float(baselines[name][k]) for name in names if name in baselines}
+        seen = _context(panel, k, previous)
+        return Interval(names, said, t, seen, config.mode, config.num_sims)
+
+    def _catch_up(self, intervals: Sequence[Interval], context: StepContext) -> Counter[str]:
+        """Show a forecaster that this process holds, and has not asked yet, what another process
+        asked it: all its earlier contexts, in order. Counts the answers that differ."""
+        holder, differs = self._deciders.holder, Counter[str]()
+        names = {name for interval in intervals for name in interval.names if is_held(name)}
+        for name in sorted(names):
+            assert holder is not None
+            if holder.started(name):
+                continue
+            for row in self._earlier(name, intervals[0].t, context):
+                for index in sorted(
+                    said["simulation_index"]
+                    for said in [*row["decisions"], *row["failures"]]
+                    if said["model_id"] == name
+                ):
+                    differs[name] += not holder.repeats(name, row["context"], index, context)
+        return differs
+
+    def _earlier(self, name: str, t: int, context: StepContext) -> Iterator[dict[str, Any]]:
+        for step in self._asked:
+            if to_us(parse_instant(step.args["time"])) < t and any(
+                name in self._replacement.ever(self._configs[i].models)
+                for i in step.args["experiments"]
+            ):
+                for line in sorted(context.part(step.id, "intervals").splitlines()):
+                    yield orjson.loads(unprefixed(line))
+
+    def _keep_rows(
+        self,
+        kept: dict[str, list[bytes]],
+        panel: Panel,
+        k: int,
+        experiment: int,
+        interval: Interval,
+        decided: Decided,
+        made: dict[str, Any],
+    ) -> None:
+        """The lines of one interval, each with the key that sorts it."""
+        market = panel.market[k]
+        predictions = (
+            self._prediction(panel, k, name, decided.by_model[name]) for name in interval.names
+        )
+        for kind, rows in (
+            ("intervals", [made]),
+            ("predictions", predictions),
+            ("traces", decided.traces),
+        ):
+            for n, row in enumerate(rows):
+                if row is not None:
+                    _keep(kept, kind, sort_key(interval.t, market, experiment, n), row)
 
     def _queries(
         self, config: ExperimentConfig, traces: list[dict[str, Any]], context: StepContext
@@ -136,20 +202,24 @@ class Walker:
         trace says so."""
         agent = self._deciders.agent
         models, guard = self._deciders.models, self._deciders.guard
-        writers = [
-            name
-            for name in config.models
-            if name in models and guard.refusal(models[name], config.market_id) is None
-        ]
-        writer = writers[0] if writers else None
-        if config.search_config.query_mode == "template" or agent is None or writer is None:
+        if config.search_config.query_mode == "template" or agent is None:
             return None
         known: dict[str, list[str]] = {}
 
         def make(text: Market) -> list[str]:
             asked = _description(text.question, text.rules)
+            writer = next(
+                (
+                    name
+                    for name in config.models
+                    if name in models and guard.refusal(models[name], text.id) is None
+                ),
+                None,
+            )
+            if writer is None:
+                return [text.question or ""]
             if asked not in known:
-                trace: dict[str, Any] = {"market_id": config.market_id, "model_id": writer}
+                trace: dict[str, Any] = {"market_id": text.id, "model_id": writer}
                 trace |= {"arm": "queries", "calls": []}
                 seen = {"market": {"description": asked}}
                 try:
@@ -168,34 +238,33 @@ class Walker:
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
     ) -> dict[str, Any]:
         """Join the parts in order into one file of each kind."""
-        order = sorted(outputs, key=lambda task: outputs[task]["part"])
         written = list[str]()
         for kind in KINDS:
-            content = [data for task in order if (data := context.part(task, kind))]
-            if content or kind != "traces":
+            lines = [line for task in outputs for line in context.part(task, kind).splitlines()]
+            if lines or kind != "traces":
                 written.append(f"{kind}.jsonl")
-                lines = b"\n".join(content) + b"\n" * bool(content)
-                write_atomic(self._folder.path / written[-1], lines)
+                content = b"".join(unprefixed(line) + b"\n" for line in sorted(lines))
+                write_atomic(self._folder.path / written[-1], content)
         if self._method == "weighted":
             weigh(self._folder.path / "intervals.jsonl", self._deciders.answers)
-        audit = Audit()
-        for task in order:
+        audit, differs = Audit(), Counter[str]()
+        for task in sorted(outputs):
             audit.add(outputs[task]["audit"])
+            differs.update(outputs[task]["differs"])
         return {
             "intervals": sum(output["intervals"] for output in outputs.values()),
             "audit": audit.wire(),
+            "differs": dict(sorted(differs.items())),
             "files": self._folder.digests(*written),
         }
 
-    def _interval(
-        self, panel: Panel, i: int, seen: dict[str, Any], decided: Decided, names: Sequence[str]
-    ) -> dict[str, Any]:
-        rows = decided.rows(names)
+    def _interval(self, interval: Interval, decided: Decided) -> dict[str, Any]:
+        rows, seen = decided.rows(interval.names), interval.seen
         decisions = [d for d in rows if "error" not in d]
         spoken = [d["probability"] for d in decisions]
         together = aggregate(self._method, spoken)
         body: dict[str, Any] = {
-            "market_id": panel.market[i],
+            "market_id": seen["market"]["id"],
             "time": seen["time"],
             "context": seen,
             "decisions": decisions,
@@ -234,13 +303,22 @@ class Walker:
         }
 
 
-def instants(config: ExperimentConfig) -> npt.NDArray[np.int64]:
-    """The instants of one experiment, in microseconds."""
-    step = config.interval_minutes * 60_000_000
-    return np.arange(to_us(config.start_time), to_us(config.end_time) + 1, step, dtype=np.int64)
+def _keep(kept: dict[str, list[bytes]], kind: str, key: bytes, row: Mapping[str, Any]) -> None:
+    kept[kind].append(key + orjson.dumps(row))
 
 
-def _context(panel: Panel, i: int, previous: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _previous(which: Sequence[int], outputs: Mapping[str, Any]) -> dict[int, Aggregates]:
+    """The last aggregates of each experiment, from the steps that asked it before."""
+    found: dict[int, Aggregates] = {i: [] for i in which}
+    for output in outputs.values():
+        for i in which:
+            last = [(t, p) for t, p in output.get("previous", {}).get(str(i), ())]
+            if last and (not found[i] or last[-1][0] > found[i][-1][0]):
+                found[i] = last
+    return found
+
+
+def _context(panel: Panel, i: int, previous: Aggregates) -> dict[str, Any]:
     """The IntervalContext: everything that a forecaster may use at t."""
     at, text = iso(from_us(panel.t[i])), panel.text[i]
     return {
@@ -259,7 +337,9 @@ def _context(panel: Panel, i: int, previous: Sequence[dict[str, Any]]) -> dict[s
             {"id": d.id, "text": _snippet(d), "timestamp": iso(d.known_at)}
             for d in panel.documents[i]
         ],
-        "previous_intervals": list(previous[-PREVIOUS:]),
+        "previous_intervals": [
+            {"time": iso(from_us(t)), "aggregated_probability": p} for t, p in previous
+        ],
     }
 
 

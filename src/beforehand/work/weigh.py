@@ -40,7 +40,7 @@ def weigh(path: Path, answers: Mapping[str, Resolution]) -> None:
             past.learn(latest.pop(name, {}), answer)
         _again(row, past)
         if row["decisions"]:
-            latest[row["market_id"]] = forecasts(row["decisions"])
+            latest.setdefault(row["market_id"], {}).update(forecasts(row["decisions"]))
     write_atomic(path, b"".join(orjson.dumps(row) + b"\n" for row in rows))
 
 

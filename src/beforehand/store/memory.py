@@ -1,0 +1,51 @@
+"""What a service may remember: the later instants that other runs asked it about before.
+
+A service that was asked about July before it is asked about March may have kept what it saw. The
+journal knows when each call was sent and which instant it was about. Where the user says that the
+services were restarted, what was sent before that no longer counts.
+"""
+
+from collections.abc import Sequence
+
+from beforehand.store.database import Database
+
+
+def remembered(
+    database: Database, run_id: str, provider: str, restarts: Sequence[str]
+) -> tuple[int, list[str]]:
+    """(calls of a run that came after a call of another run about a later instant, those runs).
+    `restarts` are the times at which the service is said to have been restarted."""
+    with database.read() as tx:
+        mine = tx.run(
+            "SELECT sent_at, instant FROM calls WHERE run_id = :run_id AND provider = :provider "
+            "AND origin IS NULL AND instant IS NOT NULL ORDER BY sent_at",
+            run_id=run_id,
+            provider=provider,
+        )
+        if not mine:
+            return 0, []
+        others = tx.run(
+            "SELECT first_sent_at, instant, run_id FROM calls WHERE provider = :provider "
+            "AND run_id <> :run_id AND origin IS NULL AND instant > :first "
+            "AND first_sent_at <= :last ORDER BY first_sent_at",
+            run_id=run_id,
+            provider=provider,
+            first=min(instant for _, instant in mine),
+            last=mine[-1][0],
+        )
+    # In the order of the wall clock: a restart forgets, a call of another run adds to what may be
+    # remembered, and a call of ours is compared with it. Ties count against the service.
+    events = [(at, 0, 0, "") for at in restarts]
+    events += [(at, 1, instant, run) for at, instant, run in others]
+    events += [(at, 2, instant, run_id) for at, instant in mine]
+    latest: dict[str, int] = {}
+    n, runs = 0, set[str]()
+    for _, kind, instant, run in sorted(events):
+        if kind == 0:
+            latest.clear()
+        elif kind == 1:
+            latest[run] = max(instant, latest.get(run, instant))
+        else:
+            later = [name for name, seen in latest.items() if seen > instant]
+            n, runs = n + bool(later), runs | set(later)
+    return n, sorted(runs)
