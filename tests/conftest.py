@@ -91,7 +91,7 @@ def market(sim_archive: Archive) -> dict[str, Any]:
     """A settled market of the simulated world: its id, question, first price and end."""
     world = RecordedWorld(sim_archive)
     record = next(r for r in Gateway(world).hindsight().resolutions() if r.payout is not None)
-    first = from_us(world.all_series[record.market_id].known_at[0])
+    first = from_us(world.series(record.market_id).known_at[0])
     question = Gateway(world).hindsight().market(record.market_id).question
     return {
         "id": record.market_id,

@@ -10,7 +10,7 @@ import pytest
 
 from beforehand.clock import to_us
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.gateway.panel import Evidence, PanelBuilder
+from beforehand.gateway.panel import Evidence
 from beforehand.gateway.search import Grade
 from beforehand.store.archive import Archive
 from experiments import Out, told
@@ -60,7 +60,7 @@ def test_it_reaches_the_context_of_its_market(gateways: dict[str, Gateway]) -> N
         if m.question and "Ken Paxton win the 2026 Texas" in m.question
     )  # fmt: skip
     instants = np.array([to_us(known - MINUTE), to_us(known + MINUTE)], dtype=np.int64)
-    panel = PanelBuilder(gateway).build([(name, instants)], Evidence(20, 3))
+    panel = gateway.panel([(name, instants)], evidence=Evidence(20, 3))
     before, after = ([d.id for d in documents] for documents in panel.documents)
     assert document not in before
     assert document in after
@@ -81,7 +81,7 @@ def test_coverage_is_told_for_every_market(real: Path, home: Path, capsys: Out) 
 
 
 def test_scripted_over_sixty_real_markets(real: Path, home: Path, capsys: Out) -> None:  # noqa: F811
-    names = sorted(Gateway(RecordedWorld(Archive(real))).world.all_series)[:60]  # type: ignore[attr-defined]
+    names = sorted(Gateway(RecordedWorld(Archive(real))).hindsight().first_prices())[:60]
     arguments = ("--forecasters", "market,scripted", "--markets", ",".join(names), "--every", "28d")
     found = told(
         capsys,

@@ -161,9 +161,15 @@ def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(
             "calls": 18,
             "tokens": None,
             "cost": None,
+            "seconds_a_call": None,
             "basis": "no cost of it is on record",
         }
     ]
+    assert (found["markets"], found["forecasts"], found["instants"]) == (1, 6, 6)
+    waits = found["in_order"]
+    assert (waits["instants"], waits["rounds"], waits["seconds"]) == (6, 6, None)
+    narrow = told(capsys, *command, "--dry-run", "--concurrency", "2")["in_order"]
+    assert narrow["rounds"] == 12, "three simulations, two at a time: two rounds an instant"
     assert provider.log == []
     assert not (home / "workspace").exists()
     told(capsys, *command, "--run-id", "r")
@@ -171,6 +177,12 @@ def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(
     again = told(capsys, *command, "--dry-run")["calls"][0]
     assert again["cost"] == pytest.approx(0.18)
     assert again["tokens"] == 126
+    waits = told(capsys, *command, "--dry-run")["in_order"]
+    assert waits["seconds"] == pytest.approx(6 * again["seconds_a_call"])
+    limited = told(capsys, *command, "--dry-run", "--rate", "1/s")["in_order"]
+    assert limited["seconds"] == 18.0, "the limit costs more than the order"
+    assert cli([*command, "--dry-run"]) == 0
+    assert "6 instants wait for each other, 6 rounds" in capsys.readouterr().out
 
 
 def test_a_fork_replays_its_prefix_for_free(

@@ -136,7 +136,7 @@ def test_spans_and_metrics_reach_a_collector(
     names = [span.name for span in spans.scope_spans[0].spans]
     assert len(names) == found["rows"]
     assert names.count("call") == 12
-    assert {"run", "step walk", "step collect", "step score"} <= set(names)
+    assert {"run", "step ask", "step collect", "step score"} <= set(names)
     for span in spans.scope_spans[0].spans:
         assert span.start_time_unix_nano <= span.end_time_unix_nano
     metrics = ExportMetricsServiceRequest.FromString(bodies["/v1/metrics"]).resource_metrics[0]

@@ -116,7 +116,8 @@ def test_reading_a_price_on_its_own_date_would_look_like_skill(gateway: Gateway)
     gains = []
     for record in gateway.hindsight().resolutions():
         series = gateway.world.series(record.market_id)
-        t = grid.instants(series, grid.end_of(record), timedelta(days=7))
+        first, end = int(series.known_at[0]), grid.end_of(record)
+        t = grid.life(first, end, timedelta(days=7), "own").t
         honest = series.price[series.positions(t)]
         early = np.searchsorted(series.observed_at - 86_400_000_000, t, side="right") - 1
         peeked = series.price[np.maximum(early, 0)]

@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -73,20 +73,36 @@ def test_files_follow_their_schemas(finished) -> None:  # type: ignore[no-untype
     assert any(row["failures"] == [] and row["context"]["search_snippets"] for row in intervals)
 
 
-def test_the_grid(finished, sim_archive: Archive) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("kind", ["aligned", "own"])
+def test_the_grid(kind: grid.Kind, sim: Path, sim_archive: Archive, tmp_path: Path) -> None:
+    """Every market at the same Mondays, or each from its own first price on; rows in the order of
+    time, then of the markets."""
+    done = run(sim, tmp_path, grid=kind, forecasters="market")
     world = RecordedWorld(sim_archive)
     endings = {r.market_id: r for r in Gateway(world).hindsight().resolutions()}
     by_market: dict[str, list[str]] = {}
-    for row in rows(finished.folder.path / "intervals.jsonl"):
+    found = rows(done.folder.path / "intervals.jsonl")
+    order = [(parse_instant(row["time"]), row["market_id"]) for row in found]
+    assert order == sorted(order)
+    for row in found:
         by_market.setdefault(row["market_id"], []).append(row["time"])
+    assert done.summary["grid"].startswith(grid.STATEMENTS[kind])
     for name, times in by_market.items():
-        first, end = from_us(world.all_series[name].known_at[0]), grid.end_of(endings[name])
+        first, end = from_us(world.series(name).known_at[0]), grid.end_of(endings[name])
         expected = []
+        if kind == "aligned":
+            first = next(t for d in range(8) if (t := _midnight(first, d)).weekday() == 0)
         while first < end:
             expected.append(iso(first))
             first += timedelta(days=7)
         assert times == expected
         assert end.hour == end.minute == 0
+
+
+def _midnight(instant: datetime, days: int) -> datetime:
+    """The first midnight (UTC) at or after an instant, and so many days."""
+    day = (instant - timedelta(microseconds=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day + timedelta(days=days + 1)
 
 
 def test_nothing_after_t_is_in_the_rows(finished, sim_archive: Archive) -> None:  # type: ignore[no-untyped-def]
@@ -209,7 +225,7 @@ def test_explicit_experiments_and_their_refusals(
     world = RecordedWorld(sim_archive)
     ends = Gateway(world).hindsight().resolutions()
     record = next(r for r in ends if r.payout is not None)
-    first = from_us(world.all_series[record.market_id].known_at[0])
+    first = from_us(world.series(record.market_id).known_at[0])
     good = ExperimentConfig(
         market_id=record.market_id,
         start_time=first,
@@ -234,10 +250,10 @@ def test_explicit_experiments_and_their_refusals(
     with pytest.raises(NotFound, match="SIMEX:none"):
         run(sim, tmp_path / "no", markets=["SIMEX:none"])
     assert not (tmp_path / "no" / "data" / "runs").exists()
-    with pytest.raises(InputError, match="listed twice"):
+    with pytest.raises(InputError, match="by two experiments"):
         run(sim, tmp_path / "no", configs=[good, good])
     other = next(r for r in ends if r.payout is not None and r.market_id != record.market_id)
-    begins = from_us(world.all_series[other.market_id].known_at[0])
+    begins = from_us(world.series(other.market_id).known_at[0])
     alone = good.model_copy(
         update={
             "market_id": other.market_id,
@@ -275,7 +291,7 @@ def test_several_experiments_keep_their_own_settings(
     world = RecordedWorld(sim_archive)
     made = []
     for record in [r for r in Gateway(world).hindsight().resolutions() if r.payout is not None][:2]:
-        first = from_us(world.all_series[record.market_id].known_at[0])
+        first = from_us(world.series(record.market_id).known_at[0])
         made.append(
             ExperimentConfig(
                 market_id=record.market_id,
@@ -303,7 +319,7 @@ def test_several_experiments_keep_their_own_settings(
         for c in made
     }
     assert shown[made[1].market_id] == 0 < shown[made[0].market_id]
-    with pytest.raises(InputError, match="listed twice"):
+    with pytest.raises(InputError, match="by two experiments"):
         run(sim, tmp_path / "no", configs=[made[0], made[0]])
 
 

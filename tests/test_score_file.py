@@ -28,8 +28,9 @@ def own_file(archive: Archive, path: Path, change: str = "") -> int:
     for record in Gateway(world).hindsight().resolutions():
         if record.payout is None:
             continue
-        series = world.all_series[record.market_id]
-        for t in grid.instants(series, grid.end_of(record), timedelta(days=7)):
+        series = world.series(record.market_id)
+        first, end = int(series.known_at[0]), grid.end_of(record)
+        for t in grid.life(first, end, timedelta(days=7), "own").t:
             price = series.price[series.position(int(t))]
             lines.append(f"{record.market_id},{iso(from_us(t))},{price}")
     path.write_text("\n".join(lines) + "\n" + change)
@@ -60,7 +61,7 @@ def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
     good = next(r for r in ends if r.payout is not None)
     void = next(r for r in ends if r.status == "void")
     name, end = good.market_id, grid.end_of(good)
-    first = from_us(world.all_series[name].known_at[0])
+    first = from_us(world.series(name).known_at[0])
     ok = iso(end - timedelta(microseconds=1))
     bad = [
         ("NO:where", ok, "0.5", "no such market"),

@@ -11,7 +11,6 @@ from beforehand.clock import from_us, iso, parse_instant, to_us
 from beforehand.errors import InputError
 from beforehand.forecast.baselines import BASELINES, always, choose, recorded
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.gateway.panel import PanelBuilder
 from beforehand.gateway.search import SearchIndex
 from beforehand.ids import canonical
 from beforehand.records.bulk import DocumentRow
@@ -46,7 +45,8 @@ def test_a_world_has_everything_that_goes_wrong(sim_archive: Archive) -> None:
     )
     assert {"resolved", "void", "half", "scalar"} <= endings.keys()
     assert {m.venue for m in view.markets()} == {"SIMEX", "SIMKET", "SIMPLAY"}
-    gaps = [np.diff(s.observed_at).max() for s in world.all_series.values() if len(s) > 1]
+    every = [world.series(name) for name in view.first_prices()]
+    gaps = [np.diff(s.observed_at).max() for s in every if len(s) > 1]
     assert max(gaps) > 4 * 86_400_000_000
     assert any(len(world.market_versions(m.id, T)) > 2 for m in view.markets())
     ends = {r.market_id: r for r in view.resolutions()}
@@ -81,7 +81,7 @@ def test_canaries_lie_after_every_instant(sim_archive: Archive) -> None:
         end = grid.end_of(record)
         series = gateway.world.series(record.market_id)
         for hours in (1, 24, 168):
-            t = grid.instants(series, end, timedelta(hours=hours))
+            t = grid.life(int(series.known_at[0]), end, timedelta(hours=hours), "own").t
             assert t[-1] < to_us(end)
         mine = [d for d in planted if d.known_at == end]
         before = gateway.at(end - timedelta(microseconds=1)).search(mine[0].title) if mine else []
@@ -118,14 +118,16 @@ def test_search_ranks_with_what_was_known() -> None:
         _row("c", "ferry strike ends", 2),
     ]
     later = [_row(f"n{i}", "strike strike news", 5) for i in range(50)]
-    t = T + timedelta(hours=3)
+    t = to_us(T + timedelta(hours=3))
     alone, crowded = SearchIndex(early, "captured"), SearchIndex([*later, *early], "captured")
     for query in ("ferry strike", "tariff vote", "strike"):
         a, b = alone.search(query, t, 5), crowded.search(query, t, 5)
         assert [r.id for r in a] == [r.id for r in b]
     assert [r.id for r in alone.search("ferry strike", t, 5)] == ["c", "a"]
-    assert [r.id for r in crowded.search("ferry strike", t, 5, T + timedelta(hours=1))] == ["c"]
-    assert len(crowded.search("strike", T + timedelta(hours=9), 99)) == 52
+    assert [r.id for r in crowded.search("ferry strike", t, 5, to_us(T + timedelta(hours=1)))] == [
+        "c"
+    ]
+    assert len(crowded.search("strike", to_us(T + timedelta(hours=9)), 99)) == 52
     assert crowded.search("of the and", t, 5) == []
 
 
@@ -134,7 +136,7 @@ def test_grades_of_text() -> None:
         DocumentRow("dated", "ferry strike", T),
         DocumentRow("edited", "ferry strike", T, text_known_at=T + timedelta(days=9)),
     ]
-    day = T + timedelta(days=1)
+    day = to_us(T + timedelta(days=1))
     assert SearchIndex(rows, "captured").search("ferry strike", day, 5) == []
     assert len(SearchIndex(rows, "published").search("ferry strike", day, 5)) == 2
 
@@ -174,13 +176,13 @@ def test_a_text_that_changed_is_shown_as_it_stood(tmp_path: Path) -> None:
     assert seen[0].text_known_at is None
     assert seen[14].known_at == T
     t = np.array([to_us(T + timedelta(days=d)) for d in range(15)])
-    texts = PanelBuilder(gateway).build([("KALSHI:x", t)]).text
+    texts = gateway.panel([("KALSHI:x", t)]).text
     assert [x and x.rules for x in texts] == [None] * 5 + ["old"] * 5 + ["new"] * 5
 
 
 def test_every_odds_record_carries_its_age(sim_archive: Archive) -> None:
     gateway = Gateway(RecordedWorld(sim_archive))
-    name, series = next(iter(gateway.world.all_series.items()))
+    name = next(iter(gateway.hindsight().first_prices()))
     t = parse_instant(iso(gateway.hindsight().odds(name).known_at)) + timedelta(days=3)
     odds = gateway.at(t).odds(name)
     assert odds.price_age == (t - odds.observed_at).total_seconds() > 0
@@ -195,21 +197,22 @@ def panel(sim_archive: Archive):  # type: ignore[no-untyped-def]
     gateway = Gateway(world)
     pairs = []
     for record in gateway.hindsight().resolutions()[:30]:
-        series = world.all_series[record.market_id]
-        t = grid.instants(series, grid.end_of(record), timedelta(days=7))
+        series = world.series(record.market_id)
+        end = grid.end_of(record)
+        t = grid.life(int(series.known_at[0]), end, timedelta(days=7), "own").t
         pairs.append((record.market_id, t))
-    return PanelBuilder(gateway, ["truth"]), pairs
+    return gateway, pairs
 
 
 def test_baselines_depend_on_their_own_row_alone(panel) -> None:  # type: ignore[no-untyped-def]
-    builder, pairs = panel
-    whole = builder.build(pairs)
+    gateway, pairs = panel
+    whole = gateway.panel(pairs, ["truth"])
     models = [*BASELINES.values(), always(0.3), recorded("truth")]
     bulk = {m.name: m.forecast(whole) for m in models}
     at = 0
     for name, t in pairs:
         for instant in t:
-            one = builder.build([(name, np.array([instant]))])
+            one = gateway.panel([(name, np.array([instant]))], ["truth"])
             for model in models:
                 assert model.forecast(one)[0] == bulk[model.name][at], model.name
             at += 1
@@ -236,7 +239,8 @@ def test_choosing_forecasters() -> None:
 
 def test_replay_and_walk_agree_with_the_view(sim_archive: Archive) -> None:
     gateway = Gateway(RecordedWorld(sim_archive))
-    name, series = next(iter(gateway.world.all_series.items()))
+    name = next(iter(gateway.hindsight().first_prices()))
+    series = gateway.world.series(name)
     steps = list(gateway.replay(name, chunk=7))
     assert steps == list(gateway.walk(name, series.known_at, chunk=5))
     assert [t for t, _ in steps] == series.known_at.tolist()

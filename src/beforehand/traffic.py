@@ -137,9 +137,9 @@ class Traffic:
         """
         provider = self._providers[request.provider]
         end = self._now() + provider.deadline
-        self._check_gates(provider, end)
+        failing = self._check_gates(provider, end)
         if request.window is None:
-            return self._attempts(request, provider, end, [], turn_taken)
+            return self._attempts(request, provider, end, [], turn_taken, failing)
         window = f"window/{provider.name}/{request.window}"
         shut = self._ledger.claim(
             window, self._now(), provider.window_seconds, "it was polled in this window"
@@ -152,7 +152,7 @@ class Traffic:
             )
         reached: list[bool] = []
         try:
-            return self._attempts(request, provider, end, reached)
+            return self._attempts(request, provider, end, reached, False, failing)
         except BaseException as error:
             if not reached or isinstance(error, (Refused, Unauthorized, NotFound)):
                 self._ledger.open(window)  # The feed was not polled.
@@ -164,14 +164,17 @@ class Traffic:
         provider: Provider,
         end: float,
         reached: list[bool],
-        turn_taken: bool = False,
+        turn_taken: bool,
+        failing: bool,
     ) -> Reply:
         """Send until an answer comes or time is up; `reached` fills once a request has left. What
         was uncertain once stays so, however the attempts end."""
         uncertain: list[bool] = []
         statuses: list[int] = []
         try:
-            return self._try(request, provider, end, reached, uncertain, turn_taken, statuses)
+            return self._try(
+                request, provider, end, reached, uncertain, turn_taken, statuses, failing
+            )
         except Unavailable as error:
             error.uncertain = error.uncertain or bool(uncertain)
             error.unreached = not reached and not isinstance(error, RateLimited)
@@ -187,6 +190,7 @@ class Traffic:
         uncertain: list[bool],
         turn_taken: bool,
         statuses: list[int],
+        failing: bool,
     ) -> Reply:
         problem, pause = "no time was left to try", 0.0
         for attempt in range(1, provider.attempts + 1):
@@ -217,7 +221,7 @@ class Traffic:
             else:
                 reached.append(True)
                 statuses.append(reply.status)
-                if reply.status < 500:
+                if reply.status < 500 and (failing or attempt > 1):
                     self._ledger.succeeded(provider.name)
                 if reply.status == 200:
                     return reply
@@ -285,19 +289,19 @@ class Traffic:
             if not limit.endpoints or endpoint in limit.endpoints
         ]
 
-    def _check_gates(self, provider: Provider, end: float, probing: bool = False) -> None:
+    def _check_gates(self, provider: Provider, end: float, probing: bool = False) -> bool:
+        """Wait for a pause, refuse at an open circuit. True if its last calls failed."""
         now = self._now()
-        shut = self._ledger.gate(f"pause/{provider.name}", now)
-        if shut is not None:
-            if now + shut[0] >= end:
+        pause, shut, failures = self._ledger.standing(provider.name, now)
+        if pause is not None:
+            if now + pause[0] >= end:
                 raise RateLimited(
-                    f"{provider.title} asked for a pause: try again in {_span(shut[0])}", shut[0]
+                    f"{provider.title} asked for a pause: try again in {_span(pause[0])}", pause[0]
                 )
-            self._sleep(shut[0])
-        now = self._now()
-        shut = self._ledger.gate(f"circuit/{provider.name}", now)
-        tired = self._ledger.failures(provider.name, now) >= CIRCUIT_AFTER
-        if shut is None and tired and not probing:
+            self._sleep(pause[0])
+            now = self._now()
+            _, shut, failures = self._ledger.standing(provider.name, now)
+        if shut is None and failures >= CIRCUIT_AFTER and not probing:
             # Half open: one call at a time tries whether the service is back.
             shut = self._ledger.claim(
                 f"probe/{provider.name}", now, provider.timeout, "one call is trying it now"
@@ -308,6 +312,7 @@ class Traffic:
                 f"asked again for {_span(shut[0])}; meanwhile {provider.instead}",
                 shut[0],
             )
+        return failures > 0
 
     def _failed(self, provider: Provider, problem: str) -> None:
         now = self._now()

@@ -46,7 +46,7 @@ class Work:
         body = {"item": args["item"], "before": sorted(outputs.values(), key=str)}
 
         def send(key: str) -> str:
-            request = external.request(self._address, body, 0, key, True)
+            request = external.request(self._address, body, 0, key, "r")
             return self._traffic.fetch(request).text
 
         def usage(answer: str) -> Usage:

@@ -39,7 +39,7 @@ def request(archive: Path, home: Path, address: str) -> Request:
     ends = [r for r in Gateway(world).hindsight().resolutions() if r.payout is not None][:2]
     configs = []
     for record in ends:
-        first = from_us(world.all_series[record.market_id].known_at[0])
+        first = from_us(world.series(record.market_id).known_at[0])
         configs.append(
             ExperimentConfig(
                 market_id=record.market_id,

@@ -179,7 +179,7 @@ def test_nothing_names_a_registry_or_this_machine() -> None:
 
 def test_files_stay_short() -> None:
     for path in SOURCES:
-        assert len(path.read_text().splitlines()) <= 400, f"{path} wants dividing"
+        assert len(path.read_text().splitlines()) <= 600, f"{path} wants dividing"
 
 
 def documents() -> list[Path]:

@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worlds import START, MemoryArchive, pair
+from worlds import START, MemoryArchive, pair, without_the_guard
 
-from beforehand.clock import FrozenClock, to_us
+from beforehand.clock import DAY_US, FrozenClock, to_us
 from beforehand.forecast import prompts
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway import search as search_module
-from beforehand.gateway import view as view_module
-from beforehand.gateway.panel import Evidence, PanelBuilder
+from beforehand.gateway.panel import Evidence
 from beforehand.records.world import Document, Market, PricePoint
 from beforehand.work.walk import _context
 
@@ -37,7 +36,7 @@ def dump(records: list[Any], t: Any) -> str:
     lines = []
     for name in NAMES:
         for maker in (None, queries):
-            panel = PanelBuilder(world).build([(name, instants)], Evidence(3, 1), maker)
+            panel = world.panel([(name, instants)], (), Evidence(3, 1), maker)
             for i in range(len(panel)):
                 seen = _context(panel, i, [])
                 lines += [prompts.code_prompt(seen), prompts.shown(seen)]
@@ -60,10 +59,10 @@ def take_the_guards_out(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = search_module.SearchIndex.search
 
     def later(self: Any, query: str, t: Any, limit: int, since: Any = None) -> Any:
-        return honest(self, query, t + timedelta(days=2), limit, since)
+        return honest(self, query, t + 2 * DAY_US, limit, since)
 
     monkeypatch.setattr(search_module.SearchIndex, "search", later)
-    monkeypatch.setattr(view_module, "visible", lambda known_at, t: True)
+    without_the_guard(monkeypatch)
 
 
 def test_without_the_predicate_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +92,8 @@ def world(*later: Any) -> list[Any]:
 
 
 def seen_at(records: list[Any], t: Any) -> dict[str, Any]:
-    builder = PanelBuilder(gateway(records))
-    panel = builder.build([(M, np.array([to_us(t)], dtype=np.int64))], Evidence(5, 30))
+    instants = np.array([to_us(t)], dtype=np.int64)
+    panel = gateway(records).panel([(M, instants)], evidence=Evidence(5, 30))
     return _context(panel, 0, [])
 
 
@@ -147,10 +146,11 @@ def test_one_guard_alone_still_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         search_module.SearchIndex,
         "search",
-        lambda self, q, t, n, since=None: honest(self, q, t + timedelta(days=2), n, since),
+        lambda self, q, t, n, since=None: honest(self, q, t + 2 * DAY_US, n, since),
     )
     found = gateway(world(CANARIES["a document after t"]))
-    panel = PanelBuilder(found).build([(M, np.array([to_us(T)], dtype=np.int64))], Evidence(5, 30))
+    instants = np.array([to_us(T)], dtype=np.int64)
+    panel = found.panel([(M, instants)], evidence=Evidence(5, 30))
     assert [d.id for d in panel.documents[0]] == ["d1"]
     assert [refusal.record for refusal in found.audit.refusals] == ["canary-1"]
 

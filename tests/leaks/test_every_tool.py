@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from test_wall import Liar, M, T
-from worlds import START, WALLET, WORDS, MemoryArchive, pair
+from worlds import START, WALLET, WORDS, MemoryArchive, pair, without_the_guard
 
 from beforehand.clock import MICROSECOND, FrozenClock, iso
 from beforehand.config import Home
 from beforehand.errors import BeforehandError, CutoffViolation, InputError
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.gateway import view as view_module
 from beforehand.store.market_data import MarketData
 from beforehand.store.market_data_load import load
 from beforehand.store.market_data_templates import TEMPLATES
@@ -182,7 +181,7 @@ def test_an_argument_pins_as_a_session_does(homes: Callable[[], Home]) -> None:
 def test_without_the_guard_the_tools_tell_them_apart(
     monkeypatch: pytest.MonkeyPatch, homes: Callable[[], Home]
 ) -> None:
-    monkeypatch.setattr(view_module, "visible", lambda known_at, t: True)
+    without_the_guard(monkeypatch)
     caught = set()
     for seed in range(40):
         first, second, t = pair(50_000 + seed)

@@ -9,14 +9,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worlds import SNAPSHOTS, START, STREAMS, VENUES, WORDS, MemoryArchive, pair
+from worlds import (
+    SNAPSHOTS,
+    START,
+    STREAMS,
+    VENUES,
+    WORDS,
+    MemoryArchive,
+    pair,
+    without_the_guard,
+)
 
 from beforehand.clock import FrozenClock, to_us
 from beforehand.errors import BeforehandError
 from beforehand.forecast.baselines import BASELINES
 from beforehand.gateway import Gateway, RecordedWorld, View
-from beforehand.gateway import view as view_module
-from beforehand.gateway.panel import Evidence, PanelBuilder
+from beforehand.gateway.panel import Evidence
 from beforehand.gateway.world import Listing
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
@@ -69,6 +77,7 @@ def calls(view: View) -> dict[str, list[Callable[[], Any]]]:
             )
         ),
         "history": [*each[2], lambda: view.history(NAMES[0], START + timedelta(hours=5), 2)],
+        "first_prices": [view.first_prices],
         "markets": [view.markets],
         "events": [view.events],
         "event": [lambda v=v, n=n: view.event(f"{v}:em{n}") for v in VENUES for n in range(3)],
@@ -110,9 +119,8 @@ def dump(gateway: Gateway, t: datetime) -> str:
         for i, call in enumerate(group)
     ]
     instants = np.arange(to_us(START), to_us(t) + 1, 3 * 3_600_000_000, dtype=np.int64)
-    builder = PanelBuilder(gateway, ["someone"])
     for name in NAMES[:9]:
-        panel = builder.build([(name, instants)], Evidence(3, 1))
+        panel = gateway.panel([(name, instants)], ["someone"], Evidence(3, 1))
         shown = [[d.id for d in docs] for docs in panel.documents]
         columns = [panel.price, panel.week_ago, panel.known_at, panel.base_rate, panel.recorded]
         texts = [x and x.model_dump_json() for x in panel.text]
@@ -157,7 +165,7 @@ def test_every_public_method_is_covered() -> None:
 
 
 def test_without_the_guard_the_pairs_can_be_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_module, "visible", lambda known_at, t: True)
+    without_the_guard(monkeypatch)
     caught = 0
     for seed in range(30):
         first, second, t = pair(seed)

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worlds import without_the_guard
 
 from beforehand.clock import MICROSECOND, end_of_day, from_us, to_us
 from beforehand.errors import CutoffViolation, InputError, NotFound
 from beforehand.gateway import Gateway
-from beforehand.gateway import view as view_module
 from beforehand.gateway.market_search import Hit, Method
-from beforehand.gateway.panel import PanelBuilder
 from beforehand.gateway.world import Listing
 from beforehand.records.cutoff import document_known_at, visible, visible_us
 from beforehand.records.world import (
@@ -61,19 +60,19 @@ class Liar:
     grade = "captured"
     live = False
 
-    def market_versions(self, market_id: str | None, until: datetime) -> list[Market]:
+    def market_versions(self, market_id: str | None, until: int) -> list[Market]:
         return [
             Market(id=M, venue="POLYMARKET", native_id="m", question=w, known_at=k)
             for w, k in TIMES.items()
         ]
 
-    def states(self, market_id: str, until: datetime) -> list[MarketState]:
+    def states(self, market_id: str, until: int) -> list[MarketState]:
         return [MarketState(market_id=M, status=w, known_at=k) for w, k in TIMES.items()]
 
-    def books(self, market_id: str, until: datetime) -> list[OrderBook]:
+    def books(self, market_id: str, until: int) -> list[OrderBook]:
         return [OrderBook(market_id=M, said=w, known_at=k) for w, k in TIMES.items()]
 
-    def resolutions(self, market_id: str | None, until: datetime) -> list[Resolution]:
+    def resolutions(self, market_id: str | None, until: int) -> list[Resolution]:
         # Closed early: it says it ended long ago, and became known only after t.
         return [
             Resolution(
@@ -85,24 +84,22 @@ class Liar:
             )
         ]
 
-    def forecasts(self, market_id: str, until: datetime) -> list[RecordedForecast]:
+    def forecasts(self, market_id: str, until: int) -> list[RecordedForecast]:
         return [
             RecordedForecast(market_id=M, predictor=w, probability=0.5, known_at=k)
             for w, k in TIMES.items()
         ]
 
-    def events(
-        self, event_id: str | None, until: datetime, venue: str | None = None
-    ) -> list[Event]:
+    def events(self, event_id: str | None, until: int, venue: str | None = None) -> list[Event]:
         return [Event(id=w, venue="POLYMARKET", title=w, known_at=k) for w, k in TIMES.items()]
 
-    def prices(self, market_id: str, until: datetime) -> list[PricePoint]:
+    def prices(self, market_id: str, until: int) -> list[PricePoint]:
         return [
             PricePoint(market_id=M, price=0.1 * (i + 1), observed_at=k, known_at=k)
             for i, k in enumerate(TIMES.values())
         ]
 
-    def last_price(self, market_id: str, until: datetime, live: bool = False) -> list[PricePoint]:
+    def last_price(self, market_id: str, until: int, live: bool = False) -> list[PricePoint]:
         return self.prices(market_id, until)
 
     def series(self, market_id: str) -> Series:
@@ -135,7 +132,7 @@ class Liar:
         return made
 
     def observations(
-        self, source: str, kind: str, subject: str | None, until: datetime, live: bool = False
+        self, source: str, kind: str, subject: str | None, until: int, live: bool = False
     ) -> list[Observation]:
         made = [
             Observation(
@@ -163,31 +160,31 @@ class Liar:
         ]
         return made[::-1]
 
-    def list_markets(self, listing: Listing, until: datetime) -> list[Market]:
+    def list_markets(self, listing: Listing, until: int) -> list[Market]:
         return self.market_versions(None, until)
 
     def find_markets(
         self,
         query: str,
-        until: datetime,
+        until: int,
         limit: int,
         venues: frozenset[str] | None,
         live: bool = False,
     ) -> tuple[list[Hit], Method]:
         return [Hit(market, 1.0) for market in self.market_versions(None, until)], "hybrid"
 
-    def document(self, document_id: str, until: datetime) -> list[Document]:
+    def document(self, document_id: str, until: int) -> list[Document]:
         return self._documents()
 
-    def documents(self, until: datetime, since: datetime | None, limit: int) -> list[Document]:
+    def documents(self, until: int, since: int | None, limit: int) -> list[Document]:
         return self._documents()
 
     def search(
         self,
         query: str,
-        until: datetime,
+        until: int,
         limit: int,
-        since: datetime | None,
+        since: int | None,
         live: bool = False,
     ) -> list[Document]:
         return self._documents()
@@ -251,7 +248,7 @@ def test_the_liar_is_caught_in_every_method() -> None:
 
 
 def test_without_the_guard_the_liar_gets_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view_module, "visible", lambda known_at, t: known_at is not None)
+    without_the_guard(monkeypatch)
     assert "later" in shown(Gateway(Liar()))["events"]  # type: ignore[arg-type]
 
 
@@ -264,7 +261,7 @@ def test_bulk_paths_stop_at_the_liar() -> None:
     with pytest.raises(CutoffViolation):
         list(gateway.walk(M, t))
     with pytest.raises(CutoffViolation):
-        PanelBuilder(gateway).build([(M, t)])
+        gateway.panel([(M, t)])
     assert gateway.audit.refusals
 
 

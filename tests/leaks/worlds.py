@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 
 from beforehand.clock import MICROSECOND
+from beforehand.gateway import guard as guard_module
+from beforehand.gateway import view as view_module
 from beforehand.ids import canonical
 from beforehand.records.base import Record
 from beforehand.records.world import (
@@ -211,3 +214,13 @@ def pair(seed: int) -> tuple[list[Record], list[Record], datetime]:
     for record in later:
         mixed.insert(int(rng.integers(0, len(mixed) + 1)), record)
     return world, mixed, t
+
+
+def without_the_guard(monkeypatch: Any) -> None:
+    """Take the predicate out of everything that a gateway shows."""
+
+    def everything(known_at: Any, t: Any) -> Any:
+        return np.ones(len(t), dtype=bool) if isinstance(t, np.ndarray) else True
+
+    for module in (guard_module, view_module):
+        monkeypatch.setattr(module, "visible_us", everything)

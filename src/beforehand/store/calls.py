@@ -81,106 +81,133 @@ class Calls:
         come to and write no intent. `question` names it for people, `instant` (microseconds) is
         the one that is asked about. Raises Stopped where the run was stopped or its budget allows
         no further call."""
-        with self._database.write(f"run:{run_id}") as tx:
-            now = tx.epoch(epoch(self._clock.now()))
-            run = _read_run(tx, run_id)
-            rows = tx.run(
-                "SELECT state, lease_until, answer, error, attempts FROM calls "
-                "WHERE run_id = :run_id AND call_key = :key",
-                run_id=run_id,
-                key=key,
-            )
-            state, lease, answer, error, attempts = rows[0] if rows else (None,) * 5
-            if state in ("done", "failed"):
-                return Claim(state, answer, error, attempts)
-            if state is None and run.parent is not None:
-                copied = self._copy(tx, run_id, run.parent, key, task_id)
-                if copied is not None:
-                    return copied
-            # A lease that ends too far ahead was written before the clock stepped back.
-            if state == "sent" and now < lease <= now + LEASE_S:
-                return Claim("wait")
-            if state == "sent" and run.policy == "skip":
-                error = "sent without an answer: skipped, as the run's policy says"
-                tx.run(
-                    "UPDATE calls SET state = 'failed', error = :error "
-                    "WHERE run_id = :run_id AND call_key = :key",
-                    error=error,
-                    run_id=run_id,
-                    key=key,
-                )
-                return Claim("failed", None, error, attempts)
-            if state == "sent" and run.policy == "stop":
-                raise Stopped(
-                    f"a call to {provider} was sent and its answer never arrived "
-                    f"({question or task_id}); the policy is to stop: look at the provider's "
-                    "records, then resume with --in-flight resend or --in-flight skip"
-                )
-            if not self._afford(tx, run_id, run, now, counted=state == "lost"):
-                return Claim("wait")
-            if peek:
-                return Claim("ask")
-            if state != "lost":
-                tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :id", id=run_id)
+        found = self._database.together(
+            f"run:{run_id}",
+            lambda tx: self._claim(
+                tx, run_id, key, task_id, provider, index, owner, question, instant, peek
+            ),
+        )
+        if found.state == "ask" and not peek:
+            self._held.add(key)
+        return found
+
+    def _claim(
+        self,
+        tx: Transaction,
+        run_id: str,
+        key: str,
+        task_id: str,
+        provider: str,
+        index: int,
+        owner: str,
+        question: str | None,
+        instant: int | None,
+        peek: bool,
+    ) -> Claim:
+        now = tx.epoch(epoch(self._clock.now()))
+        run = _read_run(tx, run_id)
+        rows = tx.run(
+            "SELECT state, lease_until, answer, error, attempts FROM calls "
+            "WHERE run_id = :run_id AND call_key = :key",
+            run_id=run_id,
+            key=key,
+        )
+        state, lease, answer, error, attempts = rows[0] if rows else (None,) * 5
+        if state in ("done", "failed"):
+            return Claim(state, answer, error, attempts)
+        if state is None and run.parent is not None:
+            copied = self._copy(tx, run_id, run.parent, key, task_id)
+            if copied is not None:
+                return copied
+        # A lease that ends too far ahead was written before the clock stepped back.
+        if state == "sent" and now < lease <= now + LEASE_S:
+            return Claim("wait")
+        if state == "sent" and run.policy == "skip":
+            error = "sent without an answer: skipped, as the run's policy says"
             tx.run(
-                "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, "
-                "question, instant, state, owner, lease_until, attempts, first_sent_at, sent_at) "
-                "VALUES (:run_id, :key, :task_id, :provider, :index, :question, :instant, 'sent', "
-                ":owner, :lease, 1, :now, :now) ON CONFLICT (run_id, call_key) DO UPDATE SET "
-                "state = 'sent', owner = excluded.owner, lease_until = "
-                "excluded.lease_until, attempts = calls.attempts + 1, error = NULL, "
-                "sent_at = excluded.sent_at",
+                "UPDATE calls SET state = 'failed', error = :error "
+                "WHERE run_id = :run_id AND call_key = :key",
+                error=error,
                 run_id=run_id,
                 key=key,
-                task_id=task_id,
-                provider=provider,
-                index=index,
-                question=question,
-                instant=instant,
-                owner=owner,
-                lease=now + LEASE_S,
-                now=iso(self._clock.now()),
             )
-        self._held.add(key)
+            return Claim("failed", None, error, attempts)
+        if state == "sent" and run.policy == "stop":
+            raise Stopped(
+                f"a call to {provider} was sent and its answer never arrived "
+                f"({question or task_id}); the policy is to stop: look at the provider's "
+                "records, then resume with --in-flight resend or --in-flight skip"
+            )
+        if not self._afford(tx, run_id, run, now, counted=state == "lost"):
+            return Claim("wait")
+        if peek:
+            return Claim("ask")
+        if state != "lost":
+            tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :id", id=run_id)
+        tx.run(
+            "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, "
+            "question, instant, state, owner, lease_until, attempts, first_sent_at, sent_at) "
+            "VALUES (:run_id, :key, :task_id, :provider, :index, :question, :instant, 'sent', "
+            ":owner, :lease, 1, :now, :now) ON CONFLICT (run_id, call_key) DO UPDATE SET "
+            "state = 'sent', owner = excluded.owner, lease_until = "
+            "excluded.lease_until, attempts = calls.attempts + 1, error = NULL, "
+            "sent_at = excluded.sent_at",
+            run_id=run_id,
+            key=key,
+            task_id=task_id,
+            provider=provider,
+            index=index,
+            question=question,
+            instant=instant,
+            owner=owner,
+            lease=now + LEASE_S,
+            now=iso(self._clock.now()),
+        )
         return Claim("ask", attempts=(attempts or 0) + 1)
 
     def answered(self, run_id: str, key: str, answer: str, usage: Usage, latency_ms: float) -> str:
         """Record an answer the moment it arrives, whoever holds the call by now; returns the one
         on record (the first stands)."""
-        with self._database.write(f"run:{run_id}") as tx:
-            rows = tx.run(
-                "SELECT answer FROM calls WHERE run_id = :run_id AND call_key = :key "
-                "AND state = 'done'",
-                run_id=run_id,
-                key=key,
-            )
-            if rows:
-                self._held.discard(key)
-                return str(rows[0][0])
-            tx.run(
-                "UPDATE calls SET state = 'done', answer = :answer, answer_digest = :digest, "
-                "error = NULL, tokens = :tokens, cost = :cost, answered_at = :now, "
-                "latency_ms = :latency WHERE run_id = :run_id AND call_key = :key",
-                answer=answer,
-                digest=digest(answer.encode()),
-                tokens=usage.tokens,
-                cost=usage.cost,
-                now=iso(self._clock.now()),
-                latency=round(latency_ms, 3),
-                run_id=run_id,
-                key=key,
-            )
-            tx.run(
-                "UPDATE runs SET answered = answered + 1, tokens = tokens + :tokens, "
-                "cost = cost + :cost, most_tokens = "
-                "CASE WHEN most_tokens > :tokens THEN most_tokens ELSE :tokens END, most_cost = "
-                "CASE WHEN most_cost > :cost THEN most_cost ELSE :cost END "
-                "WHERE run_id = :run_id",
-                tokens=usage.tokens or 0,
-                cost=usage.cost or 0.0,
-                run_id=run_id,
-            )
+        kept = self._database.together(
+            f"run:{run_id}", lambda tx: self._answered(tx, run_id, key, answer, usage, latency_ms)
+        )
         self._held.discard(key)
+        return kept
+
+    def _answered(
+        self, tx: Transaction, run_id: str, key: str, answer: str, usage: Usage, latency_ms: float
+    ) -> str:
+        rows = tx.run(
+            "SELECT answer FROM calls WHERE run_id = :run_id AND call_key = :key "
+            "AND state = 'done'",
+            run_id=run_id,
+            key=key,
+        )
+        if rows:
+            return str(rows[0][0])
+        tx.run(
+            "UPDATE calls SET state = 'done', answer = :answer, answer_digest = :digest, "
+            "error = NULL, tokens = :tokens, cost = :cost, answered_at = :now, "
+            "latency_ms = :latency WHERE run_id = :run_id AND call_key = :key",
+            answer=answer,
+            digest=digest(answer.encode()),
+            tokens=usage.tokens,
+            cost=usage.cost,
+            now=iso(self._clock.now()),
+            latency=round(latency_ms, 3),
+            run_id=run_id,
+            key=key,
+        )
+        tx.run(
+            "UPDATE runs SET answered = answered + 1, tokens = tokens + :tokens, "
+            "cost = cost + :cost, most_tokens = "
+            "CASE WHEN most_tokens > :tokens THEN most_tokens ELSE :tokens END, most_cost = "
+            "CASE WHEN most_cost > :cost THEN most_cost ELSE :cost END "
+            "WHERE run_id = :run_id",
+            tokens=usage.tokens or 0,
+            cost=usage.cost or 0.0,
+            run_id=run_id,
+        )
         return answer
 
     def refused(self, run_id: str, key: str, owner: str, error: str) -> None:

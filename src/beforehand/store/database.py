@@ -4,12 +4,14 @@ SQL is written once, with `:name` parameters, in the common part of both dialect
 `{identity}` and `{blob}` stand for the two column types that differ.
 """
 
+import re
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -19,6 +21,7 @@ from beforehand.store.files import exclusive
 
 BUSY_S = 30.0
 Row = tuple[Any, ...]
+T = TypeVar("T")
 _TYPES = {
     "sqlite": {"identity": "INTEGER PRIMARY KEY", "blob": "BLOB"},
     "postgresql": {
@@ -29,22 +32,45 @@ _TYPES = {
 
 
 class Transaction:
-    """Statements between one BEGIN and one COMMIT."""
+    """Statements between one BEGIN and one COMMIT. On SQLite they go straight to its driver, which
+    reads `:name` as well: SQLAlchemy's own work would cost more than the statement."""
 
     def __init__(self, connection: sa.Connection, postgres: bool) -> None:
         self._connection, self._postgres = connection, postgres
+        self._raw: Any = None if postgres else connection.connection.driver_connection
 
     def run(self, sql: str, **values: Any) -> list[Row]:
         """Execute one statement; returns its rows (none for a plain write). A list as value stands
         for the members after IN."""
         lists = tuple(name for name, value in values.items() if isinstance(value, list))
+        if self._raw is not None:
+            for name in lists:
+                members = {f"{name}_{i}": value for i, value in enumerate(values.pop(name))}
+                inside = ", ".join(f":{member}" for member in members) or "NULL"
+                sql = re.sub(rf":{name}\b", f"({inside})", sql)
+                values |= members
+            return self._raw.execute(sql, values).fetchall()  # type: ignore[no-any-return]
         result = self._connection.execute(_text(sql, lists), values)
         return [tuple(row) for row in result] if result.returns_rows else []
 
     def many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Execute one statement for each of the rows."""
-        if rows:
+        if rows and self._raw is not None:
+            self._raw.executemany(sql, rows)
+        elif rows:
             self._connection.execute(_text(sql), list(rows))
+
+    def attempt(self, work: Callable[["Transaction"], T]) -> T:
+        """What `work` returns; where it raises, its statements alone are undone (SQLite)."""
+        self._raw.execute("SAVEPOINT part")
+        try:
+            found = work(self)
+        except BaseException:
+            self._raw.execute("ROLLBACK TO part")
+            self._raw.execute("RELEASE part")
+            raise
+        self._raw.execute("RELEASE part")
+        return found
 
     def epoch(self, given: float) -> float:
         """Seconds since 1970: the server's own clock on Postgres (machines may disagree), else
@@ -63,7 +89,8 @@ class Database:
         commit; `busy` is how many seconds to wait for a lock."""
         self.postgres = isinstance(address, str)
         self.title = "the database at BEFOREHAND_DATABASE_URL" if self.postgres else str(address)
-        self._writing = threading.Lock()
+        self._writing, self._queueing = threading.Lock(), threading.Lock()
+        self._queue: list[_Waiting] = []
         self.engine = (
             postgres_engine(str(address))
             if self.postgres
@@ -83,6 +110,43 @@ class Database:
         # Threads queue here, not in SQLite's busy handler, which sleeps ever longer.
         with self._writing, self._mapped(), self.engine.begin() as connection:
             yield Transaction(connection, False)
+
+    def together(self, lock: str, work: Callable[[Transaction], T]) -> T:
+        """What `work` returns, once it is committed. On SQLite whoever waits for the writer shares
+        a transaction, and so its fsync; where one fails, it alone is undone. On Postgres it is a
+        transaction of its own, under the named lock."""
+        if self.postgres:
+            with self.write(lock) as tx:
+                return work(tx)
+        mine = _Waiting(work)
+        with self._queueing:
+            self._queue.append(mine)
+        with self._writing:
+            if not mine.ended:
+                with self._queueing:
+                    batch, self._queue = self._queue, []
+                self._write_all(batch)
+        if mine.error is not None:
+            raise mine.error
+        return cast(T, mine.result)
+
+    def _write_all(self, batch: "list[_Waiting]") -> None:
+        """Run each piece of work in one transaction."""
+        try:
+            with self._mapped(), self.engine.begin() as connection:
+                tx = Transaction(connection, False)
+                for waiting in batch:
+                    try:
+                        with self._mapped():
+                            waiting.result = tx.attempt(waiting.work)
+                    except BaseException as error:
+                        waiting.error = error
+        except BaseException as error:  # Nothing was committed: for all of them.
+            for waiting in batch:
+                waiting.error = error
+        finally:
+            for waiting in batch:
+                waiting.ended = True
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -146,8 +210,19 @@ class Database:
             raise
         except DBAPIError as error:
             raise _explain(str(error.orig), self.title) from error
+        except sqlite3.Error as error:
+            raise _explain(str(error), self.title) from error
         except SQLAlchemyError as error:
             raise Unavailable(f"{self.title} does not answer: {error}") from error
+
+
+class _Waiting:
+    """One piece of work that waits for the writer, and how it ended."""
+
+    def __init__(self, work: Callable[[Transaction], Any]) -> None:
+        self.work, self.ended = work, False
+        self.result: Any = None
+        self.error: BaseException | None = None
 
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")

@@ -36,6 +36,10 @@ FORGET = 600.0
 """Seconds after which a failure no longer counts towards those in a row."""
 
 
+Shut = tuple[float, str] | None
+"""(seconds left, reason) of a gate that is shut."""
+
+
 class Ledger:
     """Safe for threads and processes; each method is one short transaction."""
 
@@ -110,6 +114,32 @@ class Ledger:
         """(seconds left, reason) of a gate that is shut."""
         with self._transaction() as db:
             return _gate(db, name, db.epoch(now))
+
+    def standing(self, provider: str, now: float) -> tuple[Shut, Shut, int]:
+        """(the pause it asked for, its open circuit, its failures in a row), in one look. A gate is
+        (seconds left, reason), or None where it is open."""
+        names = [f"pause/{provider}", f"circuit/{provider}"]
+        with self._database.read() as db:
+            now = db.epoch(now)
+            gates = db.run(
+                "SELECT name, made, until, reason FROM traffic_gates WHERE name IN :names",
+                names=names,
+            )
+            rows = db.run(
+                "SELECT in_a_row FROM traffic_failures WHERE provider = :name "
+                "AND abs(at - :now) <= :forget",
+                name=provider,
+                now=now,
+                forget=FORGET,
+            )
+        failures = int(rows[0][0]) if rows else 0
+        if any(now < made for _, made, _, _ in gates):  # The clock stepped back: set it right.
+            pause, circuit = (self.gate(name, now) for name in names)
+            return pause, circuit, failures
+        left = {
+            name: (until - now, reason or "") for name, _, until, reason in gates if until > now
+        }
+        return left.get(names[0]), left.get(names[1]), failures
 
     def succeeded(self, provider: str) -> None:
         """A call came back: the failures in a row start anew. Never fails: an answer that may

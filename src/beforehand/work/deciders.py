@@ -9,7 +9,7 @@ marked; one that cites a document flagged by the leak detector is marked too.
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,8 +31,8 @@ from beforehand.sources.providers import Limit
 from beforehand.store.calls import Usage
 from beforehand.traffic import Traffic
 
-SIDE_BY_SIDE = 64
-"""Threads that ask within one step; the run's concurrency caps the calls."""
+SIDE_BY_SIDE = 256
+"""Threads that ask, started as they are needed; the run's concurrency caps the calls."""
 MODES = {"code": "daytona_agent", "direct": "direct_llm"}
 """The documented mode of a decision, by the arm that made it."""
 
@@ -127,11 +127,22 @@ class Deciders:
     models: Mapping[str, ModelSpec] = field(default_factory=dict)
     answers: Mapping[str, Resolution] = field(default_factory=dict)
     mode: str = "daytona_agent"
+    _pool: ThreadPoolExecutor | None = None
+    _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def close(self) -> None:
         """Close what was opened to ask."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
         if self.agent is not None:
             self.agent.close()
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._starting:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(SIDE_BY_SIDE, "ask")
+            return self._pool
 
     def decide(self, intervals: Sequence[Interval], context: StepContext) -> list[Decided]:
         """What everybody decides in each interval, all of them asked side by side, in the order of
@@ -146,18 +157,19 @@ class Deciders:
                 else:
                     for index in range(interval.sims):
                         asked.append((decided, _Question(name, index, interval)))
-        if asked:
-            with ThreadPoolExecutor(min(len(asked), SIDE_BY_SIDE)) as pool:
-                futures = [
-                    None if is_held(one.name) else pool.submit(self._ask, one, context)
-                    for _, one in asked
-                ]
-                for (decided, one), future in zip(asked, futures, strict=True):
-                    rows, traces = (
-                        self._held(one, decided, context) if future is None else future.result()
-                    )
-                    decided.by_model[one.name] += rows
-                    decided.traces += traces
+        futures = [
+            None if is_held(one.name) else self._threads().submit(self._ask, one, context)
+            for _, one in asked
+        ]
+        try:
+            for (decided, one), future in zip(asked, futures, strict=True):
+                rows, traces = (
+                    self._held(one, decided, context) if future is None else future.result()
+                )
+                decided.by_model[one.name] += rows
+                decided.traces += traces
+        finally:  # What is under way may be paid for: the step ends after it.
+            wait([future for future in futures if future is not None])
         for interval, decided in zip(intervals, found, strict=True):
             _mark_flagged(interval, decided)
         return found
