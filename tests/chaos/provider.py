@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -30,6 +31,8 @@ class Provider:
         self.log: list[Asked] = []
         self.running = self.most = 0
         self.port = 0
+        self.here = threading.local()
+        """What the request at work carries besides: `here.run`."""
         self._lock = threading.Lock()
         self._tried: Counter[str] = Counter()
 
@@ -63,6 +66,32 @@ class Provider:
         return 200, json.dumps(said).encode()
 
 
+class Judge(Provider):
+    """Counts the contexts that arrive out of order: after one of a later instant, in the same run.
+    `early` counts those that arrive while one of an earlier instant is still being answered."""
+
+    def __init__(self, latency: float = 0.0, shaky: int = 0) -> None:
+        super().__init__(latency, shaky)
+        self.judged = self.late = self.early = 0
+        self.latest: dict[str, datetime] = {}
+        self.open: list[tuple[str, datetime]] = []
+        self._judging = threading.Lock()
+
+    def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+        run, t = self.here.run, datetime.fromisoformat(json.loads(body)["time"])
+        with self._judging:
+            self.judged += 1
+            self.late += t < self.latest.get(run, t)
+            self.early += any(name == run and earlier < t for name, earlier in self.open)
+            self.latest[run] = max(t, self.latest.get(run, t))
+            self.open.append((run, t))
+        try:
+            return super().answer(key, path, body, index)
+        finally:
+            with self._judging:
+                self.open.remove((run, t))
+
+
 @contextmanager
 def serving(provider: Provider) -> Iterator[Provider]:
     """The provider on a free port, or on its old one."""
@@ -74,6 +103,7 @@ def serving(provider: Provider) -> Iterator[Provider]:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             key = self.headers.get("Idempotency-Key") or ""
             index = self.headers.get("Beforehand-Simulation") or ""
+            provider.here.run = self.headers.get("Beforehand-Run") or ""
             status, data = provider.answer(key, self.path, body, index)
             try:
                 self.send_response(status)

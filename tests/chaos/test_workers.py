@@ -1,99 +1,16 @@
 """Several processes on one real Postgres: the work spreads, one is killed, the limits hold."""
 
 import os
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-import psycopg
 import pytest
+from crew import asked, backtest, done, files, program, workers
 from provider import Provider, serving
-
-from postgres import cluster
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 RATE = 60
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with cluster(tmp_path_factory.mktemp("postgres")) as url:
-        yield url
-
-
-@pytest.fixture
-def url(server: str, request: pytest.FixtureRequest) -> str:
-    """A database of the test's own on the shared server."""
-    name = "d" + request.node.name.translate(str.maketrans("[-]", "___")).lower()
-    with psycopg.connect(server, autocommit=True) as db:
-        db.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
-    return server.rsplit("/", 1)[0] + "/" + name
-
-
-def program(*arguments: str, home: Path, url: str | None) -> subprocess.Popen[bytes]:
-    env = {k: v for k, v in os.environ.items() if k != "BEFOREHAND_DATABASE_URL"}
-    env["BEFOREHAND_HOME"] = str(home)
-    if url:
-        env["BEFOREHAND_DATABASE_URL"] = url
-    return subprocess.Popen(
-        [sys.executable, "-m", "beforehand", *arguments],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-
-
-def backtest(archive: Path, provider: Provider, *more: str) -> list[str]:
-    return [
-        *("backtest", "run", "--archive", str(archive), "--run-id", "r"),
-        *("--forecasters", f"market,{provider.address()}", "--sims", "2"),
-        *(
-            "--draws",
-            "100",
-            "--placebo",
-            "0",
-            *(more if "--every" in more else ("--every", "14d", *more)),
-        ),
-    ]
-
-
-@contextmanager
-def workers(n: int, home: Path, url: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many workers, at work; ended cleanly at the end."""
-    started = [program("worker", "--concurrency", "4", home=home, url=url) for _ in range(n)]
-    for process in started:
-        assert process.stderr is not None
-        assert b"worker" in process.stderr.readline()
-    try:
-        yield started
-    finally:
-        for process in started:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(timeout=60) == 0
-            process.communicate()
-
-
-def asked(url: str, sql: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(url) as db:
-        return db.execute(sql).fetchall()  # type: ignore[arg-type]
-
-
-def done(url: str) -> int:
-    try:
-        return int(str(asked(url, "SELECT count(*) FROM calls WHERE state = 'done'")[0][0]))
-    except psycopg.errors.UndefinedTable:
-        return 0
-
-
-def files(home: Path) -> dict[str, bytes]:
-    folder = home / "data" / "runs" / "r"
-    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "log.json"}
 
 
 def busiest(times: list[float], window: float) -> int:

@@ -1,0 +1,73 @@
+"""Drivers and workers as processes, for the tests over several of them."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from provider import Provider
+
+
+def program(*arguments: str, home: Path, url: str | None) -> subprocess.Popen[bytes]:
+    env = {k: v for k, v in os.environ.items() if k != "BEFOREHAND_DATABASE_URL"}
+    env["BEFOREHAND_HOME"] = str(home)
+    if url:
+        env["BEFOREHAND_DATABASE_URL"] = url
+    return subprocess.Popen(
+        [sys.executable, "-m", "beforehand", *arguments],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def backtest(archive: Path, provider: Provider, *more: str) -> list[str]:
+    return [
+        *("backtest", "run", "--archive", str(archive), "--run-id", "r"),
+        *("--forecasters", f"market,{provider.address()}", "--sims", "2"),
+        *(
+            "--draws",
+            "100",
+            "--placebo",
+            "0",
+            *(more if "--every" in more else ("--every", "14d", *more)),
+        ),
+    ]
+
+
+@contextmanager
+def workers(n: int, home: Path, url: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """So many workers, at work; ended cleanly at the end."""
+    started = [program("worker", "--concurrency", "4", home=home, url=url) for _ in range(n)]
+    for process in started:
+        assert process.stderr is not None
+        assert b"worker" in process.stderr.readline()
+    try:
+        yield started
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(timeout=60) == 0
+            process.communicate()
+
+
+def asked(url: str, sql: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url) as db:
+        return db.execute(sql).fetchall()  # type: ignore[arg-type]
+
+
+def done(url: str) -> int:
+    try:
+        return int(str(asked(url, "SELECT count(*) FROM calls WHERE state = 'done'")[0][0]))
+    except psycopg.errors.UndefinedTable:
+        return 0
+
+
+def files(home: Path) -> dict[str, bytes]:
+    folder = home / "data" / "runs" / "r"
+    return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "log.json"}
