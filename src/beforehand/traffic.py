@@ -129,8 +129,14 @@ class Traffic:
             if stop.wait(wait):
                 return
 
-    def fetch(self, request: Request, turn_taken: bool = False) -> Reply:
-        """The answer to `request` (status 200).
+    def fetch(
+        self,
+        request: Request,
+        turn_taken: bool = False,
+        still: Callable[[], bool] = lambda: True,
+    ) -> Reply:
+        """The answer to `request` (status 200). `still` is asked before each attempt: where it says
+        no, somebody else may have taken the request over, and Unavailable is raised.
 
         Raises NotFound (404), Unauthorized (401, 403), Refused (any other 4xx), RateLimited and
         Unavailable, each saying what to do.
@@ -139,7 +145,7 @@ class Traffic:
         end = self._now() + provider.deadline
         failing = self._check_gates(provider, end)
         if request.window is None:
-            return self._attempts(request, provider, end, [], turn_taken, failing)
+            return self._attempts(request, provider, end, [], turn_taken, failing, still)
         window = f"window/{provider.name}/{request.window}"
         shut = self._ledger.claim(
             window, self._now(), provider.window_seconds, "it was polled in this window"
@@ -152,7 +158,7 @@ class Traffic:
             )
         reached: list[bool] = []
         try:
-            return self._attempts(request, provider, end, reached, False, failing)
+            return self._attempts(request, provider, end, reached, False, failing, still)
         except BaseException as error:
             if not reached or isinstance(error, (Refused, Unauthorized, NotFound)):
                 self._ledger.open(window)  # The feed was not polled.
@@ -166,6 +172,7 @@ class Traffic:
         reached: list[bool],
         turn_taken: bool,
         failing: bool,
+        still: Callable[[], bool],
     ) -> Reply:
         """Send until an answer comes or time is up; `reached` fills once a request has left. What
         was uncertain once stays so, however the attempts end."""
@@ -173,7 +180,7 @@ class Traffic:
         statuses: list[int] = []
         try:
             return self._try(
-                request, provider, end, reached, uncertain, turn_taken, statuses, failing
+                request, provider, end, reached, uncertain, turn_taken, statuses, failing, still
             )
         except Unavailable as error:
             error.uncertain = error.uncertain or bool(uncertain)
@@ -191,6 +198,7 @@ class Traffic:
         turn_taken: bool,
         statuses: list[int],
         failing: bool,
+        still: Callable[[], bool],
     ) -> Reply:
         problem, pause = "no time was left to try", 0.0
         for attempt in range(1, provider.attempts + 1):
@@ -202,6 +210,11 @@ class Traffic:
             left = end - self._now()
             if left <= 0:
                 break
+            if not still():
+                raise Unavailable(
+                    f"{provider.title} was not asked: this process was away for too long, and "
+                    "another one may have asked"
+                )
             try:
                 spent().requests += 1
                 reply = self._send(request, min(provider.timeout, left))
@@ -315,6 +328,8 @@ class Traffic:
         return failures > 0
 
     def _failed(self, provider: Provider, problem: str) -> None:
+        if not provider.circuit:
+            return
         now = self._now()
         if self._ledger.failed(provider.name, now) >= CIRCUIT_AFTER:
             self._ledger.shut(f"circuit/{provider.name}", now, CIRCUIT_S, problem)

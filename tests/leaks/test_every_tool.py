@@ -2,8 +2,10 @@
 
 import itertools
 import re
+import sqlite3
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -176,6 +178,26 @@ def test_an_argument_pins_as_a_session_does(homes: Callable[[], Home]) -> None:
         own = ("execute-python-code", "get_polymarket_history")
         a, b = ([x for x in said if not x.startswith(own)] for said in (by_session, by_argument))
         assert a == b
+
+
+def test_later_questions_change_nothing_at_t(homes: Callable[[], Home]) -> None:
+    """What questions share (caches, logs, row ids, statistics) tells an earlier one nothing of the
+    later ones: every tool answers at t as if nobody had asked at a later instant."""
+    for seed in range(8):
+        world, _, t = pair(70_000 + seed)
+        alone, shared = homes(), homes()
+        expected = dump(toolbox(world, alone, t))
+        late = toolbox(world, shared, START + timedelta(days=2))
+        dump(late)
+        early = Toolbox(late.gateway, late.storage, t)
+        assert dump(early) == expected
+        assert _last_row(shared) > _last_row(alone), "a stored row id would have told"
+
+
+def _last_row(home: Home) -> int:
+    with closing(sqlite3.connect(home.queries)) as db:
+        found: int = db.execute("SELECT max(id) FROM prediction_queries").fetchone()[0]
+        return found
 
 
 def test_without_the_guard_the_tools_tell_them_apart(

@@ -57,6 +57,7 @@ def provider(address: str, limits: Sequence[Limit] = (), timeout: float = TIMEOU
         attempts=3,
         instead="resume the run once it answers",
         uncertain="the run's policy for calls in flight says what follows",
+        circuit=False,  # The run stops by itself, and a resume asks at once.
     )
 
 

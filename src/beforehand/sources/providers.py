@@ -30,7 +30,8 @@ class Provider:
     `key` is the environment variable with the secret, sent as `auth` says; `without` says what
     works without it, `instead` what to do while the service is away, `uncertain` what to do where
     a request that must not be repeated got no answer. Answers with a status in `defer` are not
-    retried: the poll waits for its next window.
+    retried: the poll waits for its next window. Without `circuit`, failures in a row keep no later
+    call away: whoever asks has a rule of its own.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Provider:
     without: str = ""
     instead: str = "use what is recorded (--mode replay)"
     uncertain: str = "check the account before you repeat it"
+    circuit: bool = True
 
     @property
     def override(self) -> str:

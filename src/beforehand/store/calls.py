@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import orjson
 
-from beforehand.clock import Clock, SystemClock, epoch, iso
+from beforehand.clock import Clock, SystemClock, epoch, iso, stopwatch
 from beforehand.errors import Stopped
 from beforehand.ids import digest
 from beforehand.store.database import Database, Transaction
@@ -61,8 +61,9 @@ class Calls:
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
         self._clock = clock or SystemClock()
-        self._held: set[str] = set()
-        """Keys that this process has in flight: only their leases are renewed."""
+        self._held: dict[str, float] = {}
+        """Keys that this process has in flight, and when their lease was last taken or renewed: only
+        these are renewed."""
 
     def claim(
         self,
@@ -81,6 +82,7 @@ class Calls:
         come to and write no intent. `question` names it for people, `instant` (microseconds) is
         the one that is asked about. Raises Stopped where the run was stopped or its budget allows
         no further call."""
+        began = stopwatch()
         found = self._database.together(
             f"run:{run_id}",
             lambda tx: self._claim(
@@ -88,8 +90,12 @@ class Calls:
             ),
         )
         if found.state == "ask" and not peek:
-            self._held.add(key)
+            self._held[key] = began
         return found
+
+    def holds(self, key: str) -> bool:
+        """False where the lease may have lapsed: another process may be at this call, or past it."""
+        return stopwatch() - self._held.get(key, -LEASE_S) < LEASE_S
 
     def _claim(
         self,
@@ -171,7 +177,7 @@ class Calls:
         kept = self._database.together(
             f"run:{run_id}", lambda tx: self._answered(tx, run_id, key, answer, usage, latency_ms)
         )
-        self._held.discard(key)
+        self._held.pop(key, None)
         return kept
 
     def _answered(
@@ -238,12 +244,12 @@ class Calls:
                 key=key,
                 owner=owner,
             )
-        self._held.discard(key)
+        self._held.pop(key, None)
         return bool(rows) and rows[0][0] == "failed"
 
     def drop(self, key: str) -> None:
         """Nothing could be written down: the lease is no longer renewed, and lapses."""
-        self._held.discard(key)
+        self._held.pop(key, None)
 
     def _let_go(self, run_id: str, key: str, owner: str, state: str, error: str) -> None:
         """Only who holds the call may say so: a process that slept through its lease may not."""
@@ -259,7 +265,7 @@ class Calls:
                 key=key,
                 owner=owner,
             )
-        self._held.discard(key)
+        self._held.pop(key, None)
 
     def _copy(
         self, tx: Transaction, run_id: str, parent: str | None, key: str, task_id: str
@@ -324,7 +330,7 @@ class Calls:
 
     def renew(self, owner: str) -> None:
         """Extend the leases of what this process has in flight."""
-        held = list(self._held)
+        held, began = list(self._held), stopwatch()
         if not held:
             return
         with self._database.write() as tx:
@@ -335,6 +341,9 @@ class Calls:
                 owner=owner,
                 held=held,
             )
+        for key in held:
+            if key in self._held:
+                self._held[key] = began
 
     def release(self, run_id: str, owner: str) -> int:
         """End every lease of a run but the owner's: whoever held them is known to be dead.

@@ -110,9 +110,10 @@ class Queries:
         platform: str = "polymarket",
         holder: str | None = None,
     ) -> list[PredictionQuery]:
-        """Searches made by `until` by somebody who knew no more than `until`, newest first."""
-        where = ["timestamp <= ?", "created_at <= ?", "platform = ?", "holder IS ?"]
-        values: list[Any] = [_stamp(until), _stamp(until), platform, holder]
+        """Searches made by `until` by somebody who knew no more than `until`, newest first. Their
+        ids count what can be seen: a stored one would tell how many searches came later."""
+        where = ["timestamp <= ?"]
+        values: list[Any] = [_stamp(until), platform, holder, _stamp(until)]
         for condition, value in (
             ("session_id = ?", session_id),
             ("timestamp >= ?", None if start is None else _stamp(start)),
@@ -123,9 +124,10 @@ class Queries:
                 values.append(value)
         with self._mapped():
             rows = self._reader.execute(
-                f"SELECT id, {', '.join(COLUMNS)} FROM prediction_queries LEFT JOIN query_holders "
-                f"ON query_id = id WHERE {' AND '.join(where)} "
-                "ORDER BY timestamp DESC, id DESC LIMIT ?",
+                f"SELECT n, {', '.join(COLUMNS)} FROM (SELECT *, row_number() OVER (ORDER BY "
+                "created_at, timestamp, id) AS n FROM prediction_queries LEFT JOIN query_holders "
+                "ON query_id = id WHERE created_at <= ? AND platform = ? AND holder IS ?) "
+                f"WHERE {' AND '.join(where)} ORDER BY timestamp DESC, n DESC LIMIT ?",
                 [*values, limit],
             ).fetchall()
         return [_row(("id", *COLUMNS), row) for row in rows]

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from beforehand.clock import from_us
@@ -57,7 +58,9 @@ class Asker:
 
         def send(key: str) -> str:
             asked = external.request(address, body, index, key, context.run_id)
-            return traffic.fetch(asked, turn_taken=limited).text
+            # A process that slept through its lease sends no context of an earlier instant.
+            still = partial(context.calls.holds, key)
+            return traffic.fetch(asked, turn_taken=limited, still=still).text
 
         def turn(stop: threading.Event) -> None:
             traffic.turn(address, external.ENDPOINT, stop)

@@ -1,0 +1,479 @@
+"""The order of questions as users meet it: the grid, what waits for what, failures, memory."""
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from provider import Judge, Provider, serving
+
+from beforehand.cli.app import run as cli
+from beforehand.clock import from_us, iso, parse_instant, to_us
+from beforehand.config import Home
+from beforehand.engine.plan import Plan
+from beforehand.errors import Unavailable
+from beforehand.forecast import external
+from beforehand.forecast.held import HELD
+from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.opening import open_traffic
+from beforehand.records.backtest import ExperimentConfig
+from beforehand.records.world import Market, PricePoint, Resolution
+from beforehand.store.archive import Archive
+from beforehand.store.archive_writer import ArchiveWriter
+from beforehand.store.calls import LEASE_S
+from beforehand.work import grid
+from beforehand.work.order import Replacement, compile_plan
+from experiments import Out, config, intervals, told
+from jobs import open_store
+
+MONDAY = parse_instant("2026-01-05T00:00:00Z")
+QUICK = ("--draws", "100", "--placebo", "0")
+
+
+def experiment(market: str, start: datetime, n: int, minutes: int, *models: str) -> Any:
+    return ExperimentConfig(
+        market_id=market,
+        start_time=start,
+        end_time=start + timedelta(minutes=minutes * (n - 1)),
+        interval_minutes=minutes,
+        models=list(models),
+        mode="external",
+    )
+
+
+def waits_for(plan: Plan) -> dict[str, set[str]]:
+    """Every step that must have ended before each one begins."""
+    deps = {step.id: set(step.deps) for step in plan.steps}
+    known: dict[str, set[str]] = {}
+    for step in plan.ordered():
+        known[step.id] = deps[step.id].union(*(known[dep] for dep in deps[step.id]))
+    return known
+
+
+DAY, A, B = 1440, "http://127.0.0.1:1/a", "http://127.0.0.1:2/b"
+
+
+def test_in_the_plan_an_instant_waits_for_the_one_before() -> None:
+    configs = [
+        *(experiment(f"X:m{i:03d}", MONDAY, 5, DAY, A) for i in range(70)),
+        experiment("X:m000", MONDAY + timedelta(hours=12), 4, DAY, B),
+        experiment("X:m001", MONDAY, 3, 2 * DAY, "baseline:market", "baseline:drift"),
+        experiment("X:m002", MONDAY, 3, DAY, "scripted"),
+    ]
+    plan = compile_plan("r", configs)
+    waits = waits_for(plan)
+    asked = [step for step in plan.steps if "time" in step.args]
+    assert {step.args["time"] for step in asked} == {
+        iso(MONDAY + timedelta(hours=12 * i)) for i in range(9)
+    }
+    for late in asked:
+        early = {s.id for s in asked if s.args["time"] < late.args["time"]}
+        assert early <= waits[late.id], "all earlier instants, of both forecasters"
+        beside = {s.id for s in asked if s.args["time"] == late.args["time"]}
+        assert not beside & waits[late.id], "within an instant nobody waits"
+    assert max(len(step.args["experiments"]) for step in asked) <= 32
+    free = [step for step in plan.steps if step.id.startswith("walk/")]
+    assert [step.args["experiments"] for step in free] == [[71], [72]]
+    assert all(not step.deps for step in free), "the memoryless wait for nobody"
+
+
+def test_a_forks_models_are_waited_for_as_well() -> None:
+    configs = [
+        experiment("X:a", MONDAY, 3, DAY, "baseline:market"),
+        experiment("X:b", MONDAY, 3, DAY, "baseline:market"),
+    ]
+    swap = Replacement(MONDAY + timedelta(days=1), {"baseline:market": A})
+    assert not any("time" in step.args for step in compile_plan("r", configs).steps)
+    assert sum("time" in step.args for step in compile_plan("r", configs, swap).steps) == 3
+
+
+def test_the_grid_is_clipped_and_never_shifted() -> None:
+    first, end = to_us(MONDAY + timedelta(days=1, hours=8)), MONDAY + timedelta(days=40)
+    week, start = timedelta(days=7), MONDAY + timedelta(days=16)
+    whole = grid.life(first, end, week, "aligned")
+    assert [from_us(t) for t in whole.t] == [MONDAY + week * k for k in range(1, 6)]
+    clipped = grid.life(first, end, week, "aligned", start, MONDAY + week * 4)
+    assert [from_us(t) for t in clipped.t] == [MONDAY + week * 3, MONDAY + week * 4]
+    own = grid.life(first, end, week, "own", start)
+    assert [from_us(t) for t in own.t] == [from_us(first) + week * k for k in range(3, 6)]
+    assert not whole.short
+    assert to_us(MONDAY) % grid.ORIGIN_US != 0
+    exactly = grid.life(to_us(MONDAY), MONDAY + week, week, "aligned")
+    assert [from_us(t) for t in exactly.t] == [MONDAY], "t0 counts, the end does not"
+    brief = grid.life(first, MONDAY + timedelta(days=5), week, "aligned")
+    assert (brief.t.tolist(), brief.short) == ([first], True)
+    assert not len(grid.life(first, MONDAY + timedelta(days=5), week, "aligned", start).t)
+    assert not len(grid.life(first, MONDAY, week, "own").t)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Three markets that hold Mondays, and two that end before the next one."""
+    records: list[Any] = []
+    for i, (day, life) in enumerate(((0, 30), (2, 30), (3, 30), (1, 4), (8, 3))):
+        name, opened = f"KALSHI:m{i}", MONDAY + timedelta(days=day, hours=9)
+        text = {"id": name, "venue": "KALSHI", "native_id": f"m{i}", "question": f"Question {i}?"}
+        records.append(Market(**text, known_at=opened))  # type: ignore[arg-type]
+        for k in range(life):
+            at = opened + timedelta(days=k)
+            p = 0.3 + 0.01 * k
+            records.append(PricePoint(market_id=name, price=p, observed_at=at, known_at=at))
+        end = opened + timedelta(days=life)
+        records.append(
+            Resolution(
+                market_id=name, status="resolved", payout=float(i % 2), resolved_at=end,
+                known_at=end + timedelta(hours=1),
+            )
+        )  # fmt: skip
+    path = tmp_path / "made"
+    ArchiveWriter(path).add(
+        records, importer="t", source="t", source_digest="t", recorded_at=MONDAY
+    )
+    return path
+
+
+def test_markets_too_short_for_the_grid_are_scored_apart(
+    made: Path, home: Path, capsys: Out
+) -> None:
+    command = ("backtest", "run", "--archive", str(made), "--forecasters", "market,drift", *QUICK)
+    found = told(capsys, *command, "--run-id", "r")
+    assert found["validity"]["n_questions"]["value"] == 3
+    assert found["validity"]["short_markets"]["value"] == 2
+    short = found["short"]
+    assert (short["n_questions"], short["n_forecasts"]) == (2, 2)
+    assert {row["forecaster"]: row["n"] for row in short["leaderboard"]} == {
+        "market": 2,
+        "drift": 2,
+    }
+    asked = [r for r in intervals(home, "r") if r["market_id"] in ("KALSHI:m3", "KALSHI:m4")]
+    assert [parse_instant(r["time"]) for r in asked] == [
+        MONDAY + timedelta(days=1, hours=9),
+        MONDAY + timedelta(days=8, hours=9),
+    ], "once each, at the first price"
+    own = told(capsys, *command, "--grid", "own", "--run-id", "o")
+    assert own["validity"]["n_questions"]["value"] == 5
+    assert own["short"] is None
+    assert cli([*command]) == 0
+    assert "2 markets hold no instant of the grid" in capsys.readouterr().out
+    page = (Home(home).runs / "r" / "report.html").read_text()
+    assert "Markets too short for the grid" in page
+
+
+def test_a_world_with_nothing_on_the_grid_is_refused(
+    made: Path, provider: Provider, home: Path, capsys: Out
+) -> None:
+    who = f"market,{provider.address()}"
+    command = ["backtest", "run", "--archive", str(made), "--forecasters", who, "--every", "400d"]
+    assert cli(command) == 2
+    assert "ask more often (--every), or use --grid own" in capsys.readouterr().err
+    assert provider.log == []
+
+
+def test_what_is_shown_of_the_past_is_of_the_same_configuration(
+    provider: Provider, made: Path, home: Path, capsys: Out
+) -> None:
+    """Other intervals in one run: each context shows its own market's aggregates, whatever the
+    instants in between."""
+    path = home / "c.json"
+    start = MONDAY + timedelta(days=4)
+    path.write_text(
+        json.dumps(
+            [
+                experiment("KALSHI:m0", start, 8, DAY, provider.address()).wire(),
+                experiment("KALSHI:m1", start, 3, 3 * DAY, provider.address()).wire(),
+                experiment("KALSHI:m2", start, 15, DAY, provider.address()).wire(),
+            ]
+        )
+    )
+    told(capsys, "backtest", "run", str(path), "--archive", str(made), "--run-id", "r", *QUICK)
+    past: dict[str, list[dict[str, Any]]] = {}
+    for row in intervals(home, "r"):
+        mine = past.setdefault(row["market_id"], [])
+        assert row["context"]["previous_intervals"] == mine[-10:]
+        together = row["aggregate"]["probability"]
+        mine.append({"time": row["time"], "aggregated_probability": together})
+    assert {name: len(rows) for name, rows in past.items()} == {
+        "KALSHI:m0": 8,
+        "KALSHI:m1": 3,
+        "KALSHI:m2": 15,
+    }
+    twice = json.loads(path.read_text())
+    path.write_text(json.dumps([*twice, twice[0]]))
+    capsys.readouterr()
+    assert cli(["backtest", "run", str(path), "--archive", str(made)]) == 2
+    assert "is asked about KALSHI:m0 by two experiments" in capsys.readouterr().err
+
+
+class Stuck(Provider):
+    """Never answers one question in time; all others at once."""
+
+    def __init__(self, market: str, time: str) -> None:
+        super().__init__(latency=0.0)
+        self.stuck, self.tried = (market, time), 0
+
+    def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+        asked = json.loads(body)
+        if (asked["market"]["id"], asked["time"]) == self.stuck:
+            self.tried += 1
+            time.sleep(1.0)
+        return super().answer(key, path, body, index)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short pauses between attempts."""
+    monkeypatch.setattr("beforehand.engine.execute.BACKOFF_S", 0.01)
+    monkeypatch.setattr("beforehand.traffic.BACKOFF_S", 0.01)
+
+
+def test_a_timed_out_answer_is_a_failure_after_five_attempts_over_all_resumes(
+    made: Path, home: Path, capsys: Out, hurried: None
+) -> None:
+    at = iso(MONDAY + timedelta(days=14))
+    with serving(Stuck("KALSHI:m1", at)) as stuck:
+        command = ["backtest", "run", "--archive", str(made), "--forecasters", stuck.address()]
+        command += ["--timeout", "0.3", "--run-id", "r", *QUICK]
+        assert cli(command) == 3
+        err = capsys.readouterr().err
+        assert "3 calls in a row without an answer" in err
+        assert "runs resume r" in err
+        assert stuck.tried == 3
+        assert told(capsys, "runs", "show", "r")["status"] == "stopped"
+        told(capsys, "runs", "resume", "r")
+        assert stuck.tried == 5, "the fifth attempt is the last"
+    rows = intervals(home, "r")
+    failed = [(r["market_id"], r["time"], f["error"]) for r in rows for f in r["failures"]]
+    assert [(market, time) for market, time, _ in failed] == [("KALSHI:m1", at)]
+    assert "no whole answer" in failed[0][2]
+    assert len(rows) == 14, "the others went on"
+    assert told(capsys, "runs", "verify", "r")["sound"]
+
+
+def test_a_silent_service_stops_the_run_after_three_calls(
+    made: Path, home: Path, capsys: Out, hurried: None
+) -> None:
+    with serving(Provider(latency=1.0)) as slow:
+        command = ["backtest", "run", "--archive", str(made), "--forecasters", slow.address()]
+        assert cli([*command, "--timeout", "0.2", "--concurrency", "1", "--run-id", "r"]) == 3
+        assert "3 calls in a row without an answer" in capsys.readouterr().err
+        assert len(slow.log) == 3, "and not one for every question"
+        slow.latency = 0.0
+        told(capsys, "runs", "resume", "r")
+    assert not [f for row in intervals(home, "r") for f in row["failures"]]
+
+
+def test_a_question_that_breaks_its_service_is_a_failure_after_five_attempts(
+    made: Path, home: Path, capsys: Out, hurried: None
+) -> None:
+    class Broken(Provider):
+        def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+            if json.loads(body)["market"]["id"] == "KALSHI:m2":
+                return 500, b"oops"
+            return super().answer(key, path, body, index)
+
+    with serving(Broken(latency=0.0)) as broken:
+        command = ["backtest", "run", "--archive", str(made), "--forecasters", broken.address()]
+        command += ["--run-id", "r", "--markets", "m0,m2", "--end", "2026-01-20", *QUICK]
+        codes = [cli(command)]
+        while codes[-1] == 3 and len(codes) < 9:
+            codes.append(cli(command))
+        assert codes[-1] == 0, capsys.readouterr().err
+    failed = [f["error"] for row in intervals(home, "r") for f in row["failures"]]
+    assert len(failed) == 2
+    assert all("500" in error for error in failed)
+
+
+def test_the_policy_stop_names_the_one_question_that_blocks(
+    made: Path, home: Path, capsys: Out, hurried: None
+) -> None:
+    at = iso(MONDAY + timedelta(days=14))
+    with serving(Stuck("KALSHI:m1", at)) as stuck:
+        command = ["backtest", "run", "--archive", str(made), "--forecasters", stuck.address()]
+        command += ["--timeout", "0.3", "--run-id", "r", "--in-flight", "stop"]
+        assert cli(command) == 3
+        err = capsys.readouterr().err
+        assert f"KALSHI:m1 at {at}, {stuck.address()}, simulation 0" in err
+        assert "--in-flight resend or --in-flight skip" in err
+        assert stuck.tried == 1
+        told(capsys, "runs", "resume", "r", "--in-flight", "skip")
+        assert stuck.tried == 1
+    assert sum(len(row["failures"]) for row in intervals(home, "r")) == 1
+
+
+class Prophet(Provider):
+    """Knows how everything ends."""
+
+    def __init__(self, archive: Path) -> None:
+        super().__init__(latency=0.0)
+        ends = Gateway(RecordedWorld(Archive(archive))).hindsight().resolutions()
+        self.ends = {r.market_id: r.payout or 0.0 for r in ends}
+
+    def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+        super().answer(key, path, body, index)
+        end = self.ends[json.loads(body)["market"]["id"]]
+        return 200, json.dumps({"probability": 0.1 + 0.8 * end}).encode()
+
+
+def test_who_was_asked_about_later_instants_before_may_remember(
+    sim: Path, home: Path, capsys: Out
+) -> None:
+    def verdict(found: dict[str, Any]) -> tuple[str, str]:
+        row = next(r for r in found["leaderboard"] if r["forecaster"] == prophet.address())
+        return row["verdict"], row["order"]
+
+    with serving(Prophet(sim)) as prophet:
+        command = ["backtest", "run", "--archive", str(sim), "--forecasters", prophet.address()]
+        command += [*QUICK, "--every", "21d"]
+        first = told(capsys, *command, "--run-id", "first")
+        assert verdict(first) == ("beats the market", "asked in order")
+        again = told(capsys, *command, "--run-id", "again")
+        assert verdict(again) == ("not shown", "may remember")
+        row = next(r for r in again["leaderboard"] if r["forecaster"] == prophet.address())
+        assert "asked about later instants (run first)" in row["reasons"][0]
+        assert "--fresh" in row["reasons"][0]
+        assert cli(["runs", "show", "again"]) == 0
+        assert "may remember" in capsys.readouterr().out
+        fresh = told(capsys, *command, "--run-id", "fresh", "--fresh")
+        assert verdict(fresh) == ("beats the market", "asked in order, stated as restarted")
+        middle = intervals(home, "first")[len(intervals(home, "first")) // 2]["time"]
+        forked = told(
+            capsys, "runs", "fork", "fresh", "--at", middle, "--new-id", "f", "--model",
+            f"{prophet.address()}={prophet.address('/other')}",
+        )  # fmt: skip
+        rows = {r["forecaster"]: r["order"] for r in forked["leaderboard"]}
+        assert rows[prophet.address("/other")] == "asked in order", "another address"
+        # Stopped in the middle, another run meanwhile, then resumed.
+        assert cli([*command, "--run-id", "late", "--fresh", "--max-calls", "40"]) == 3
+        told(capsys, *command, "--run-id", "other", "--fresh")
+        done = told(capsys, "runs", "resume", "late", "--max-calls", "100000")
+        assert verdict(done)[1] == "may remember"
+        assert cli([*command, "--run-id", "last", "--fresh", "--max-calls", "40"]) == 3
+        told(capsys, *command, "--run-id", "more", "--fresh")
+        done = told(capsys, "runs", "resume", "last", "--max-calls", "100000", "--fresh")
+        assert verdict(done)[1] == "asked in order, stated as restarted"
+
+
+def test_a_forecaster_asked_before_a_fork_may_remember(
+    provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    """In the fork another baseline changes the contexts, so the address is asked anew."""
+    path = config(home / "c.json", market, models=["baseline:market", provider.address()])
+    told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "r")
+    at = intervals(home, "r")[3]["time"]
+    fork = ("runs", "fork", "r", "--at", at, "--model", "market=always:0.9", "--new-id")
+    orders = []
+    for name, more in (("f", ()), ("g", ("--fresh",))):
+        found = told(capsys, *fork, name, *more)
+        row = next(r for r in found["leaderboard"] if r["forecaster"] == provider.address())
+        orders.append(row["order"])
+    assert orders == ["may remember", "asked in order, stated as restarted"]
+
+
+class Counting:
+    """A forecaster with state: it answers by how much it has seen."""
+
+    made = count()
+
+    def __init__(self, honest: bool = True) -> None:
+        self.seen, self.shift = 0.0, 0.0 if honest else 0.01 * next(Counting.made)
+        self.order: list[tuple[str, str]] = []
+        self.lock = threading.Lock()
+
+    def __call__(self, context: Mapping[str, Any], index: int) -> dict[str, float]:
+        assert self.lock.acquire(blocking=False), "one question at a time"
+        self.order.append((context["time"], context["market"]["id"]))
+        self.seen += context["market"]["odds"]
+        self.lock.release()
+        return {"probability": (self.seen + self.shift) % 1.0}
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_forecaster_with_state_is_shown_its_past_again(
+    honest: bool, sim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    """After a stop and a resume, and in a fork: the same answers as in one go, or it is marked."""
+    made: list[Counting] = []
+
+    def make() -> Counting:
+        made.append(Counting(honest))
+        return made[-1]
+
+    monkeypatch.setitem(HELD, "held:counting", make)
+    monkeypatch.setattr(Counting, "made", count())
+    command = ["backtest", "run", "--archive", str(sim), "--forecasters", "market,held:counting"]
+    command += [*QUICK, "--every", "21d", "--run-id", "r"]
+    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "twin"))
+    twin = told(capsys, *command)
+    order = made[0].order
+    assert order == sorted(order)
+    monkeypatch.setattr(Counting, "made", count())
+    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "home"))
+    for calls in ("50", "90"):
+        assert cli([*command[:-2], "--run-id", "r", "--max-calls", calls]) == 3
+    done = told(capsys, "runs", "resume", "r", "--max-calls", "100000")
+    assert len(made) == 4
+    assert made[-1].order == order, "all contexts, in order, each once"
+    row = next(r for r in done["leaderboard"] if r["forecaster"] == "held:counting")
+    if honest:
+        assert row["order"] == "asked in order"
+        same = [
+            [d["probability"] for r in intervals(tmp_path / h, "r") for d in r["decisions"]]
+            for h in ("home", "twin")
+        ]
+        assert same[0] == same[1]
+        assert done["leaderboard"] == twin["leaderboard"]
+    else:
+        assert "not reproducible" in row["order"]
+    assert told(capsys, "runs", "verify", "r")["sound"], "the journal's answers stand"
+    at = order[len(order) // 2][0]
+    told(capsys, "runs", "fork", "r", "--at", at, "--model", "market=drift", "--new-id", "f")
+    assert made[-1].order == order, "a fork shows it everything, from the start"
+
+
+def test_a_journal_of_another_version_is_refused(home: Path, sim: Path, capsys: Out) -> None:
+    path = Home(home).journal
+    path.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE runs (run_id TEXT PRIMARY KEY)")
+    assert cli(["backtest", "run", "--archive", str(sim), "--forecasters", "market"]) == 2
+    err = capsys.readouterr().err
+    assert "a journal of version 1" in err
+    assert "move it away" in err
+
+
+def test_simulations_of_one_instant_go_side_by_side(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    with serving(Judge(latency=0.05)) as judge:
+        path = config(home / "c.json", market, models=[judge.address()], num_sims=8)
+        told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "r")
+        assert judge.most == 8
+        assert (judge.late, judge.early, judge.judged) == (0, 0, 48)
+
+
+def test_who_slept_through_a_lease_sends_no_earlier_context(
+    provider: Provider, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each attempt it is asked whether the call is still held: a process that was suspended,
+    or cut off from the journal, might send a context of an instant that others have left."""
+    _, calls = open_store(home)
+    say = {"task_id": "t", "provider": "p", "index": 0, "owner": "me"}
+    assert calls.claim("r", "key", **say).state == "ask"  # type: ignore[arg-type]
+    assert calls.holds("key")
+    asked = external.request(provider.address(), {"time": "x"}, 0, "key", "r")
+    providers = {provider.address(): external.provider(provider.address())}
+    traffic = open_traffic(Home(home), providers=providers)
+    later = time.monotonic() + LEASE_S + 1
+    monkeypatch.setattr("beforehand.store.calls.stopwatch", lambda: later)
+    with pytest.raises(Unavailable, match="another one may have asked"):
+        traffic.fetch(asked, still=lambda: calls.holds("key"))
+    assert provider.log == []
+    calls.renew("me")
+    assert traffic.fetch(asked, still=lambda: calls.holds("key")).status == 200
