@@ -235,7 +235,10 @@ def test_a_b_pairs_accuracy_with_cost(
     told(capsys, *command, "--run-id", "x")
     assert len(provider.log) == 12, "finished arms are not run again"
     assert cli(command) == 0
-    assert "better than free by" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "better than free by" in said
+    assert f"paid: {provider.address()} may remember" in said, "it was asked by the run before"
+    assert not any(arm["may_remember"] for arm in found["arms"])
     trials = (home / "data" / "trials.jsonl").read_text().splitlines()
     assert len(trials) == 1, "one variant besides the market was tried, however often"
     assert cli(["backtest", "ab", str(a), "--archive", str(sim)]) == 2

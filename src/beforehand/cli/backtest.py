@@ -179,6 +179,12 @@ def ab(
         for arm in found["arms"]
     ]
     console().print(table("", columns, rows))
+    for arm in found["arms"]:
+        for name in arm["may_remember"]:
+            print(
+                f"{arm['arm']}: {name} may remember: it was asked about later instants before, by "
+                "an earlier arm or another run. Give each arm a service of its own"
+            )
     return EXIT_OK
 
 

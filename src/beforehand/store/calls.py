@@ -62,7 +62,7 @@ class Calls:
         self._database = database
         self._clock = clock or SystemClock()
         self._held: dict[str, float] = {}
-        """Keys that this process has in flight, and when their lease was last taken or renewed: only
+        """Keys that this process has in flight, and when it last took or renewed their lease: only
         these are renewed."""
 
     def claim(
@@ -94,8 +94,8 @@ class Calls:
         return found
 
     def holds(self, key: str) -> bool:
-        """False where the lease may have lapsed: another process may be at this call, or past it."""
-        return stopwatch() - self._held.get(key, -LEASE_S) < LEASE_S
+        """False where the lease may have lapsed: another process may be at this call by now."""
+        return stopwatch() - self._held.get(key, float("-inf")) < LEASE_S
 
     def _claim(
         self,

@@ -11,10 +11,12 @@ from beforehand.clock import Clock, SystemClock, parse_instant, to_us
 from beforehand.config import Home
 from beforehand.errors import InputError
 from beforehand.forecast.aggregate import aggregate
+from beforehand.store.files import read_json
 from beforehand.store.runs import RunFolder
 from beforehand.work import results
 from beforehand.work.grid import instants
 from beforehand.work.jobs import QUIET, Told, opened_journal, start
+from beforehand.work.kept import MAY_REMEMBER
 from beforehand.work.request import Request
 from beforehand.work.run import BacktestJob
 from beforehand.work.scoring import (
@@ -76,11 +78,18 @@ def compare(
                 "skill_ci": pair(scored.skill.ci) if scored.skill else [None, None],
                 "difference": 0.0 if name == first else number(skill.skill if skill else None),
                 "difference_ci": pair(skill.ci) if skill and name != first else [None, None],
+                "may_remember": _may_remember(folders[name]),
                 **spent[name],
                 "cost_per_forecast": spent[name]["cost"] / made if made else None,
             }
         )
     return {"run_id": run_id, "first": first, "shared": len(shared), "arms": table}
+
+
+def _may_remember(folder: RunFolder) -> list[str]:
+    """The forecasters of an arm that an earlier arm, or another run, asked about later instants."""
+    board = read_json(folder.path / "scores.json")["leaderboard"]
+    return [row["forecaster"] for row in board if row["order"] == MAY_REMEMBER]
 
 
 def _check(arms: Mapping[str, Request], run_id: str, clock: Clock) -> None:

@@ -8,6 +8,7 @@ from beforehand.score.scoreboard import Kept
 from beforehand.store.memory import remembered
 from beforehand.work.voices import remembers
 
+MAY_REMEMBER = "may remember"
 MOST_RUNS = 3
 
 
@@ -50,7 +51,7 @@ def kept(name: str, n: int, runs: Sequence[str], differs: int, restarted: bool) 
     named = ", ".join(runs[:MOST_RUNS]) + (", …" if len(runs) > MOST_RUNS else "")
     return Kept(
         "trusted",
-        "may remember",
+        MAY_REMEMBER,
         f"it may remember: {n:,} of its answers came after it was asked about later instants "
         f"(run {named}); restart it, and run again with --fresh",
     )
