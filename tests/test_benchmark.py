@@ -70,7 +70,7 @@ def test_all_stages_in_one_run(sim: Path, tmp_path: Path) -> None:
     kept = [[(row.pop("isolation"), row.pop("order")) for row in board] for board in both]
     assert both[0] == both[1]
     assert kept[0] == [("by construction", "memoryless")] * 2
-    assert kept[1][1] == ("trusted", "not asked: times as stated"), "a file says nothing of that"
+    assert kept[1][1] == ("trusted", "not asked (times as stated)"), "a file says nothing of that"
     for name in ("events", "events_snapshots", "resolutions"):
         mine, theirs = done.folder.path / f"{name}.jsonl", tmp_path / f"{name}.jsonl"
         assert mine.read_bytes() == theirs.read_bytes()

@@ -138,7 +138,7 @@ def _made(found: dict[str, Any] | None) -> str:
 
 def print_result(summary: dict[str, Any], report: Path) -> None:
     """Leaderboard, validity card, leak report and the report's path, for people."""
-    from beforehand.score.report import headline
+    from beforehand.score.report import headline, kept_from_the_future
 
     out = console()
     out.print()
@@ -149,7 +149,8 @@ def print_result(summary: dict[str, Any], report: Path) -> None:
     explain(out, summary)
     _card(out, summary)
     _apart(out, summary.get("short"))
-    _kept(out, summary["leaderboard"])
+    if kept := kept_from_the_future(summary["leaderboard"], short):
+        _say(out, "kept", "from the future: " + "; ".join(kept))
     leaks = summary["leaks"]
     _say(
         out,
@@ -184,7 +185,7 @@ def _card(out: Console, summary: dict[str, Any]) -> None:
     parts = [
         f"{label} {card_value(known[name], name)}"
         for name, (label, _) in TILES.items()
-        if known.get(name) is not None
+        if known.get(name) is not None and (name != "short_markets" or known[name])
     ]
     _say(out, "validity", " · ".join(parts))
 
@@ -203,21 +204,6 @@ def _apart(out: Console, found: dict[str, Any] | None) -> None:
         f"{found['n_questions']:,} markets hold no instant of the grid: asked once, at their first "
         f"price, and scored apart (Brier: {scores}{more})",
     )
-
-
-def _kept(out: Console, board: Sequence[dict[str, Any]]) -> None:
-    """How each forecaster was kept from the future; those alike together."""
-    alike: dict[str, list[str]] = {}
-    for row in board:
-        if row["forecaster"] != "market" and row.get("isolation"):
-            how = f"{row['isolation']}, {row['order']}"
-            alike.setdefault(how, []).append(short(row["forecaster"]))
-    parts = [
-        f"{', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''}: {how}"
-        for how, names in alike.items()
-    ]
-    if parts:
-        _say(out, "kept", "from the future: " + "; ".join(parts))
 
 
 def print_evaluation(summary: dict[str, Any]) -> None:

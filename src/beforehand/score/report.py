@@ -1,13 +1,13 @@
 """The report: one HTML file that needs nothing from outside, not even a script."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from beforehand.score import charts
 
-PICTURED = 8
+PICTURED, MOST_NAMED = 8, 8
 TILES: dict[str, tuple[str, str]] = {
     "n_questions": ("questions", "markets scored, each with one vote"),
     "n_forecasts": ("forecasts", "instants at which they were forecast"),
@@ -59,8 +59,13 @@ def html(summary: dict[str, Any], intervals: Sequence[dict[str, Any]] = ()) -> s
         _template().render(
             **summary,
             headline=headline(summary),
+            kept=kept_from_the_future(board),
             asked=_asked(summary.get("decisions")),
-            tiles=[(*TILES[name], name, summary["validity"][name]) for name in TILES],
+            tiles=[
+                (*TILES[name], name, summary["validity"][name])
+                for name in TILES
+                if name != "short_markets" or summary["validity"][name]["value"]
+            ],
             whiskers=[Markup(charts.whisker(row, axis)) for row in board],
             axis=axis,
             diagrams=[
@@ -117,6 +122,21 @@ def headline(summary: dict[str, Any]) -> str:
         said = verdict.get(others[0]["verdict"], "is worse than the market")
         return f"{others[0]['forecaster']} {said} over {size}."
     return f"None of {len(others)} forecasters is shown to beat the market over {size}."
+
+
+def kept_from_the_future(
+    board: Sequence[dict[str, Any]], named: Callable[[str], str] = str
+) -> list[str]:
+    """How each forecaster was kept from the future, those alike together."""
+    alike: dict[str, list[str]] = {}
+    for row in board:
+        if row["forecaster"] != "market" and row.get("isolation"):
+            how = f"{row['isolation']}, {row['order']}"
+            alike.setdefault(how, []).append(named(row["forecaster"]))
+    return [
+        f"{', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''}: {how}"
+        for how, names in alike.items()
+    ]
 
 
 def _count(n: int, noun: str) -> str:

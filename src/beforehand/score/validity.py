@@ -24,7 +24,7 @@ class Check:
 
 
 MARKET_KEPT = Kept("by construction", "memoryless")
-STATED = Kept("trusted", "not asked: times as stated")
+STATED = Kept("trusted", "not asked (times as stated)")
 """For forecasts that came in a file."""
 
 

@@ -34,7 +34,7 @@ def kept_by_construction(name: str) -> Kept:
     """A baseline: it gets a row of what was known at t, and nothing else. A replayed one is as good
     as the dates of its forecasts."""
     if name.startswith("recorded:"):
-        return Kept("trusted", "not asked: its own dated forecasts")
+        return Kept("trusted", "not asked (its own dated forecasts)")
     return Kept("by construction", "memoryless")
 
 
