@@ -16,7 +16,7 @@ test: setup
 # The full counts: every boundary, dozens of kills, four workers; sixty-four MCP clients for a
 # minute, a thousand pairs of worlds through the wire.
 chaos: setup
-	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py
+	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py
 
 setup: $(STAMP)
 
@@ -48,6 +48,7 @@ bench: setup
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/start.py
 	$(BIN)/python bench/engine.py
+	$(BIN)/python bench/order.py
 	$(BIN)/python bench/sandbox.py
 	$(BIN)/python bench/servers.py
 	$(BIN)/python bench/kill.py

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from beforehand.cli.options import (
     Draws,
+    Fresh,
     PlaceboDraws,
     RunEffort,
     RunId,
@@ -94,6 +95,7 @@ def run(
     seed: Seed = 0,
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
+    fresh: Fresh = False,
     run_id: RunId = None,
     archive: ArchivePath = None,
     run_effort: RunEffort | None = None,
@@ -108,6 +110,7 @@ def run(
         textless=textless,
         settings=settings(seed, draws, placebo),
         effort=effort(run_effort),
+        fresh=fresh,
     )
     with telling("benchmark") as told:
         finished = start(request, run_id, told=told)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -196,12 +197,15 @@ def _pick(column: npt.NDArray[Any], rows: Ints) -> Floats:
     return out
 
 
+_ENDED: "WeakKeyDictionary[Any, dict[str, tuple[Ints, Floats]]]" = WeakKeyDictionary()
+"""By world: each venue's resolutions in the order in which they became known, and running sums."""
+
+
 class _BaseRates:
-    """Per venue: resolutions in the order in which they became known, and running sums."""
+    """The base rate of a venue at t, from the resolutions known by then."""
 
     def __init__(self, gateway: "Gateway") -> None:
         self._gateway = gateway
-        self._venues: dict[str, tuple[Ints, Floats]] | None = None
 
     def at(self, venue: str, t: Ints) -> tuple[Floats, Ints]:
         """(base rate, number of resolutions known) at each instant."""
@@ -213,22 +217,23 @@ class _BaseRates:
         return (sums[n] + 2 * PRIOR) / (n + 2), n.astype(np.int64)
 
     def _load(self) -> dict[str, tuple[Ints, Floats]]:
-        if self._venues is None:
+        world = self._gateway.world
+        if world not in _ENDED:
             groups: dict[str, dict[str, tuple[int, float]]] = {}
-            last = to_us(self._gateway.clock.now())
-            for r in self._gateway.world.resolutions(None, last):
+            for r in world.resolutions(None, to_us(self._gateway.clock.now())):
                 if r.status == "resolved" and r.payout is not None:
                     venue = split_market_id(r.market_id)[0] or ""
                     entry = (to_us(r.known_at), r.payout)
                     group = groups.setdefault(venue, {})
                     group[r.market_id] = min(entry, group.get(r.market_id, entry))
-            self._venues = {}
+            found = {}
             for venue, group in groups.items():
                 ordered = sorted(group.values())
                 known = np.array([k for k, _ in ordered], dtype=np.int64)
                 sums = np.concatenate([[0.0], np.cumsum([p for _, p in ordered])])
-                self._venues[venue] = (known, sums)
-        return self._venues
+                found[venue] = (known, sums)
+            _ENDED[world] = found
+        return _ENDED[world]
 
 
 _NONE_F, _NONE_I = np.zeros(0), np.zeros(0, dtype=np.int64)

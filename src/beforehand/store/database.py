@@ -153,7 +153,8 @@ class Database:
         """A transaction that only reads."""
         with self._mapped(), self.engine.connect() as connection:
             reader = connection.execution_options(reads_only=True)
-            yield Transaction(reader, self.postgres)
+            with reader.begin():  # One snapshot for all its statements.
+                yield Transaction(reader, self.postgres)
 
     def tables(self) -> set[str]:
         """The names of the tables that are there."""

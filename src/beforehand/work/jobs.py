@@ -139,7 +139,7 @@ def start(
         raise InputError("--run-id latest: that name stands for the newest run; choose another")
     name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
     job = _job(request, name, clock)
-    effort, fresh = request.effort, isinstance(request, Request) and request.fresh
+    effort, fresh = request.effort, getattr(request, "fresh", False)
     with opened_journal(home, clock) as (journal, calls):
         if (home.runs / name).exists() and journal.run(name) is None:
             raise _exists(name, home)

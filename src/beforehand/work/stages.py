@@ -43,7 +43,8 @@ class PredictRequest:
 
 @dataclass(frozen=True)
 class BenchmarkRequest:
-    """All stages over one archive: events `horizon` before each end, forecasts, scores."""
+    """All stages over one archive: events `horizon` before each end, forecasts, scores. `fresh`
+    states that the forecasters at addresses were restarted just before."""
 
     archive: Path
     home: Path
@@ -52,6 +53,7 @@ class BenchmarkRequest:
     textless: bool = False
     settings: Settings = Settings()
     effort: Effort = field(default_factory=Effort)
+    fresh: bool = False
 
 
 class _Stage:
