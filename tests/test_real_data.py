@@ -93,21 +93,35 @@ def test_documents_are_known_at_capture(gateway: Gateway) -> None:
     assert not any(d.published_at and d.published_at > decision for d in before)
 
 
-def test_the_weekly_backtest(real: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "n", "brier", "text", "stale"),
+    [("own", 6660, 0.0466, 0.47, 0.141), ("aligned", 6450, 0.0461, 0.50, 0.153)],
+)
+def test_the_weekly_backtest(
+    kind: str,
+    n: int,
+    brier: float,
+    text: float,
+    stale: float,
+    real: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     capsys.readouterr()
-    assert cli(["backtest", "run", "--archive", str(real), "--json", "--placebo", "100"]) == 0
+    command = ["backtest", "run", "--archive", str(real), "--json", "--placebo", "100"]
+    assert cli([*command, "--grid", kind]) == 0
     summary = json.loads(capsys.readouterr().out)
     market = summary["leaderboard"][0]
-    assert (market["forecaster"], market["n"], market["n_questions"]) == ("market", 6660, 493)
-    assert round(market["brier"], 4) == 0.0466
+    assert (market["forecaster"], market["n"], market["n_questions"]) == ("market", n, 493)
+    assert round(market["brier"], 4) == brier
+    assert summary["short"] is None, "no market is lost to the grid"
     assert summary["leaks"]["admitted_after_t"] == 0 < summary["leaks"]["documents_shown"]
     assert summary["leaks"]["canaries"].startswith("untested")
     assert all("not computable" in row["kelly"] for row in summary["leaderboard"])
     assert summary["placebo"]["any_share"] <= 0.05
     assert not [r for r in summary["leaderboard"] if r["verdict"] == "beats the market"]
-    assert summary["validity"]["share_strict_text"]["value"] == pytest.approx(0.47, abs=0.02)
+    assert summary["validity"]["share_strict_text"]["value"] == pytest.approx(text, abs=0.02)
     assert summary["validity"]["share_price_older_than_7_days"]["value"] == pytest.approx(
-        0.141, abs=0.001
+        stale, abs=0.001
     )
 
 
