@@ -17,8 +17,9 @@ from provider import Judge, Provider, serving
 from beforehand.cli.app import run as cli
 from beforehand.clock import from_us, iso, parse_instant, to_us
 from beforehand.config import Home
+from beforehand.engine.context import Signals, StepContext
 from beforehand.engine.plan import Plan
-from beforehand.errors import Unavailable
+from beforehand.errors import Stopped, Unavailable
 from beforehand.forecast import external
 from beforehand.forecast.held import HELD
 from beforehand.gateway import Gateway, RecordedWorld
@@ -27,7 +28,9 @@ from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.world import Market, PricePoint, Resolution
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
-from beforehand.store.calls import LEASE_S
+from beforehand.store.calls import Calls, Usage
+from beforehand.store.database import Database
+from beforehand.store.memory import remembered
 from beforehand.work import grid
 from beforehand.work.order import Replacement, compile_plan
 from experiments import Out, config, intervals, told
@@ -458,22 +461,207 @@ def test_simulations_of_one_instant_go_side_by_side(
         assert (judge.late, judge.early, judge.judged) == (0, 0, 48)
 
 
+SAY = {"task_id": "t", "provider": "p", "index": 0}
+
+
 def test_who_slept_through_a_lease_sends_no_earlier_context(
     provider: Provider, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before each attempt it is asked whether the call is still held: a process that was suspended,
     or cut off from the journal, might send a context of an instant that others have left."""
-    _, calls = open_store(home)
-    say = {"task_id": "t", "provider": "p", "index": 0, "owner": "me"}
-    assert calls.claim("r", "key", **say).state == "ask"  # type: ignore[arg-type]
-    assert calls.holds("key")
+    journal, calls = open_store(home)
     asked = external.request(provider.address(), {"time": "x"}, 0, "key", "r")
     providers = {provider.address(): external.provider(provider.address())}
     traffic = open_traffic(Home(home), providers=providers)
-    later = time.monotonic() + LEASE_S + 1
-    monkeypatch.setattr("beforehand.store.calls.stopwatch", lambda: later)
-    with pytest.raises(Unavailable, match="another one may have asked"):
-        traffic.fetch(asked, still=lambda: calls.holds("key"))
-    assert provider.log == []
-    calls.renew("me")
-    assert traffic.fetch(asked, still=lambda: calls.holds("key")).status == 200
+    asleep = [True, False]
+    real = calls.holds
+    monkeypatch.setattr(calls, "holds", lambda *call: not asleep.pop(0) and real(*call))
+    journal.enter("r", "small", {}, "f", str(home))
+    context = StepContext("r", "t", "me", journal, calls, Signals(threading.Semaphore(1)))
+    keys: list[str] = []
+
+    def send(key: str) -> str:
+        keys.append(key)
+        return traffic.fetch(asked, still=lambda: calls.holds("r", key)).text
+
+    answer = context.call("p", {"time": "x"}, 0, send)
+    assert json.loads(answer)["probability"]
+    assert len(keys) == 2, "it looked again"
+    assert len(provider.log) == 1, "and sent it once"
+    state = journal.run("r")
+    assert state is not None
+    assert state.status == "running", "nobody is stopped by it"
+
+
+def test_a_lapsed_lease_does_not_come_back(home: Path) -> None:
+    """A slept, B took the call over and answered: A's heartbeat gives A nothing back."""
+    journal, mine = open_store(home)
+    theirs = Calls(Database(Home(home).journal))
+    assert mine.claim("r", "key", owner="a", **SAY).state == "ask"  # type: ignore[arg-type]
+    assert mine.holds("r", "key")
+    mine.renew("a")
+    assert mine.holds("r", "key")
+    theirs.release("r", "b")
+    assert theirs.claim("r", "key", owner="b", **SAY).state == "ask"  # type: ignore[arg-type]
+    mine.renew("a")
+    assert not mine.holds("r", "key")
+    assert theirs.holds("r", "key")
+    assert mine.claim("s", "key", owner="a", **SAY).state == "ask"  # type: ignore[arg-type]
+    theirs.answered("r", "key", "x", Usage(), 1.0)
+    assert mine.holds("s", "key"), "another run's call of the same key is its own"
+    journal.database.close()
+
+
+def test_a_full_disk_undoes_all_that_waited_together(home: Path) -> None:
+    """SQLite then undoes the whole transaction: nobody is told that their work is stored."""
+    database = Database(Home(home).journal)
+    database.create("CREATE TABLE t (n INTEGER PRIMARY KEY, x TEXT)")
+    database.together("l", lambda tx: tx.run("INSERT INTO t VALUES (0, 'first')"))
+    with database.write() as tx:
+        pages = tx.run("PRAGMA page_count")[0][0]
+        tx.run(f"PRAGMA max_page_count = {pages + 3}")
+    begun, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with database.write():
+            begun.set()
+            go.wait()
+
+    ended: dict[str, str] = {}
+
+    def work(name: str, n: int, size: int) -> None:
+        try:
+            database.together(
+                "l", lambda tx: tx.run("INSERT INTO t VALUES (:n, :x)", n=n, x="x" * size)
+            )
+            ended[name] = "stored"
+        except Unavailable as error:
+            ended[name] = str(error)
+
+    jobs = [("small", 1, 10), ("big", 2, 200_000), ("later", 3, 10)]
+    holder = threading.Thread(target=hold)
+    holder.start()
+    begun.wait()
+    threads = []
+    for job in jobs:
+        threads.append(threading.Thread(target=work, args=job))
+        threads[-1].start()
+        time.sleep(0.05)  # In this order, all behind the one that holds the writer.
+    go.set()
+    for thread in (holder, *threads):
+        thread.join()
+    with database.read() as tx:
+        stored = {n for (n,) in tx.run("SELECT n FROM t")}
+    assert {n for name, n, _ in jobs if ended[name] == "stored"} == stored - {0}
+    assert "full" in ended["big"]
+    assert all(said == "stored" or "full" in said for said in ended.values())
+
+
+def test_what_waits_together_fails_alone(home: Path) -> None:
+    database = Database(Home(home).journal)
+    database.create("CREATE TABLE t (n INTEGER PRIMARY KEY)")
+
+    def bad(tx: Any) -> None:
+        tx.run("INSERT INTO t VALUES (1)")
+        raise Stopped("no more")
+
+    with pytest.raises(Stopped):
+        database.together("l", bad)
+    database.together("l", lambda tx: tx.run("INSERT INTO t VALUES (2)"))
+    with database.read() as tx:
+        assert tx.run("SELECT n FROM t WHERE n IN :some", some=[1, 2, 3]) == [(2,)]
+        assert tx.run("SELECT n FROM t WHERE n IN :some", some=[]) == []
+
+
+def test_what_a_service_may_remember_by_the_clock(home: Path) -> None:
+    """A restart forgets; what is asked again after it may be known again; what never arrived was
+    never shown."""
+    journal, _ = open_store(home)
+    clock = Moving()
+    calls = Calls(journal.database, clock)
+
+    def asked(run: str, key: str, instant: int) -> None:
+        clock.step()
+        calls.claim(run, key, owner="a", instant=instant, **SAY)  # type: ignore[arg-type]
+
+    def told(*restarts: str) -> tuple[int, list[str]]:
+        return remembered(journal.database, "mine", "p", restarts)
+
+    asked("other", "k1", 100)
+    restart = iso(clock.now() + timedelta(seconds=1))
+    clock.step()
+    clock.step()
+    asked("mine", "m1", 50)
+    assert told() == (1, ["other"])
+    assert told(restart) == (0, [])
+    calls.unknown("other", "k1", "a", "no answer")
+    asked("other", "k1", 100)
+    asked("mine", "m2", 60)
+    assert told(restart) == (1, ["other"]), "m2 came after it was asked again"
+    asked("third", "k3", 900)
+    calls.lost("third", "k3", "a", "no connection", arrived=False)
+    asked("mine", "m3", 200)
+    assert told(restart) == (1, ["other"]), "what never arrived does not count"
+    asked("third", "k3", 900)
+    asked("mine", "m4", 200)
+    assert told(restart) == (2, ["other", "third"])
+
+
+class Moving:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.at = MONDAY
+
+    def now(self) -> datetime:
+        return self.at
+
+    def step(self) -> None:
+        self.at += timedelta(seconds=1)
+
+
+def test_one_held_forecaster_in_two_kinds_of_experiments(
+    made: Path, home: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its questions of one instant go one after the other, whatever step they stand in; one that
+    raises is a failure, and is not asked twice."""
+
+    class Fragile(Counting):
+        def __call__(self, context: Mapping[str, Any], index: int) -> dict[str, float]:
+            said = super().__call__(context, index)
+            if context["market"]["id"] == "KALSHI:m2":
+                raise TypeError("cannot")
+            return said
+
+    one = Fragile()
+    monkeypatch.setitem(HELD, "held:one", lambda: one)
+    start, path = MONDAY + timedelta(days=4), home / "c.json"
+    kinds = [
+        experiment(f"KALSHI:m{i}", start, 6, DAY, "held:one").model_copy(update={"num_sims": n})
+        for i, n in enumerate((1, 3, 2))
+    ]
+    path.write_text(json.dumps([kind.wire() for kind in kinds]))
+    plan = compile_plan("r", kinds)
+    waits, held = waits_for(plan), [s.id for s in plan.steps if s.id.startswith("ask/")]
+    assert all(a in waits[b] for i, b in enumerate(held) for a in held[:i]), "one chain"
+    told(capsys, "backtest", "run", str(path), "--archive", str(made), "--run-id", "r", *QUICK)
+    assert len(one.order) == 6 * 6
+    assert [t for t, _ in one.order] == sorted(t for t, _ in one.order)
+    failures = [f for row in intervals(home, "r") for f in row["failures"]]
+    assert len(failures) == 12
+    assert all("raised TypeError: cannot" in f["error"] for f in failures)
+
+
+def test_a_gateways_error_is_not_repeated_where_the_policy_says_stop(
+    made: Path, home: Path, capsys: Out, hurried: None
+) -> None:
+    class Tired(Provider):
+        def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+            super().answer(key, path, body, index)
+            return 504, b"{}"
+
+    with serving(Tired(latency=0.0)) as tired:
+        command = ["backtest", "run", "--archive", str(made), "--forecasters", tired.address()]
+        assert cli([*command, "--in-flight", "stop", "--concurrency", "1"]) == 3
+        assert max(n for n in tired.paid().values()) == 1
+    assert "the policy is to stop" in capsys.readouterr().err

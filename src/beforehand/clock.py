@@ -44,6 +44,11 @@ def stopwatch() -> float:
     return time.monotonic()
 
 
+def lease_clock() -> float:
+    """Seconds on a clock that never stands still, not even while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def to_us(instant: datetime) -> int:
     """Microseconds since 1970-01-01T00:00Z, exactly (no float in between)."""
     return (instant - EPOCH) // MICROSECOND

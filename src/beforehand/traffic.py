@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from beforehand.clock import Clock, SystemClock, epoch
-from beforehand.errors import NotFound, RateLimited, Refused, Unauthorized, Unavailable
+from beforehand.errors import Held, NotFound, RateLimited, Refused, Unauthorized, Unavailable
 from beforehand.sources.providers import PROVIDERS, Provider
 from beforehand.sources.request import Request
 from beforehand.store.ledger import Ledger
@@ -105,6 +105,23 @@ Send = Callable[[Request, float], Reply]
 """Sends once, within so many seconds; raises Lost."""
 
 
+@dataclass
+class _Exchange:
+    """One request on its way: until when, whether its turn was taken and its provider's last calls
+    failed, and what the attempts came to."""
+
+    request: Request
+    provider: Provider
+    end: float
+    turn_taken: bool
+    still: Callable[[], bool]
+    failing: bool = False
+    reached: bool = False
+    unconnected: bool = False
+    uncertain: bool = False
+    status: int = 0
+
+
 class Traffic:
     """The one way out. Safe for threads."""
 
@@ -136,16 +153,16 @@ class Traffic:
         still: Callable[[], bool] = lambda: True,
     ) -> Reply:
         """The answer to `request` (status 200). `still` is asked before each attempt: where it says
-        no, somebody else may have taken the request over, and Unavailable is raised.
+        no, another process may have taken the request over, and Held is raised.
 
         Raises NotFound (404), Unauthorized (401, 403), Refused (any other 4xx), RateLimited and
         Unavailable, each saying what to do.
         """
         provider = self._providers[request.provider]
-        end = self._now() + provider.deadline
-        failing = self._check_gates(provider, end)
+        way = _Exchange(request, provider, self._now() + provider.deadline, turn_taken, still)
+        way.failing = self._check_gates(provider, way.end)
         if request.window is None:
-            return self._attempts(request, provider, end, [], turn_taken, failing, still)
+            return self._attempts(way)
         window = f"window/{provider.name}/{request.window}"
         shut = self._ledger.claim(
             window, self._now(), provider.window_seconds, "it was polled in this window"
@@ -156,92 +173,63 @@ class Traffic:
                 f"{_span(provider.window_seconds)}; next in {_span(shut[0])} ({shut[1]})",
                 shut[0],
             )
-        reached: list[bool] = []
         try:
-            return self._attempts(request, provider, end, reached, False, failing, still)
+            return self._attempts(way)
         except BaseException as error:
-            if not reached or isinstance(error, (Refused, Unauthorized, NotFound)):
+            if not way.reached or isinstance(error, (Refused, Unauthorized, NotFound)):
                 self._ledger.open(window)  # The feed was not polled.
             raise
 
-    def _attempts(
-        self,
-        request: Request,
-        provider: Provider,
-        end: float,
-        reached: list[bool],
-        turn_taken: bool,
-        failing: bool,
-        still: Callable[[], bool],
-    ) -> Reply:
-        """Send until an answer comes or time is up; `reached` fills once a request has left. What
-        was uncertain once stays so, however the attempts end."""
-        uncertain: list[bool] = []
-        statuses: list[int] = []
+    def _attempts(self, way: "_Exchange") -> Reply:
+        """Send until an answer comes or time is up. What was uncertain once stays so, however the
+        attempts end."""
         try:
-            return self._try(
-                request, provider, end, reached, uncertain, turn_taken, statuses, failing, still
-            )
+            return self._try(way)
         except Unavailable as error:
-            error.uncertain = error.uncertain or bool(uncertain)
-            error.unreached = not reached and not isinstance(error, RateLimited)
-            error.status = statuses[-1] if statuses else 0
+            error.uncertain = error.uncertain or way.uncertain
+            error.unreached = way.unconnected and not way.reached
+            error.status = way.status
             raise
 
-    def _try(
-        self,
-        request: Request,
-        provider: Provider,
-        end: float,
-        reached: list[bool],
-        uncertain: list[bool],
-        turn_taken: bool,
-        statuses: list[int],
-        failing: bool,
-        still: Callable[[], bool],
-    ) -> Reply:
+    def _try(self, way: "_Exchange") -> Reply:
+        request, provider, end = way.request, way.provider, way.end
         problem, pause = "no time was left to try", 0.0
         for attempt in range(1, provider.attempts + 1):
             if pause:
                 self._sleep(pause)
                 self._check_gates(provider, end, probing=True)
-            if attempt > 1 or not turn_taken:
+            if attempt > 1 or not way.turn_taken:
                 self._wait_for_turn(request, provider, end)
             left = end - self._now()
             if left <= 0:
                 break
-            if not still():
-                raise Unavailable(
+            if not way.still():
+                raise Held(
                     f"{provider.title} was not asked: this process was away for too long, and "
-                    "another one may have asked"
+                    "another one may be at it"
                 )
             try:
                 spent().requests += 1
                 reply = self._send(request, min(provider.timeout, left))
             except Lost as lost:
-                problem = str(lost)
-                if lost.sent:
-                    uncertain.append(True)
-                    reached.append(True)
+                problem, asked = str(lost), None
+                way.reached, way.unconnected = way.reached or lost.sent, not lost.sent
+                way.uncertain = way.uncertain or lost.sent
                 self._failed(provider, problem)
                 if lost.sent and not request.repeatable:
-                    raise Unavailable(
-                        f"{provider.title}: {problem}. The request may have been carried out, so "
-                        f"it was not sent again: {provider.uncertain}",
-                        uncertain=True,
-                    ) from None
-                asked = None
+                    raise self._not_repeated(provider, problem) from None
             else:
-                reached.append(True)
-                statuses.append(reply.status)
-                if reply.status < 500 and (failing or attempt > 1):
+                way.reached, way.status = True, reply.status
+                if reply.status < 500 and (way.failing or attempt > 1):
                     self._ledger.succeeded(provider.name)
                 if reply.status == 200:
                     return reply
-                if reply.status in GATEWAYS:  # What stands behind it may have answered.
-                    uncertain.append(True)
-                asked = self._refusal(reply, request, provider)
                 problem = f"it answered {reply.status}"
+                if reply.status in GATEWAYS:  # What stands behind it may have answered.
+                    way.uncertain = True
+                    if not request.repeatable:
+                        raise self._not_repeated(provider, problem)
+                asked = self._refusal(reply, request, provider)
             pause = max(asked or 0.0, _backoff(attempt))
             if self._now() + pause >= end:
                 if asked is not None:
@@ -255,6 +243,14 @@ class Traffic:
             f"{provider.title} could not be reached within {provider.attempts} attempts and "
             f"{provider.deadline:g} s ({problem}): check the network and try again, or "
             f"{provider.instead}"
+        )
+
+    @staticmethod
+    def _not_repeated(provider: Provider, problem: str) -> Unavailable:
+        return Unavailable(
+            f"{provider.title}: {problem}. The request may have been carried out, so it was not "
+            f"sent again: {provider.uncertain}",
+            uncertain=True,
         )
 
     def _refusal(self, reply: Reply, request: Request, provider: Provider) -> float | None:

@@ -217,10 +217,11 @@ def _waiting(found: dict[str, Any]) -> str:
     """What asking in order of time costs."""
     text = (
         f"in order of time: {found['instants']:,} instants wait for each other, "
-        f"{found['rounds']:,} rounds of at most {found['concurrency']} calls side by side; "
+        f"{found['rounds']:,} rounds of at most {found['concurrency']} calls side by side; in one "
+        "process, "
     )
     if found["seconds"] is None:
-        return text + f"no latency is on record: {found['rounds']:,} s if an answer takes 1 s"
+        return text + f"{found['rounds']:,} s if an answer takes 1 s (no latency is on record)"
     return text + (
         f"at least {duration(found['seconds'])} at {found['seconds_a_call']:.2g} s an answer (its "
         "mean so far)"

@@ -31,7 +31,7 @@ Fresh = Annotated[
     bool,
     Parameter(
         negative="",
-        help="State that the forecasters at addresses were just restarted: they remember nothing.",
+        help="State that the forecasters were just restarted: they remember no earlier run.",
     ),
 ]
 RunId = Annotated[str | None, Parameter(help="Name of the run [the time].")]

@@ -8,12 +8,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from beforehand.clock import stopwatch
 from beforehand.errors import (
     BadAnswer,
+    Held,
     InputError,
     NotConfigured,
     NotFound,
@@ -139,7 +141,8 @@ class StepContext:
                     self.check()
                     found = claim()
                 if found.state == "ask":
-                    return self._ask(provider, key, send, measure)
+                    with suppress(Held):  # It slept through its lease: look again.
+                        return self._ask(provider, key, send, measure)
             if found.state == "done":
                 assert found.answer is not None
                 return found.answer
@@ -163,6 +166,9 @@ class StepContext:
             refusal = _storable(str(error))
             self._write_down(key, lambda: calls.refused(run, key, owner, refusal))
             raise Refused(refusal) from None
+        except Held as error:  # It was not sent. Whoever took it over since keeps it.
+            calls.lost(run, key, owner, _storable(str(error)), arrived=False)
+            raise
         except Unavailable as error:
             self._no_answer(provider, key, error)
             raise
@@ -182,7 +188,8 @@ class StepContext:
         run, owner, calls, said = self.run_id, self.owner, self.calls, _storable(str(error))
         state: State = "sent" if error.uncertain else "lost"
         if not error.uncertain and error.status != SERVER_ERROR:
-            self._write_down(key, lambda: calls.lost(run, key, owner, said))
+            arrived = not error.unreached
+            self._write_down(key, lambda: calls.lost(run, key, owner, said, arrived))
         elif self._write_down(key, lambda: calls.unanswered(run, key, owner, said, state)):
             raise Refused(said) from None
         if error.uncertain:
@@ -190,7 +197,7 @@ class StepContext:
         if error.unreached or self.signals.silent[provider] >= MOST_SILENT:
             self.signals.silent[provider] = 0
             many = "" if error.unreached else f"{MOST_SILENT} calls in a row without an answer: "
-            self.journal.mark(run, "stopped", many + said)  # Nobody makes another call for it.
+            self.journal.stop(run, many + said)  # Nobody makes another call for it.
             raise Stopped(many + said) from None
 
     def _write_down(self, key: str, write: Callable[[], T]) -> T:
@@ -203,7 +210,7 @@ class StepContext:
         try:
             return write()
         except BaseException:
-            self.calls.drop(key)
+            self.calls.drop(self.run_id, key)
             raise
 
 

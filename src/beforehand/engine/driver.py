@@ -83,7 +83,7 @@ class _Drive:
         self._inputs: dict[str, str] = {}
         self._flying: dict[str, Step] = {}
         self._failed: dict[str, Task] = {}
-        self._here = threading.Thread()
+        self._here: list[threading.Thread] = []
         self._looked = stopwatch()
         self._cancelled = self._told_others = False
         self._ended_here = runtime.follow(self._run_id)
@@ -148,7 +148,7 @@ class _Drive:
             self._stop_others("stopped", self._signals.reason)
         if self._runtime.alone:
             return not self._flying
-        return not self._runtime.busy(self._run_id) and not self._here.is_alive()
+        return not (self._runtime.busy(self._run_id) or any(t.is_alive() for t in self._here))
 
     def _stop_others(self, status: Status, reason: str) -> None:
         """Other processes make no more calls for the run, and take no more steps of it."""
@@ -181,10 +181,11 @@ class _Drive:
                 self._progress(step.id, len(self._outputs), len(self._order))
                 inputs = self._inputs[step.id]
                 # On a thread: the driver goes on looking for a cancellation, and after the others.
-                self._here = threading.Thread(
+                thread = threading.Thread(
                     target=self._runtime.run, args=(self._run_id, step.id, inputs), name="step"
                 )
-                self._here.start()
+                self._here = [t for t in self._here if t.is_alive()] + [thread]
+                thread.start()
 
     def _settle(self) -> list[str]:
         """Wait a moment; returns the steps that have succeeded meanwhile."""

@@ -62,8 +62,9 @@ def provider(address: str, limits: Sequence[Limit] = (), timeout: float = TIMEOU
 
 
 def request(address: str, context: Mapping[str, Any], index: int, key: str, run_id: str) -> Request:
-    """The post of one context; `key` is the idempotency key. It is sent once: whether an answer
-    that never came is asked for again, the journal says."""
+    """The post of one context; `key` is the idempotency key. It is sent again only where the
+    service itself says that it failed (429, 500, 503): whether an answer that never came is asked
+    for again, the journal says."""
     headers = (
         ("Idempotency-Key", key),
         ("Beforehand-Simulation", str(index)),

@@ -10,12 +10,14 @@ reproducible.
 """
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 import orjson
 
-from beforehand.errors import BadAnswer, InputError, Refused
+from beforehand.errors import BadAnswer, BeforehandError, InputError, Refused
 
 PREFIX = "held:"
 Answers = Callable[[Mapping[str, Any], int], Any]
@@ -48,32 +50,37 @@ class Holder:
                 raise InputError(f"unknown forecaster {name!r}: held in this process are {known}")
             self._makers[name] = HELD[name]
         self._made: dict[str, Answers] = {}
-        self._now: dict[str, tuple[str, dict[bytes, str]]] = {}
+        self._now: dict[str, tuple[str, dict[bytes, str | BadAnswer]]] = {}
+        self._differs: dict[str, set[bytes]] = defaultdict(set)
         self._asking = threading.Lock()
 
     def started(self, name: str) -> bool:
         """True once this process has shown it a context."""
         return name in self._made
 
-    def ask(
-        self, name: str, context: Mapping[str, Any], index: int, meter: Meter
-    ) -> tuple[str, bool]:
-        """(the answer on record, whether it is what the forecaster says now). Raises BadAnswer for
-        what is no JSON, Refused where the record holds a refusal."""
+    def ask(self, name: str, context: Mapping[str, Any], index: int, meter: Meter) -> str:
+        """The answer on record, which is what it says now where nothing was. Raises BadAnswer where
+        it raised or said what is no JSON, Refused where the record holds a refusal."""
         mine = self._show(name, context, index)
         kept = meter.call(name, context, index, lambda key: mine)
-        return kept, kept == mine
+        if kept != mine:
+            self._differs[name].add(_key(context, index))
+        return kept
 
-    def repeats(self, name: str, context: Mapping[str, Any], index: int, meter: Meter) -> bool:
-        """Show it a context that it was asked in another process; True if it answers as it did."""
-        try:
-            return self.ask(name, context, index, meter)[1]
-        except (BadAnswer, Refused):
-            return True  # It failed then as it does now, or what it says is not on record.
+    def show_again(self, name: str, context: Mapping[str, Any], index: int, meter: Meter) -> None:
+        """Show it a context that it was asked in another process."""
+        with suppress(BadAnswer, Refused):  # It failed then as it does now, or that is on record.
+            self.ask(name, context, index, meter)
+
+    def take_differing(self) -> dict[str, int]:
+        """How often each answered otherwise than the journal says, since this was asked last."""
+        found = {name: len(keys) for name, keys in self._differs.items() if keys}
+        self._differs.clear()
+        return found
 
     def _show(self, name: str, context: Mapping[str, Any], index: int) -> str:
         """What it answers. A step that is tried again shows no context a second time."""
-        key = orjson.dumps([context, index], option=orjson.OPT_SORT_KEYS)
+        key = _key(context, index)
         with self._asking:
             if name not in self._made:
                 self._made[name] = self._makers[name]()
@@ -83,10 +90,23 @@ class Holder:
                 self._now[name] = context["time"], known
             if key not in known:
                 known[key] = self._answer(name, context, index)
-            return known[key]
+            found = known[key]
+        if isinstance(found, BadAnswer):
+            raise found
+        return found
 
-    def _answer(self, name: str, context: Mapping[str, Any], index: int) -> str:
+    def _answer(self, name: str, context: Mapping[str, Any], index: int) -> str | BadAnswer:
         try:
-            return orjson.dumps(self._made[name](context, index)).decode()
+            said = self._made[name](context, index)
+        except BeforehandError:
+            raise
+        except Exception as error:
+            return BadAnswer(f"{name} raised {type(error).__name__}: {error}")
+        try:
+            return orjson.dumps(said).decode()
         except TypeError as error:
-            raise BadAnswer(f"{name} answered what is no JSON: {error}") from None
+            return BadAnswer(f"{name} answered what is no JSON: {error}")
+
+
+def _key(context: Mapping[str, Any], index: int) -> bytes:
+    return orjson.dumps([context, index], option=orjson.OPT_SORT_KEYS)

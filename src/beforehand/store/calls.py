@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import orjson
 
-from beforehand.clock import Clock, SystemClock, epoch, iso, stopwatch
+from beforehand.clock import Clock, SystemClock, epoch, iso, lease_clock
 from beforehand.errors import Stopped
 from beforehand.ids import digest
 from beforehand.store.database import Database, Transaction
@@ -61,9 +61,9 @@ class Calls:
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self._database = database
         self._clock = clock or SystemClock()
-        self._held: dict[str, float] = {}
-        """Keys that this process has in flight, and when it last took or renewed their lease: only
-        these are renewed."""
+        self._held: dict[tuple[str, str], float] = {}
+        """What this process has in flight, by run and key, and when it last took or renewed the
+        lease: only these are renewed."""
 
     def claim(
         self,
@@ -82,7 +82,7 @@ class Calls:
         come to and write no intent. `question` names it for people, `instant` (microseconds) is
         the one that is asked about. Raises Stopped where the run was stopped or its budget allows
         no further call."""
-        began = stopwatch()
+        began = lease_clock()
         found = self._database.together(
             f"run:{run_id}",
             lambda tx: self._claim(
@@ -90,12 +90,12 @@ class Calls:
             ),
         )
         if found.state == "ask" and not peek:
-            self._held[key] = began
+            self._held[run_id, key] = began
         return found
 
-    def holds(self, key: str) -> bool:
+    def holds(self, run_id: str, key: str) -> bool:
         """False where the lease may have lapsed: another process may be at this call by now."""
-        return stopwatch() - self._held.get(key, float("-inf")) < LEASE_S
+        return lease_clock() - self._held.get((run_id, key), float("-inf")) < LEASE_S
 
     def _claim(
         self,
@@ -157,6 +157,8 @@ class Calls:
             ":owner, :lease, 1, :now, :now) ON CONFLICT (run_id, call_key) DO UPDATE SET "
             "state = 'sent', owner = excluded.owner, lease_until = "
             "excluded.lease_until, attempts = calls.attempts + 1, error = NULL, "
+            "first_sent_at = CASE WHEN calls.instant IS NULL THEN excluded.sent_at "
+            "ELSE calls.first_sent_at END, instant = excluded.instant, "
             "sent_at = excluded.sent_at",
             run_id=run_id,
             key=key,
@@ -177,7 +179,7 @@ class Calls:
         kept = self._database.together(
             f"run:{run_id}", lambda tx: self._answered(tx, run_id, key, answer, usage, latency_ms)
         )
-        self._held.pop(key, None)
+        self._held.pop((run_id, key), None)
         return kept
 
     def _answered(
@@ -220,9 +222,10 @@ class Calls:
         """The provider refused for good."""
         self._let_go(run_id, key, owner, "failed", error)
 
-    def lost(self, run_id: str, key: str, owner: str, error: str) -> None:
-        """The call was not carried out, or its service said that it failed: ask again."""
-        self._let_go(run_id, key, owner, "lost", error)
+    def lost(self, run_id: str, key: str, owner: str, error: str, arrived: bool = True) -> None:
+        """The call was not carried out, or its service said that it failed: ask again. Where it
+        cannot have `arrived`, nobody was shown anything about its instant."""
+        self._let_go(run_id, key, owner, "lost", error, arrived)
 
     def unknown(self, run_id: str, key: str, owner: str, error: str) -> None:
         """No answer came, and the call may have been carried out: the run's policy decides."""
@@ -244,28 +247,31 @@ class Calls:
                 key=key,
                 owner=owner,
             )
-        self._held.pop(key, None)
+        self._held.pop((run_id, key), None)
         return bool(rows) and rows[0][0] == "failed"
 
-    def drop(self, key: str) -> None:
+    def drop(self, run_id: str, key: str) -> None:
         """Nothing could be written down: the lease is no longer renewed, and lapses."""
-        self._held.pop(key, None)
+        self._held.pop((run_id, key), None)
 
-    def _let_go(self, run_id: str, key: str, owner: str, state: str, error: str) -> None:
+    def _let_go(
+        self, run_id: str, key: str, owner: str, state: str, error: str, arrived: bool = True
+    ) -> None:
         """Only who holds the call may say so: a process that slept through its lease may not."""
         with self._database.write() as tx:
             tx.run(
-                "UPDATE calls SET state = :state, error = :error, lease_until = 0, "
-                "answered_at = :now WHERE run_id = :run_id AND call_key = :key "
-                "AND state = 'sent' AND owner = :owner",
+                "UPDATE calls SET state = :state, error = :error, lease_until = 0, answered_at = "
+                ":now, instant = CASE WHEN :arrived = 1 THEN instant ELSE NULL END "
+                "WHERE run_id = :run_id AND call_key = :key AND state = 'sent' AND owner = :owner",
                 state=state,
                 error=error,
                 now=iso(self._clock.now()) if state == "failed" else None,
+                arrived=int(arrived),
                 run_id=run_id,
                 key=key,
                 owner=owner,
             )
-        self._held.pop(key, None)
+        self._held.pop((run_id, key), None)
 
     def _copy(
         self, tx: Transaction, run_id: str, parent: str | None, key: str, task_id: str
@@ -330,20 +336,23 @@ class Calls:
 
     def renew(self, owner: str) -> None:
         """Extend the leases of what this process has in flight."""
-        held, began = list(self._held), stopwatch()
+        held, began = list(self._held), lease_clock()
         if not held:
             return
         with self._database.write() as tx:
-            tx.run(
+            rows = tx.run(
                 "UPDATE calls SET lease_until = :lease WHERE owner = :owner AND state = 'sent' "
-                "AND call_key IN :held",
+                "AND call_key IN :held RETURNING run_id, call_key",
                 lease=tx.epoch(epoch(self._clock.now())) + LEASE_S,
                 owner=owner,
-                held=held,
+                held=list({key for _, key in held}),
             )
-        for key in held:
-            if key in self._held:
-                self._held[key] = began
+        ours = {(run_id, key) for run_id, key in rows}
+        for call in held:
+            if call not in ours:  # Answered, or taken over by another process.
+                self._held.pop(call, None)
+            elif call in self._held:
+                self._held[call] = began
 
     def release(self, run_id: str, owner: str) -> int:
         """End every lease of a run but the owner's: whoever held them is known to be dead.

@@ -65,7 +65,9 @@ class Transaction:
         self._raw.execute("SAVEPOINT part")
         try:
             found = work(self)
-        except BaseException:
+        except BaseException as error:
+            if not self._raw.in_transaction:  # A full disk undoes the whole of it.
+                raise _Undone(error) from error
             self._raw.execute("ROLLBACK TO part")
             self._raw.execute("RELEASE part")
             raise
@@ -139,14 +141,26 @@ class Database:
                     try:
                         with self._mapped():
                             waiting.result = tx.attempt(waiting.work)
+                    except _Undone:
+                        raise
                     except BaseException as error:
                         waiting.error = error
         except BaseException as error:  # Nothing was committed: for all of them.
             for waiting in batch:
-                waiting.error = error
+                waiting.error = self._cause(error)
         finally:
             for waiting in batch:
                 waiting.ended = True
+
+    def _cause(self, error: BaseException) -> BaseException:
+        """What is to be told of a transaction that was undone."""
+        if not isinstance(error, _Undone):
+            return error
+        try:
+            with self._mapped():
+                raise error.cause
+        except BaseException as told:
+            return told
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
@@ -215,6 +229,14 @@ class Database:
             raise _explain(str(error), self.title) from error
         except SQLAlchemyError as error:
             raise Unavailable(f"{self.title} does not answer: {error}") from error
+
+
+class _Undone(Exception):
+    """The database has undone a whole transaction."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class _Waiting:

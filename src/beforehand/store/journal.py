@@ -181,6 +181,18 @@ class Journal:
             if seal is not None:
                 tx.run("DELETE FROM task_parts WHERE run_id = :run_id", run_id=run_id)
 
+    def stop(self, run_id: str, reason: str) -> None:
+        """End a running run: no process makes another call for it. One that is being cancelled, or
+        has ended, stays as it is."""
+        with self.database.write() as tx:
+            tx.run(
+                "UPDATE runs SET status = 'stopped', reason = :reason, updated_at = :now "
+                "WHERE run_id = :run_id AND status = 'running'",
+                reason=reason,
+                now=self.now(),
+                run_id=run_id,
+            )
+
     def cancel(self, run_id: str, driven: bool) -> None:
         """Ask a run to end; one that nobody drives is cancelled at once. A run that has ended
         stays as it is."""

@@ -25,9 +25,9 @@ def remembered(
         if not mine:
             return 0, []
         others = tx.run(
-            "SELECT first_sent_at, instant, run_id FROM calls WHERE provider = :provider "
+            "SELECT first_sent_at, sent_at, instant, run_id FROM calls WHERE provider = :provider "
             "AND run_id <> :run_id AND origin IS NULL AND instant > :first "
-            "AND first_sent_at <= :last ORDER BY first_sent_at",
+            "AND first_sent_at <= :last",
             run_id=run_id,
             provider=provider,
             first=min(instant for _, instant in mine),
@@ -36,7 +36,8 @@ def remembered(
     # In the order of the wall clock: a restart forgets, a call of another run adds to what may be
     # remembered, and a call of ours is compared with it. Ties count against the service.
     events = [(at, 0, 0, "") for at in restarts]
-    events += [(at, 1, instant, run) for at, instant, run in others]
+    for first, last, instant, run in others:  # Asked again after a restart, it may be known again.
+        events += [(at, 1, instant, run) for at in {first, last}]
     events += [(at, 2, instant, run_id) for at, instant in mine]
     latest: dict[str, int] = {}
     n, runs = 0, set[str]()

@@ -89,7 +89,7 @@ def compare(
 def _may_remember(folder: RunFolder) -> list[str]:
     """The forecasters of an arm that an earlier arm, or another run, asked about later instants."""
     board = read_json(folder.path / "scores.json")["leaderboard"]
-    return [row["forecaster"] for row in board if row["order"] == MAY_REMEMBER]
+    return [row["forecaster"] for row in board if row["order"].startswith(MAY_REMEMBER)]
 
 
 def _check(arms: Mapping[str, Request], run_id: str, clock: Clock) -> None:

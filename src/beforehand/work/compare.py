@@ -1,7 +1,6 @@
 """What differs between two runs: configuration, forecasts, results."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,31 +56,56 @@ def _values(experiments: list[dict[str, Any]], name: str) -> list[Any]:
     return seen
 
 
-def _rows(path: Path) -> Iterator[tuple[tuple[str, str, int], dict[str, Any]]]:
-    """Rows by market, time and number: several experiments may have asked the same."""
-    file, seen = path / "intervals.jsonl", Counter[tuple[str, str]]()
+Where = tuple[str, str]
+"""Market and time."""
+
+
+def _rows(path: Path) -> dict[Where, list[dict[str, Any]]]:
+    """Rows by market and time: several experiments may have asked the same."""
+    file, found = path / "intervals.jsonl", dict[Where, list[dict[str, Any]]]()
     for row in read_jsonl(file) if file.is_file() else ():
-        key = row["market_id"], row["time"]
-        yield (*key, seen[key]), {k: v for k, v in row.items() if k not in IGNORED}
-        seen[key] += 1
+        kept = {k: v for k, v in row.items() if k not in IGNORED}
+        found.setdefault((row["market_id"], row["time"]), []).append(kept)
+    return found
+
+
+def _pairs(
+    left: list[dict[str, Any]], right: list[dict[str, Any]]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Rows of the same forecasters with each other, then what is left of both in its order."""
+    mine, other, pairs = list(left), list(right), []
+    for row in left:
+        twin = next((r for r in other if _who(r) == _who(row)), None)
+        if twin is not None:
+            mine.remove(row)
+            other.remove(twin)
+            pairs.append((row, twin))
+    return [*pairs, *zip(mine, other, strict=False)]
+
+
+def _who(row: dict[str, Any]) -> set[str]:
+    return {said["model_id"] for said in [*row["decisions"], *row["failures"]]}
 
 
 def _intervals(left: Path, right: Path) -> dict[str, Any]:
-    mine, other = dict(_rows(left)), dict(_rows(right))
-    differ = [key for key in mine if key in other and mine[key] != other[key]]
+    mine, other = _rows(left), _rows(right)
+    pairs = [
+        (where, a, b) for where, rows in mine.items() for a, b in _pairs(rows, other.get(where, []))
+    ]
+    differ = [(where, a, b) for where, a, b in pairs if a != b]
     first = None
     if differ:
-        a, b = mine[differ[0]], other[differ[0]]
+        (market, time), a, b = differ[0]
         first = {
-            "market_id": differ[0][0],
-            "time": differ[0][1],
+            "market_id": market,
+            "time": time,
             "parts": sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k)),
         }
     return {
-        "both": len(mine.keys() & other.keys()),
+        "both": len(pairs),
         "different": len(differ),
-        "only_left": len(mine.keys() - other.keys()),
-        "only_right": len(other.keys() - mine.keys()),
+        "only_left": sum(map(len, mine.values())) - len(pairs),
+        "only_right": sum(map(len, other.values())) - len(pairs),
         "first": first,
     }
 

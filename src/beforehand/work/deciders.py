@@ -7,7 +7,6 @@ marked; one that cites a document flagged by the leak detector is marked too.
 """
 
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -59,7 +58,7 @@ class Asker:
         def send(key: str) -> str:
             asked = external.request(address, body, index, key, context.run_id)
             # A process that slept through its lease sends no context of an earlier instant.
-            still = partial(context.calls.holds, key)
+            still = partial(context.calls.holds, context.run_id, key)
             return traffic.fetch(asked, turn_taken=limited, still=still).text
 
         def turn(stop: threading.Event) -> None:
@@ -94,12 +93,10 @@ class Interval:
 
 @dataclass
 class Decided:
-    """The decisions and failures of an interval by model, the traces of the models' ways, and who
-    answered otherwise than the journal says, how often."""
+    """The decisions and failures of an interval by model, and the traces of the models' ways."""
 
     by_model: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     traces: list[dict[str, Any]] = field(default_factory=list)
-    differs: Counter[str] = field(default_factory=Counter)
 
     def rows(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """All of them, in the order of the names."""
@@ -166,9 +163,7 @@ class Deciders:
         ]
         try:
             for (decided, one), future in zip(asked, futures, strict=True):
-                rows, traces = (
-                    self._held(one, decided, context) if future is None else future.result()
-                )
+                rows, traces = self._held(one, context) if future is None else future.result()
                 decided.by_model[one.name] += rows
                 decided.traces += traces
         finally:  # What is under way may be paid for: the step ends after it.
@@ -187,14 +182,12 @@ class Deciders:
         return [self._address(one.name, one.index, seen, mine)], []
 
     def _held(
-        self, one: _Question, decided: Decided, context: StepContext
+        self, one: _Question, context: StepContext
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         assert self.holder is not None
         seen, mine = one.interval.seen, asking(one.interval, one.name, one.index, context)
         try:
-            answer, same = self.holder.ask(one.name, seen, one.index, mine)
-            decided.differs[one.name] += not same
-            said = external.parse(one.name, answer)
+            said = external.parse(one.name, self.holder.ask(one.name, seen, one.index, mine))
         except (Refused, BadAnswer) as error:
             return [{**_who(one.name, one.index), "error": str(error)}], []
         return [_external(one.name, one.index, said, seen)], []

@@ -8,7 +8,7 @@ from beforehand.score.scoreboard import Kept
 from beforehand.store.memory import remembered
 from beforehand.work.voices import remembers
 
-MAY_REMEMBER = "may remember"
+MAY_REMEMBER, NOT_AGAIN = "may remember", "not reproducible"
 MOST_RUNS = 3
 
 
@@ -45,13 +45,13 @@ def kept(name: str, n: int, runs: Sequence[str], differs: int, restarted: bool) 
         return Kept("by construction", "declared memoryless")
     order = "asked in order" + (", stated as restarted" if restarted else "")
     if differs:
-        order += f"; not reproducible ({differs:,} answers differ when asked again)"
+        order += f"; {NOT_AGAIN} ({differs:,} answers differ when asked again)"
     if not n:
         return Kept("trusted", order)
     named = ", ".join(runs[:MOST_RUNS]) + (", …" if len(runs) > MOST_RUNS else "")
     return Kept(
         "trusted",
-        MAY_REMEMBER,
+        MAY_REMEMBER + (f"; {NOT_AGAIN} ({differs:,} answers)" if differs else ""),
         f"it may remember: {n:,} of its answers came after it was asked about later instants "
         f"(run {named}); restart it, and run again with --fresh",
     )

@@ -106,18 +106,22 @@ def _instants(
     before: tuple[str, ...] = ()
     asked_in: dict[int, str] = {}
     for t in sorted(at):
-        time, made = iso(from_us(t)), list[str]()
+        time, made, held = iso(from_us(t)), list[str](), list[str]()
         for part in _parts(configs, at[t], spoken):
+            here = any(map(is_held, spoken[part[0]]))
             previous = [asked_in[i] for i in part if i in asked_in]
+            # Held forecasters are shown one context after the other, within an instant as well.
+            previous += held[-1:] if here else []
             step = Step(
                 f"ask/{time}/{len(made)}",
                 "walk",
                 {"time": time, "experiments": part},
                 tuple(dict.fromkeys([*before, *previous])),
-                here=any(map(is_held, spoken[part[0]])),
+                here=here,
             )
             yield step
             made.append(step.id)
+            held += [step.id] if here else []
             asked_in |= dict.fromkeys(part, step.id)
         if len(made) == 1:
             before = tuple(made)

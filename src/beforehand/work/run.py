@@ -192,6 +192,11 @@ class BacktestJob:
                     f"--model {old}: run {fork.parent} has no such model; it has "
                     f"{', '.join(sorted(known))}"
                 )
+            if is_asked(new) and new in known:
+                raise InputError(
+                    f"--model {old}={new}: {new} is asked in this run already, and its forecasts "
+                    "are there: name another model"
+                )
             if self._voices([new], models) != [new]:
                 raise InputError(f"--model {old}={new}: name one model, in full")
         last = max(config.end_time for config in configs)

@@ -98,21 +98,19 @@ class Walker:
         }
         previous = _previous(which, outputs)
         of = [i for i, (_, t) in zip(which, pairs, strict=True) for _ in range(len(t))]
-        differs = Counter[str]()
         # One instant: all its questions at once. A chunk: each needs the aggregate before it.
         together = [range(len(panel))] if at is not None else [[k] for k in range(len(panel))]
         for rows in together:
             intervals = [
                 self._ask(panel, k, self._configs[of[k]], previous[of[k]], baselines) for k in rows
             ]
-            differs += self._catch_up(intervals, context)
+            self._catch_up(intervals, context)
             for k, interval, decided in zip(
                 rows, intervals, self._deciders.decide(intervals, context), strict=True
             ):
                 made = self._interval(interval, decided)
                 if (p := made["aggregate"]["probability"]) is not None:
                     previous[of[k]] = [*previous[of[k]], (interval.t, p)][-PREVIOUS:]
-                differs += decided.differs
                 self._keep_rows(kept, panel, k, of[k], interval, decided, made)
         for kind, lines in kept.items():
             context.keep(kind, b"\n".join(lines))
@@ -120,7 +118,7 @@ class Walker:
             "intervals": len(panel),
             "audit": gateway.audit.wire(),
             "previous": {str(i): last for i, last in previous.items()} if at is not None else {},
-            "differs": dict(differs),
+            "differs": holder.take_differing() if (holder := self._deciders.holder) else {},
         }
 
     def settle(
@@ -143,27 +141,29 @@ class Walker:
         seen = _context(panel, k, previous)
         return Interval(names, said, t, seen, config.mode, config.num_sims)
 
-    def _catch_up(self, intervals: Sequence[Interval], context: StepContext) -> Counter[str]:
+    def _catch_up(self, intervals: Sequence[Interval], context: StepContext) -> None:
         """Show a forecaster that this process holds, and has not asked yet, what another process
-        asked it: all its earlier contexts, in order. Counts the answers that differ."""
-        holder, differs = self._deciders.holder, Counter[str]()
+        asked it: all its earlier contexts, in order."""
+        holder = self._deciders.holder
         names = {name for interval in intervals for name in interval.names if is_held(name)}
         for name in sorted(names):
             assert holder is not None
             if holder.started(name):
                 continue
-            for row in self._earlier(name, intervals[0].t, context):
+            for row in self._earlier(name, context):
                 for index in sorted(
                     said["simulation_index"]
                     for said in [*row["decisions"], *row["failures"]]
                     if said["model_id"] == name
                 ):
-                    differs[name] += not holder.repeats(name, row["context"], index, context)
-        return differs
+                    holder.show_again(name, row["context"], index, context)
 
-    def _earlier(self, name: str, t: int, context: StepContext) -> Iterator[dict[str, Any]]:
+    def _earlier(self, name: str, context: StepContext) -> Iterator[dict[str, Any]]:
+        """The rows of the steps that asked it before this one, in the order of the plan."""
         for step in self._asked:
-            if to_us(parse_instant(step.args["time"])) < t and any(
+            if step.id == context.task_id:
+                return
+            if any(
                 name in self._replacement.ever(self._configs[i].models)
                 for i in step.args["experiments"]
             ):
