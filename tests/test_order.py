@@ -4,7 +4,6 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
 from itertools import count
@@ -24,8 +23,10 @@ from beforehand.forecast import external
 from beforehand.forecast.held import HELD
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway.opening import open_traffic
+from beforehand.llm.names import is_model
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.world import Market, PricePoint, Resolution
+from beforehand.sources.address import service_of
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.store.calls import Calls, Usage
@@ -351,7 +352,7 @@ def test_who_was_asked_about_later_instants_before_may_remember(
             f"{prophet.address()}={prophet.address('/other')}",
         )  # fmt: skip
         rows = {r["forecaster"]: r["order"] for r in forked["leaderboard"]}
-        assert rows[prophet.address("/other")] == "asked in order", "another address"
+        assert rows[prophet.address("/other")] == "may remember", "the same service"
         # Stopped in the middle, another run meanwhile, then resumed.
         assert cli([*command, "--run-id", "late", "--fresh", "--max-calls", "40"]) == 3
         told(capsys, *command, "--run-id", "other", "--fresh")
@@ -379,6 +380,66 @@ def test_a_forecaster_asked_before_a_fork_may_remember(
     assert orders == ["may remember", "asked in order, stated as restarted"]
 
 
+def test_what_may_be_remembered_is_not_lost_on_the_way(sim: Path, home: Path, capsys: Out) -> None:
+    """A fork inherits it with the answers, other spellings of an address do not hide it, and neither
+    does a file of predictions."""
+    with serving(Prophet(sim)) as prophet:
+        who = prophet.address()
+        common = ["backtest", "run", "--archive", str(sim), "--every", "28d", *QUICK]
+        for name in ("first", "again"):
+            told(capsys, *common, "--forecasters", f"drift,{who}", "--run-id", name)
+        middle = intervals(home, "again")[30]["time"]
+        swap = ("--model", "drift=always:0.9", "--new-id", "f")
+        calls = len(prophet.log)
+        forked = told(capsys, "runs", "fork", "again", "--at", middle, *swap)
+        assert len(prophet.log) == calls, "every answer is inherited"
+        alias = who.replace("127.0.0.1", "LOCALHOST") + "?v=2"
+        other = told(capsys, *common, "--forecasters", alias, "--run-id", "alias")
+        for found, name in ((forked, who), (other, alias)):
+            row = next(r for r in found["leaderboard"] if r["forecaster"] == name)
+            assert (row["verdict"], row["order"]) == ("not shown", "may remember")
+        bench = home / "bench"
+        told(capsys, "bench", "ingest", "--archive", str(sim), "--out", str(bench))
+        said, events = home / "p.jsonl", str(bench / "events.jsonl")
+        told(
+            capsys, "bench", "predict", "--archive", str(sim), "--events", events, "--out",
+            str(said), "--forecasters", f"market,{who}",
+        )  # fmt: skip
+        found = told(
+            capsys, "bench", "evaluate", "--events", events, "--predictions", str(said),
+            "--resolutions", str(bench / "resolutions.jsonl"), "--placebo", "0",
+        )  # fmt: skip
+        row = next(r for r in found["leaderboard"] if r["forecaster"] == who)
+        assert (row["verdict"], row["order"]) == ("not shown", "may remember")
+
+
+def test_a_refused_resume_records_no_restart(
+    made: Path, provider: Provider, home: Path, capsys: Out
+) -> None:
+    who = ["--forecasters", provider.address(), "--run-id", "r", "--max-calls", "2"]
+    assert cli(["backtest", "run", "--archive", str(made), *who]) == 3
+    journal, _ = open_store(home)
+    with journal.database.hold("drive:r", Home(home).engine / "r.lock"):
+        assert cli(["runs", "resume", "r", "--fresh"]) == 1
+    row = journal.run("r")
+    assert row is not None
+    assert row.restarts == []
+
+
+def test_services_and_names() -> None:
+    same = (
+        "http://127.0.0.1:80/f",
+        "http://localhost/g?x=1",
+        "HTTP://LOCALHOST:80",
+        "http://[::1]/",
+    )
+    assert {service_of(address) for address in same} == {"localhost:80"}
+    assert service_of("https://Example.org./x") == "example.org:443"
+    assert service_of("held:x") == "held:x"
+    assert not is_model("http://h/f?x=@http://other:1")
+    assert is_model("name@http://h:1/v1")
+
+
 class Counting:
     """A forecaster with state: it answers by how much it has seen."""
 
@@ -389,10 +450,11 @@ class Counting:
         self.order: list[tuple[str, str]] = []
         self.lock = threading.Lock()
 
-    def __call__(self, context: Mapping[str, Any], index: int) -> dict[str, float]:
+    def __call__(self, context: dict[str, Any], index: int) -> dict[str, float]:
         assert self.lock.acquire(blocking=False), "one question at a time"
         self.order.append((context["time"], context["market"]["id"]))
         self.seen += context["market"]["odds"]
+        context["market"]["odds"] = 0.99  # Its own copy: nobody else sees that.
         self.lock.release()
         return {"probability": (self.seen + self.shift) % 1.0}
 
@@ -435,6 +497,7 @@ def test_a_forecaster_with_state_is_shown_its_past_again(
     else:
         assert "not reproducible" in row["order"]
     assert told(capsys, "runs", "verify", "r")["sound"], "the journal's answers stand"
+    assert twin["leaderboard"][0]["brier"] < 0.3, "the price is the world's"
     at = order[len(order) // 2][0]
     told(capsys, "runs", "fork", "r", "--at", at, "--model", "market=drift", "--new-id", "f")
     assert made[-1].order == order, "a fork shows it everything, from the start"
@@ -627,7 +690,7 @@ def test_one_held_forecaster_in_two_kinds_of_experiments(
     raises is a failure, and is not asked twice."""
 
     class Fragile(Counting):
-        def __call__(self, context: Mapping[str, Any], index: int) -> dict[str, float]:
+        def __call__(self, context: dict[str, Any], index: int) -> dict[str, float]:
             said = super().__call__(context, index)
             if context["market"]["id"] == "KALSHI:m2":
                 raise TypeError("cannot")

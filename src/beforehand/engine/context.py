@@ -30,7 +30,8 @@ from beforehand.store.journal import Journal
 LOOK_AGAIN_S = 0.2
 WRITE_AGAIN_S = (0.2, 1.0, 5.0, 20.0)
 """Pauses between attempts to write an answer down."""
-SERVER_ERROR = 500
+AWAY = (502, 503, 504)
+"""Of the answers from 500 up, those that speak of the service and not of the question."""
 MOST_SILENT = 3
 """So many calls in a row to one provider without any answer stop the run."""
 T = TypeVar("T")
@@ -183,11 +184,12 @@ class StepContext:
         return self._write_down(key, lambda: calls.answered(run, key, answer, usage, took))
 
     def _no_answer(self, provider: str, key: str, error: Unavailable) -> None:
-        """The service failed. What it may have carried out, or failed at itself (500), is counted
-        against the question: the fifth time is final."""
+        """The service failed. What it may have carried out, or failed at itself (500 and the like),
+        is counted against the question: the fifth time is final."""
         run, owner, calls, said = self.run_id, self.owner, self.calls, _storable(str(error))
         state: State = "sent" if error.uncertain else "lost"
-        if not error.uncertain and error.status != SERVER_ERROR:
+        failed_at_it = error.status >= 500 and error.status not in AWAY
+        if not error.uncertain and not failed_at_it:
             arrived = not error.unreached
             self._write_down(key, lambda: calls.lost(run, key, owner, said, arrived))
         elif self._write_down(key, lambda: calls.unanswered(run, key, owner, said, state)):

@@ -29,6 +29,7 @@ WINDOW = 256
 """Steps of a run that are under way, or wait in the queue, at once where processes share it."""
 LOOK_S = 1.0
 """How often the driver looks for a cancellation, and after the work of others."""
+ENDED = ("cancelling", "cancelled")
 STOPPING = ("cancelled", "skipped", "Stopped")
 PASSING = ("Unavailable", "RateLimited", *STOPPING)
 """First words of errors that starting again may cure."""
@@ -240,7 +241,7 @@ class _Drive:
 
     def _look_for_cancellation(self) -> None:
         found = self._journal.run(self._run_id)
-        if found is not None and found.status == "cancelling" and not self._cancelled:
+        if found is not None and found.status in ENDED and not self._cancelled:
             self._cancelled = True
             self._signals.end("cancelled: the run was cancelled")
 

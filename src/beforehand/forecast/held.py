@@ -97,7 +97,8 @@ class Holder:
 
     def _answer(self, name: str, context: Mapping[str, Any], index: int) -> str | BadAnswer:
         try:
-            said = self._made[name](context, index)
+            # A copy: what it does to its context is nobody else's.
+            said = self._made[name](orjson.loads(orjson.dumps(context)), index)
         except BeforehandError:
             raise
         except Exception as error:

@@ -75,6 +75,8 @@ class ModelSpec:
 def is_model(name: str) -> bool:
     """True for what names a model, and not a baseline or a forecaster's address."""
     head = name.partition(":")[0]
+    if head in ("http", "https"):
+        return False
     return name in (SCRIPTED, LOCAL) or head in KEYS or "@http://" in name or "@https://" in name
 
 

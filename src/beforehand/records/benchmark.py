@@ -50,12 +50,14 @@ class PredictionPayload(Record):
 
 
 class PredictionMetadata(Record):
-    """Who predicted, and when. In a run pinned at t the timestamp is t."""
+    """Who predicted, and when. In a run pinned at t the timestamp is t. `order`, which is ours, says
+    in which order of time the predictor was asked."""
 
     model: str
     timestamp: Utc
     version: str | None = None
     predictor_id: str | None = None
+    order: str | None = None
 
 
 class PredictionRecord(Record):

@@ -71,6 +71,7 @@ class MetadataRow(Struct, frozen=True):
     timestamp: Aware
     version: str | None = None
     predictor_id: str | None = None
+    order: str | None = None
 
 
 class PredictionRow(Struct, frozen=True):

@@ -4,6 +4,21 @@ from urllib.parse import SplitResult, urlsplit
 
 from beforehand.errors import InputError
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
+PORTS = {"http": 80, "https": 443}
+
+
+def service_of(address: str) -> str:
+    """The host and port behind an address, in one spelling; what is no address, as it is."""
+    try:
+        parts = urlsplit(address)
+        host, port = (parts.hostname or "").lower().rstrip("."), parts.port
+    except ValueError:
+        return address
+    if parts.scheme not in PORTS or not host:
+        return address
+    return f"{'localhost' if host in LOOPBACK else host}:{port or PORTS[parts.scheme]}"
+
 
 def split_address(address: str, whose: str, shape: str) -> SplitResult:
     """The parts of an http address; InputError if nothing can be sent there, or if it holds a

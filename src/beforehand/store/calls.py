@@ -304,6 +304,8 @@ class Calls:
         A call in flight is reckoned at the most that one has cost so far; while nothing is known
         of the cost, one is made at a time.
         """
+        if run.status == "stopped" and run.reason:
+            raise Stopped(run.reason)
         if run.status != "running":
             raise Stopped(f"cancelled: the run is {run.status}")
         if not run.limits:
@@ -423,12 +425,13 @@ class _Run:
     most_tokens: int = 0
     most_cost: float = 0.0
     expected_cost: float = 0.0
+    reason: str | None = None
 
 
 def _read_run(tx: Transaction, run_id: str) -> _Run:
     rows = tx.run(
         "SELECT status, parent, policy, limits, calls, tokens, cost, answered, most_tokens, "
-        "most_cost, expected_cost FROM runs WHERE run_id = :run_id",
+        "most_cost, expected_cost, reason FROM runs WHERE run_id = :run_id",
         run_id=run_id,
     )
     if not rows:

@@ -21,6 +21,7 @@ from beforehand.score.validity import SetFacts
 from beforehand.store.files import read_lines
 from beforehand.work import results
 from beforehand.work.benchmark import deadline, load_events, valid
+from beforehand.work.kept import MAY_REMEMBER, STATED_REMEMBERING
 from beforehand.work.scoring import Columns, Question, Result, Settings, build_table, evaluate
 
 
@@ -80,7 +81,7 @@ def evaluate_files(
         admitted_after_t=total - passed,
         undated=counts["predictions_without_a_time"],
         texts_known=False,
-        kept=kept or {},
+        kept=_stated(rows) if kept is None else kept,
     )
     audit = {"total": total, "passed": passed, "failures": failures[:200]}
     return Evaluation(evaluate(table, facts, settings), audit, counts)
@@ -125,6 +126,15 @@ def predictor_of(row: PredictionRow) -> str:
     if row.metadata is None:
         return "unnamed"
     return row.metadata.predictor_id or row.metadata.model.removeprefix("baseline:")
+
+
+def _stated(rows: Sequence[PredictionRow]) -> dict[str, Kept]:
+    """What predictions of our own making say of those who may remember."""
+    return {
+        predictor_of(row): Kept("trusted", MAY_REMEMBER, STATED_REMEMBERING)
+        for row in rows
+        if row.metadata and (row.metadata.order or "").startswith(MAY_REMEMBER)
+    }
 
 
 @dataclass(frozen=True)

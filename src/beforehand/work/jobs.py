@@ -74,11 +74,12 @@ class Finished:
 @dataclass(frozen=True)
 class Allowed:
     """What a run may spend and do from now on: its limits, its policy for calls whose answer never
-    came, and the steps and calls in flight."""
+    came, the steps and calls in flight, and whether its forecasters were restarted just now."""
 
     limits: dict[str, float]
     policy: str
     concurrency: int | None
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -169,9 +170,7 @@ def start(
             if finished_too:
                 return Finished(job.folder, job.summary())
             raise _exists(name, home)
-        if fresh and not new:
-            journal.restarted(name)
-        allowed = Allowed(effort.limits, effort.in_flight, effort.concurrency)
+        allowed = Allowed(effort.limits, effort.in_flight, effort.concurrency, fresh and not new)
         return carry_on(row, lambda: job, allowed, journal, calls, clock, told)
 
 
@@ -195,13 +194,12 @@ def resume(
                 f"run {run_id} was begun in {row.home}: set BEFOREHAND_HOME to it, or begin a new "
                 "run here"
             )
-        if fresh:
-            journal.restarted(run_id)
         given = replace(Effort(), **(changes or {}))
         allowed = Allowed(
             {**row.limits, **given.limits},
             given.in_flight if "in_flight" in (changes or {}) else row.policy,
             given.concurrency or _request(row).effort.concurrency,
+            fresh,
         )
         return carry_on(row, lambda: open_job(row, clock), allowed, journal, calls, clock, told)
 
@@ -266,6 +264,8 @@ def carry_on(
             return Finished(job.folder, job.summary())
         told.started(row.run_id)
         journal.allow(row.run_id, allowed.limits, allowed.policy)
+        if allowed.fresh:
+            journal.restarted(row.run_id)
         job.prepare()
         journal.discard(row.run_id, _undone(job, journal))
         _drive(row, job, allowed, journal, calls, clock, told, runtime, still)

@@ -5,11 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from beforehand.engine.context import StepContext
 from beforehand.llm.names import is_model
 from beforehand.score.scoreboard import Kept
+from beforehand.sources.address import service_of
 from beforehand.store.memory import remembered
 from beforehand.work.voices import remembers
 
 MAY_REMEMBER, NOT_AGAIN = "may remember", "not reproducible"
 MOST_RUNS = 3
+STATED_REMEMBERING = (
+    "it may remember: its predictions say that it was asked about later instants before"
+)
 
 
 def how_kept(
@@ -20,13 +24,18 @@ def how_kept(
 ) -> dict[str, Kept]:
     """How each forecaster of a run was kept from the future, by its name on the leaderboard.
     `differs` counts answers that were not the ones on record when a past was shown again."""
-    row = context.journal.known_run(context.run_id)
+    restarts = list[str]()
+    run_id: str | None = context.run_id
+    while run_id is not None and (row := context.journal.run(run_id)) is not None:
+        restarts += row.restarts  # Of the runs whose answers a fork inherits as well.
+        run_id = row.parent
     found = {name: kept_by_construction(name) for name in baselines}
     for name in asked:
         later = (0, list[str]())
         if remembers(name):
-            later = remembered(context.journal.database, row.run_id, name, row.restarts)
-        found[name] = kept(name, *later, differs.get(name, 0), bool(row.restarts))
+            database = context.journal.database
+            later = remembered(database, context.run_id, name, restarts, service_of)
+        found[name] = kept(name, *later, differs.get(name, 0), bool(restarts))
     return found
 
 

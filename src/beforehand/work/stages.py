@@ -164,9 +164,14 @@ class PredictJob(_Stage):
         return found
 
     def _write(
-        self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
     ) -> dict[str, Any]:
         lines = self._predictions()
+        differs = outputs["collect"]["differs"]
+        for name, how in how_kept((), self._asked_names, differs, context).items():
+            for line in lines:
+                if line["metadata"]["model"] == name:
+                    line["metadata"]["order"] = how.order
         write_jsonl(self._out, lines)
         expected = len(self._specs) * len(self._names)
         counts = {"events": len(self._specs), "predictions": len(lines)}
