@@ -50,8 +50,8 @@ class PredictionPayload(Record):
 
 
 class PredictionMetadata(Record):
-    """Who predicted, and when. In a run pinned at t the timestamp is t. `order`, which is ours, says
-    in which order of time the predictor was asked."""
+    """Who predicted, and when. In a run pinned at t the timestamp is t. `order`, which is ours,
+    says in which order of time the predictor was asked."""
 
     model: str
     timestamp: Utc

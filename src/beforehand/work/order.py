@@ -86,13 +86,14 @@ def rounds(
 
 
 def sort_key(t: int, market: str, experiment: int, n: int) -> bytes:
-    """The prefix by which stored lines sort into the order of the questions; ends in a tab."""
-    return b"%020d\t%s\t%08d\t%08d\t" % (t, market.encode(), experiment, n)
+    """The prefix by which stored lines sort into the order of the questions; ends in a NUL, which
+    no JSON holds."""
+    return b"%020d\t%s\t%08d\t%08d\0" % (t, market.encode(), experiment, n)
 
 
 def unprefixed(line: bytes) -> bytes:
     """A stored line without its `sort_key`."""
-    return line.split(b"\t", 4)[4]
+    return line.partition(b"\0")[2]
 
 
 def _instants(

@@ -131,7 +131,7 @@ def questions_of(path: Path) -> Iterator[dict[str, Any]]:
 def columns_of(intervals: Iterable[Mapping[str, Any]]) -> Columns:
     """Rows of `questions_of` as columns for scoring, by market and then by time."""
     columns = Columns()
-    for row in sorted(intervals, key=lambda row: row["market_id"]):
+    for row in intervals:
         market = row["context"]["market"]
         columns.id.append(row["market_id"])
         columns.t.append(to_us(parse_instant(row["time"])))
@@ -144,7 +144,7 @@ def columns_of(intervals: Iterable[Mapping[str, Any]]) -> Columns:
         said = forecasts(row["decisions"])
         said.pop("market", None)
         columns.forecasts.append(said)
-    return columns
+    return columns.by_market()
 
 
 def leak_report(audit: Audit, archive: Archive) -> LeakReport:

@@ -60,6 +60,11 @@ class Columns:
     ask: list[float] = field(default_factory=list)
     forecasts: list[Mapping[str, float]] = field(default_factory=list)
 
+    def by_market(self) -> "Columns":
+        """The same rows, by market and then by time."""
+        order = sorted(range(len(self.id)), key=lambda i: (self.id[i], self.t[i]))
+        return Columns(**{name: [rows[i] for i in order] for name, rows in vars(self).items()})
+
 
 @dataclass(frozen=True)
 class Settings:

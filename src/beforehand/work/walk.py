@@ -7,6 +7,7 @@ are asked interval by interval, since a context holds what was decided before.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -296,7 +297,7 @@ class Walker:
             },
             "metadata": {
                 "model": name,
-                "timestamp": iso(from_us(panel.t[i])),
+                "timestamp": _time(int(panel.t[i])),
                 "version": baseline.version if baseline else external.VERSION,
                 "predictor_id": bare(name) or name,
             },
@@ -320,7 +321,7 @@ def _previous(which: Sequence[int], outputs: Mapping[str, Any]) -> dict[int, Agg
 
 def _context(panel: Panel, i: int, previous: Aggregates) -> dict[str, Any]:
     """The IntervalContext: everything that a forecaster may use at t."""
-    at, text = iso(from_us(panel.t[i])), panel.text[i]
+    at, text = _time(int(panel.t[i])), panel.text[i]
     return {
         "time": at,
         "market": {
@@ -328,7 +329,7 @@ def _context(panel: Panel, i: int, previous: Aggregates) -> dict[str, Any]:
             "description": None if text is None else _description(text.question, text.rules),
             "odds": _known(panel.price[i]),
             "price_age": _known(panel.price_age[i]),
-            "odds_known_at": iso(from_us(panel.known_at[i])) if panel.known_at[i] >= 0 else None,
+            "odds_known_at": _time(int(panel.known_at[i])) if panel.known_at[i] >= 0 else None,
             "text_known_at": None if text is None else iso(text.known_at),
             "bid": _known(panel.bid[i]),
             "ask": _known(panel.ask[i]),
@@ -338,7 +339,7 @@ def _context(panel: Panel, i: int, previous: Aggregates) -> dict[str, Any]:
             for d in panel.documents[i]
         ],
         "previous_intervals": [
-            {"time": iso(from_us(t)), "aggregated_probability": p} for t, p in previous
+            {"time": _time(t), "aggregated_probability": p} for t, p in previous
         ],
     }
 
@@ -352,6 +353,12 @@ def _snippet(document: Document) -> str:
     return " ".join(part for part in (document.title, document.text[:LONGEST_TEXT]) if part)
 
 
+@lru_cache(maxsize=65536)
+def _time(t: int) -> str:
+    """An instant as it stands in the documents; the same ones come up again and again."""
+    return iso(from_us(t))
+
+
 def _known(value: float) -> float | None:
     return None if value != value else float(value)
 
@@ -362,7 +369,7 @@ def _evidence(panel: Panel, i: int, cited: set[str]) -> list[dict[str, Any]]:
         "type": "market_snapshot",
         "source": panel.market[i],
         "snippet": f"price {panel.price[i]:g}",
-        "timestamp": iso(from_us(panel.known_at[i])),
+        "timestamp": _time(int(panel.known_at[i])),
     }
     documents = [
         {
