@@ -82,13 +82,16 @@ class Calls:
         come to and write no intent. `question` names it for people, `instant` (microseconds) is
         the one that is asked about. Raises Stopped where the run was stopped or its budget allows
         no further call."""
-        began = lease_clock()
-        found = self._database.together(
-            f"run:{run_id}",
-            lambda tx: self._claim(
+        began = 0.0
+
+        def work(tx: Transaction) -> Claim:
+            nonlocal began
+            began = lease_clock()  # The lease runs from here on, however long others took before.
+            return self._claim(
                 tx, run_id, key, task_id, provider, index, owner, question, instant, peek
-            ),
-        )
+            )
+
+        found = self._database.together(f"run:{run_id}", work)
         if found.state == "ask" and not peek:
             self._held[run_id, key] = began
         return found
