@@ -225,7 +225,7 @@ class _Drive:
                 self._failed[name] = task
                 error = recorded_error(task.error or "")
                 if (task.error or "").startswith(STOPPING):
-                    self._signals.end(task.error or "")
+                    self._signals.end((task.error or "").removeprefix("Stopped: "))
                 elif isinstance(error, (Corrupt, CutoffViolation)):  # Met by another process.
                     raise error
         return succeeded
