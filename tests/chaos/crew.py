@@ -68,6 +68,14 @@ def done(url: str) -> int:
         return 0
 
 
+def owners(url: str) -> int:
+    """How many processes have had a share of the calls."""
+    try:
+        return int(str(asked(url, "SELECT count(DISTINCT owner) FROM calls")[0][0]))
+    except psycopg.errors.UndefinedTable:
+        return 0
+
+
 def files(home: Path) -> dict[str, bytes]:
     folder = home / "data" / "runs" / "r"
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.name != "log.json"}

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crew import asked, done, files, program, workers
+from crew import asked, done, files, owners, program, workers
 from provider import Judge, serving
 
 from beforehand.cli.app import run as cli
@@ -81,7 +81,7 @@ def test_in_order_after_three_kills_and_in_a_fork(sim: Path, tmp_path: Path) -> 
 def test_in_order_over_workers(n: int, sim: Path, tmp_path: Path, url: str) -> None:
     with serving(Judge(latency=0.01)) as judge, workers(n, tmp_path, url) as crew:
         run = program(*backtest(sim, judge), home=tmp_path, url=url)
-        while done(url) < 200 and run.poll() is None:
+        while (done(url) < 200 or owners(url) < n + 1) and run.poll() is None:
             time.sleep(0.02)
         crew[0].kill()
         _, err = run.communicate(timeout=500)

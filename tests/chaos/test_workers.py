@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from crew import asked, backtest, done, files, program, workers
+from crew import asked, backtest, done, files, owners, program, workers
 from provider import Provider, serving
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
@@ -28,7 +28,7 @@ def test_work_spreads_and_one_worker_is_killed(n: int, sim: Path, tmp_path: Path
         provider.log.clear()
         with workers(n, home, url) as crew:
             run = program(*backtest(sim, provider, "--rate", f"{RATE}/s"), home=home, url=url)
-            while done(url) < 60 and run.poll() is None:
+            while (done(url) < 60 or owners(url) < n + 1) and run.poll() is None:
                 time.sleep(0.02)
             crew[0].kill()
             killed = time.monotonic()
