@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from beforehand import __version__
-from beforehand.clock import Clock, SystemClock, iso, parse_instant
+from beforehand.clock import Clock, SystemClock, iso, parse_instant, stopwatch
 from beforehand.config import Home, database_url
 from beforehand.engine.driver import drive, raise_for
 from beforehand.engine.plan import Action, Plan, Progress
@@ -33,7 +33,7 @@ from beforehand.work.run import BacktestJob
 from beforehand.work.stages import BenchmarkJob, BenchmarkRequest, PredictJob, PredictRequest
 from beforehand.work.voices import is_asked
 
-HOLD_TRIES = 5
+HOLD_TRIES, TELL_S = 5, 0.5
 PAID_AT_ONCE = 8
 """Steps, and calls, in flight where forecasters are asked over the network."""
 
@@ -356,7 +356,13 @@ def _counting(job: RunJob, calls: Calls, progress: Progress) -> Progress:
     if not expected:
         return progress
 
+    told = 0.0
+
     def counted(step: str, done: int, total: int) -> None:
+        nonlocal told
+        if stopwatch() - told < TELL_S and done < total:
+            return
+        told = stopwatch()  # Counting costs: it is not done after each of many short steps.
         answered = calls.settled(job.plan.run_id)
         progress(f"{step}, {done} of {total} steps; calls", answered, max(expected, answered))
 
