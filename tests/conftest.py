@@ -3,6 +3,7 @@
 import os
 import socket
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from provider import Provider, serving
 from beforehand.clock import FrozenClock, from_us, parse_instant
 from beforehand.config import recorded_data
 from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.records.world import Market, PricePoint, Resolution
 from beforehand.store.archive import Archive
 from beforehand.store.archive_writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
+from experiments import MONDAY
 from live import Setup, opened
 
 settings.register_profile(
@@ -106,3 +109,36 @@ def setup(tmp_path: Path) -> Iterator[Setup]:
     """A home and a vendor for the live path."""
     with opened(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """Three markets that hold Mondays, and two that end before the next one."""
+    records: list[Any] = []
+    for i, (day, life) in enumerate(((0, 30), (2, 30), (3, 30), (1, 4), (8, 3))):
+        name, opened = f"KALSHI:m{i}", MONDAY + timedelta(days=day, hours=9)
+        text = {"id": name, "venue": "KALSHI", "native_id": f"m{i}", "question": f"Question {i}?"}
+        records.append(Market(**text, known_at=opened))  # type: ignore[arg-type]
+        for k in range(life):
+            at = opened + timedelta(days=k)
+            p = 0.3 + 0.01 * k
+            records.append(PricePoint(market_id=name, price=p, observed_at=at, known_at=at))
+        end = opened + timedelta(days=life)
+        records.append(
+            Resolution(
+                market_id=name, status="resolved", payout=float(i % 2), resolved_at=end,
+                known_at=end + timedelta(hours=1),
+            )
+        )  # fmt: skip
+    path = tmp_path / "made"
+    ArchiveWriter(path).add(
+        records, importer="t", source="t", source_digest="t", recorded_at=MONDAY
+    )
+    return path
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short pauses between attempts."""
+    monkeypatch.setattr("beforehand.engine.execute.BACKOFF_S", 0.01)
+    monkeypatch.setattr("beforehand.traffic.BACKOFF_S", 0.01)

@@ -1,18 +1,23 @@
 """Configurations of one market, and the command line as the tests of experiments call it."""
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from beforehand.cli.app import run as cli
-from beforehand.clock import iso
+from beforehand.clock import iso, parse_instant
 from beforehand.config import Home
+from beforehand.engine.plan import Plan
+from beforehand.records.backtest import ExperimentConfig
 from beforehand.work.results import read_jsonl
 
 Out = pytest.CaptureFixture[str]
+MONDAY = parse_instant("2026-01-05T00:00:00Z")
+QUICK = ("--draws", "100", "--placebo", "0")
+DAY = 1440
 
 
 def config(path: Path, market: dict[str, Any], **changes: Any) -> Path:
@@ -38,3 +43,23 @@ def told(capsys: Out, *arguments: str, code: int = 0) -> dict[str, Any]:
 
 def intervals(home: Path, run_id: str) -> list[dict[str, Any]]:
     return list(read_jsonl(Home(home).runs / run_id / "intervals.jsonl"))
+
+
+def experiment(market: str, start: datetime, n: int, minutes: int, *models: str) -> Any:
+    return ExperimentConfig(
+        market_id=market,
+        start_time=start,
+        end_time=start + timedelta(minutes=minutes * (n - 1)),
+        interval_minutes=minutes,
+        models=list(models),
+        mode="external",
+    )
+
+
+def waits_for(plan: Plan) -> dict[str, set[str]]:
+    """Every step that must have ended before each one begins."""
+    deps = {step.id: set(step.deps) for step in plan.steps}
+    known: dict[str, set[str]] = {}
+    for step in plan.ordered():
+        known[step.id] = deps[step.id].union(*(known[dep] for dep in deps[step.id]))
+    return known
