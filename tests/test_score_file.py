@@ -120,6 +120,9 @@ def test_yardstick_names_and_rejected_forecasters(sim: Path, tmp_path: Path) -> 
     board = {r["forecaster"]: r for r in done.summary["leaderboard"]}
     assert board["shrunk"]["skill_vs_market"] == 0.0, "the file's own, not the yardstick"
     assert (board["a"]["n"], board["a"]["missing"]) == (1, len(lines) - 2)
+    kept = {name: (row["isolation"], row["order"]) for name, row in board.items()}
+    assert kept["shrunk"] == kept["a"] == ("trusted", "not asked (times as stated)")
+    assert kept["base_rate"] == kept["market"] == ("by construction", "memoryless")
     assert done.summary["leaks"]["evidence"].startswith("not applicable")
 
 

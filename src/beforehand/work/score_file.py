@@ -30,6 +30,7 @@ from beforehand.store.files import plain_number, read_bytes, read_csv, read_line
 from beforehand.store.runs import RunFolder, note_trials
 from beforehand.work import grid, results
 from beforehand.work.about import LEAK_NOTE, left_out_sentence, world_kind
+from beforehand.work.kept import kept_by_construction
 from beforehand.work.scoring import Columns, Settings, build_table, evaluate
 
 YARDSTICKS = (always(0.5), BASELINES["base_rate"], BASELINES["shrunk"])
@@ -204,6 +205,7 @@ def run(
         admitted_after_t=leaks.admitted_after_t,
         share_after_training_cutoff=_after(training_cutoff, used, columns),
         subjects=tuple(names),
+        kept={b.name: kept_by_construction(b.name) for b in YARDSTICKS if b.name not in names},
     )
     result = evaluate(table, facts, replace(settings, variants=tried, subjects=tuple(names)))
     name_of = max(used, key=lambda m: (len(instants[m]), m))
