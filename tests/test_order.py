@@ -10,7 +10,7 @@ from typing import Any
 from provider import Judge, Provider, serving
 
 from beforehand.cli.app import run as cli
-from beforehand.clock import from_us, iso, parse_instant, to_us
+from beforehand.clock import EPOCH, from_us, iso, parse_instant, to_us
 from beforehand.config import Home
 from beforehand.work import grid
 from beforehand.work.order import Replacement, compile_plan
@@ -63,7 +63,7 @@ def test_the_grid_is_clipped_and_never_shifted() -> None:
     own = grid.life(first, end, week, "own", start)
     assert [from_us(t) for t in own.t] == [from_us(first) + week * k for k in range(3, 6)]
     assert not whole.short
-    assert to_us(MONDAY) % grid.ORIGIN_US != 0
+    assert (to_us(MONDAY) - grid.ORIGIN_US) % to_us(EPOCH + week) == 0
     exactly = grid.life(to_us(MONDAY), MONDAY + week, week, "aligned")
     assert [from_us(t) for t in exactly.t] == [MONDAY], "t0 counts, the end does not"
     brief = grid.life(first, MONDAY + timedelta(days=5), week, "aligned")

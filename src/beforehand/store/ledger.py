@@ -166,18 +166,6 @@ class Ledger:
             )
             return int(rows[0][0])
 
-    def failures(self, provider: str, now: float) -> int:
-        """The failures in a row so far."""
-        with self._transaction() as db:
-            rows = db.run(
-                "SELECT in_a_row FROM traffic_failures WHERE provider = :name "
-                "AND abs(at - :now) <= :forget",
-                name=provider,
-                now=db.epoch(now),
-                forget=FORGET,
-            )
-            return int(rows[0][0]) if rows else 0
-
     def _transaction(self) -> AbstractContextManager[Transaction]:
         return self._database.write("traffic")
 

@@ -176,7 +176,7 @@ class Deciders:
         self, one: _Question, context: StepContext
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """The rows and the traces of one question; its calls are on record under its name."""
-        seen, mine = one.interval.seen, asking(one.interval, one.name, one.index, context)
+        seen, mine = one.interval.seen, _asking(one.interval, one.name, one.index, context)
         if one.name in self.models:
             return self._model(one.name, one.index, seen, one.interval.mode, mine)
         return [self._address(one.name, one.index, seen, mine)], []
@@ -185,7 +185,7 @@ class Deciders:
         self, one: _Question, context: StepContext
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         assert self.holder is not None
-        seen, mine = one.interval.seen, asking(one.interval, one.name, one.index, context)
+        seen, mine = one.interval.seen, _asking(one.interval, one.name, one.index, context)
         try:
             said = external.parse(one.name, self.holder.ask(one.name, seen, one.index, mine))
         except (Refused, BadAnswer) as error:
@@ -249,7 +249,7 @@ class Deciders:
         return {**decision, **unshown}
 
 
-def asking(interval: Interval, name: str, index: int, context: StepContext) -> StepContext:
+def _asking(interval: Interval, name: str, index: int, context: StepContext) -> StepContext:
     """The step's context for one question, with its name for people."""
     market, time = interval.seen["market"]["id"], interval.seen["time"]
     return context.about(f"{market} at {time}, {name}, simulation {index}", interval.t)
