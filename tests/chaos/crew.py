@@ -41,7 +41,7 @@ def backtest(archive: Path, provider: Provider, *more: str) -> list[str]:
 
 @contextmanager
 def workers(n: int, home: Path, url: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many workers, at work; ended cleanly at the end."""
+    """So many workers, at work; ended cleanly at the end. One that ended by itself is told."""
     started = [program("worker", "--concurrency", "4", home=home, url=url) for _ in range(n)]
     for process in started:
         assert process.stderr is not None
@@ -52,8 +52,8 @@ def workers(n: int, home: Path, url: str) -> Iterator[list[subprocess.Popen[byte
         for process in started:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(timeout=60) == 0
-            process.communicate()
+            _, err = process.communicate(timeout=60)
+            assert process.returncode in (0, -signal.SIGKILL), err.decode()
 
 
 def asked(url: str, sql: str) -> list[tuple[object, ...]]:
@@ -74,6 +74,20 @@ def owners(url: str) -> int:
         return int(str(asked(url, "SELECT count(DISTINCT owner) FROM calls")[0][0]))
     except psycopg.errors.UndefinedTable:
         return 0
+
+
+def at_work(url: str, crew: list[subprocess.Popen[bytes]]) -> list[subprocess.Popen[bytes]]:
+    """The workers that have a call in flight, and had answers before."""
+    try:
+        found = asked(
+            url,
+            "SELECT pid FROM workers JOIN calls ON worker_id = owner "
+            "GROUP BY pid HAVING count(*) FILTER (WHERE state = 'sent') > 0 "
+            "AND count(*) FILTER (WHERE state = 'done') > 0",
+        )
+    except psycopg.errors.UndefinedTable:
+        return []
+    return [process for process in crew if (process.pid,) in found]
 
 
 def files(home: Path) -> dict[str, bytes]:
