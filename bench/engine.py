@@ -46,9 +46,8 @@ def ours(n: int, hold: float, cap: int, again: bool = False) -> dict[str, float]
     from beforehand.engine.driver import drive
     from beforehand.engine.plan import Plan, Step
     from beforehand.engine.runtime import Runtime, Threads
-    from beforehand.store.calls import Calls
     from beforehand.store.database import Database
-    from beforehand.store.journal import Journal
+    from beforehand.store.journal.journal import Journal
 
     def act(args: Any, outputs: Any, context: Any) -> int:
         if hold:
@@ -61,11 +60,11 @@ def ours(n: int, hold: float, cap: int, again: bool = False) -> dict[str, float]
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
         database = Database(home.journal)
-        journal, calls = Journal(database), Calls(database)
+        journal = Journal(database)
         journal.enter("r", "bench", {}, "f", folder)
         for _ in range(2 if again else 1):
             start = time.perf_counter()
-            runtime = Runtime(journal, calls, lambda row: job, Threads(cap), cap)
+            runtime = Runtime(journal, lambda row: job, Threads(cap), cap)
             with runtime:
                 found["launch"] = time.perf_counter() - start
                 wall, cpu = time.perf_counter(), time.process_time()
@@ -79,11 +78,12 @@ def ours(n: int, hold: float, cap: int, again: bool = False) -> dict[str, float]
 def chunks() -> dict[str, float]:
     """A walk with a baseline: what the engine adds to each chunk of it."""
     from beforehand.clock import SystemClock
-    from beforehand.config import Home
-    from beforehand.store.archive_writer import ArchiveWriter
-    from beforehand.work.jobs import Told, open_journal, start
-    from beforehand.work.request import Request
-    from beforehand.work.scoring import Settings
+    from beforehand.config import Home, Workspace
+    from beforehand.engine.runs import Reporter, start
+    from beforehand.jobs.backtest.request import BacktestRequest
+    from beforehand.runs.query import need_journal
+    from beforehand.score.evaluate import Settings
+    from beforehand.store.archive.writer import ArchiveWriter
     from beforehand.world.render import records
     from beforehand.world.simulate import SimConfig
 
@@ -101,16 +101,16 @@ def chunks() -> dict[str, float]:
         def progress(step: str, done: int, total: int) -> None:
             times.setdefault("start" if step == "starting" else step, time.perf_counter())
 
-        asked = Request(
+        workspace = Workspace(Home(Path(folder)))
+        asked = BacktestRequest(
             archive,
-            Path(folder),
             forecasters="drift",
             every=timedelta(hours=4),
             max_results=0,
             settings=Settings(draws=100, placebo=0),
         )
-        done = start(asked, "r", told=Told(progress=progress))
-        journal, _ = open_journal(Home(Path(folder)))
+        done = start(asked, workspace, "r", Reporter(progress=progress))
+        journal = need_journal(workspace)
         walks = [t for t in journal.tasks("r") if t.task_id.startswith("walk/")]
         journal.database.close()
         wall = times["collect"] - times["start"]

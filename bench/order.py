@@ -19,10 +19,10 @@ from pathlib import Path
 from beforehand.clock import SystemClock
 from beforehand.config import Home
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.store.archive import Archive
-from beforehand.store.archive_writer import ArchiveWriter
-from beforehand.store.calls import Calls
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.database import Database
+from beforehand.store.journal.calls import Calls
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 

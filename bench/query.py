@@ -16,9 +16,9 @@ import duckdb
 import msgspec
 import orjson
 
-from beforehand.store.market_data import MarketData
-from beforehand.store.market_data_load import load
-from beforehand.store.market_data_templates import COLUMNS
+from beforehand.store.market_data.load import load
+from beforehand.store.market_data.table import MarketData
+from beforehand.store.market_data.templates import COLUMNS
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = "2025-03-14"

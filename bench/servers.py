@@ -117,8 +117,8 @@ def fastmcp(port: int) -> None:
 
 def ours(port: int) -> None:
     """Our server with two more tools, a token and a quota for each call."""
-    from beforehand.clock import SystemClock, iso
-    from beforehand.config import Home
+    from beforehand.clock import iso
+    from beforehand.config import Workspace
     from beforehand.gateway.opening import open_door
     from beforehand.serve.auth import Verifier, open_quotas
     from beforehand.serve.http import application, listen, run
@@ -151,11 +151,12 @@ def ours(port: int) -> None:
         return {"rows": made}
 
     log = open(os.devnull, "w")  # noqa: SIM115
-    home, clock = Home.from_environment(), SystemClock()
+    workspace = Workspace.from_environment()
+    home, clock = workspace.home, workspace.clock
     backend = Backend(
-        open_door(home, "replay", home.archive),
+        open_door(workspace, "replay", home.archive),
         Storage(home),
-        open_quotas(home, clock),
+        open_quotas(workspace),
         lambda text: print(f"{iso(clock.now())} {text}", file=log),
         None,
     )

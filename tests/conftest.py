@@ -15,8 +15,8 @@ from beforehand.clock import FrozenClock, from_us, parse_instant
 from beforehand.config import recorded_data
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.records.world import Market, PricePoint, Resolution
-from beforehand.store.archive import Archive
-from beforehand.store.archive_writer import ArchiveWriter
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 from experiments import MONDAY

@@ -1,6 +1,7 @@
 """Configurations of one market, and the command line as the tests of experiments call it."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.clock import iso, parse_instant
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.engine.plan import Plan
+from beforehand.forecast.base import Forecaster, Opening, open_forecasters
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.work.results import read_jsonl
+from beforehand.runs.rows import read_jsonl
 
 Out = pytest.CaptureFixture[str]
 MONDAY = parse_instant("2026-01-05T00:00:00Z")
@@ -54,6 +56,12 @@ def experiment(market: str, start: datetime, n: int, minutes: int, *models: str)
         models=list(models),
         mode="external",
     )
+
+
+def cast_of(configs: Sequence[ExperimentConfig], *more: str) -> dict[str, Forecaster]:
+    """The forecasters of these experiments, opened."""
+    names = [name for one in configs for name in one.models]
+    return open_forecasters([*names, *more], Opening(Workspace(Home(Path(".")))))
 
 
 def waits_for(plan: Plan) -> dict[str, set[str]]:

@@ -9,10 +9,10 @@ from beforehand.config import Home
 from beforehand.engine.plan import Action, Plan, Step
 from beforehand.engine.runtime import Runtime, Threads
 from beforehand.errors import NotFound
-from beforehand.store.calls import Calls
 from beforehand.store.database import Database
-from beforehand.store.journal import Journal
-from beforehand.store.journal_schema import RunRow
+from beforehand.store.journal.calls import Calls
+from beforehand.store.journal.journal import Journal
+from beforehand.store.journal.schema import RunRow
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def no_opener(row: RunRow) -> Small:
 
 
 def open_store(home: Path) -> tuple[Journal, Calls]:
-    database = Database(Home(home).journal)
-    return Journal(database), Calls(database)
+    journal = Journal(Database(Home(home).journal))
+    return journal, journal.calls
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def runtime(
     """A runtime of a run that the journal knows."""
     journal, calls = open_store(home)
     journal.enter(run_id, "small", {}, "f", str(home), limits=limits)
-    made = Runtime(journal, calls, no_opener, Threads(concurrency), concurrency)
+    made = Runtime(journal, no_opener, Threads(concurrency), concurrency)
     with made:
         calls.release(run_id, made.worker_id)
         yield made

@@ -7,9 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.gateway.opening import Door, open_door
-from beforehand.store.market_data_load import load
+from beforehand.store.market_data.load import load
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
 from toolcalls import NOW, QUOTES, vendor_of_shapes
@@ -38,9 +38,8 @@ class Setup:
     clock: Steps
 
     def door(self, mode: str) -> Door:
-        return open_door(
-            self.home, mode, self.archive, clock=self.clock, environment=self.vendor.environment
-        )  # type: ignore[arg-type]
+        workspace = Workspace(self.home, None, self.clock, self.vendor.environment)
+        return open_door(workspace, mode, self.archive)  # type: ignore[arg-type]
 
     def box(self, mode: str, pinned: Any = None) -> tuple[Toolbox, Door]:
         door = self.door(mode)

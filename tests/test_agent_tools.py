@@ -7,7 +7,7 @@ import pytest
 
 from beforehand.config import Home
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage

@@ -7,7 +7,7 @@ import pytest
 
 from beforehand.config import Home
 from beforehand.forecast.aggregate import METHODS, Past, aggregate
-from beforehand.work.results import read_jsonl
+from beforehand.runs.rows import read_jsonl
 from experiments import Out, intervals, told
 
 MODEL = {"mode": "daytona_agent"}

@@ -10,10 +10,10 @@ import pytest
 from beforehand.clock import parse_instant
 from beforehand.errors import Corrupt, NotConfigured, Unavailable
 from beforehand.records.world import Document, Market, PricePoint
-from beforehand.store.archive import Archive
-from beforehand.store.archive_writer import ArchiveWriter
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.series import Series
+from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.files import Reject, exclusive
-from beforehand.store.series import Series
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 

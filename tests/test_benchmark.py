@@ -7,17 +7,20 @@ from pathlib import Path
 import pytest
 
 from beforehand.clock import iso, parse_instant
+from beforehand.config import Home, Workspace
+from beforehand.engine.runs import start
 from beforehand.errors import InputError
 from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.jobs.benchmark import evaluation
+from beforehand.jobs.benchmark import events as benchmark
+from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest
 from beforehand.records.benchmark import ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
-from beforehand.score.leaks import audit_evidence
-from beforehand.store.archive import Archive
-from beforehand.store.archive_writer import ArchiveWriter
-from beforehand.work import benchmark, evaluation, results
-from beforehand.work.jobs import start
-from beforehand.work.scoring import Settings
-from beforehand.work.stages import BenchmarkRequest, PredictRequest
+from beforehand.runs.rows import read_jsonl
+from beforehand.score.evaluate import Settings
+from beforehand.score.leaks.recheck import audit_evidence
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 
@@ -25,12 +28,12 @@ FAST = Settings(draws=200, placebo=20)
 
 
 def predict(archive: Archive, events: Path, names: str, out: Path, run_id: str) -> dict:  # type: ignore[type-arg]
-    request = PredictRequest(archive.path, out.parent, events, names, out)
-    return start(request, run_id).summary
+    request = PredictRequest(archive.path, events, names, out)
+    return start(request, Workspace(Home(out.parent)), run_id).summary
 
 
 def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
-    return list(results.read_jsonl(path))
+    return list(read_jsonl(path))
 
 
 def test_the_benchmark_over_files(sim: Path, tmp_path: Path) -> None:
@@ -58,8 +61,8 @@ def test_the_benchmark_over_files(sim: Path, tmp_path: Path) -> None:
 
 def test_all_stages_in_one_run(sim: Path, tmp_path: Path) -> None:
     """The same figures as stage by stage, and the same files."""
-    request = BenchmarkRequest(sim, tmp_path, "market,drift", settings=FAST)
-    done = start(request, "b")
+    request = BenchmarkRequest(sim, "market,drift", settings=FAST)
+    done = start(request, Workspace(Home(tmp_path)), "b")
     benchmark.ingest(Archive(sim), timedelta(days=7)).write(tmp_path)
     out = tmp_path / "p.jsonl"
     predict(Archive(sim), tmp_path / "events.jsonl", "market,drift", out, "p")
@@ -75,7 +78,7 @@ def test_all_stages_in_one_run(sim: Path, tmp_path: Path) -> None:
         mine, theirs = done.folder.path / f"{name}.jsonl", tmp_path / f"{name}.jsonl"
         assert mine.read_bytes() == theirs.read_bytes()
     with pytest.raises(InputError, match="no market of"):
-        start(BenchmarkRequest(sim, tmp_path, horizon=timedelta(days=3000)), "c")
+        start(BenchmarkRequest(sim, horizon=timedelta(days=3000)), Workspace(Home(tmp_path)), "c")
 
 
 def test_a_foreign_agents_predictions(sim: Path, tmp_path: Path) -> None:

@@ -328,7 +328,7 @@ def test_fetch_from_a_server(
 
 def test_gzip_is_read_everywhere(sim: Path, tmp_path: Path, capsys: Out) -> None:
     from beforehand.gateway import Gateway, RecordedWorld
-    from beforehand.store.archive import Archive
+    from beforehand.store.archive.reader import Archive
 
     record = next(
         r

@@ -11,7 +11,7 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, parse_instant
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.engine.context import StepContext
 from beforehand.engine.driver import drive
 from beforehand.engine.plan import Step
@@ -22,9 +22,9 @@ from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import MODULES, Policy
 from beforehand.tools.bounds import estimate_tokens
 from beforehand.tools.caller import OWNER, Limit
-from beforehand.tools.code import NAME, CodeMode
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
+from beforehand.tools.servers.code import NAME, CodeMode
 from beforehand.tools.storage import Storage
 from experiments import Out, told
 from jobs import runtime, small
@@ -41,9 +41,8 @@ def sandbox() -> Iterator[Sandbox]:
 
 @pytest.fixture
 def box(home: Path, sim: Path) -> Toolbox:
-    door = open_door(
-        Home(home), "replay", sim, clock=FrozenClock(parse_instant("2026-11-01T00:00:00Z"))
-    )
+    clock = FrozenClock(parse_instant("2026-11-01T00:00:00Z"))
+    door = open_door(Workspace(Home(home), clock=clock), "replay", sim)
     return Toolbox(door.gateway, Storage(Home(home)), T)
 
 
@@ -336,7 +335,7 @@ def test_daytona_by_the_shape_of_its_sdk(tmp_path: Path) -> None:
         )
     ):
         cloud = Cloud(tmp_path / str(number))
-        done = Daytona(lambda c=cloud: c).run(code, given, Policy(timeout=2))  # type: ignore[misc]
+        done = Daytona({}, lambda c=cloud: c).run(code, given, Policy(timeout=2))  # type: ignore[misc]
         (parameters,) = cloud.created
         values = parameters if isinstance(parameters, dict) else parameters.model_dump()
         assert values["network_block_all"] is True
@@ -346,7 +345,7 @@ def test_daytona_by_the_shape_of_its_sdk(tmp_path: Path) -> None:
         assert (done.error is None) if said is None else (said in str(done.error))
     broken = Cloud(tmp_path / "broken", broken=True)
     with pytest.raises(Unavailable, match="Daytona failed"):
-        Daytona(lambda: broken).run("1")
+        Daytona({}, lambda: broken).run("1")
     assert broken.deleted == 1
 
 

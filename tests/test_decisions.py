@@ -13,8 +13,8 @@ from beforehand.errors import BadAnswer
 from beforehand.forecast.answer import from_output
 from beforehand.forecast.prompts import code_in
 from beforehand.records.backtest import IntervalData
-from beforehand.work.decisions import reason
-from beforehand.work.results import read_jsonl
+from beforehand.runs.decision_counts import reason
+from beforehand.runs.rows import read_jsonl
 from experiments import Out, config, intervals, told
 from modelserver import completion, model_server, sensible, wanted
 

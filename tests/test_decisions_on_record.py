@@ -14,15 +14,16 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.clock import iso
-from beforehand.config import Home
-from beforehand.forecast.code_mode import Agent
+from beforehand.config import Home, Workspace
+from beforehand.forecast.base import CallCounter, Context
+from beforehand.forecast.code_mode import Agent, Asked
 from beforehand.llm.ask import Models
 from beforehand.llm.names import parse_model
+from beforehand.records.rows import MarketSeen
+from beforehand.runs.rows import read_jsonl
 from beforehand.sandbox.engines import Sandbox
-from beforehand.work.results import read_jsonl
 from experiments import Out, config, intervals, told
 from modelserver import CODE, completion, model_server, sensible, wanted
-from test_models import Bare
 
 MODEL = {"mode": "daytona_agent"}
 
@@ -36,25 +37,24 @@ def test_a_remote_run_is_paid_once(home: Path) -> None:
     """Daytona's runs pass the journal like any paid call."""
     used: list[str] = []
 
-    class Meter(Bare):
+    class Recorder(CallCounter):
         def call(self, provider: str, *rest: Any, **more: Any) -> str:
             used.append(provider)
-            return super().call(provider, *rest, *(() if len(rest) > 3 else (lambda a: None, None)))
+            return super().call(provider, *rest, **more)
 
     sandbox = Sandbox("jail")
-    agent = Agent(Models([parse_model("scripted")], Home(home)), sandbox)
-    seen = {"time": "2025-01-01T00:00:00Z", "market": {"id": "m", "description": None, "odds": 0.4}}
-    seen |= {"search_snippets": [], "previous_intervals": []}
-    tried = agent.decide("scripted", "daytona_agent", seen, 0, Meter())
+    agent = Agent(Models([parse_model("scripted")], Workspace(Home(home))), sandbox)
+    seen = Context("2025-01-01T00:00:00Z", MarketSeen("m", odds=0.4))
+    asked = Asked("scripted", "scripted", seen, Recorder())
+    (made,) = agent.attempts("code", asked, fallback=True)
     assert used == ["scripted"], "a local run is not paid for"
-    assert tried[0].answer is not None
-    code = tried[0].trace["code"]
+    assert made.answer is not None
     sandbox.engine = "daytona"
     sandbox._made["daytona"] = sandbox._get("jail")
-    tried = agent.decide("scripted", "daytona_agent", seen, 0, Meter())
+    (again,) = agent.attempts("code", asked, fallback=True)
     assert used == ["scripted", "scripted", "daytona"]
-    assert tried[0].answer is not None
-    assert tried[0].trace["code"] == code
+    assert again.answer is not None
+    assert again.trace.code == made.trace.code
     sandbox.close()
 
 

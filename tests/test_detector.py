@@ -8,9 +8,9 @@ import pytest
 
 from beforehand.clock import iso
 from beforehand.records.world import Document
-from beforehand.score.detector import flags
-from beforehand.score.dose import DOSES, GRADES, Case, doses
-from beforehand.store.archive_writer import ArchiveWriter
+from beforehand.score.leaks.detector import flags
+from beforehand.score.leaks.dose import DOSES, GRADES, Case, doses
+from beforehand.store.archive.writer import ArchiveWriter
 from experiments import Out, config, intervals, told
 
 T = datetime(2026, 1, 10, 12, tzinfo=UTC)

@@ -23,9 +23,9 @@ from beforehand.errors import (
     Unauthorized,
     Unavailable,
 )
-from beforehand.store.calls import Calls, Usage
 from beforehand.store.database import Database
-from beforehand.store.journal import Journal
+from beforehand.store.journal.calls import Calls, Usage
+from beforehand.store.journal.journal import Journal
 from jobs import Small, no_opener, open_store, runtime, small
 
 
@@ -164,19 +164,6 @@ def test_a_changed_plan_runs_anew_what_changed_and_what_follows(home: Path) -> N
     assert third == []
 
 
-def test_a_time_limit_is_kept_where_the_step_asks_for_something(home: Path) -> None:
-    def slow(args: Any, outputs: Any, context: Any) -> Any:
-        while True:
-            context.check()
-            time.sleep(0.02)
-
-    started = time.monotonic()
-    outcome, _ = run(home, small({"s": slow}, Step("a", "s", timeout=0.1, attempts=2)))
-    assert outcome.status == "stopped"
-    assert "ran out of time" in (outcome.reason or "")
-    assert time.monotonic() - started < 10
-
-
 def paid(asked: list[str], answer: str = "yes", cost: float = 1.0, hold: float = 0.0) -> Any:
     """An action that makes one paid call."""
 
@@ -186,7 +173,7 @@ def paid(asked: list[str], answer: str = "yes", cost: float = 1.0, hold: float =
             time.sleep(hold)
             return f"{answer} {args['x']}"
 
-        return context.call("p", {"x": args["x"]}, 0, send, lambda text: Usage(10, cost))
+        return context.call("p", {"x": args["x"]}, send, lambda text: Usage(10, cost))
 
     return action
 
@@ -248,7 +235,7 @@ def test_a_call_without_an_answer_is_a_visible_third_state(home: Path, policy: s
                 raise Unavailable("no whole answer", uncertain=True)
             return "yes"
 
-        return context.call("p", {}, 0, send)
+        return context.call("p", {}, send)
 
     journal, calls = open_store(home)
     job = small({"p": action}, Step("a", "p", attempts=1))
@@ -275,7 +262,7 @@ def test_an_uncertain_call_is_asked_again_by_the_same_process(home: Path) -> Non
                 raise Unavailable("no whole answer", retry_after=1.6, uncertain=True)
             return "yes"
 
-        return context.call("p", {}, 0, send)
+        return context.call("p", {}, send)
 
     outcome, outputs = run(home, small({"p": action}, Step("a", "p", attempts=3)))
     assert outcome.status == "success"
@@ -312,7 +299,7 @@ def test_every_refusal_is_final(home: Path, error: type[Exception]) -> None:
             raise error("no")
 
         try:
-            return context.call("p", {}, 0, send)
+            return context.call("p", {}, send)
         except Refused as refused:
             return f"failed: {refused}"
 
@@ -368,7 +355,7 @@ def test_a_rate_limit_is_waited_for_before_the_intent_and_ends_with_the_run(home
             asked.append(key)
             return "yes"
 
-        return context.call("p", args, 0, send, turn=turn)
+        return context.call("p", args, send, turn=turn)
 
     journal, calls = open_store(home)
     job = small({"p": action}, Step("a", "p", {"x": 1}), Step("b", "p", {"x": 2}, ("a",)))
@@ -416,11 +403,11 @@ class SteppingBack:
 def test_a_clock_that_steps_back_loses_nothing(home: Path) -> None:
     clock = SteppingBack()
     database = Database(Home(home).journal)
-    journal, calls = Journal(database, clock), Calls(database, clock)
+    journal = Journal(database, clock)
     journal.enter("r", "small", {}, "f", str(home))
     asked: list[str] = []
     job = small({"p": paid(asked, hold=0.002)}, *(Step(f"a/{i}", "p", {"x": i}) for i in range(60)))
-    with Runtime(journal, calls, no_opener, Threads(4), 4) as engine:
+    with Runtime(journal, no_opener, Threads(4), 4) as engine:
         assert drive(job, engine).status == "success"
     assert clock.looks > 40
     assert len(asked) == len(set(asked)) == 60

@@ -12,7 +12,7 @@ from beforehand.clock import to_us
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.search import Grade
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
 from experiments import Out, told
 from test_real_data import real  # noqa: F401 (a fixture)
 

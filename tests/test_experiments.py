@@ -18,7 +18,8 @@ from provider import Provider, serving
 from beforehand.cli.app import run as cli
 from beforehand.clock import iso
 from beforehand.errors import InputError
-from beforehand.forecast import external
+from beforehand.forecast.schemes import http
+from beforehand.store.journal.calls import Usage
 from experiments import Out, config, intervals, told
 
 
@@ -66,18 +67,16 @@ def test_a_forecaster_at_an_address(
     ],
 )
 def test_answers_that_cannot_be_used(answer: str, reason: str) -> None:
-    with pytest.raises(external.BadAnswer, match=reason):
-        external.parse("http://x/y", answer)
+    with pytest.raises(http.BadAnswer, match=reason):
+        http.parse("http://x/y", answer)
 
 
 def test_what_an_answer_may_hold() -> None:
-    said = external.parse(
-        "http://x", '{"probability": 0, "rationale": "r", "evidence_ids": ["a", 7]}'
-    )
+    said = http.parse("http://x", '{"probability": 0, "rationale": "r", "evidence_ids": ["a", 7]}')
     assert (said.probability, said.rationale, said.evidence_ids) == (0.0, "r", ["a", "7"])
-    assert external.usage('{"tokens": {"in": 3, "out": 4}, "cost": 0.5}') == (7, 0.5)
-    assert external.usage('{"tokens": -3, "cost": "much"}') == (None, None)
-    assert external.usage("broken") == (None, None)
+    assert http.Address.usage('{"tokens": {"in": 3, "out": 4}, "cost": 0.5}') == Usage(7, 0.5)
+    assert http.Address.usage('{"tokens": -3, "cost": "much"}') == Usage(None, None)
+    assert http.Address.usage("broken") == Usage(None, None)
 
 
 def test_a_forecaster_that_errs_costs_its_row_and_not_the_run(
@@ -305,7 +304,7 @@ def test_the_forecaster_of_the_documents_is_the_market(
 
 
 def test_addresses() -> None:
-    assert external.parse_rate("10/s")[0].calls == 10
+    assert http.parse_rate("10/s")[0].calls == 10
     for bad in ("10", "x/s", "0/s", "10/day", "-1/s"):
         with pytest.raises(InputError, match="--rate"):
-            external.parse_rate(bad)
+            http.parse_rate(bad)

@@ -10,7 +10,7 @@ import pytest
 
 import shapes
 from beforehand.clock import FrozenClock
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.errors import (
     BadAnswer,
     BeforehandError,
@@ -20,7 +20,7 @@ from beforehand.errors import (
 )
 from beforehand.gateway.opening import open_door
 from beforehand.records.world import Exchange
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
@@ -113,7 +113,7 @@ def _settled(name: str, content: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", sorted(set(CALLS)))
 def test_a_replay_miss_is_an_error_and_never_a_call(setup: Setup, name: str) -> None:
-    from beforehand.store.archive_writer import ArchiveWriter
+    from beforehand.store.archive.writer import ArchiveWriter
 
     ArchiveWriter(setup.archive).add(
         [], importer="none", source="", source_digest="", recorded_at=NOW
@@ -311,7 +311,7 @@ def test_what_was_paid_is_kept_though_it_cannot_be_read(setup: Setup) -> None:
 def test_a_dead_network_says_so(tmp_path: Path) -> None:
     home = Home(tmp_path)
     nowhere = {f"BEFOREHAND_{p}_URL": "http://127.0.0.1:1" for p in ("GAMMA", "KALSHI", "COINBASE")}
-    door = open_door(home, "live", tmp_path / "a", clock=None, environment=nowhere)
+    door = open_door(Workspace(home, settings=nowhere), "live", tmp_path / "a")
     box = Toolbox(door.gateway, Storage(home, "live", door.live, door.traffic))
     with pytest.raises(Unavailable, match="check the network"):
         box.call("get_btc_price", {})

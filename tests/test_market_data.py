@@ -17,9 +17,9 @@ from beforehand.cli.app import run as cli
 from beforehand.clock import to_us
 from beforehand.config import MAX_ROWS_PER_QUERY, Home
 from beforehand.errors import InputError, NotConfigured
-from beforehand.store.market_data import MarketData, connect
-from beforehand.store.market_data_load import load
-from beforehand.store.market_data_templates import COLUMNS, TEMPLATES
+from beforehand.store.market_data.load import load
+from beforehand.store.market_data.table import MarketData, connect
+from beforehand.store.market_data.templates import COLUMNS, TEMPLATES
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = ("2025-07-21", "2025-07-22")
@@ -256,7 +256,7 @@ def test_rejects_are_reported_with_their_lines(tmp_path: Path) -> None:
 def test_loads_are_whole_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, file = tmp_path / "t.db", tmp_path / "a.csv"
     file.write_text(HEADER + "\n".join(rows()) + "\n")
-    from beforehand.store import market_data_load
+    from beforehand.store.market_data import load as market_data_load
 
     real = market_data_load._store
 

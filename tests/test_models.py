@@ -1,8 +1,10 @@
 """Models through one door: names, keys, the traffic limits, the journal, bad answers, real exchanges."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -10,39 +12,25 @@ from typing import Any
 import pytest
 import yaml
 
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.engine.context import StepContext
 from beforehand.engine.driver import Outcome, drive
 from beforehand.engine.plan import Step
 from beforehand.errors import BadAnswer, InputError, Refused
 from beforehand.forecast import prompts
 from beforehand.forecast.answer import Answer
+from beforehand.forecast.base import CallCounter, class_of
+from beforehand.forecast.schemes.model import Model
 from beforehand.llm.ask import Models, usage
-from beforehand.llm.names import CUTOFFS, is_model, parse_model
+from beforehand.llm.names import CUTOFFS, parse_model
 from beforehand.llm.prompt import Prompt
 from beforehand.sources.providers import Limit
-from beforehand.store.calls import Usage
+from beforehand.store.journal.calls import Usage
 from jobs import runtime, small
 from modelserver import GOOD, Drip, completion, model_server, sensible
 
 ASK = Prompt(prompts.DIRECT, '{"market": {"odds": 0.4, "description": "Rain?"}}', Answer)
 CONTEXT = '{"market": {"odds": 0.4, "description": "Rain in Avaria?"}, "search_snippets": []}'
-
-
-class Bare:
-    """A meter without a journal: what was sent, and what it cost."""
-
-    policy = "resend"
-
-    def __init__(self) -> None:
-        self.used: list[Usage] = []
-
-    def call(
-        self, provider: str, request: Any, index: int, send: Any, measure: Any, turn: Any
-    ) -> str:
-        answer: str = send("key")
-        self.used.append(measure(answer))
-        return answer
 
 
 @pytest.fixture
@@ -51,12 +39,17 @@ def ask(home: Path) -> Iterator[Callable[..., Any]]:
     opened: list[Models] = []
 
     def go(name: str, prompt: Prompt = ASK, run_id: str = "r", **how: Any) -> tuple[Outcome, Any]:
-        models = Models([parse_model(name)], Home(home), timeout=how.pop("timeout", 5.0), **how)
+        models = Models(
+            [parse_model(name)],
+            Workspace(Home(home), settings=os.environ),
+            timeout=how.pop("timeout", 5.0),
+            **how,
+        )
         opened.append(models)
         said: list[Any] = []
 
         def action(_: Any, __: Any, context: StepContext) -> dict[str, Any]:
-            said.append(models.ask(name, prompt, 0, context))
+            said.append(models.ask(name, prompt, context))
             return {}
 
         with runtime(home, run_id) as made:
@@ -70,10 +63,10 @@ def ask(home: Path) -> Iterator[Callable[..., Any]]:
 
 def test_names() -> None:
     for name in ("scripted", "local", "openai:gpt-5", "anthropic:x", "m@http://h:1/v1"):
-        assert is_model(name)
+        assert class_of(name) is Model
         assert parse_model(name).id == name
     for name in ("market", "always:0.3", "http://h:1/p", "recorded:x"):
-        assert not is_model(name)
+        assert class_of(name) is not Model
     for bad in (
         "openai:",
         "@http://h/v1",
@@ -116,16 +109,16 @@ def test_a_missing_key_says_what_works_without(
 
 
 def test_scripted_says_the_same_every_time(home: Path) -> None:
-    models = Models([parse_model("scripted")], Home(home))
+    models = Models([parse_model("scripted")], Workspace(Home(home)))
     prompt = Prompt(prompts.CODE, CONTEXT, prompts.Written)
-    meter = Bare()
-    first, second = (models.ask("scripted", prompt, i, meter) for i in (0, 1))
+    meter = CallCounter()
+    first, second = (models.ask("scripted", prompt, meter) for _ in range(2))
     assert first == second
     assert "import json" in first.code
-    assert meter.used == [Usage(0, 0.0)] * 2, "nothing is sent, nothing is paid"
-    direct = models.ask("scripted", Prompt(prompts.DIRECT, CONTEXT, Answer), 0, meter)
+    assert meter.usage == [Usage(0, 0.0)] * 2, "nothing is sent, nothing is paid"
+    direct = models.ask("scripted", Prompt(prompts.DIRECT, CONTEXT, Answer), meter)
     assert direct.probability == 0.4
-    found = models.ask("scripted", Prompt(prompts.QUERIES, CONTEXT, prompts.Queries), 0, meter)
+    found = models.ask("scripted", Prompt(prompts.QUERIES, CONTEXT, prompts.Queries), meter)
     assert found.queries == ["Rain Avaria", "Avaria"]
     models.close()
 
@@ -265,18 +258,21 @@ def test_recorded_exchanges_parse_through_the_same_path(
         monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
         monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.port}/v1")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", f"http://127.0.0.1:{server.port}")
-        models, meter = Models([parse_model(model)], Home(home)), Bare()
+        models, meter = (
+            Models([parse_model(model)], Workspace(Home(home), settings=os.environ)),
+            CallCounter(),
+        )
         with suppress(BadAnswer, Refused):  # Calls of tools that are not ours, a body that is none.
-            models.ask(model, Prompt("Answer.", "What?", None), 0, meter)
+            models.ask(model, Prompt("Answer.", "What?", None), meter)
         models.close()
     if name == "test_invalid_response":
-        assert not meter.used
+        assert not meter.usage
         return
     recorded = chat[0]["usage"]
     expected = recorded.get("total_tokens") or recorded["input_tokens"] + recorded["output_tokens"]
-    assert meter.used[0].tokens == expected
-    assert meter.used[0].cost is not None
-    assert meter.used[0].cost > 0, "genai-prices knows the model"
+    assert meter.usage[0].tokens == expected
+    assert meter.usage[0].cost is not None
+    assert meter.usage[0].cost > 0, "genai-prices knows the model"
 
 
 def test_usage_of_nothing() -> None:
@@ -299,14 +295,14 @@ def test_the_key_travels_and_is_nowhere_stored(
 def test_local_really_answers(home: Path) -> None:
     """gemma3-270m in this process: it obeys the schema, and is weak."""
     pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
-    models, meter = Models([parse_model("local")], Home(home)), Bare()
+    models, meter = Models([parse_model("local")], Workspace(Home(home))), CallCounter()
     said = []
     for index in range(6):  # Now and then it writes until its tokens are used up.
         with suppress(BadAnswer):
             prompt = Prompt(prompts.DIRECT, CONTEXT, Answer, 400)
-            said.append(models.ask("local", prompt, index, meter))
+            said.append(models.ask("local", prompt, replace(meter, simulation=index)))
             break
     assert said
     assert 0.0 <= said[0].probability <= 1.0
-    assert (meter.used[0].tokens or 0) > 100
+    assert (meter.usage[0].tokens or 0) > 100
     models.close()

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import shapes
 from beforehand.clock import iso
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.errors import ReplayMiss
 from beforehand.gateway.opening import open_door
 from beforehand.records.base import Record
 from beforehand.records.world import Market, Observation, OrderBook, PricePoint, Resolution
 from beforehand.sources import edgar, kalshi, polymarket, polymarket_data, reddit
-from beforehand.store.archive_writer import ArchiveWriter
+from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.tools.bounds import thin
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
@@ -34,7 +34,9 @@ def box(tmp_path: Path, records: list[Record], pinned: datetime = T) -> Toolbox:
         records, importer="t", source="", source_digest="", recorded_at=LATE
     )
     home = Home(tmp_path)
-    return Toolbox(open_door(home, "replay", tmp_path / "a").gateway, Storage(home), pinned)
+    return Toolbox(
+        open_door(Workspace(home), "replay", tmp_path / "a").gateway, Storage(home), pinned
+    )
 
 
 def test_a_later_fetch_of_a_thread_changes_nothing_at_t(tmp_path: Path) -> None:
@@ -186,7 +188,7 @@ def test_prices_are_not_made_of_nothing() -> None:
 
 
 def test_one_odd_row_does_not_take_a_page_along() -> None:
-    from beforehand.gateway.services import gamma_events, gamma_markets
+    from beforehand.gateway.worlds.services import gamma_events, gamma_markets
 
     odd = [
         {**shapes.GAMMA_MARKET, "version": "v9"},

@@ -12,9 +12,20 @@ from provider import Judge, Provider, serving
 from beforehand.cli.app import run as cli
 from beforehand.clock import EPOCH, from_us, iso, parse_instant, to_us
 from beforehand.config import Home
-from beforehand.work import grid
-from beforehand.work.order import Replacement, compile_plan
-from experiments import DAY, MONDAY, QUICK, Out, config, experiment, intervals, told, waits_for
+from beforehand.jobs.backtest import grid
+from beforehand.jobs.backtest.order import Replacement, compile_plan
+from experiments import (
+    DAY,
+    MONDAY,
+    QUICK,
+    Out,
+    cast_of,
+    config,
+    experiment,
+    intervals,
+    told,
+    waits_for,
+)
 
 A, B = "http://127.0.0.1:1/a", "http://127.0.0.1:2/b"
 
@@ -26,7 +37,7 @@ def test_in_the_plan_an_instant_waits_for_the_one_before() -> None:
         experiment("X:m001", MONDAY, 3, 2 * DAY, "baseline:market", "baseline:drift"),
         experiment("X:m002", MONDAY, 3, DAY, "scripted"),
     ]
-    plan = compile_plan("r", configs)
+    plan = compile_plan("r", configs, cast_of(configs))
     waits = waits_for(plan)
     asked = [step for step in plan.steps if "time" in step.args]
     assert {step.args["time"] for step in asked} == {
@@ -49,8 +60,18 @@ def test_a_forks_models_are_waited_for_as_well() -> None:
         experiment("X:b", MONDAY, 3, DAY, "baseline:market"),
     ]
     swap = Replacement(MONDAY + timedelta(days=1), {"baseline:market": A})
-    assert not any("time" in step.args for step in compile_plan("r", configs).steps)
-    assert sum("time" in step.args for step in compile_plan("r", configs, swap).steps) == 3
+    assert not any(
+        "time" in step.args for step in compile_plan("r", configs, cast_of(configs)).steps
+    )
+    assert (
+        sum(
+            "time" in step.args
+            for step in compile_plan(
+                "r", configs, cast_of(configs, *swap.models.values()), swap
+            ).steps
+        )
+        == 3
+    )
 
 
 def test_the_grid_is_clipped_and_never_shifted() -> None:

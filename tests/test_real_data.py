@@ -11,11 +11,11 @@ from beforehand.cli.app import run as cli
 from beforehand.clock import from_us, parse_instant, to_us
 from beforehand.errors import NotFound
 from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.jobs.backtest import grid
 from beforehand.records.world import Market
 from beforehand.score import forecastbench as recipe
 from beforehand.score import metrics
-from beforehand.store.archive import Archive
-from beforehand.work import grid
+from beforehand.store.archive.reader import Archive
 from beforehand.world.importers import Rejects, venues
 
 pytestmark = pytest.mark.real_data

@@ -8,9 +8,9 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.clock import parse_instant
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.gateway.opening import open_door
-from beforehand.store.market_data_load import load
+from beforehand.store.market_data.load import load
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
@@ -63,7 +63,7 @@ def box(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Toolbox:
         data / "_look_only/options/cme_glbx_bbo1m_rows.csv",
         parse_instant("2026-01-10"),
     )
-    door = open_door(home, "replay", archive)
+    door = open_door(Workspace(home), "replay", archive)
     return Toolbox(door.gateway, Storage(home), parse_instant(AT))
 
 

@@ -6,14 +6,14 @@ from itertools import pairwise
 import pytest
 
 import shapes
+from beforehand.jobs import live_check
+from beforehand.jobs.record import Order, record
 from beforehand.records.world import Exchange
 from beforehand.sources import google_news
 from beforehand.sources.shapes import PROBES
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_json
 from beforehand.tools.discovery import load_tools
-from beforehand.work import live_check
-from beforehand.work.record import Order, record
 from live import Setup
 
 
@@ -140,7 +140,7 @@ def test_doctor_live_reports_drift(setup: Setup) -> None:
     assert "yes_price_dollars" in states["kalshi trades"]["detail"]
     assert states["coinbase ticker"]["state"] == "drift"
     assert states["edgar submissions"]["state"] == "not reachable"
-    from beforehand.tools.labels import label
+    from beforehand.tools.tool_status import label
 
     assert label(REGISTRY["get_market"], setup.home)["label"] == "recorded", "a mirror is not live"
     kept = live_check.read_checks(setup.home.live_checks)

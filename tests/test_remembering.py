@@ -13,15 +13,28 @@ from provider import Provider, serving
 from beforehand.cli.app import run as cli
 from beforehand.clock import iso
 from beforehand.config import Home
-from beforehand.forecast.held import HELD
+from beforehand.forecast.base import class_of
+from beforehand.forecast.schemes.held import HELD
+from beforehand.forecast.schemes.http import Address
+from beforehand.forecast.schemes.model import Model
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.llm.names import is_model
+from beforehand.jobs.backtest.order import compile_plan
 from beforehand.sources.address import service_of
-from beforehand.store.archive import Archive
-from beforehand.store.calls import Calls
-from beforehand.store.memory import remembered
-from beforehand.work.order import compile_plan
-from experiments import DAY, MONDAY, QUICK, Out, config, experiment, intervals, told, waits_for
+from beforehand.store.archive.reader import Archive
+from beforehand.store.journal.calls import Calls
+from beforehand.store.journal.memory import remembered
+from experiments import (
+    DAY,
+    MONDAY,
+    QUICK,
+    Out,
+    cast_of,
+    config,
+    experiment,
+    intervals,
+    told,
+    waits_for,
+)
 from jobs import open_store
 
 
@@ -150,8 +163,8 @@ def test_services_and_names() -> None:
     assert {service_of(address) for address in same} == {"localhost:80"}
     assert service_of("https://Example.org./x") == "example.org:443"
     assert service_of("held:x") == "held:x"
-    assert not is_model("http://h/f?x=@http://other:1")
-    assert is_model("name@http://h:1/v1")
+    assert class_of("http://h/f?x=@http://other:1") is Address
+    assert class_of("name@http://h:1/v1") is Model
 
 
 class Moving:
@@ -288,7 +301,7 @@ def test_one_held_forecaster_in_two_kinds_of_experiments(
         for i, n in enumerate((1, 3, 2))
     ]
     path.write_text(json.dumps([kind.wire() for kind in kinds]))
-    plan = compile_plan("r", kinds)
+    plan = compile_plan("r", kinds, cast_of(kinds))
     waits, held = waits_for(plan), [s.id for s in plan.steps if s.id.startswith("ask/")]
     assert all(a in waits[b] for i, b in enumerate(held) for a in held[:i]), "one chain"
     told(capsys, "backtest", "run", str(path), "--archive", str(made), "--run-id", "r", *QUICK)

@@ -9,19 +9,23 @@ from pathlib import Path
 import pytest
 
 from beforehand.clock import Clock, FrozenClock, from_us, iso, parse_instant
+from beforehand.config import Home, Workspace
+from beforehand.engine.runs import Finished, start
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.jobs import results, score_file
+from beforehand.jobs.backtest import grid
+from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig, IntervalData, SearchConfig
 from beforehand.records.benchmark import EventSpec, PredictionRecord, ResolutionRecord
+from beforehand.records.rows import decode_interval
 from beforehand.records.world import Document, Market, PricePoint, Resolution
-from beforehand.score.leaks import LeakReport, recheck
-from beforehand.store.archive import Archive
-from beforehand.store.archive_writer import ArchiveWriter
-from beforehand.store.runs import RunFolder, note_trials, open_run
-from beforehand.work import grid, results, score_file
-from beforehand.work.jobs import Finished, start
-from beforehand.work.request import Request
-from beforehand.work.scoring import Settings
+from beforehand.runs.rows import read_jsonl
+from beforehand.score.evaluate import Settings
+from beforehand.score.leaks.recheck import LeakReport, recheck
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter
+from beforehand.store.run_folder import RunFolder, note_trials, open_run
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 
@@ -32,8 +36,8 @@ CLOCK = FrozenClock(parse_instant("2026-11-01T00:00:00Z"))
 def run(
     archive: Path, home: Path, clock: Clock = CLOCK, run_id: str = "r", **changes: object
 ) -> Finished:
-    made = Request(archive=archive, home=home, settings=FAST)
-    return start(replace(made, **changes), run_id, clock)  # type: ignore[arg-type]
+    made = BacktestRequest(archive=archive, settings=FAST)
+    return start(replace(made, **changes), Workspace(Home(home), clock=clock), run_id)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,7 @@ def finished(sim: Path, tmp_path_factory: pytest.TempPathFactory):  # type: igno
 
 
 def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
-    return list(results.read_jsonl(path))
+    return list(read_jsonl(path))
 
 
 def test_same_seed_same_bytes(sim: Path, tmp_path: Path) -> None:
@@ -125,7 +129,7 @@ def test_a_planted_leak_is_found_in_the_rows(finished, sim_archive: Archive) -> 
     )
     tampered[2]["decisions"][0]["key_evidence_ids"] = ["never-shown"]
     report = LeakReport()
-    recheck(report, tampered, planted)
+    recheck(report, [decode_interval(json.dumps(row)) for row in tampered], planted)
     assert report.admitted_after_t == 2
     assert report.canaries_seen == 1
     assert LeakReport().evidence.startswith("untested")

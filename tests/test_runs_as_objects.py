@@ -8,7 +8,7 @@ import pytest
 from provider import Provider
 
 from beforehand.cli.app import run as cli
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from experiments import Out, config, intervals, told
 
 
@@ -82,14 +82,14 @@ def test_verify_finds_a_single_flipped_byte_in_every_file(
 def test_verify_says_not_sound_wherever_a_byte_is_flipped(
     provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
 ) -> None:
-    from beforehand.store.runs import open_run
-    from beforehand.work.jobs import open_journal
-    from beforehand.work.verify import sound, verify
+    from beforehand.runs.query import need_journal
+    from beforehand.runs.verify import sound, verify
+    from beforehand.store.run_folder import open_run
 
     path = config(home / "c.json", market, models=["market", provider.address()])
     told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "r")
-    folder, stores = open_run(Home(home).runs, "r"), open_journal(Home(home))
-    assert sound(verify(folder, *stores))
+    folder, journal = open_run(Home(home).runs, "r"), need_journal(Workspace(Home(home)))
+    assert sound(verify(folder, journal))
     chance = random.Random(0)
     for name in ("intervals.jsonl", "predictions.jsonl", "plan.json", "run.json", "events.jsonl"):
         file = folder.path / name
@@ -97,10 +97,10 @@ def test_verify_says_not_sound_wherever_a_byte_is_flipped(
         for place in chance.sample(range(len(data)), 40):
             flipped = data[place] ^ (1 << chance.randrange(8))
             file.write_bytes(data[:place] + bytes([flipped]) + data[place + 1 :])
-            assert not sound(verify(folder, *stores)), (name, place)
+            assert not sound(verify(folder, journal)), (name, place)
         file.write_bytes(data)
-    assert sound(verify(folder, *stores))
-    stores[0].database.close()
+    assert sound(verify(folder, journal))
+    journal.database.close()
 
 
 def test_files_lost_before_the_seal_are_written_anew(
@@ -111,7 +111,7 @@ def test_files_lost_before_the_seal_are_written_anew(
     capsys: Out,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from beforehand.work.run import BacktestJob
+    from beforehand.jobs.backtest.backtest_job import BacktestJob
 
     path = config(home / "c.json", market, models=["market", provider.address()])
     command = ["backtest", "run", str(path), "--archive", str(sim), "--run-id"]

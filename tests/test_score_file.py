@@ -10,15 +10,17 @@ import pytest
 from beforehand.clock import from_us, iso
 from beforehand.errors import InputError
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.store.archive import Archive
-from beforehand.work import grid, results, score_file
-from beforehand.work.scoring import Settings
+from beforehand.jobs import score_file
+from beforehand.jobs.backtest import grid
+from beforehand.runs.rows import read_jsonl
+from beforehand.score.evaluate import Settings
+from beforehand.store.archive.reader import Archive
 
 FAST = Settings(draws=200, placebo=20)
 
 
 def rows(path: Path) -> list[dict]:  # type: ignore[type-arg]
-    return list(results.read_jsonl(path))
+    return list(read_jsonl(path))
 
 
 def own_file(archive: Archive, path: Path, change: str = "") -> int:

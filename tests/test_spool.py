@@ -15,9 +15,9 @@ import pytest
 from beforehand.errors import Unavailable
 from beforehand.records.world import Exchange, Observation
 from beforehand.sources.request import Request
-from beforehand.store import spool as spool_module
-from beforehand.store.archive import Archive
-from beforehand.store.spool import Spool
+from beforehand.store.archive import spool as spool_module
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.spool import Spool
 from vendor import Vendor, serving
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,13 +16,13 @@ from beforehand.clock import parse_instant
 from beforehand.config import Home
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
 from beforehand.tools import registry as registry_module
 from beforehand.tools.bounds import MAX_TOKENS, Rows, decode_cursor, estimate_tokens, thin
-from beforehand.tools.desk import DESK, definition
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools
 from beforehand.tools.pages import pages
 from beforehand.tools.registry import Call, Example, Toolbox, coerce, tool
+from beforehand.tools.servers.discovery_mode import DESK, definition
 from beforehand.tools.storage import Storage
 from toolcalls import CALLS
 
@@ -242,7 +242,7 @@ def test_a_long_real_history_is_thinned_honestly(data: Path, tmp_path: Path) -> 
 
     from beforehand.records.world import Market
     from beforehand.sources import polymarket
-    from beforehand.store.archive_writer import ArchiveWriter
+    from beforehand.store.archive.writer import ArchiveWriter
 
     raw = json.loads((data / "_look_only/polymarket/prices_history_max.json").read_text())
     name = f"POLYMARKET:{shapes.CONDITION}"

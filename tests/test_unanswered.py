@@ -12,13 +12,13 @@ from provider import Provider, serving
 
 from beforehand.cli.app import run as cli
 from beforehand.clock import iso
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.engine.context import Signals, StepContext
 from beforehand.errors import Stopped, Unavailable
-from beforehand.forecast import external
+from beforehand.forecast.schemes import http
 from beforehand.gateway.opening import open_traffic
-from beforehand.store.calls import Calls, Usage
 from beforehand.store.database import Database
+from beforehand.store.journal.calls import Calls, Usage
 from experiments import MONDAY, QUICK, Out, intervals, told
 from jobs import open_store
 
@@ -136,21 +136,21 @@ def test_who_slept_through_a_lease_sends_no_earlier_context(
     """Before each attempt it is asked whether the call is still held: a process that was suspended,
     or cut off from the journal, might send a context of an instant that others have left."""
     journal, calls = open_store(home)
-    asked = external.request(provider.address(), {"time": "x"}, 0, "key", "r")
-    providers = {provider.address(): external.provider(provider.address())}
-    traffic = open_traffic(Home(home), providers=providers)
+    asked = http.request(provider.address(), {"time": "x"}, 0, "key", "r")
+    providers = {provider.address(): http.provider(provider.address())}
+    traffic = open_traffic(Workspace(Home(home)), providers)
     asleep = [True, False]
     real = calls.holds
     monkeypatch.setattr(calls, "holds", lambda *call: not asleep.pop(0) and real(*call))
     journal.enter("r", "small", {}, "f", str(home))
-    context = StepContext("r", "t", "me", journal, calls, Signals(threading.Semaphore(1)))
+    context = StepContext("r", "t", "me", journal, Signals(threading.Semaphore(1)))
     keys: list[str] = []
 
     def send(key: str) -> str:
         keys.append(key)
         return traffic.fetch(asked, still=lambda: calls.holds("r", key)).text
 
-    answer = context.call("p", {"time": "x"}, 0, send)
+    answer = context.call("p", {"time": "x"}, send)
     assert json.loads(answer)["probability"]
     assert len(keys) == 2, "it looked again"
     assert len(provider.log) == 1, "and sent it once"

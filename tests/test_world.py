@@ -8,18 +8,21 @@ import numpy as np
 import pytest
 
 from beforehand.clock import from_us, iso, parse_instant, to_us
+from beforehand.config import Home, Workspace
 from beforehand.errors import InputError
-from beforehand.forecast.baselines import BASELINES, always, choose, recorded
+from beforehand.forecast.base import Opening, open_forecasters
+from beforehand.forecast.schemes.baselines import BASELINES, always
+from beforehand.forecast.schemes.recorded import Recorded
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway.search import SearchIndex
 from beforehand.ids import canonical
+from beforehand.jobs.backtest import grid
 from beforehand.records.bulk import DocumentRow
 from beforehand.records.world import BookLevel, Market, OrderBook, PricePoint
-from beforehand.score.leaks import CANARY
+from beforehand.score.leaks.recheck import CANARY
 from beforehand.score.skill import Options, resamplers, skills
-from beforehand.store.archive import Archive
-from beforehand.store.archive_writer import ArchiveWriter
-from beforehand.work import grid
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig, draw
 from tables import FORECASTERS, table
@@ -207,7 +210,7 @@ def panel(sim_archive: Archive):  # type: ignore[no-untyped-def]
 def test_baselines_depend_on_their_own_row_alone(panel) -> None:  # type: ignore[no-untyped-def]
     gateway, pairs = panel
     whole = gateway.panel(pairs, ["truth"])
-    models = [*BASELINES.values(), always(0.3), recorded("truth")]
+    models = [*BASELINES.values(), always(0.3), Recorded("truth")]
     bulk = {m.name: m.forecast(whole) for m in models}
     at = 0
     for name, t in pairs:
@@ -225,7 +228,8 @@ def test_baselines_depend_on_their_own_row_alone(panel) -> None:  # type: ignore
 
 def test_choosing_forecasters() -> None:
     def names(text: str, documents: bool = True) -> list[str]:
-        return [m.name for m in choose(text, documents=documents, predictors=["truth"])]
+        opening = Opening(Workspace(Home(Path("."))), documents, ["truth"])
+        return [one.name for one in open_forecasters(text.split(","), opening).values()]
 
     assert names("all")[-1] == "recorded:truth"
     assert "news_tilt" not in names("all", documents=False)

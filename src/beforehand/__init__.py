@@ -3,7 +3,7 @@
 what was done, and a *Score* says how good it was.
 
 Importing this package loads nothing heavy; the nouns live in its subpackages:
-`records`, `gateway`, `world`, `forecast`, `work`, `score`, `store`.
+`records`, `gateway`, `world`, `forecast`, `jobs`, `runs`, `score`, `store`.
 """
 
 __version__ = "0.1.0"

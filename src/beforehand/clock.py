@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,6 +63,18 @@ def from_us(microseconds: int) -> datetime:
 def iso(instant: datetime) -> str:
     """ISO 8601 in UTC with a trailing Z, as every document on the wire has it."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+@lru_cache(maxsize=65536)
+def iso_us(microseconds: int) -> str:
+    """`iso` of an instant in microseconds; the same ones come up again and again."""
+    return iso(from_us(microseconds))
+
+
+@lru_cache(maxsize=65536)
+def parse_us(text: str) -> int:
+    """`parse_instant` in microseconds since 1970."""
+    return to_us(parse_instant(text))
 
 
 def end_of_day(instant: datetime) -> datetime:

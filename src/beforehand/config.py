@@ -1,8 +1,11 @@
-"""Where things are: the home folder, the default archive, the recorded data."""
+"""Where things are: the workspace, its home folder, the recorded data."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from beforehand.clock import Clock, SystemClock
 
 AGENT_VERSION = "1.0"
 OUTPUT_VERSION = "1.0"
@@ -91,9 +94,42 @@ class Home:
         return self.root / "data" / "trials.jsonl"
 
 
-def database_url() -> str | None:
-    """The Postgres address of `BEFOREHAND_DATABASE_URL`; without one, SQLite files in the home."""
-    return os.environ.get("BEFOREHAND_DATABASE_URL") or None
+@dataclass(frozen=True)
+class Workspace:
+    """What one caller works with, passed down: the home folder, the database that several machines
+    share (`postgresql://…`; None: SQLite files in the home), the clock, and the settings (keys and
+    addresses by the name of their environment variable). Nobody below the surfaces reads the
+    environment."""
+
+    home: Home
+    database: str | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_environment(cls) -> "Workspace":
+        """As the environment's variables say: BEFOREHAND_HOME, BEFOREHAND_DATABASE_URL, keys."""
+        database = os.environ.get("BEFOREHAND_DATABASE_URL") or None
+        return cls(Home.from_environment(), database, SystemClock(), os.environ)
+
+    def at(self, root: Path) -> "Workspace":
+        """The same with another home folder."""
+        return replace(self, home=Home(root))
+
+    @property
+    def journal(self) -> Path | str:
+        """Where the journal is: a file, or the shared database."""
+        return self.database or self.home.journal
+
+    @property
+    def traffic(self) -> Path | str:
+        """Where the ledger of outgoing requests is."""
+        return self.database or self.home.traffic
+
+    @property
+    def access(self) -> Path | str:
+        """Where the servers' tokens are."""
+        return self.database or self.home.access
 
 
 def recorded_data() -> Path | None:

@@ -76,6 +76,15 @@ def owners(url: str) -> int:
         return 0
 
 
+def events(url: str, known: list[int]) -> list[int]:
+    """The numbers of the events of run r after the last that is known."""
+    sql = "SELECT number FROM events WHERE run_id = 'r' AND number > {} ORDER BY 1"
+    try:
+        return [int(str(row[0])) for row in asked(url, sql.format(known[-1] if known else 0))]
+    except psycopg.errors.UndefinedTable:
+        return []
+
+
 def at_work(url: str, crew: list[subprocess.Popen[bytes]]) -> list[subprocess.Popen[bytes]]:
     """The workers that have a call in flight, and had answers before."""
     try:

@@ -9,18 +9,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.engine.context import StepContext
 from beforehand.engine.driver import drive, raise_for
 from beforehand.engine.plan import Plan, Step
 from beforehand.engine.runtime import Runtime, Threads
 from beforehand.errors import exit_code
-from beforehand.forecast import external
+from beforehand.forecast.schemes import http
 from beforehand.gateway.opening import open_traffic
-from beforehand.store.calls import Calls, Usage
 from beforehand.store.database import Database
 from beforehand.store.files import write_json
-from beforehand.store.journal import Journal
+from beforehand.store.journal.calls import Usage
+from beforehand.store.journal.journal import Journal
 
 
 class Work:
@@ -28,8 +28,8 @@ class Work:
 
     def __init__(self, home: Path, address: str, items: int) -> None:
         self._home, self._address = home, address
-        providers = {address: external.provider(address, timeout=20.0)}
-        self._traffic = open_traffic(Home(home), providers=providers)
+        providers = {address: http.provider(address, timeout=20.0)}
+        self._traffic = open_traffic(Workspace(Home(home)), providers)
         fetch = [Step(f"fetch/{i:04d}", "ask", {"item": i}) for i in range(items)]
         refine = [
             Step(f"refine/{i:04d}", "ask", {"item": i}, (f"fetch/{i:04d}",)) for i in range(items)
@@ -46,14 +46,14 @@ class Work:
         body = {"item": args["item"], "before": sorted(outputs.values(), key=str)}
 
         def send(key: str) -> str:
-            request = external.request(self._address, body, 0, key, "r")
+            request = http.request(self._address, body, 0, key, "r")
             return self._traffic.fetch(request).text
 
         def usage(answer: str) -> Usage:
-            return Usage(*external.usage(answer))
+            return http.Address.usage(answer)
 
-        answer = context.call(self._address, body, 0, send, usage)
-        return external.parse(self._address, answer).probability
+        answer = context.call(self._address, body, send, usage)
+        return http.parse(self._address, answer).probability
 
     def add(self, args: Any, outputs: Any, context: StepContext) -> Any:
         return round(sum(outputs.values()), 9)
@@ -66,14 +66,14 @@ class Work:
 def main() -> int:
     home, address, items, cap = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     database = Database(Home(home).journal)
-    journal, calls = Journal(database), Calls(database)
+    journal = Journal(database)
     journal.enter("r", "small", {}, "f", str(home))
     work = Work(home, address, items)
     with database.hold("drive:r", Home(home).engine / "r.lock"):
-        runtime = Runtime(journal, calls, lambda row: work, Threads(cap), cap)
+        runtime = Runtime(journal, lambda row: work, Threads(cap), cap)
         try:
             with runtime:
-                calls.release("r", runtime.worker_id)
+                journal.calls.release("r", runtime.worker_id)
                 outcome = drive(work, runtime)
             raise_for(outcome, "r")
         except Exception as error:

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from crew import at_work, done, files, owners, program, workers
+from crew import at_work, done, events, files, owners, program, workers
 from provider import Judge, serving
 
 from beforehand.cli.app import run as cli
@@ -83,15 +83,20 @@ def test_in_order_over_workers(n: int, sim: Path, tmp_path: Path, url: str) -> N
     with serving(Judge(latency=0.01)) as judge, workers(n, tmp_path, url) as crew:
         run = program(*backtest(sim, judge), home=tmp_path, url=url)
         busy: list[subprocess.Popen[bytes]] = []
+        followed: list[int] = []
         while not busy and run.poll() is None:
             time.sleep(0.02)
             busy = at_work(url, crew) if done(url) > 200 else []
+            followed += events(url, followed)
         busy[0].kill()
         _, err = run.communicate(timeout=500)
         assert run.returncode == EXIT_OK, err.decode()
         assert judge.late == 0
         assert judge.judged >= 1000
         # Whoever looks first takes what waits, so not every worker must have had a share.
+        followed += events(url, followed)
+        assert followed == list(range(1, len(followed) + 1)), "who follows misses no event"
+        assert len(followed) > 2 * judge.judged, "every call begins and ends"
         assert owners(url) >= n // 2 + 1, "the one that was killed had a share, and others"
     print(f"{n} workers, one killed: out of order 0 of {judge.judged}")
 
@@ -100,7 +105,7 @@ def test_without_the_barrier_they_arrive_out_of_order(
     sim: Path, home: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: whoever can remember, walked like the memoryless."""
-    monkeypatch.setattr("beforehand.work.order.remembers", lambda name: False)
+    monkeypatch.setattr("beforehand.jobs.backtest.order._memoryless", lambda cast: True)
     with serving(Judge()) as judge:
         assert cli(backtest(sim, judge, "--every", "28d")) == EXIT_OK
         assert judge.late > judge.judged / 10

@@ -20,20 +20,20 @@ import pytest
 from provider import Provider, serving
 
 from beforehand.clock import from_us
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
+from beforehand.engine.runs import start
 from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.store.archive import Archive
-from beforehand.work.jobs import start
-from beforehand.work.request import Request
-from beforehand.work.scoring import Settings
+from beforehand.score.evaluate import Settings
+from beforehand.store.archive.reader import Archive
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 SAMPLE = 40
 """How many boundaries the tests try, evenly spread and at odd places."""
 
 
-def request(archive: Path, home: Path, address: str) -> Request:
+def request(archive: Path, address: str) -> BacktestRequest:
     """Two markets, four intervals, a baseline and a paid forecaster asked twice."""
     world = RecordedWorld(Archive(archive))
     ends = [r for r in Gateway(world).hindsight().resolutions() if r.payout is not None][:2]
@@ -51,7 +51,7 @@ def request(archive: Path, home: Path, address: str) -> Request:
                 mode="external",
             )
         )
-    return Request(archive, home, configs=configs, settings=Settings(draws=100, placebo=0))
+    return BacktestRequest(archive, configs=configs, settings=Settings(draws=100, placebo=0))
 
 
 def result(home: Path) -> dict[str, bytes]:
@@ -78,8 +78,9 @@ def rows(home: Path, sql: str) -> list[tuple[str]]:
 
 PROGRAM = """
 import pickle, sys
-from beforehand.work.jobs import start
-start(pickle.load(open(sys.argv[1], 'rb')), 'r')
+from beforehand.config import Workspace
+from beforehand.engine.runs import start
+start(pickle.load(open(sys.argv[1], 'rb')), Workspace.from_environment(), 'r')
 """
 
 
@@ -105,11 +106,12 @@ def test_every_boundary_resumes_to_the_same_bytes(shim: Path, sim: Path, tmp_pat
     home.mkdir()
     copies.mkdir()
     with serving(Provider(latency=0.0)) as provider:
-        asked = request(sim, home, provider.address())
+        asked = request(sim, provider.address())
         (tmp_path / "request").write_bytes(pickle.dumps(asked))
         env = {
             **os.environ,
             "LD_PRELOAD": str(shim),
+            "BEFOREHAND_HOME": str(home),
             "BOUNDARY_HOME": str(home),
             "BOUNDARY_OUT": str(copies),
         }
@@ -136,7 +138,7 @@ def test_every_boundary_resumes_to_the_same_bytes(shim: Path, sim: Path, tmp_pat
             }
             mark = len(provider.log)
             if rows(state, "SELECT status FROM runs") != [("success",)]:
-                start(asked, "r")
+                start(asked, Workspace(Home(home)), "r")
             assert result(home) == expected, f"{state.name} of {len(states)}"
             again = {a.key for a in provider.log[mark:]}
             repeated += len(again & before)

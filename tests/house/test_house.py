@@ -15,10 +15,11 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"serve"},
-    {"work"},
+    {"jobs"},
+    {"runs"},
     {"tools", "forecast", "engine"},
     {"gateway", "llm", "world"},
-    {"traffic"},
+    {"traffic", "meter"},
     {"sources", "store", "sandbox", "score"},
     {"records"},
     {"errors", "clock", "ids", "config", "lazy", "__init__"},
@@ -28,13 +29,13 @@ RESERVED = {
     "httpx2": {"gateway/transport.py"},
     "sqlite3": {"store/"},
     "duckdb": {"store/"},
-    "subprocess": {"sandbox/", "forecast/external.py"},
+    "subprocess": {"sandbox/", "forecast/process.py"},
     "fastapi": {"serve/"},
     "mcp": {"serve/"},
     "dbos": {"engine/shared.py"},
     "sqlalchemy": {"store/"},
     "psycopg": {"store/"},
-    "opentelemetry": {"work/telemetry.py"},
+    "opentelemetry": {"runs/telemetry.py"},
     "galileo": set(),
     "openai": {"llm/"},
     "anthropic": {"llm/"},
@@ -112,9 +113,9 @@ def test_reserved_libraries_and_clock_reads(path: Path) -> None:
 
 def test_the_layer_test_can_fail(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
-    bad.write_text("def f():\n    from beforehand.work import run\n")
-    assert "beforehand.work.run" in imports(bad)
-    assert LEVEL[room("beforehand.work.run")] < LEVEL["score"]
+    bad.write_text("def f():\n    from beforehand.engine import runs\n")
+    assert "beforehand.engine.runs" in imports(bad)
+    assert LEVEL[room("beforehand.engine.runs")] < LEVEL["score"]
 
 
 def test_exports() -> None:

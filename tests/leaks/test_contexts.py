@@ -12,8 +12,8 @@ from beforehand.forecast import prompts
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway import search as search_module
 from beforehand.gateway.panel import Evidence
+from beforehand.jobs.backtest.walk import _context
 from beforehand.records.world import Document, Market, PricePoint
-from beforehand.work.walk import _context
 
 PAIRS = 600
 NAMES = [f"{venue}:m{i}" for venue in ("POLYMARKET", "MANIFOLD", "KALSHI") for i in range(3)]
@@ -38,7 +38,7 @@ def dump(records: list[Any], t: Any) -> str:
         for maker in (None, queries):
             panel = world.panel([(name, instants)], (), Evidence(3, 1), maker)
             for i in range(len(panel)):
-                seen = _context(panel, i, [])
+                seen = _context(panel, i, []).wire()
                 lines += [prompts.code_prompt(seen), prompts.shown(seen)]
     return "\n".join(lines)
 
@@ -94,7 +94,7 @@ def world(*later: Any) -> list[Any]:
 def seen_at(records: list[Any], t: Any) -> dict[str, Any]:
     instants = np.array([to_us(t)], dtype=np.int64)
     panel = gateway(records).panel([(M, instants)], evidence=Evidence(5, 30))
-    return _context(panel, 0, [])
+    return _context(panel, 0, []).wire()
 
 
 CANARIES: dict[str, Any] = {

@@ -20,9 +20,9 @@ from beforehand.clock import MICROSECOND, FrozenClock, iso
 from beforehand.config import Home
 from beforehand.errors import BeforehandError, CutoffViolation, InputError
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.store.market_data import MarketData
-from beforehand.store.market_data_load import load
-from beforehand.store.market_data_templates import TEMPLATES
+from beforehand.store.market_data.load import load
+from beforehand.store.market_data.table import MarketData
+from beforehand.store.market_data.templates import TEMPLATES
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage

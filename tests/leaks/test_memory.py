@@ -25,15 +25,17 @@ from typing import Any
 import pytest
 
 from beforehand.clock import FrozenClock
-from beforehand.forecast.held import HELD
+from beforehand.config import Home, Workspace
+from beforehand.engine.job import RunLimits
+from beforehand.engine.runs import Finished, start
+from beforehand.forecast.schemes.held import HELD
+from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.records.base import Record
 from beforehand.records.world import Document, PricePoint, RecordedForecast, Resolution
+from beforehand.runs.rows import read_jsonl
+from beforehand.score.evaluate import Settings
 from beforehand.score.intervals import t_quantile
-from beforehand.store.archive_writer import ArchiveWriter
-from beforehand.work.jobs import Finished, start
-from beforehand.work.request import Effort, Request
-from beforehand.work.results import read_jsonl
-from beforehand.work.scoring import Settings
+from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 
@@ -169,16 +171,15 @@ def run(archive: Path, home: Path, run_id: str, rules: Mapping[str, Rule]) -> Fi
     """One run of these forecasters, held in this process, one step at a time."""
     for name, rule in rules.items():
         HELD[f"held:{name}"] = lambda rule=rule: rule  # type: ignore[misc]
-    request = Request(
+    request = BacktestRequest(
         archive=archive,
-        home=home,
         forecasters=",".join(["market", *(f"held:{name}" for name in rules)]),
         max_results=0,
         settings=Settings(draws=100, placebo=0),
-        effort=Effort(concurrency=1),
+        limits=RunLimits(concurrency=1),
     )
     try:
-        return start(request, run_id)
+        return start(request, Workspace(Home(home)), run_id)
     finally:
         for name in rules:
             del HELD[f"held:{name}"]
@@ -213,7 +214,7 @@ def all_runs(
     ordered = run(archive, home, "ordered", rules)
     again = run(archive, home, "again", {"own": rules["own"]})  # Not restarted.
     with monkeypatch.context() as patched:
-        patched.setattr("beforehand.work.order.remembers", lambda name: False)
+        patched.setattr("beforehand.jobs.backtest.order._memoryless", lambda cast: True)
         two = {name: rule for name, rule in new().items() if name != "own"}
         disordered = run(archive, home, "disordered", two)
     return (

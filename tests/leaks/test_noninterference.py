@@ -22,12 +22,12 @@ from worlds import (
 
 from beforehand.clock import FrozenClock, to_us
 from beforehand.errors import BeforehandError
-from beforehand.forecast.baselines import BASELINES
+from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.gateway import Gateway, RecordedWorld, View
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.world import Listing
-from beforehand.store.archive import Archive
-from beforehand.store.archive_writer import ArchiveWriter
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter
 
 NAMES = [f"{venue}:m{i}" for venue in VENUES for i in range(3)] + ["m0", "m2", "POLYMARKET:none"]
 PAIRS = 1500

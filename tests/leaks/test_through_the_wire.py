@@ -26,7 +26,7 @@ from test_every_tool import ARGUMENTS, MemoryArchive, shared_table
 from worlds import START, pair
 
 from beforehand.clock import FrozenClock, iso
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway.opening import Door
 from beforehand.serve.auth import Verifier, open_quotas
@@ -60,7 +60,7 @@ class Side:
         self.tokens = Tokens(folder / "access.db")
         self.home = Home(folder)
         door = Door(Gateway(RecordedWorld(MemoryArchive([])), NOW), "replay")
-        quotas = open_quotas(self.home, NOW)
+        quotas = open_quotas(Workspace(self.home, clock=NOW))
         self.backend = Backend(door, Storage(self.home), quotas, lambda text: None, None)
 
     def show(self, records: list[Any], pinned: Any) -> None:

@@ -26,7 +26,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.store.series import Series
+from beforehand.store.archive.series import Series
 
 T = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TIMES = {"before": T - MICROSECOND, "at": T, "after": T + MICROSECOND, "later": T + timedelta(9)}

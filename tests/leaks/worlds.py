@@ -23,8 +23,8 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.store.archive import KIND_OF, Archive
-from beforehand.store.archive_writer import _PointLedger
+from beforehand.store.archive.reader import KIND_OF, Archive
+from beforehand.store.archive.writer import _PointLedger
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = "harvest ferry tariff turbine census marathon vaccine stadium railway glacier".split()

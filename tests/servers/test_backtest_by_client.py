@@ -12,7 +12,7 @@ from serving import command, over_http, served, token
 
 from beforehand.clock import iso, parse_instant
 from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
 
 FIRST = parse_instant("2025-02-03T12:00:00Z")
 INSTANTS = [FIRST + timedelta(weeks=i) for i in range(6)]

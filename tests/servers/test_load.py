@@ -18,7 +18,7 @@ import httpx2
 from serving import HEADERS, Served, call, served
 
 from beforehand.clock import SystemClock
-from beforehand.config import Home
+from beforehand.config import Home, Workspace
 from beforehand.serve.auth import open_tokens
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
@@ -100,7 +100,7 @@ def free_port() -> int:
 
 def test_many_clients_and_a_restart(tmp_path: Path, sim: Path) -> None:
     now, port = SystemClock().now(), free_port()
-    with open_tokens(Home(tmp_path)) as tokens:
+    with open_tokens(Workspace(Home(tmp_path))) as tokens:
         issued = {
             f"user{i}": tokens.issue(f"user{i}", None, now, now + timedelta(hours=1))[0]
             for i in range(CLIENTS)

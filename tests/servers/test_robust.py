@@ -16,11 +16,12 @@ import anyio
 import pytest
 from serving import COMMAND, Served, call, environment, over_stdio, post, said, served, token
 
+from beforehand.config import Workspace
 from beforehand.errors import BeforehandError
 from beforehand.serve import guards
 from beforehand.serve.auth import open_quotas, open_tokens
 from beforehand.serve.guards import Body
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
 from beforehand.tools.bounds import Page, bound, estimate_tokens
 from beforehand.tools.caller import Caller
 from beforehand.tools.schemas import argument_schema
@@ -243,8 +244,10 @@ def test_an_unforeseen_failure_is_written_down(
     from beforehand.tools.storage import Storage
 
     home, clock, lines = Home(tmp_path), SystemClock(), list[str]()
-    door = open_door(home, "replay", home.archive)
-    backend = Backend(door, Storage(home), open_quotas(home, clock), lines.append, Visitor())
+    door = open_door(Workspace(home), "replay", home.archive)
+    backend = Backend(
+        door, Storage(home), open_quotas(Workspace(home, clock=clock)), lines.append, Visitor()
+    )
     server = McpServer(backend, "google-news-rss")
     monkeypatch.setattr("beforehand.sources.google_news.build", lambda *a, **k: 1 / 0)
     assert "build_search_feed" in REGISTRY
@@ -304,20 +307,20 @@ def test_bodies_are_bounded_in_length_time_and_sum(monkeypatch: pytest.MonkeyPat
 def test_postgres_is_where_tokens_and_quotas_go_when_it_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from beforehand.clock import SystemClock
-    from beforehand.config import Home
     from beforehand.serve.auth import Visitor
 
     with cluster(tmp_path / "postgres") as url:
         monkeypatch.setenv("BEFOREHAND_DATABASE_URL", url)
-        home, clock = Home(tmp_path), SystemClock()
-        with open_tokens(home) as tokens:
+        monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
+        workspace = Workspace.from_environment()
+        home, clock = workspace.home, workspace.clock
+        with open_tokens(workspace) as tokens:
             text, made = tokens.issue("ann", None, clock.now(), clock.now().replace(year=2999))
             assert tokens.find(text) == made
-        quotas = open_quotas(home, clock)
+        quotas = open_quotas(workspace)
         caller = quotas.caller(Visitor("ann"), None)
         assert caller.take
-        from beforehand.tools.code import EXECUTIONS
+        from beforehand.tools.servers.code import EXECUTIONS
 
         for _ in range(EXECUTIONS.calls):
             caller.take(EXECUTIONS)

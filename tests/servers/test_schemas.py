@@ -13,9 +13,15 @@ from worlds import pair
 
 from beforehand.config import Home
 from beforehand.errors import BeforehandError, NotFound
-from beforehand.tools.desk import DESK, definition, desk_call, is_structured, listing_costs
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Tool, Toolbox
+from beforehand.tools.servers.discovery_mode import (
+    DESK,
+    definition,
+    desk_call,
+    is_structured,
+    listing_costs,
+)
 from live import Setup
 from toolcalls import CALLS
 

@@ -13,9 +13,9 @@ import pytest
 
 import shapes
 from beforehand.errors import BeforehandError
-from beforehand.gateway import pull
+from beforehand.gateway.worlds import pull
 from beforehand.lazy import lazy
-from beforehand.store.market_data import MarketData
+from beforehand.store.market_data.table import MarketData
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.traffic import counting

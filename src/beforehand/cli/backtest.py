@@ -10,30 +10,30 @@ from pydantic import ValidationError
 from beforehand.cli.options import (
     Draws,
     Fresh,
+    LimitFlags,
+    ModelFlags,
     PlaceboDraws,
-    RunEffort,
     RunId,
     Seed,
     Spread,
-    Thinking,
     between,
-    effort,
     market_names,
-    minds,
+    model_options,
+    run_limits,
     settings,
     with_model,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, telling
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, reporting
 from beforehand.cli.tables import console, duration, figure, print_result, span, table
-from beforehand.clock import SystemClock, parse_instant
-from beforehand.config import Home
+from beforehand.clock import parse_instant
+from beforehand.config import Workspace
+from beforehand.engine.runs import start as start_run
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.ids import check_segment, new_run_id
+from beforehand.jobs.backtest.grid import parse_interval
+from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.store.files import read_json
-from beforehand.work.grid import parse_interval
-from beforehand.work.jobs import start as start_run
-from beforehand.work.request import Request
 
 
 def run(
@@ -80,22 +80,21 @@ def run(
     spread: Spread = None,
     run_id: RunId = None,
     archive: ArchivePath = None,
-    run_effort: RunEffort | None = None,
-    thinking: Thinking | None = None,
+    limit_flags: LimitFlags | None = None,
+    model_flags: ModelFlags | None = None,
     dry_run: Annotated[
         bool, Parameter(negative="", help="Say what would be asked and paid; do nothing.")
     ] = False,
     json: Json = False,
 ) -> int:
     """Backtest forecasters point in time over the archive's markets, and score them."""
-    home = Home.from_environment()
-    request = Request(
+    workspace = Workspace.from_environment()
+    request = BacktestRequest(
         archive=archive_path(archive).resolve(),
-        home=home.root,
         markets=_markets(markets),
         every=parse_interval(every),
         grid=grid,
-        forecasters=with_model(forecasters, thinking),
+        forecasters=with_model(forecasters, model_flags),
         num_sims=between("--sims", sims, 1, 1000),
         start=_instant("--start", start),
         stop=_instant("--end", end),
@@ -103,16 +102,16 @@ def run(
         grade=grade,
         configs=load_configs(config) if config else None,
         settings=settings(seed, draws, placebo, spread),
-        effort=effort(run_effort),
-        minds=minds(thinking),
+        limits=run_limits(limit_flags),
+        model_options=model_options(model_flags),
         fresh=fresh,
     )
     if start and end and request.start and request.stop and request.stop < request.start:
         raise InputError(f"--end {end} lies before --start {start}: the range must not be reversed")
     if dry_run:
-        return _dry_run(request, json)
-    with telling("backtest") as told:
-        finished = start_run(request, run_id, told=told)
+        return _dry_run(request, workspace, json)
+    with reporting("backtest") as report_to:
+        finished = start_run(request, workspace, run_id, report_to)
     report = finished.folder.path / "report.html"
     if json:
         emit({**finished.summary, "report": str(report)})
@@ -131,7 +130,7 @@ def ab(
     draws: Draws = 2000,
     run_id: RunId = None,
     archive: ArchivePath = None,
-    run_effort: RunEffort | None = None,
+    limit_flags: LimitFlags | None = None,
     json: Json = False,
 ) -> int:
     """Compare configurations on the same markets and instants: accuracy beside cost.
@@ -139,25 +138,25 @@ def ab(
     Each arm is a run of its own, {run-id}-{file name}, with the limits given here; one that is
     finished is not run again.
     """
-    from beforehand.work.ab import compare
+    from beforehand.jobs.backtest.compare_configs import compare
 
-    home = Home.from_environment()
+    workspace = Workspace.from_environment()
     names = [check_segment(path.stem, "the name of the configuration") for path in configs]
     if len(set(names)) < len(names):
         raise InputError("two of the configurations have the same file name: arms are named by it")
     arms = {
-        name: Request(
+        name: BacktestRequest(
             archive=archive_path(archive).resolve(),
-            home=home.root,
             configs=load_configs(path),
             settings=settings(seed, draws, 0, None),
-            effort=effort(run_effort),
+            limits=run_limits(limit_flags),
         )
         for name, path in zip(names, configs, strict=True)
     }
-    name = run_id or new_run_id(SystemClock().now(), lambda n: any(home.runs.glob(f"{n}-*")))
-    with telling("ab") as told:
-        found = compare(arms, name, told=told)
+    runs, now = workspace.home.runs, workspace.clock.now()
+    name = run_id or new_run_id(now, lambda n: any(runs.glob(f"{n}-*")))
+    with reporting("ab") as report_to:
+        found = compare(arms, workspace, name, report_to)
     if json:
         emit(found)
         return EXIT_OK
@@ -188,11 +187,11 @@ def ab(
     return EXIT_OK
 
 
-def _dry_run(request: Request, json: bool) -> int:
+def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
     """What a run would make of the request, and spend."""
-    from beforehand.work.predicted import predicted
+    from beforehand.jobs.backtest.cost import predicted
 
-    found = predicted(request)
+    found = predicted(request, workspace)
     if json:
         emit(found)
         return EXIT_OK

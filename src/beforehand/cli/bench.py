@@ -10,25 +10,26 @@ from rich.text import Text
 from beforehand.cli.options import (
     Draws,
     Fresh,
+    LimitFlags,
     PlaceboDraws,
-    RunEffort,
     RunId,
     Seed,
-    effort,
+    run_limits,
     settings,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, telling
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, reporting
 from beforehand.cli.tables import console, figure, print_evaluation, print_result, table
-from beforehand.config import Home
+from beforehand.config import Workspace
+from beforehand.engine.runs import start
 from beforehand.errors import EXIT_OK, InputError
+from beforehand.jobs.backtest.grid import parse_interval
+from beforehand.jobs.benchmark import evaluation
+from beforehand.jobs.benchmark import events as benchmark
+from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest
+from beforehand.jobs.benchmark.bets import load_bets, parse_terms
 from beforehand.score import forecastbench as recipe
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json
-from beforehand.work import benchmark, evaluation
-from beforehand.work.bets import load_bets, parse_terms
-from beforehand.work.grid import parse_interval
-from beforehand.work.jobs import start
-from beforehand.work.stages import BenchmarkRequest, PredictRequest
 
 
 def ingest(
@@ -60,21 +61,20 @@ def predict(
         str, Parameter(help="all, or names and addresses separated by commas.")
     ] = "all",
     run_id: RunId = None,
-    run_effort: RunEffort | None = None,
+    limit_flags: LimitFlags | None = None,
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
     """Forecast every event at its own instant, point in time."""
     request = PredictRequest(
         archive=archive_path(archive).resolve(),
-        home=Home.from_environment().root,
         events=events.resolve(),
         forecasters=forecasters,
         out=out.resolve(),
-        effort=effort(run_effort),
+        limits=run_limits(limit_flags),
     )
-    with telling("predict") as told:
-        finished = start(request, run_id, told=told)
+    with reporting("predict") as report_to:
+        finished = start(request, Workspace.from_environment(), run_id, report_to)
     counts = finished.summary
     if json:
         emit({"run_id": finished.folder.run_id, "out": str(out), "counts": counts})
@@ -98,22 +98,21 @@ def run(
     fresh: Fresh = False,
     run_id: RunId = None,
     archive: ArchivePath = None,
-    run_effort: RunEffort | None = None,
+    limit_flags: LimitFlags | None = None,
     json: Json = False,
 ) -> int:
     """Ingest, predict and evaluate in one run that can be resumed."""
     request = BenchmarkRequest(
         archive=archive_path(archive).resolve(),
-        home=Home.from_environment().root,
         forecasters=forecasters,
         horizon=parse_interval(horizon),
         textless=textless,
         settings=settings(seed, draws, placebo),
-        effort=effort(run_effort),
+        limits=run_limits(limit_flags),
         fresh=fresh,
     )
-    with telling("benchmark") as told:
-        finished = start(request, run_id, told=told)
+    with reporting("benchmark") as report_to:
+        finished = start(request, Workspace.from_environment(), run_id, report_to)
     report = finished.folder.path / "report.html"
     if json:
         emit({"run_id": finished.folder.run_id, **finished.summary, "report": str(report)})

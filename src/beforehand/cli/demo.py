@@ -8,10 +8,10 @@ from cyclopts import Parameter
 from beforehand.cli.output import Json, emit, note, progress
 from beforehand.cli.tables import print_result
 from beforehand.cli.world import store_world
-from beforehand.config import Home, recorded_data
+from beforehand.config import Workspace, recorded_data
+from beforehand.engine.runs import Reporter, start
 from beforehand.errors import EXIT_FAILED, EXIT_OK
-from beforehand.work.jobs import Told, start
-from beforehand.work.request import Request
+from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.world.simulate import SimConfig
 
 DATES = 150
@@ -27,12 +27,13 @@ def demo(
     One more forecaster takes part, recorded:truth, who knows the world's latent probabilities:
     it must come out first, or the scoring is wrong.
     """
-    home = Home.from_environment()
+    workspace = Workspace.from_environment()
+    home = workspace.home
     path = home.root / "data" / f"demo-world-{seed}"
     note(f"simulated world (seed {seed}) in {path}")
     store_world(SimConfig(seed=seed, dates=DATES), path)
     with progress("demo") as update:
-        finished = start(Request(archive=path, home=home.root), told=Told(progress=update))
+        finished = start(BacktestRequest(path), workspace, report=Reporter(progress=update))
     report: Path = finished.folder.path / "report.html"
     if json:
         emit({**finished.summary, "report": str(report)})

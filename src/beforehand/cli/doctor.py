@@ -14,18 +14,17 @@ from rich.text import Text
 from beforehand import __version__
 from beforehand.cli.output import Json, emit, progress
 from beforehand.cli.tables import console, table
-from beforehand.clock import SystemClock
-from beforehand.config import Home, recorded_data
+from beforehand.config import Home, Workspace, recorded_data
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, BeforehandError
 from beforehand.gateway.opening import open_traffic
+from beforehand.jobs.live_check import check, read_checks
 from beforehand.llm.names import KEYS, LABEL
 from beforehand.sandbox.daytona import KEY
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sources.providers import PROVIDERS, Provider
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
 from beforehand.tools.discovery import load_tools
-from beforehand.tools.labels import label
-from beforehand.work.live_check import check, read_checks
+from beforehand.tools.tool_status import label
 
 LIBRARIES = (
     "numpy",
@@ -164,9 +163,9 @@ _TONES = {"ok": "green", "drift": "red", "not reachable": "red"}
 
 
 def _live(json: bool) -> int:
-    home, clock = Home.from_environment(), SystemClock()
+    workspace = Workspace.from_environment()
     with progress("doctor") as update:
-        found = check(open_traffic(home, clock), clock, home.live_checks, update)
+        found = check(open_traffic(workspace), workspace.clock, workspace.home.live_checks, update)
     states = {row["state"] for row in found}
     if json:
         emit({"ok": states <= {"ok", "empty"}, "checks": found})

@@ -12,8 +12,8 @@ from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.records.base import Record
-from beforehand.store.archive import stored_at
-from beforehand.store.archive_writer import ArchiveWriter, ImportReport
+from beforehand.store.archive.reader import stored_at
+from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.store.files import file_digest, read_bytes
 from beforehand.world.importers import Rejects
 from beforehand.world.importers import documents as read_documents
@@ -249,7 +249,7 @@ def market_data(
 ) -> int:
     """Load quotes into the market-data table of this home (tool run_query). Rejected rows are
     listed, and leave exit code 3."""
-    from beforehand.store.market_data_load import load
+    from beforehand.store.market_data.load import load
 
     home = Home.from_environment()
     reports = [load(home.market_data, file, SystemClock().now()) for file in files]

@@ -5,10 +5,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from beforehand.cli.output import Json, emit, plain_table
-from beforehand.cli.runs import Run, named, opened
+from beforehand.cli.runs import Run, opened
 from beforehand.errors import EXIT_FAILED, EXIT_OK
-from beforehand.store.runs import open_run
-from beforehand.work.leaks import leak_report
+from beforehand.runs.leaks import leak_report
+from beforehand.runs.query import find_run
+from beforehand.store.run_folder import open_run
 
 MOST = 20
 
@@ -25,8 +26,9 @@ def leaks(
     Everything is derived again from the run's rows. For the dose-response, leaks of four grades are
     injected into copies of the contexts, and a forecaster that believes them is scored.
     """
-    home, journal, _ = opened()
-    found = leak_report(open_run(home.runs, named(run_id, home, journal)), seed)
+    workspace, journal = opened()
+    home = workspace.home
+    found = leak_report(open_run(home.runs, find_run(run_id, home, journal)), seed)
     if json:
         emit(found)
     else:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock, parse_instant
-from beforehand.config import Home
+from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
 
@@ -153,12 +153,12 @@ def _serve(given: Options) -> int:
     from beforehand.serve.mcp import Backend, McpServer, serve_stdio
     from beforehand.tools.storage import Storage
 
-    home, clock = Home.from_environment(), SystemClock()
-    path, lines = archive_path(given.archive), Lines(clock)
-    door = open_door(home, given.mode, path, clock=clock)
-    storage = Storage(home, given.mode, door.live, door.traffic)
+    workspace = Workspace.from_environment()
+    path, lines = archive_path(given.archive), Lines(workspace.clock)
+    door = open_door(workspace, given.mode, path)
+    storage = Storage(workspace.home, given.mode, door.live, door.traffic)
     pinned = None if given.as_of is None else parse_instant(given.as_of)
-    backend = Backend(door, storage, open_quotas(home, clock), lines.log, Visitor(), pinned)
+    backend = Backend(door, storage, open_quotas(workspace), lines.log, Visitor(), pinned)
     pin = "" if given.as_of is None else f", pinned to {given.as_of}"
     source = "" if given.mode == "live" else f", archive {path}"
     about = f"{given.name}: {given.mode}{source}{pin}"
@@ -172,7 +172,7 @@ def _serve(given: Options) -> int:
         os._exit(EXIT_OK)
 
     if given.http:
-        _http(backend, given, path, home, about)
+        _http(backend, given, path, workspace, about)
     else:
         lines.log(f"serving MCP on standard input and output ({about})")
         if sys.stdin.isatty():
@@ -182,11 +182,11 @@ def _serve(given: Options) -> int:
     return EXIT_OK
 
 
-def _http(backend: "Backend", given: Options, path: Path, home: Home, about: str) -> None:
+def _http(backend: "Backend", given: Options, path: Path, workspace: Workspace, about: str) -> None:
     from beforehand.serve.auth import Verifier, Visitor, open_tokens
     from beforehand.serve.http import addresses, application, listen, run
 
-    verifier, clock = None, SystemClock()
+    verifier, clock, home = None, workspace.clock, workspace.home
     # What errors name, seen from outside: files by their place in the home folder.
     backend.hidden = ((f"{home.root}{os.sep}", ""), (f"{path.resolve().parent}{os.sep}", ""))
     with ExitStack() as opened:
@@ -197,7 +197,7 @@ def _http(backend: "Backend", given: Options, path: Path, home: Home, about: str
             backend.local = Visitor("anyone")
         else:
             backend.local = None
-            tokens = opened.enter_context(open_tokens(home))
+            tokens = opened.enter_context(open_tokens(workspace))
             verifier = Verifier(tokens, clock)
             if not any(t.state(clock.now()) == "valid" for t in tokens.all()):
                 note("no token is valid yet: beforehand token issue --user NAME --servers all")
@@ -209,7 +209,7 @@ def _http(backend: "Backend", given: Options, path: Path, home: Home, about: str
 
 
 def _overview(json: bool) -> int:
-    from beforehand.tools.desk import listing_costs
+    from beforehand.tools.servers.discovery_mode import listing_costs
 
     rows = listing_costs()
     if json:

@@ -9,16 +9,17 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from beforehand.cli.output import note
+from beforehand.engine.job import RunLimits
 from beforehand.errors import InputError
 from beforehand.forecast.aggregate import Method
+from beforehand.forecast.base import TIMEOUT_S, ModelOptions, class_of
 from beforehand.forecast.cutoff_guard import Knowledge
-from beforehand.forecast.external import TIMEOUT_S, parse_rate
-from beforehand.llm.names import LABEL, SCRIPTED, is_model
+from beforehand.forecast.schemes.http import parse_rate
+from beforehand.llm.names import LABEL, SCRIPTED
 from beforehand.sandbox.engines import Engine
+from beforehand.score.evaluate import Settings
 from beforehand.score.kelly import Kelly
 from beforehand.store.files import read_text
-from beforehand.work.request import Effort, Minds
-from beforehand.work.scoring import Settings
 
 MOST = 10**12
 Seed = Annotated[int, Parameter(help="Seed of resampling and placebo.")]
@@ -39,7 +40,7 @@ RunId = Annotated[str | None, Parameter(help="Name of the run [the time].")]
 
 @Parameter(name="*")
 @dataclass
-class RunEffort:
+class LimitFlags:
     """How a run is carried out; the same for every command that asks forecasters."""
 
     concurrency: Annotated[
@@ -67,7 +68,7 @@ class RunEffort:
 
 @Parameter(name="*")
 @dataclass
-class Thinking:
+class ModelFlags:
     """How language models are used; the same for every command that takes them."""
 
     mode: Annotated[
@@ -92,19 +93,19 @@ class Thinking:
     ] = None
 
 
-def with_model(forecasters: str, given: Thinking | None) -> str:
+def with_model(forecasters: str, given: ModelFlags | None) -> str:
     """The forecasters, with scripted where a mode of models is asked for and no model is named: it
     needs no key. A model that costs is never chosen for anybody."""
-    named = any(is_model(name.strip()) for name in forecasters.split(","))
+    named = any(map(_is_model, forecasters.split(",")))
     if given is None or given.mode is None or named:
         return forecasters
     note(f"--mode {given.mode}: no model is named, so {SCRIPTED} stands in ({LABEL})")
     return f"{forecasters},{SCRIPTED}"
 
 
-def minds(given: Thinking | None) -> Minds:
+def model_options(given: ModelFlags | None) -> ModelOptions:
     """The options of language models, checked."""
-    given = given or Thinking()
+    given = given or ModelFlags()
     cutoffs: dict[str, date] = {}
     for text in given.cutoff or ():
         name, _, day = text.rpartition("=")
@@ -112,10 +113,10 @@ def minds(given: Thinking | None) -> Minds:
             cutoffs[name] = date.fromisoformat(day)
         except ValueError:
             raise InputError(f"--cutoff {text!r}: write it as MODEL=2025-01-31") from None
-        if not is_model(name):
+        if not _is_model(name):
             raise InputError(f"--cutoff {text!r}: {name!r} is no model")
-    return Minds(
-        mode=given.mode or Minds().mode,
+    return ModelOptions(
+        mode=given.mode or ModelOptions().mode,
         query_mode=given.queries,
         method=given.aggregate,
         engine=given.engine,
@@ -124,9 +125,9 @@ def minds(given: Thinking | None) -> Minds:
     )
 
 
-def effort(given: RunEffort | None) -> Effort:
-    """The options of a run's effort, checked."""
-    given = given or RunEffort()
+def run_limits(given: LimitFlags | None) -> RunLimits:
+    """How a run is carried out, checked."""
+    given = given or LimitFlags()
     parse_rate(given.rate)
     if given.concurrency is not None:
         between("--concurrency", given.concurrency, 1, 256)
@@ -137,7 +138,7 @@ def effort(given: RunEffort | None) -> Effort:
         if value is not None and not (math.isfinite(value) and 0 <= value <= MOST):
             option = name.replace("_", "-")
             raise InputError(f"--{option} must lie between 0 and {MOST:,}, not {value}")
-    return Effort(**vars(given))
+    return RunLimits(**vars(given))
 
 
 def market_names(text: str) -> list[str]:
@@ -176,3 +177,8 @@ def settings(seed: int, draws: int, placebo: int, spread: float | None = None) -
         placebo=between("--placebo", placebo, 0, 10_000),
         kelly=Kelly(spread=spread),
     )
+
+
+def _is_model(name: str) -> bool:
+    found = class_of(name.strip())
+    return found is not None and found.kind == "model"

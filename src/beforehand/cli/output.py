@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from beforehand.config import Home
 
 if TYPE_CHECKING:
-    from beforehand.work.jobs import Told
+    from beforehand.engine.runs import Reporter
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")]
 ArchivePath = Annotated[
@@ -71,12 +71,12 @@ def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextmanager
-def telling(what: str) -> Iterator["Told"]:
+def reporting(what: str) -> Iterator["Reporter"]:
     """Progress, and the run's id on stderr as soon as it is known."""
-    from beforehand.work.jobs import Told
+    from beforehand.engine.runs import Reporter
 
     with progress(what) as update:
-        yield Told(lambda run_id: note(f"run {run_id}"), update, note)
+        yield Reporter(lambda run_id: note(f"run {run_id}"), update, note)
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> str:

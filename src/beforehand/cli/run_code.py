@@ -8,14 +8,14 @@ import orjson
 from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
-from beforehand.clock import SystemClock, parse_instant
-from beforehand.config import Home
+from beforehand.clock import parse_instant
+from beforehand.config import Workspace
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
 from beforehand.sandbox.engines import Engine, Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, LONGEST_CODE, LONGEST_INPUT, TIMEOUT_S, Policy
-from beforehand.tools.code import CodeMode, CodeRun
 from beforehand.tools.registry import Toolbox
+from beforehand.tools.servers.code import CodeMode, CodeRun
 from beforehand.tools.storage import Storage
 
 
@@ -81,11 +81,13 @@ def run_code(
 def _with_tools(
     code: str, given: Any, policy: Policy, sandbox: Sandbox, mode: Mode, archive: Path | None
 ) -> CodeRun:
-    home, clock = Home.from_environment(), SystemClock()
-    door = open_door(home, mode, archive_path(archive), clock=clock)
+    workspace = Workspace.from_environment()
+    door = open_door(workspace, mode, archive_path(archive))
     if policy.now is not None:
         door.gateway.live().narrow(policy.now)
-    toolbox = Toolbox(door.gateway, Storage(home, mode, door.live, door.traffic), policy.now)
+    toolbox = Toolbox(
+        door.gateway, Storage(workspace.home, mode, door.live, door.traffic), policy.now
+    )
     try:
         return CodeMode(toolbox, sandbox).run(code, given, policy)
     finally:

@@ -1,31 +1,34 @@
 """`beforehand runs list|show|watch|resume|cancel|fork|verify|diff|export`."""
 
-import re
 import time
 from dataclasses import asdict
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+import orjson
 from cyclopts import Parameter
 
-from beforehand.cli.options import Fresh, RunEffort, RunId, effort
-from beforehand.cli.output import Json, emit, note, plain_table, progress, telling
-from beforehand.clock import parse_instant
-from beforehand.config import Home, database_url
+from beforehand.cli.output import Json, emit, note, plain_table, progress
+from beforehand.config import Workspace
 from beforehand.errors import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_PARTIAL,
     Corrupt,
-    Held,
     InputError,
-    NotFound,
 )
-from beforehand.store.calls import Calls
+from beforehand.runs.query import (
+    RunState,
+    all_runs,
+    find_journal,
+    find_run,
+    is_driven,
+    need_journal,
+    state_of,
+)
 from beforehand.store.files import read_json
-from beforehand.store.journal import Journal
-from beforehand.store.journal_schema import RunRow
-from beforehand.store.runs import RunFolder, list_runs, open_run
+from beforehand.store.journal.events import Event, events_after
+from beforehand.store.journal.journal import Journal
+from beforehand.store.run_folder import RunFolder, open_run
 
 Run = Annotated[str, Parameter(help="The run, or latest.")]
 LOOK_S = 0.5
@@ -33,8 +36,8 @@ LOOK_S = 0.5
 
 def list_(*, json: Json = False) -> int:
     """Every run, newest first."""
-    home = Home.from_environment()
-    found = _known(home)
+    workspace, journal = opened()
+    found = all_runs(workspace.home, journal)
     if json:
         emit({"runs": found})
         return EXIT_OK
@@ -60,8 +63,9 @@ def list_(*, json: Json = False) -> int:
 
 def show(run_id: Run, /, *, json: Json = False) -> int:
     """One run: how it stands; once it is finished, its leaderboard, validity card, leak report."""
-    home, journal, _ = opened()
-    name = named(run_id, home, journal)
+    workspace, journal = opened()
+    home = workspace.home
+    name = find_run(run_id, home, journal)
     row = journal.run(name) if journal else None
     folder = RunFolder(home.runs, name)
     if row is None:
@@ -70,10 +74,10 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
     summary = read_json(scores) if scores.is_file() else None
     if summary is not None and not (isinstance(summary, dict) and "leaderboard" in summary):
         raise Corrupt(f"{scores} is not what a run writes")
-    state = _state(row, journal) if row and journal else {}
+    state = state_of(row, journal) if row and journal else None
     if json:
         facts = folder.facts() if folder.path.is_dir() else {"run_id": name}
-        emit({**facts, **state, "scores": summary})
+        emit({**facts, **(state.wire() if state else {}), "scores": summary})
         return EXIT_OK
     if state:
         _print_state(state)
@@ -88,19 +92,31 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
     return EXIT_OK
 
 
-def watch(run_id: Run = "latest", /, *, json: Json = False) -> int:
+def watch(
+    run_id: Run = "latest",
+    /,
+    *,
+    events: Annotated[
+        bool, Parameter(negative="", help="Print every event so far, and each new one, as JSON.")
+    ] = False,
+    json: Json = False,
+) -> int:
     """Follow a run until it ends."""
-    home, journal, _ = opened()
-    if journal is None:
-        raise NotFound("there is no journal yet: no run was begun in this home")
-    row = journal.known_run(named(run_id, home, journal))
+    workspace = Workspace.from_environment()
+    home, journal = workspace.home, need_journal(workspace)
+    row = journal.known_run(find_run(run_id, home, journal))
+    number = 0
     with progress(f"run {row.run_id}") as update:
         while True:
-            state = _state(row, journal)
-            update(state["status"], state["done"], max(state["total"], 1))
-            if state["status"] not in ("running", "cancelling"):
+            state = state_of(row, journal)
+            while found := events_after(journal.database, row.run_id, number):
+                number = found[-1].number
+                for event in found:
+                    _tell(event, events)
+            update(state.status, state.done, max(state.total, 1))
+            if state.status not in ("running", "cancelling"):
                 break
-            if not _driven(journal, row, home):
+            if not is_driven(row, home, journal):
                 note(
                     f"run {row.run_id}: no process is carrying it out; `beforehand runs resume "
                     f"{row.run_id}` goes on with it"
@@ -109,56 +125,28 @@ def watch(run_id: Run = "latest", /, *, json: Json = False) -> int:
             time.sleep(LOOK_S)
             row = journal.known_run(row.run_id)
     if json:
-        emit(state)
-    else:
+        emit(state.wire())
+    elif not events:
         _print_state(state)
-    return {"success": EXIT_OK, "failed": EXIT_FAILED}.get(state["status"], EXIT_PARTIAL)
+    return {"success": EXIT_OK, "failed": EXIT_FAILED}.get(state.status, EXIT_PARTIAL)
 
 
-def resume(
-    run_id: Run,
-    /,
-    *,
-    max_calls: Annotated[int | None, Parameter(help="A new limit of paid calls.")] = None,
-    max_tokens: Annotated[int | None, Parameter(help="A new limit of tokens.")] = None,
-    max_cost: Annotated[float | None, Parameter(help="A new limit in US dollars.")] = None,
-    in_flight: Annotated[
-        Literal["resend", "skip", "stop"] | None,
-        Parameter(help="For calls whose answer never came: send again, give up, or stop."),
-    ] = None,
-    concurrency: Annotated[int | None, Parameter(help="Steps and calls in flight.")] = None,
-    fresh: Fresh = False,
-    json: Json = False,
-) -> int:
-    """Go on with a run that was stopped, killed, cancelled or failed."""
-    from beforehand.work.jobs import resume as resume_run
-
-    home, journal, _ = opened()
-    given = {
-        "max_calls": max_calls,
-        "max_tokens": max_tokens,
-        "max_cost": max_cost,
-        "in_flight": in_flight,
-        "concurrency": concurrency,
-    }
-    changes = {name: value for name, value in given.items() if value is not None}
-    effort(RunEffort(**changes))  # type: ignore[arg-type]  # Refuses what a new run is refused.
-    name = named(run_id, home, journal)
-    with telling("resume") as told:
-        finished = resume_run(home, name, changes, told=told, fresh=fresh)
-    _print_finished(finished.folder, finished.summary, json)
-    return EXIT_OK
+def _tell(event: Event, every: bool) -> None:
+    """Print an event as a line of JSON; else say what happened to the run as a whole."""
+    if every:
+        print(orjson.dumps(event.wire()).decode(), flush=True)
+    elif event.what in ("run resumed", "run taken over", "run cancelled"):
+        note(f"{event.at[:19]}Z  {event.what}")
 
 
 def cancel(run_id: Run, /, *, json: Json = False) -> int:
     """Ask a run to end: no new calls are made, those in flight are recorded."""
-    home, journal, _ = opened()
-    if journal is None:
-        raise NotFound("there is no journal yet: no run was begun in this home")
-    row = journal.known_run(named(run_id, home, journal))
+    workspace = Workspace.from_environment()
+    home, journal = workspace.home, need_journal(workspace)
+    row = journal.known_run(find_run(run_id, home, journal))
     if row.status in ("success", "cancelled"):
         raise InputError(f"run {row.run_id} has ended already ({row.status})")
-    journal.cancel(row.run_id, _driven(journal, row, home))
+    journal.cancel(row.run_id, is_driven(row, home, journal))
     status = journal.known_run(row.run_id).status
     if json:
         emit({"run_id": row.run_id, "status": status})
@@ -169,39 +157,15 @@ def cancel(run_id: Run, /, *, json: Json = False) -> int:
     return EXIT_OK
 
 
-def fork(
-    run_id: Run,
-    /,
-    *,
-    at: Annotated[str, Parameter(help="From this instant on (ISO 8601).")],
-    model: Annotated[
-        list[str], Parameter(help="OLD=NEW: which model stands in for which from there on.")
-    ],
-    new_id: RunId = None,
-    fresh: Fresh = False,
-    json: Json = False,
-) -> int:
-    """Repeat a run up to an instant, from its own answers and for free, and go on from there with
-    another model."""
-    from beforehand.work.jobs import fork as fork_run
-
-    home, journal, _ = opened()
-    name = named(run_id, home, journal)
-    with telling("fork") as told:
-        moment, pairs = _instant("--at", at), _pairs(model)
-        finished = fork_run(home, name, moment, pairs, new_id, told=told, fresh=fresh)
-    _print_finished(finished.folder, finished.summary, json)
-    return EXIT_OK
-
-
 def verify(run_id: Run, /, *, json: Json = False) -> int:
     """Check a run again from its records alone: digests, manifests, the cutoff, the journal."""
-    from beforehand.work.verify import sound
-    from beforehand.work.verify import verify as verify_run
+    from beforehand.runs.verify import sound
+    from beforehand.runs.verify import verify as verify_run
 
-    home, journal, calls = opened()
-    folder = open_run(home.runs, named(run_id, home, journal))
-    checks = verify_run(folder, journal, calls)
+    workspace, journal = opened()
+    home = workspace.home
+    folder = open_run(home.runs, find_run(run_id, home, journal))
+    checks = verify_run(folder, journal)
     if json:
         emit(
             {
@@ -223,10 +187,11 @@ def verify(run_id: Run, /, *, json: Json = False) -> int:
 
 def diff(left: Run, right: Run, /, *, json: Json = False) -> int:
     """What differs between two runs: configuration, forecasts, results."""
-    from beforehand.work.compare import differences
+    from beforehand.runs.diff import differences
 
-    home, journal, _ = opened()
-    folders = [open_run(home.runs, named(name, home, journal)) for name in (left, right)]
+    workspace, journal = opened()
+    home = workspace.home
+    folders = [open_run(home.runs, find_run(name, home, journal)) for name in (left, right)]
     found = differences(*folders)
     if json:
         emit(found)
@@ -265,11 +230,11 @@ def export(
     json: Json = False,
 ) -> int:
     """A finished run for other tools: tables, Galileo traces, OpenTelemetry over OTLP."""
-    from beforehand.work.export import export as export_run
+    from beforehand.runs.export import export as export_run
 
-    home, journal, calls = opened()
-    folder = open_run(home.runs, named(run_id, home, journal))
-    counts = export_run(folder, format, out, calls)
+    workspace, journal = opened()
+    folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal))
+    counts = export_run(folder, format, out, journal)
     if json:
         emit(counts)
     else:
@@ -277,112 +242,17 @@ def export(
     return EXIT_OK
 
 
-def opened() -> tuple[Home, Journal | None, Calls | None]:
-    """The home and, if any run was begun, the journal."""
-    home = Home.from_environment()
-    if database_url() is None and not home.journal.is_file():
-        return home, None, None
-    from beforehand.work.jobs import open_journal
-
-    return home, *open_journal(home)
+def opened() -> tuple[Workspace, Journal | None]:
+    """The workspace and, if any run was begun, the journal."""
+    workspace = Workspace.from_environment()
+    return workspace, find_journal(workspace)
 
 
-def named(run_id: str, home: Home, journal: Journal | None) -> str:
-    """The run's id; `latest` is the one begun last."""
-    if run_id != "latest":
-        return run_id
-    rows = journal.runs() if journal else []
-    if rows:
-        return rows[0].run_id
-    folders = list_runs(home.runs)
-    if not folders:
-        raise NotFound(f"there are no runs in {home.runs} yet")
-    return folders[0].run_id
-
-
-def _known(home: Home) -> list[dict[str, Any]]:
-    """Runs of the journal, and folders of runs that need none."""
-    _, journal, _ = opened()
-    rows = journal.runs() if journal else []
-    known = {row.run_id for row in rows}
-    found = [_state(row, journal) for row in rows if journal]
-    folders = [run.facts() for run in list_runs(home.runs)]
-    worlds = {f["run_id"]: f.get("archive_digest") for f in folders}
-    for state in found:
-        state["archive_digest"] = worlds.get(state["run_id"])
-    found += [
-        {"kind": "", **{k: v for k, v in facts.items() if k != "files"}}
-        for facts in folders
-        if facts["run_id"] not in known
-    ]
-    return sorted(found, key=lambda f: str(f.get("created_at", "")), reverse=True)
-
-
-def _state(row: RunRow, journal: Journal) -> dict[str, Any]:
-    counts = journal.counts(row.run_id)
-    return {
-        "run_id": row.run_id,
-        "kind": row.kind,
-        "status": row.status,
-        "reason": row.reason,
-        "done": counts.get("success", 0),
-        "failed": counts.get("failed", 0),
-        "running": counts.get("running", 0),
-        "total": row.total,
-        "calls": row.calls,
-        "tokens": row.tokens,
-        "cost": round(row.cost, 6),
-        "limits": row.limits,
-        "parent": row.parent,
-        "created_at": row.created_at,
-        "updated_at": row.updated_at,
-    }
-
-
-def _print_state(state: dict[str, Any]) -> None:
+def _print_state(state: RunState) -> None:
     spent = ""
-    if state["calls"]:
-        spent = f"; {state['calls']:,} paid calls, {state['tokens']:,} tokens, ${state['cost']:.4f}"
-    steps = f", {state['done']:,} of {state['total']:,} steps done" if state["total"] else ""
-    print(f"run {state['run_id']}: {state['status']}{steps}{spent}")
-    if state["reason"]:
-        print(state["reason"])
-
-
-def _print_finished(folder: RunFolder, summary: dict[str, Any], json: bool) -> None:
-    report = folder.path / "report.html"
-    if json:
-        emit({**summary, "run_id": folder.run_id, "report": str(report)})
-    elif "leaderboard" in summary:
-        from beforehand.cli.tables import print_result
-
-        print_result(summary, report)
-    else:
-        print(f"run {folder.run_id}: {summary}")
-
-
-def _driven(journal: Journal, row: RunRow, home: Home) -> bool:
-    """True if some process holds the run's lock."""
-    try:
-        with journal.database.hold(f"drive:{row.run_id}", home.engine / f"{row.run_id}.lock"):
-            return False
-    except Held:
-        return True
-
-
-def _instant(option: str, text: str) -> datetime:
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise InputError(f"{option}: {error}") from None
-
-
-def _pairs(given: list[str]) -> dict[str, str]:
-    pairs = {}
-    for text in given:
-        # Addresses may hold '=' themselves: the one before a model's beginning counts.
-        found = re.match(r"(.+?)=(https?://.+|baseline:.+)", text) or re.match(r"(.+)=(.+)", text)
-        if found is None:
-            raise InputError(f"--model {text!r}: write OLD=NEW, such as baseline:drift=market")
-        pairs[found[1]] = found[2]
-    return pairs
+    if state.calls:
+        spent = f"; {state.calls:,} paid calls, {state.tokens:,} tokens, ${state.cost:.4f}"
+    steps = f", {state.done:,} of {state.total:,} steps done" if state.total else ""
+    print(f"run {state.run_id}: {state.status}{steps}{spent}")
+    if state.reason:
+        print(state.reason)

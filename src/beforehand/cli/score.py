@@ -9,11 +9,11 @@ from beforehand.cli.options import Draws, PlaceboDraws, RunId, Seed, Spread, set
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.cli.tables import print_result
 from beforehand.clock import parse_instant
-from beforehand.config import Home
+from beforehand.config import Workspace
+from beforehand.engine.runs import keep_seal
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
-from beforehand.store.archive import Archive
-from beforehand.work import score_file
-from beforehand.work.jobs import keep_seal
+from beforehand.jobs import score_file
+from beforehand.store.archive.reader import Archive
 
 
 def score(
@@ -38,7 +38,7 @@ def score(
 
     Rows that cannot be scored are counted and listed with the reason (exit code 3).
     """
-    home = Home.from_environment()
+    workspace = Workspace.from_environment()
     try:
         cutoff = parse_instant(training_cutoff) if training_cutoff else None
     except ValueError as error:
@@ -46,14 +46,14 @@ def score(
     scored = score_file.run(
         file,
         Archive(archive_path(archive)),
-        home.runs,
-        home.trials,
+        workspace.home.runs,
+        workspace.home.trials,
         name=name,
         run_id=run_id,
         settings=settings(seed, draws, placebo, spread),
         training_cutoff=cutoff,
     )
-    keep_seal(home, scored.folder, "score")
+    keep_seal(workspace, scored.folder, "score")
     report = scored.folder.path / "report.html"
     if json:
         emit({**scored.summary, "report": str(report)})

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from beforehand.cli.output import Json, emit, note, plain_table
 from beforehand.clock import SystemClock, iso, parse_instant
-from beforehand.config import Home
+from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK, InputError, NotFound
 from beforehand.store.tokens import Token
 
@@ -38,7 +38,7 @@ def issue(
     covered, pinned = _servers(servers), _pin(as_of)
     now = clock.now()
     ends = now + _span(expires)
-    with open_tokens(Home.from_environment()) as tokens:
+    with open_tokens(Workspace.from_environment()) as tokens:
         text, made = tokens.issue(user, covered, now, ends, pinned)
     if json:
         emit({"token": text, **_row(made, now)})
@@ -61,7 +61,7 @@ def list_(
     from beforehand.serve.auth import open_tokens
 
     now = SystemClock().now()
-    with open_tokens(Home.from_environment()) as tokens:
+    with open_tokens(Workspace.from_environment()) as tokens:
         rows = [_row(token, now) for token in tokens.all(user)]
     if json:
         emit({"tokens": rows})
@@ -87,7 +87,7 @@ def revoke(
     if (token_id is None) == (user is None):
         raise InputError("name a token's id, or --user NAME for all of a user's")
     now = SystemClock().now()
-    with open_tokens(Home.from_environment()) as tokens:
+    with open_tokens(Workspace.from_environment()) as tokens:
         if token_id is not None:
             ended = [tokens.revoke(token_id, now)]
         else:

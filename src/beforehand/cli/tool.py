@@ -6,16 +6,16 @@ import orjson
 from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
-from beforehand.clock import SystemClock, parse_instant
-from beforehand.config import Home
+from beforehand.clock import parse_instant
+from beforehand.config import Home, Workspace
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
 from beforehand.tools.bounds import Answer
-from beforehand.tools.desk import DESK, definition
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools, servers
-from beforehand.tools.labels import label
 from beforehand.tools.registry import Tool, Toolbox, coerce, find_tool
+from beforehand.tools.servers.discovery_mode import DESK, definition
 from beforehand.tools.storage import Storage
+from beforehand.tools.tool_status import label
 
 
 def tool(
@@ -73,16 +73,16 @@ def tool(
 def _call(
     found: Tool, values: dict[str, Any], as_of: str | None, mode: Mode, archive: Any
 ) -> Answer:
-    home, clock = Home.from_environment(), SystemClock()
+    workspace = Workspace.from_environment()
     try:
         pinned = None if as_of is None else parse_instant(as_of)
     except ValueError as error:
         raise InputError(f"--as-of: {error}") from None
     path = archive_path(archive)
-    door = open_door(home, mode, path, clock=clock)
+    door = open_door(workspace, mode, path)
     if pinned is not None:
         door.gateway.live().narrow(pinned)
-    storage = Storage(home, mode, door.live, door.traffic)
+    storage = Storage(workspace.home, mode, door.live, door.traffic)
     try:
         return Toolbox(door.gateway, storage, pinned).call(found.name, values)
     finally:

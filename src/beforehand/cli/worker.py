@@ -10,10 +10,10 @@ from cyclopts import Parameter
 
 from beforehand.cli.options import between
 from beforehand.cli.output import Json, emit, note
-from beforehand.config import Home
+from beforehand.config import Workspace
+from beforehand.engine.runs import PAID_AT_ONCE
+from beforehand.engine.worker import work
 from beforehand.errors import EXIT_OK
-from beforehand.work.jobs import PAID_AT_ONCE
-from beforehand.work.worker import work
 
 
 def worker(
@@ -38,8 +38,8 @@ def worker(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
-    home = Home.from_environment()
-    done = work(home, between("--concurrency", concurrency, 1, 256), archive, stop, note)
+    workspace = Workspace.from_environment()
+    done = work(workspace, between("--concurrency", concurrency, 1, 256), archive, stop, note)
     if json:
         emit(done)
     else:

@@ -11,11 +11,11 @@ from beforehand.cli.options import market_names
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, progress
 from beforehand.cli.tables import console, table
 from beforehand.clock import SystemClock
-from beforehand.config import Home
+from beforehand.config import Workspace
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.ids import digest
-from beforehand.store.archive import Archive
-from beforehand.store.archive_writer import ArchiveWriter, ImportReport
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 
@@ -76,16 +76,16 @@ def fetch(
 ) -> int:
     """Download public question and resolution sets, and print their digests."""
     from beforehand.gateway.opening import open_traffic
-    from beforehand.work import fetch as work
+    from beforehand.jobs import download as work
 
     if dataset != "forecastbench":
         raise InputError(f"unknown data set {dataset!r}: only forecastbench can be fetched")
     if kind not in ("llm", "human"):
         raise InputError(f"--kind must be llm or human, not {kind!r}")
-    home = Home.from_environment()
-    folder = out or home.root / "data" / "downloads"
+    workspace = Workspace.from_environment()
+    folder = out or workspace.home.root / "data" / "downloads"
     base = base_url or work.FORECASTBENCH
-    found = work.forecastbench(open_traffic(home), due, folder, base, kind, sha256 or ())
+    found = work.forecastbench(open_traffic(workspace), due, folder, base, kind, sha256 or ())
     if json:
         emit({"files": found})
     else:
@@ -121,11 +121,11 @@ def record(
     Stop it with Ctrl-C and start it again at will: nothing that was fetched is lost.
     """
     from beforehand.gateway.opening import open_door
+    from beforehand.jobs import record as work
+    from beforehand.jobs.backtest.grid import parse_interval
     from beforehand.sources.google_news import build
-    from beforehand.work import record as work
-    from beforehand.work.grid import parse_interval
 
-    home, clock, path = Home.from_environment(), SystemClock(), archive_path(archive)
+    workspace, path = Workspace.from_environment(), archive_path(archive)
     names = market_names(markets) if markets else []
     feeds = []
     for text in news or ():
@@ -144,9 +144,11 @@ def record(
     done = work.Recorded()
     try:
         order.check()
-        door = open_door(home, "record", path, clock=clock)
+        door = open_door(workspace, "record", path)
         with progress("record") as update:
-            work.record(door, order, home, path, clock, done, say=note, progress=update)
+            work.record(
+                door, order, workspace.home, path, workspace.clock, done, say=note, progress=update
+            )
     finally:
         if json:
             emit({"archive": str(path), **done.wire()})

@@ -1,4 +1,4 @@
-"""What an action may use while it runs: paid calls through the journal, bulk parts, its deadline.
+"""What an action may use while it runs: paid calls through the journal, and bulk parts.
 
 A paid call is: look up, claim, send, record. The answer is written down before anybody reads it,
 so a crash after that moment costs nothing; a crash before it leaves a visible `sent` row.
@@ -24,8 +24,8 @@ from beforehand.errors import (
     Unauthorized,
     Unavailable,
 )
-from beforehand.store.calls import Calls, Claim, Policy, State, Usage, call_key
-from beforehand.store.journal import Journal
+from beforehand.store.journal.calls import Calls, Claim, Policy, State, Usage, call_key
+from beforehand.store.journal.journal import Journal
 
 LOOK_AGAIN_S = 0.2
 WRITE_AGAIN_S = (0.2, 1.0, 5.0, 20.0)
@@ -66,24 +66,31 @@ class StepContext:
     task_id: str
     owner: str
     journal: Journal
-    calls: Calls
     signals: Signals
-    deadline: float | None = None
     parts: dict[str, bytes] = field(default_factory=dict)
     question: str | None = None
     instant: int | None = None
+    simulation: int = 0
     _policy: Policy | None = None
 
-    def about(self, question: str, instant: int) -> "StepContext":
-        """The same step, asking about one question: its calls are on record under that name."""
-        return replace(self, question=question, instant=instant)
+    @property
+    def calls(self) -> Calls:
+        """The journal's paid calls."""
+        return self.journal.calls
+
+    def about(self, question: str, instant: int, simulation: int) -> "StepContext":
+        """The same step, asking about one question in one simulation: its calls are on record
+        under that name."""
+        return replace(self, question=question, instant=instant, simulation=simulation)
+
+    def holds(self, key: str) -> bool:
+        """False once another process has taken over the call with this key."""
+        return self.calls.holds(self.run_id, key)
 
     def check(self) -> None:
-        """Raises Stopped if the run is to end, Unavailable if the step's time is up."""
+        """Raises Stopped if the run is to end."""
         if self.signals.stop.is_set():
             raise Stopped(self.signals.reason)
-        if self.deadline is not None and stopwatch() > self.deadline:
-            raise Unavailable(f"the step {self.task_id} ran out of time")
 
     @property
     def policy(self) -> Policy:
@@ -104,7 +111,6 @@ class StepContext:
         self,
         provider: str,
         request: Any,
-        index: int,
         send: Callable[[str], str],
         measure: Callable[[str], Usage] = lambda answer: Usage(),
         turn: Callable[[threading.Event], None] | None = None,
@@ -117,7 +123,7 @@ class StepContext:
         answer) is remembered and raised again as Refused on every replay. Raises Stopped, and stops
         the run, where the provider cannot be connected to, or left three calls in a row unanswered.
         """
-        key = call_key(provider, request, index)
+        key = call_key(provider, request, self.simulation)
 
         def claim(peek: bool = False) -> Claim:
             return self.calls.claim(
@@ -125,7 +131,7 @@ class StepContext:
                 key,
                 task_id=self.task_id,
                 provider=provider,
-                index=index,
+                index=self.simulation,
                 owner=self.owner,
                 question=self.question,
                 instant=self.instant,

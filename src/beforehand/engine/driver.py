@@ -19,10 +19,19 @@ from typing import Literal
 
 from beforehand.clock import stopwatch
 from beforehand.engine.execute import recorded_error
-from beforehand.engine.plan import Job, Progress, Step, check
+from beforehand.engine.job import Job
+from beforehand.engine.plan import Step
 from beforehand.engine.runtime import Runtime
-from beforehand.errors import BeforehandError, Corrupt, CutoffViolation, Interrupted, Stopped
-from beforehand.store.journal_schema import Status, Task
+from beforehand.errors import (
+    BeforehandError,
+    Corrupt,
+    CutoffViolation,
+    InputError,
+    Interrupted,
+    Stopped,
+)
+from beforehand.store.journal.events import What
+from beforehand.store.journal.schema import Status, Task
 
 POLL_S = 0.1
 WINDOW = 256
@@ -33,6 +42,10 @@ ENDED = ("cancelling", "cancelled")
 STOPPING = ("cancelled", "skipped", "Stopped")
 PASSING = ("Unavailable", "RateLimited", *STOPPING)
 """First words of errors that starting again may cure."""
+
+
+Progress = Callable[[str, int, int], None]
+"""Called as (step id, steps done, steps in all)."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +68,41 @@ def drive(
     say: Callable[[str], None] = lambda text: None,
     signals: bool = True,
     still: Callable[[], None] = lambda: None,
+    what: What = "run begun",
 ) -> Outcome:
     """See the job's plan through; the caller holds the run's lock.
 
     Raises what must end a run at once: a broken invariant, or a bug. `progress(step id, done,
     total)` is called at the start, after each step, and once a second. SIGINT and SIGTERM end the
     run cleanly, unless `signals` is False; `say` gets the sentence for the user. `still` raises
-    if the run's lock was lost.
+    if the run's lock was lost; `what` is the event that a driver begins with.
     """
-    drive = _Drive(job, runtime, progress or (lambda *_: None), still)
+    drive = _Drive(job, runtime, progress or (lambda *_: None), still, what)
     if not signals or threading.current_thread() is not threading.main_thread():
         return drive.run()
     with _caught(runtime, job.plan.run_id, say):
         return drive.run()
 
 
+def check(job: Job) -> list[Step]:
+    """The plan's steps in order; InputError if it is not sound."""
+    order = job.plan.ordered()
+    unknown = sorted({step.action for step in order} - job.actions.keys())
+    if unknown:
+        raise InputError(f"the plan names the unknown action {unknown[0]!r}")
+    return order
+
+
 class _Drive:
     def __init__(
-        self, job: Job, runtime: Runtime, progress: Progress, still: Callable[[], None]
+        self,
+        job: Job,
+        runtime: Runtime,
+        progress: Progress,
+        still: Callable[[], None],
+        what: What,
     ) -> None:
+        self._what: What = what
         self._runtime, self._journal, self._still = runtime, runtime.journal, still
         self._run_id, self._progress = job.plan.run_id, progress
         self._plan, self._order = job.plan, check(job)
@@ -103,7 +132,7 @@ class _Drive:
 
     def _run(self) -> Outcome:
         total = len(self._order)
-        self._journal.begin(self._run_id, total)
+        self._journal.begin(self._run_id, total, self._what)
         on_record = self._journal.done(self._run_id)
         for step in self._order:
             found = on_record.get(step.id)

@@ -7,10 +7,10 @@ from typing import Any
 from beforehand import errors
 from beforehand.clock import stopwatch
 from beforehand.engine.context import Signals, StepContext
-from beforehand.engine.plan import Job, Step
+from beforehand.engine.job import Job
+from beforehand.engine.plan import Step
 from beforehand.errors import BeforehandError, Corrupt, CutoffViolation, Stopped, Unavailable
-from beforehand.store.calls import Calls
-from beforehand.store.journal import Journal
+from beforehand.store.journal.journal import Journal
 
 BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 60.0
 
@@ -22,7 +22,6 @@ def execute(
     *,
     owner: str,
     journal: Journal,
-    calls: Calls,
     signals: Signals,
 ) -> None:
     """Run a step and write down how it ended. Returns normally in either case.
@@ -47,9 +46,7 @@ def execute(
             step.id,
             owner,
             journal,
-            calls,
             signals,
-            None if step.timeout is None else stopwatch() + step.timeout,
         )
         try:
             output = job.actions[step.action](step.args, outputs, context)

@@ -1,8 +1,8 @@
-"""A Plan: steps with ids, dependencies and JSON arguments. Compiled in `work/`, run by a driver."""
+"""A Plan: steps with ids, dependencies and JSON arguments. Compiled in `jobs/`, run by a driver."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from beforehand.errors import InputError
 from beforehand.ids import digest
@@ -19,8 +19,7 @@ class Step:
     `deps`. `id` is `node` or `node/key` for a fan-out.
 
     `here` keeps the step in the driver's own process, which writes the run's files. `attempts`
-    bounds how often a failure that may pass is tried again; `timeout`, in seconds, is checked
-    wherever the action asks for something (None: no limit).
+    bounds how often a failure that may pass is tried again.
     """
 
     id: str
@@ -29,7 +28,6 @@ class Step:
     deps: tuple[str, ...] = ()
     here: bool = False
     attempts: int = ATTEMPTS
-    timeout: float | None = None
 
     def inputs(self, outputs: Mapping[str, str]) -> str:
         """The digest of everything the step is given; `outputs` holds its dependencies' own."""
@@ -94,22 +92,3 @@ Action = Callable[[Mapping[str, Any], Mapping[str, Any], "StepContext"], Any]
 
 Progress = Callable[[str, int, int], None]
 """Called as (step id, steps done, steps in all)."""
-
-
-class Job(Protocol):
-    """What a run is made of, opened from its row in the journal: the same in every process."""
-
-    @property
-    def plan(self) -> Plan: ...
-    @property
-    def actions(self) -> Mapping[str, Action]: ...
-    def close(self) -> None: ...
-
-
-def check(job: Job) -> list[Step]:
-    """The plan's steps in order; InputError if it is not sound."""
-    order = job.plan.ordered()
-    unknown = sorted({step.action for step in order} - job.actions.keys())
-    if unknown:
-        raise InputError(f"the plan names the unknown action {unknown[0]!r}")
-    return order

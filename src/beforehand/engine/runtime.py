@@ -1,8 +1,8 @@
-"""A process's part in running steps: the jobs it has open, its heartbeat, its hands.
+"""A process's part in running steps: the jobs it has open, its heartbeat, what carries steps out.
 
-The journal is the only truth about what was done, so the hands may be simple. Alone, they are
+The journal is the only truth about what was done, so that part may be simple. Alone, steps run on
 threads (`Threads`): whoever holds a run's lock knows that every earlier process is dead, and begins
-whatever the journal does not have. With Postgres they are a queue that several processes share
+whatever the journal does not have. With Postgres there is a queue that several processes share
 (`engine/shared.py`).
 """
 
@@ -19,12 +19,12 @@ from typing import Protocol
 from beforehand.clock import stopwatch
 from beforehand.engine.context import Signals
 from beforehand.engine.execute import execute
-from beforehand.engine.plan import Job, Step
+from beforehand.engine.job import Job
+from beforehand.engine.plan import Step
 from beforehand.errors import BeforehandError
-from beforehand.store.calls import Calls
-from beforehand.store.journal import Journal
-from beforehand.store.journal_schema import RunRow
-from beforehand.store.workers import Workers
+from beforehand.store.journal.journal import Journal
+from beforehand.store.journal.schema import RunRow
+from beforehand.store.journal.workers import Workers
 
 BEAT_S = 1.0
 Opener = Callable[[RunRow], Job]
@@ -32,7 +32,7 @@ Begin = Callable[[str, str, str], None]
 """Runs a step here: (run id, step id, digest of its inputs)."""
 
 
-class Hands(Protocol):
+class StepExecutor(Protocol):
     """What carries steps out."""
 
     alone: bool
@@ -72,14 +72,14 @@ class Runtime:
     """Runs steps of any number of runs in this process."""
 
     def __init__(
-        self, journal: Journal, calls: Calls, opener: Opener, hands: Hands, concurrency: int
+        self, journal: Journal, opener: Opener, executor: StepExecutor, concurrency: int
     ) -> None:
         """`concurrency` caps the steps, and the calls, that this process has in flight."""
-        self.journal, self.calls, self._opener = journal, calls, opener
+        self.journal, self.calls, self._opener = journal, journal.calls, opener
         self._workers = Workers(journal.database)
-        self._hands = hands
-        self.alone, self.concurrency = hands.alone, concurrency
-        self.ensure, self.withdraw = hands.ensure, hands.withdraw
+        self._executor = executor
+        self.alone, self.concurrency = executor.alone, concurrency
+        self.ensure, self.withdraw = executor.ensure, executor.withdraw
         self.worker_id = uuid.uuid4().hex  # New at every start: it tells the living from the dead.
         self.errors: dict[tuple[str, str], BaseException] = {}
         self.ran = 0
@@ -98,13 +98,13 @@ class Runtime:
     def __enter__(self) -> "Runtime":
         self._workers.beat(self.worker_id, platform.node(), os.getpid())
         self._heart.start()
-        self._hands.open(self.worker_id, self.run)
+        self._executor.open(self.worker_id, self.run)
         return self
 
     def __exit__(self, *_: object) -> None:
         while self.busy():  # The heart beats until the last answer is written down.
             self._closing.wait(0.02)
-        self._hands.close()
+        self._executor.close()
         self._closing.set()
         self._heart.join()
         self._workers.rest(self.worker_id)
@@ -165,7 +165,6 @@ class Runtime:
                 inputs,
                 owner=self.worker_id,
                 journal=self.journal,
-                calls=self.calls,
                 signals=self.signals(run_id),
             )
         except BaseException as error:

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from beforehand.errors import BadAnswer
 from beforehand.records.base import Probability
+from beforehand.records.rows import yes_or_no
 
 LONGEST_RATIONALE = 600
 MOST_CITED = 20
@@ -37,16 +38,11 @@ class Program(Answer):
 
     @model_validator(mode="after")
     def _agrees(self) -> "Program":
-        if self.decision is not None and self.decision != decide(self.probability):
+        if self.decision is not None and self.decision != yes_or_no(self.probability):
             raise ValueError(
                 f"decision {self.decision} contradicts probability {self.probability:g}"
             )
         return self
-
-
-def decide(probability: float) -> Literal["YES", "NO"]:
-    """YES from a half up."""
-    return "YES" if probability >= 0.5 else "NO"
 
 
 def from_output(output: str, result: object) -> Answer:

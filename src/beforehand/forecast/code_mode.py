@@ -3,7 +3,7 @@ prompt. Whatever happens comes back as a decision or a failure, with a trace of 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
@@ -12,8 +12,11 @@ import orjson
 from beforehand.errors import BadAnswer, Refused
 from beforehand.forecast import prompts
 from beforehand.forecast.answer import Answer, from_output
+from beforehand.forecast.base import Context, Meter
 from beforehand.ids import digest
-from beforehand.llm.prompt import Asks, Meter, Prompt
+from beforehand.llm.prompt import Asks, Prompt
+from beforehand.records.backtest import Mode
+from beforehand.records.rows import TraceRow
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import Execution, Policy
 
@@ -24,27 +27,29 @@ ARMS: dict[str, tuple[Arm, ...]] = {
     "hybrid": ("code", "direct"),
 }
 """What each mode asks for; `daytona_agent` falls back to direct, `hybrid` has both anyway."""
+MODES: dict[Arm, Mode] = {"code": "daytona_agent", "direct": "direct_llm"}
+"""The documented mode of a decision, by the arm that made it."""
 NO_CODE = "no code in the answer"
 CODE_TOKENS, DIRECT_TOKENS, QUERY_TOKENS = 1500, 600, 200
 
 
-@dataclass
-class Tried:
+@dataclass(frozen=True)
+class Attempt:
     """What one arm came to: an answer or a reason, and the trace that is kept."""
 
     arm: Arm
-    answer: Answer | None = None
-    error: str | None = None
-    trace: dict[str, Any] = field(default_factory=dict)
+    answer: Answer | None
+    error: str | None
+    trace: TraceRow
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of whom: a context, in one simulation, through a meter."""
+class Asked:
+    """What is asked of whom: a model (as it is on record), a context, a meter."""
 
-    model: str
-    context: Mapping[str, Any]
-    index: int
+    model_id: str
+    spec: str
+    context: Context
     meter: Meter
 
 
@@ -55,81 +60,89 @@ class Agent:
         self._models, self._sandbox = models, sandbox
 
     def close(self) -> None:
-        """Close the connections, end the sandbox."""
+        """Close the connections."""
         self._models.close()
-        self._sandbox.close()
 
-    def decide(
-        self, model: str, mode: str, context: Mapping[str, Any], index: int, meter: Meter
-    ) -> list[Tried]:
-        """One Tried an arm; a direct one after a failed code arm of `daytona_agent`."""
-        asked = Question(model, context, index, meter)
-        tried = [self._try(arm, asked) for arm in ARMS[mode]]
-        if mode == "daytona_agent" and tried[0].answer is None:
-            fallback = self._try("direct", asked)
-            fallback.trace["fallback_reason"] = tried[0].error
-            tried.append(fallback)
-        return tried
+    def attempts(self, arm: Arm, asked: Asked, *, fallback: bool = False) -> list[Attempt]:
+        """One attempt; with `fallback`, a direct one after it where code came to nothing."""
+        first = self._attempt(arm, asked)
+        if not fallback or first.answer is not None:
+            return [first]
+        return [first, self._attempt("direct", asked, first.error)]
 
-    def queries(
-        self, model: str, context: Mapping[str, Any], meter: Meter, calls: list[str]
-    ) -> list[str]:
-        """Search queries for the question of a context; raises BadAnswer and Refused."""
-        asked = {"market": {"description": context["market"]["description"]}}
-        prompt = Prompt(prompts.QUERIES, prompts.shown(asked), prompts.Queries, QUERY_TOKENS)
-        found = self._models.ask(model, prompt, 0, meter, calls)
-        return [query.strip()[:200] for query in found.queries if query.strip()]
+    def queries(self, asked: Asked) -> TraceRow:
+        """The trace of a request for search queries for the question of a context."""
+        found: dict[str, Any] = {}
+        calls: list[str] = []
+        text = prompts.shown({"market": {"description": asked.context.market.description}})
+        prompt = Prompt(prompts.QUERIES, text, prompts.Queries, QUERY_TOKENS)
+        try:
+            said = self._models.ask(asked.spec, prompt, asked.meter, calls)
+            found["queries"] = [query.strip()[:200] for query in said.queries if query.strip()]
+        except (BadAnswer, Refused) as error:
+            found["error"] = str(error)
+        return TraceRow(
+            market_id=asked.context.market.id,
+            model_id=asked.model_id,
+            arm="queries",
+            calls=calls,
+            **found,
+        )
 
-    def _try(self, arm: Arm, asked: Question) -> Tried:
-        tried = Tried(arm, trace={"arm": arm, "calls": []})
+    def _attempt(self, arm: Arm, asked: Asked, fallback_reason: str | None = None) -> Attempt:
+        kept: dict[str, Any] = {}
+        calls: list[str] = []
+        answer, reason = None, None
         way = self._code if arm == "code" else self._direct
         try:
-            tried.answer = way(asked, tried.trace)
+            answer = way(asked, kept, calls)
         except (BadAnswer, Refused) as error:
-            tried.error = tried.trace["error"] = str(error)
-        return tried
-
-    def _code(self, asked: Question, trace: dict[str, Any]) -> Answer:
-        prompt = Prompt(
-            prompts.CODE, prompts.code_prompt(asked.context), prompts.Written, CODE_TOKENS
+            reason = kept["error"] = str(error)
+        if fallback_reason is not None:
+            kept["fallback_reason"] = fallback_reason
+        trace = TraceRow(
+            market_id=asked.context.market.id,
+            time=asked.context.time,
+            model_id=asked.model_id,
+            simulation_index=asked.meter.simulation,
+            arm=arm,
+            calls=calls,
+            **kept,
         )
-        written = self._ask(asked, prompt, trace)
+        return Attempt(arm, answer, reason, trace)
+
+    def _code(self, asked: Asked, kept: dict[str, Any], calls: list[str]) -> Answer:
+        seen = asked.context.wire()
+        prompt = Prompt(prompts.CODE, prompts.code_prompt(seen), prompts.Written, CODE_TOKENS)
+        written = self._models.ask(asked.spec, prompt, asked.meter, calls)
         code = prompts.code_in(written.code)
         if code is None:
             raise BadAnswer(NO_CODE)
-        trace["code"] = code
-        done = self._run(code, asked)
-        trace |= {"engine": done.engine, "layers": list(done.layers), "output": done.output}
+        kept["code"] = code
+        done = self._run(code, seen, asked.meter)
+        kept |= {"engine": done.engine, "layers": list(done.layers), "output": done.output}
         if done.result is not None:
-            trace["result"] = done.result
+            kept["result"] = done.result
         if done.error is not None:
             raise BadAnswer(done.error)
         return from_output(done.output, done.result)
 
-    def _direct(self, asked: Question, trace: dict[str, Any]) -> Answer:
-        prompt = Prompt(prompts.DIRECT, prompts.shown(asked.context), Answer, DIRECT_TOKENS)
-        answer: Answer = self._ask(asked, prompt, trace)
-        trace["answer"] = answer.model_dump(mode="json")
+    def _direct(self, asked: Asked, kept: dict[str, Any], calls: list[str]) -> Answer:
+        shown = prompts.shown(asked.context.wire())
+        prompt = Prompt(prompts.DIRECT, shown, Answer, DIRECT_TOKENS)
+        answer: Answer = self._models.ask(asked.spec, prompt, asked.meter, calls)
+        kept["answer"] = answer.model_dump(mode="json")
         return answer
 
-    def _ask(self, asked: Question, prompt: Prompt, trace: dict[str, Any]) -> Any:
-        return self._models.ask(asked.model, prompt, asked.index, asked.meter, trace["calls"])
-
-    def _run(self, code: str, question: Question) -> Execution:
+    def _run(self, code: str, seen: dict[str, Any], meter: Meter) -> Execution:
         """Run the code on the context, its clock at t. A remote run is paid for: it passes the
         journal like any other call."""
-        context, index = question.context, question.index
-        policy = policy_of(context, index)
+        policy = policy_of(seen, meter.simulation)
         if self._sandbox.engine != "daytona":
-            return self._sandbox.run(code, dict(context), policy)
-        asked = {"code": code, "context": digest(dict(context)), "seed": policy.seed}
+            return self._sandbox.run(code, seen, policy)
+        asked = {"code": code, "context": digest(seen), "seed": policy.seed}
         return _execution(
-            question.meter.call(
-                "daytona",
-                asked,
-                index,
-                lambda _: _text(self._sandbox.run(code, dict(context), policy)),
-            )
+            meter.call("daytona", asked, lambda _: _text(self._sandbox.run(code, seen, policy)))
         )
 
 

@@ -5,7 +5,7 @@ Such a question is refused or marked, by setting; how many there were stands in 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -45,15 +45,13 @@ class CutoffGuard:
             return f"{REFUSED} ({iso(spec.cutoff)[:10]})"
         return None
 
-    def training(
-        self, specs: Iterable[ModelSpec], spoken: Callable[[ModelSpec], Mapping[str, int]]
-    ) -> Training | None:
-        """The share over the ranked models; `spoken` counts a model's instants by market. Refused
-        questions are left out. None without a ranked model."""
-        ranked, shares = [spec for spec in specs if spec.ranked], list[float]()
-        for spec in ranked:
+    def training(self, spoken: Iterable[tuple[ModelSpec, Mapping[str, int]]]) -> Training | None:
+        """The share over the ranked models, each with its instants by market. Refused questions are
+        left out. None without a ranked model."""
+        ranked, shares = [one for one in spoken if one[0].ranked], list[float]()
+        for spec, instants in ranked:
             marks = Counter[str]()
-            for market, n in spoken(spec).items():
+            for market, n in instants.items():
                 if self.refusal(spec, market) is None:
                     marks[self.mark(spec, market)] += n
             if marks["unknown"]:

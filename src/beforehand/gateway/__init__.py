@@ -2,8 +2,8 @@
 
 from beforehand.gateway.audit import Audit
 from beforehand.gateway.gateway import Gateway
-from beforehand.gateway.recorded import RecordedWorld
 from beforehand.gateway.view import View
 from beforehand.gateway.world import World
+from beforehand.gateway.worlds.recorded import RecordedWorld
 
 __all__ = ["Audit", "Gateway", "RecordedWorld", "View", "World"]

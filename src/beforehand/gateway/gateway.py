@@ -16,7 +16,7 @@ from beforehand.gateway.panel import USUAL, Evidence, Panel, PanelBuilder, Query
 from beforehand.gateway.view import View
 from beforehand.gateway.world import FOREVER, World
 from beforehand.lazy import lazy
-from beforehand.store.series import Rows, Series
+from beforehand.store.archive.series import Rows, Series
 
 
 class Gateway:

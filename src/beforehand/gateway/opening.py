@@ -5,24 +5,23 @@ live     the services answer
 record   the services answer, and every exchange is kept
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from beforehand.clock import Clock, SystemClock
-from beforehand.config import Home, database_url
+from beforehand.clock import Clock
+from beforehand.config import Home, Workspace
 from beforehand.gateway.gateway import Gateway
-from beforehand.gateway.live import LiveWorld
-from beforehand.gateway.recorded import RecordedWorld
 from beforehand.gateway.search import Grade
 from beforehand.gateway.threads import read_threads
 from beforehand.gateway.transport import HttpTransport
+from beforehand.gateway.worlds.live import LiveWorld
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.lazy import lazy
 from beforehand.sources.providers import PROVIDERS, Provider
-from beforehand.store.archive import Archive
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.spool import Spool
 from beforehand.store.ledger import Ledger
-from beforehand.store.spool import Spool
 from beforehand.traffic import Traffic
 
 Mode = Literal["replay", "live", "record"]
@@ -64,31 +63,19 @@ class _Later:
         return getattr(self._world, name)
 
 
-def open_traffic(
-    home: Home,
-    clock: Clock | None = None,
-    environment: Mapping[str, str] | None = None,
-    providers: dict[str, Provider] = PROVIDERS,
-) -> Traffic:
-    """The way out, with the ledger of this home folder, or of all machines of one Postgres."""
-    transport = HttpTransport(environment, providers)
-    return Traffic(Ledger(database_url() or home.traffic), transport.send, clock, providers)
+def open_traffic(workspace: Workspace, providers: dict[str, Provider] = PROVIDERS) -> Traffic:
+    """The way out, with the ledger of this home folder, or of all machines of one database."""
+    transport = HttpTransport(workspace.settings, providers)
+    return Traffic(Ledger(workspace.traffic), transport.send, workspace.clock, providers)
 
 
-def open_door(
-    home: Home,
-    mode: Mode,
-    archive: Path,
-    grade: Grade = "captured",
-    clock: Clock | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> Door:
+def open_door(workspace: Workspace, mode: Mode, archive: Path, grade: Grade = "captured") -> Door:
     """A gateway in this mode. Nothing is read or sent before the first question."""
-    clock = clock or SystemClock()
+    home, clock = workspace.home, workspace.clock
     if mode == "replay":
         world: Any = _Later(archive, grade, home, clock)
         return Door(Gateway(world, clock), mode)
-    traffic = open_traffic(home, clock, environment)
+    traffic = open_traffic(workspace)
     spool = Spool(home.recording, archive) if mode == "record" else None
     live = LiveWorld(
         traffic,

@@ -7,7 +7,6 @@ that no secret leaves for another host; no secret stands in an error or in a rec
 
 import asyncio
 import base64
-import os
 import re
 import threading
 import weakref
@@ -36,10 +35,10 @@ class HttpTransport:
 
     def __init__(
         self,
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str],
         providers: Mapping[str, Provider] = PROVIDERS,
     ) -> None:
-        self._environment = os.environ if environment is None else environment
+        self._environment = environment
         self._providers = providers
         self._loop = asyncio.new_event_loop()
         self._client = httpx2.AsyncClient(

@@ -24,7 +24,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.store.series import Series
+from beforehand.store.archive.series import Series
 
 FOREVER = to_us(datetime.max.replace(tzinfo=UTC))
 Order = Literal["volume", "liquidity", "close_time", "id"]

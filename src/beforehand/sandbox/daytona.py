@@ -4,9 +4,9 @@
 fetch what became known after t. The input and the program travel as files.
 """
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from beforehand.clock import stopwatch
@@ -27,9 +27,11 @@ class Daytona:
     name = "daytona"
     layers = ("remote", "network_block_all", "ephemeral")
 
-    def __init__(self, connect: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], connect: Callable[[], Any] | None = None
+    ) -> None:
         """`connect` gives the SDK's client (for tests of the protocol)."""
-        self._connect = connect or _client
+        self._connect = connect or partial(_client, settings)
 
     def run(
         self,
@@ -66,10 +68,9 @@ class Daytona:
                     sandbox.delete()
         return self._read(str(done.result), said, policy, 1000 * (stopwatch() - started))
 
-    @staticmethod
-    def check() -> None:
+    def check(self) -> None:
         """NotConfigured without the key or the SDK."""
-        _client()
+        self._connect()
 
     def close(self) -> None:
         """Nothing is kept between runs."""
@@ -92,8 +93,8 @@ class Daytona:
         )
 
 
-def _client() -> Any:
-    if not os.environ.get(KEY):
+def _client(settings: Mapping[str, str]) -> Any:
+    if not settings.get(KEY):
         raise NotConfigured(
             f"the engine daytona needs {KEY}; the engines jail and monty run here without it"
         )

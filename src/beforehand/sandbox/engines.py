@@ -8,9 +8,11 @@ monty   Monty, and the jail for what Monty lacks or computes otherwise.
 import atexit
 import threading
 from collections import defaultdict
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import orjson
@@ -84,10 +86,13 @@ class Once:
 class Sandbox:
     """The engines of a process, each started when first used. Safe for threads."""
 
-    def __init__(self, engine: Engine = "auto") -> None:
+    def __init__(
+        self, engine: Engine = "auto", settings: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """`settings` holds the keys that an engine may need, by their variables' names."""
         if engine not in ENGINES:
             raise InputError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
-        self.engine = engine
+        self.engine, self._settings = engine, settings
         self._made: dict[str, Any] = {}
         self._making = threading.Lock()
         self._jailless = False
@@ -117,7 +122,7 @@ class Sandbox:
     def check(self) -> None:
         """Raises NotConfigured where the engine lacks a key or an extra."""
         if self.engine == "daytona":
-            Daytona.check()
+            Daytona(self._settings).check()
         elif self.engine == "wasi":
             Wasi.check()
 
@@ -164,7 +169,8 @@ class Sandbox:
     def _get(self, name: str) -> Runs:
         with self._making:
             if name not in self._made:
-                kinds = {"jail": Jail, "monty": Monty, "wasi": Wasi, "daytona": Daytona}
-                self._made[name] = kinds[name]()
+                kinds = {"jail": Jail, "monty": Monty, "wasi": Wasi}
+                daytona = name == "daytona"
+                self._made[name] = Daytona(self._settings) if daytona else kinds[name]()
             engine: Runs = self._made[name]
             return engine

@@ -12,7 +12,7 @@ from datetime import datetime
 import anyio
 
 from beforehand.clock import Clock, epoch, stopwatch
-from beforehand.config import Home, database_url
+from beforehand.config import Workspace
 from beforehand.errors import RateLimited, Unauthorized
 from beforehand.store.ledger import Ledger
 from beforehand.store.tokens import Token, Tokens
@@ -115,15 +115,15 @@ def span(seconds: float) -> str:
 
 
 @contextmanager
-def open_tokens(home: Home) -> Iterator[Tokens]:
+def open_tokens(workspace: Workspace) -> Iterator[Tokens]:
     """The tokens of this home folder, or of all machines of one Postgres."""
-    tokens = Tokens(database_url() or home.access)
+    tokens = Tokens(workspace.access)
     try:
         yield tokens
     finally:
         tokens.close()
 
 
-def open_quotas(home: Home, clock: Clock) -> Quotas:
+def open_quotas(workspace: Workspace) -> Quotas:
     """The quotas of this home folder, or of all machines of one Postgres."""
-    return Quotas(Ledger(database_url() or home.traffic), clock)
+    return Quotas(Ledger(workspace.traffic), workspace.clock)

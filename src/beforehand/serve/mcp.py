@@ -34,11 +34,17 @@ from beforehand.gateway.opening import Door
 from beforehand.serve.auth import Quotas, Visitor
 from beforehand.tools.bounds import MAX_TOKENS, Answer
 from beforehand.tools.caller import Caller, Signals
-from beforehand.tools.code import EXECUTIONS
-from beforehand.tools.desk import DESK, definition, desk_call, is_structured, listing
 from beforehand.tools.discovery import load_tools, servers
 from beforehand.tools.pages import PURPOSES
 from beforehand.tools.registry import LEAST_TOKENS, LONGEST_NAME, REGISTRY, Tool, Toolbox, close_to
+from beforehand.tools.servers.code import EXECUTIONS
+from beforehand.tools.servers.discovery_mode import (
+    DESK,
+    definition,
+    desk_call,
+    is_structured,
+    listing,
+)
 from beforehand.tools.storage import Storage
 
 Context = ServerRequestContext[Any, Any]

@@ -61,8 +61,8 @@ def servers() -> list[str]:
 def load_tools() -> dict[str, Tool]:
     """Import every file of tools; returns the registry, in the order of the files."""
     for name in MODULES:
-        import_module(f"beforehand.tools.{name}")
-    place = {f"beforehand.tools.{name}": i for i, name in enumerate(MODULES)}
+        import_module(f"beforehand.tools.servers.{name}")
+    place = {f"beforehand.tools.servers.{name}": i for i, name in enumerate(MODULES)}
     ordered = sorted(REGISTRY.items(), key=lambda item: place.get(item[1].function.__module__, -1))
     REGISTRY.clear()
     REGISTRY.update(ordered)

@@ -7,11 +7,11 @@ from typing import Any
 
 from beforehand.sources.providers import PROVIDERS, Provider
 from beforehand.store.files import write_atomic
-from beforehand.store.market_data_templates import TEMPLATES
+from beforehand.store.market_data.templates import TEMPLATES
 from beforehand.tools.bounds import MAX_TOKENS
-from beforehand.tools.desk import is_structured, listing_costs
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Tool
+from beforehand.tools.servers.discovery_mode import is_structured, listing_costs
 
 PURPOSES = {
     "polymarket": "Read-only access to Polymarket: markets, events, order books, prices, wallets, "

@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from beforehand.config import Home
-from beforehand.gateway.live import LiveWorld
 from beforehand.gateway.opening import Mode
 from beforehand.gateway.threads import write_threads
+from beforehand.gateway.worlds.live import LiveWorld
 from beforehand.lazy import lazy
 from beforehand.records.world import Market, Observation
 from beforehand.sandbox.engines import Sandbox, shared
-from beforehand.store.market_data import MarketData
+from beforehand.store.market_data.table import MarketData
 from beforehand.store.queries import Queries
 from beforehand.traffic import Traffic
 

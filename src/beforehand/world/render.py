@@ -17,7 +17,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.score.leaks import CANARY
+from beforehand.score.leaks.recheck import CANARY
 from beforehand.world import services
 from beforehand.world.simulate import DAY, VENUES, SimConfig, SimMarket, draw
 

@@ -1,0 +1,91 @@
+"""`beforehand runs resume|fork`: going on with a run, or leaving it for another one."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from beforehand.cli.options import Fresh, LimitFlags, RunId, run_limits
+from beforehand.cli.output import Json, emit, reporting
+from beforehand.cli.runs import Run, opened
+from beforehand.clock import parse_instant
+from beforehand.engine.runs import fork as fork_run
+from beforehand.engine.runs import resume as resume_run
+from beforehand.errors import EXIT_OK, InputError
+from beforehand.runs.query import find_run
+from beforehand.store.run_folder import RunFolder
+
+
+def resume(
+    run_id: Run,
+    /,
+    *,
+    max_calls: Annotated[int | None, Parameter(help="A new limit of paid calls.")] = None,
+    max_tokens: Annotated[int | None, Parameter(help="A new limit of tokens.")] = None,
+    max_cost: Annotated[float | None, Parameter(help="A new limit in US dollars.")] = None,
+    in_flight: Annotated[
+        Literal["resend", "skip", "stop"] | None,
+        Parameter(help="For calls whose answer never came: send again, give up, or stop."),
+    ] = None,
+    concurrency: Annotated[int | None, Parameter(help="Steps and calls in flight.")] = None,
+    fresh: Fresh = False,
+    json: Json = False,
+) -> int:
+    """Go on with a run that was stopped, killed, cancelled or failed."""
+    workspace, journal = opened()
+    given = {
+        "max_calls": max_calls,
+        "max_tokens": max_tokens,
+        "max_cost": max_cost,
+        "in_flight": in_flight,
+        "concurrency": concurrency,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    run_limits(LimitFlags(**changes))  # type: ignore[arg-type]  # Refuses what a new run is refused.
+    name = find_run(run_id, workspace.home, journal)
+    with reporting("resume") as report:
+        finished = resume_run(workspace, name, changes, report=report, fresh=fresh)
+    _print_finished(finished.folder, finished.summary, json)
+    return EXIT_OK
+
+
+def fork(
+    run_id: Run,
+    /,
+    *,
+    at: Annotated[str, Parameter(help="From this instant on (ISO 8601).")],
+    model: Annotated[
+        list[str], Parameter(help="OLD=NEW: which model stands in for which from there on.")
+    ],
+    new_id: RunId = None,
+    fresh: Fresh = False,
+    json: Json = False,
+) -> int:
+    """Repeat a run up to an instant, from its own answers and for free, and go on from there with
+    another model."""
+    workspace, journal = opened()
+    name = find_run(run_id, workspace.home, journal)
+    with reporting("fork") as report:
+        moment = _instant("--at", at)
+        finished = fork_run(workspace, name, moment, model, new_id, report=report, fresh=fresh)
+    _print_finished(finished.folder, finished.summary, json)
+    return EXIT_OK
+
+
+def _print_finished(folder: RunFolder, summary: dict[str, Any], json: bool) -> None:
+    report = folder.path / "report.html"
+    if json:
+        emit({**summary, "run_id": folder.run_id, "report": str(report)})
+    elif "leaderboard" in summary:
+        from beforehand.cli.tables import print_result
+
+        print_result(summary, report)
+    else:
+        print(f"run {folder.run_id}: {summary}")
+
+
+def _instant(option: str, text: str) -> datetime:
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise InputError(f"{option}: {error}") from None

@@ -1,0 +1,150 @@
+"""Kinds of runs: a Job compiles a request to a Plan and brings the actions.
+
+`@job("backtest", BacktestRequest)` registers a kind, in a module of `beforehand/jobs` whose name
+ends with `_job`. Nothing else knows kinds by name: whoever starts, resumes, works on or verifies a
+run asks here.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any, Literal, Protocol, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from beforehand.config import Workspace
+from beforehand.engine.plan import Action, Plan
+from beforehand.errors import Corrupt, InputError
+from beforehand.store.journal.schema import RunRow
+from beforehand.store.run_folder import RunFolder
+
+SUFFIX = "_job"
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """How a run is carried out; no part of what it is. `concurrency` caps the steps and calls in
+    flight in a process, `rate` the requests to each address over all of them, `timeout` the
+    seconds that one answer may take."""
+
+    concurrency: int | None = None
+    rate: str | None = None
+    timeout: float = 60.0
+    max_calls: int | None = None
+    max_tokens: int | None = None
+    max_cost: float | None = None
+    in_flight: Literal["resend", "skip", "stop"] = "resend"
+    cost_per_call: float | None = None
+
+    @property
+    def budget(self) -> dict[str, float]:
+        """What is limited, and to how much."""
+        found = {"calls": self.max_calls, "tokens": self.max_tokens, "cost": self.max_cost}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class Request(Protocol):
+    """What a user asks for: a dataclass that the journal can keep as JSON."""
+
+    @property
+    def limits(self) -> RunLimits: ...
+
+
+class Job(Protocol):
+    """What a run is made of, opened from its request: the same in every process. `paid` counts the
+    calls that the run will make, by whom is asked; `parent` is the run that it repeats, if any."""
+
+    @property
+    def folder(self) -> RunFolder: ...
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def actions(self) -> Mapping[str, Action]: ...
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def paid(self) -> Mapping[str, int]: ...
+    def prepare(self) -> None:
+        """Write what is known before the first step; the same bytes at every start."""
+
+    def seal(self) -> dict[str, str]:
+        """The last file of a finished run; returns the digests that the journal keeps."""
+
+    def summary(self) -> dict[str, Any]:
+        """What the finished run came to, from its files."""
+
+    def close(self) -> None:
+        """Close what was opened."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A registered kind of run."""
+
+    name: str
+    request: type[Any]
+    job: Callable[[Any, str, Workspace], Job]
+
+    def load(self, row: RunRow) -> Any:
+        """The request of a run on record. Raises Corrupt."""
+        try:
+            return TypeAdapter(self.request).validate_python(row.request)
+        except ValidationError as error:
+            raise Corrupt(
+                f"the journal's request of run {row.run_id} cannot be read: {error}"
+            ) from None
+
+    def wire(self, request: Any) -> dict[str, Any]:
+        """A request as the journal keeps it."""
+        found: dict[str, Any] = TypeAdapter(self.request).dump_python(request, mode="json")
+        return found
+
+    def forked(
+        self, request: Any, parent: str, at: datetime, models: Sequence[str], fresh: bool
+    ) -> Any:
+        """The request of a fork. Raises InputError for a kind that cannot be forked."""
+        make = getattr(self.job, "forked", None)
+        if make is None:
+            raise InputError(f"run {parent} is a {self.name}, which cannot be forked")
+        return make(request, parent, at, models, fresh)
+
+
+_KINDS: dict[str, Kind] = {}
+JobClass = TypeVar("JobClass", bound=type[Any])
+
+
+def job(name: str, request: type[Any]) -> Callable[[JobClass], JobClass]:
+    """Register a kind of run: its name in the journal, its request, and this class, which is opened
+    with (request, run id, workspace)."""
+
+    def register(cls: JobClass) -> JobClass:
+        _KINDS[name] = Kind(name, request, cls)
+        return cls
+
+    return register
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of a run on record. Raises Corrupt for a name that nobody registered."""
+    if name not in _KINDS and name not in _load():
+        raise Corrupt(f"no part of this beforehand carries out a {name!r}")
+    return _KINDS[name]
+
+
+def kind_of(request: Any) -> Kind:
+    """The kind that a request is for."""
+    known = [kind for kind in _KINDS.values() if kind.request is type(request)]
+    return known[0] if known else next(k for k in _load().values() if k.request is type(request))
+
+
+@cache
+def _load() -> Mapping[str, Kind]:
+    """Import every module that registers kinds."""
+    jobs = import_module("beforehand.jobs")
+    for module in walk_packages(jobs.__path__, f"{jobs.__name__}."):
+        if module.name.endswith(SUFFIX):
+            import_module(module.name)
+    return _KINDS

@@ -1,0 +1,336 @@
+"""Runs from first step to seal, whatever their kind: start, resume, and open for a worker.
+
+The journal knows of a run before anything else does, so a crash at any line leaves something to
+go on from: starting the same run again *is* resuming it.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from beforehand import __version__
+from beforehand.clock import iso, parse_instant, stopwatch
+from beforehand.config import Home, Workspace
+from beforehand.engine.driver import Progress, drive, raise_for
+from beforehand.engine.job import Job, Kind, Request, RunLimits, kind_named, kind_of
+from beforehand.engine.runtime import Opener, Runtime, Threads
+from beforehand.errors import Corrupt, Held, InputError
+from beforehand.ids import digest, new_run_id
+from beforehand.store.files import file_digest, write_json
+from beforehand.store.journal.events import What
+from beforehand.store.journal.journal import Journal, opened_journal
+from beforehand.store.journal.schema import RunRow
+from beforehand.store.run_folder import LOG, RunFolder
+
+HOLD_TRIES, REPORT_S = 5, 0.5
+PAID_AT_ONCE = 8
+"""Steps, and calls, in flight where forecasters are asked over the network."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run: its folder and its summary."""
+
+    folder: RunFolder
+    summary: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What a run may spend and do from now on: its limits, its policy for calls whose answer never
+    came, the steps and calls in flight, and whether its forecasters were restarted just now."""
+
+    limits: dict[str, float]
+    policy: str
+    concurrency: int | None
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """What a surface wants to hear: the run's id once it is known, progress, sentences."""
+
+    started: Callable[[str], None] = lambda run_id: None
+    progress: Progress = lambda step, done, total: None
+    say: Callable[[str], None] = lambda text: None
+
+
+QUIET = Reporter()
+
+
+def open_job(row: RunRow, workspace: Workspace, archive: Path | None = None) -> Job:
+    """The job of a run on record, whose archive may lie elsewhere on this machine. Raises
+    InputError if the world is no longer the same."""
+    kind = kind_named(row.kind)
+    request = kind.load(row)
+    if archive is not None:
+        request = replace(request, archive=archive)
+    job = kind.job(request, row.run_id, workspace.at(Path(row.home)))
+    if _fingerprint(kind, job) != row.fingerprint:
+        raise InputError(
+            f"run {row.run_id} was begun over another state of {request.archive}, or by another "
+            "version of beforehand: begin a new run"
+        )
+    return job
+
+
+def start(
+    request: Request,
+    workspace: Workspace,
+    run_id: str | None = None,
+    report: Reporter = QUIET,
+    finished_too: bool = False,
+) -> Finished:
+    """Carry out what is asked, to the end. Raises before anything is written if the request is
+    bad; an unfinished run of that id and the same request is gone on with, a finished one is
+    refused, or returned as it is with `finished_too`."""
+    home, clock, kind = workspace.home, workspace.clock, kind_of(request)
+    if run_id == "latest":
+        raise InputError("--run-id latest: that name stands for the newest run; choose another")
+    name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
+    job = kind.job(request, name, workspace)
+    limits, fresh = request.limits, bool(getattr(request, "fresh", False))
+    with opened_journal(workspace) as journal:
+        if (home.runs / name).exists() and journal.run(name) is None:
+            raise _exists(name, home)
+        while True:
+            row, new = journal.enter(
+                name,
+                kind.name,
+                kind.wire(request),
+                _fingerprint(kind, job),
+                str(home.root),
+                parent=getattr(job, "parent", None),
+                limits=limits.budget,
+                policy=limits.in_flight,
+                expected_cost=limits.cost_per_call or 0.0,
+                fresh=fresh,
+            )
+            if new or run_id is not None:
+                break
+            # Another process has begun a run in this very second.
+            name = new_run_id(clock.now(), lambda n: journal.run(n) is not None)
+            job = kind.job(request, name, workspace)
+        if row.fingerprint != _fingerprint(kind, job):
+            raise _exists(name, home)
+        if row.status == "success":
+            if finished_too:
+                return Finished(job.folder, job.summary())
+            raise _exists(name, home)
+        allowed = Allowed(limits.budget, limits.in_flight, limits.concurrency, fresh and not new)
+        return carry_on(row, lambda: job, allowed, journal, workspace, report)
+
+
+def resume(
+    workspace: Workspace,
+    run_id: str,
+    changes: Mapping[str, Any] | None = None,
+    report: Reporter = QUIET,
+    fresh: bool = False,
+) -> Finished:
+    """Go on with an unfinished run; `changes` replaces fields of its RunLimits, `fresh` states that
+    its forecasters were restarted."""
+    with opened_journal(workspace) as journal:
+        row = journal.known_run(run_id)
+        if row.status == "success":
+            raise InputError(f"run {run_id} is finished: `beforehand runs show {run_id}` shows it")
+        if Path(row.home) != workspace.home.root:
+            raise InputError(
+                f"run {run_id} was begun in {row.home}: set BEFOREHAND_HOME to it, or begin a new "
+                "run here"
+            )
+        given = replace(RunLimits(), **(changes or {}))
+        before: RunLimits = kind_named(row.kind).load(row).limits
+        allowed = Allowed(
+            {**row.limits, **given.budget},
+            given.in_flight if "in_flight" in (changes or {}) else row.policy,
+            given.concurrency or before.concurrency,
+            fresh,
+        )
+        opener = partial(open_job, row, workspace)
+        return carry_on(row, opener, allowed, journal, workspace, report)
+
+
+def keep_seal(workspace: Workspace, folder: RunFolder, kind: str) -> None:
+    """Enter a finished run that needed no plan, so that its `run.json` is vouched for as well."""
+    seal = {"run.json": file_digest(folder.path / "run.json")}
+    with opened_journal(workspace) as journal:
+        home = str(workspace.home.root)
+        journal.enter(folder.run_id, kind, {}, seal["run.json"], home)
+        journal.mark(folder.run_id, "success", seal=seal)
+
+
+def fork(
+    workspace: Workspace,
+    parent: str,
+    at: datetime,
+    models: Sequence[str],
+    run_id: str | None = None,
+    report: Reporter = QUIET,
+    fresh: bool = False,
+) -> Finished:
+    """A new run that repeats `parent` up to `at` and has other models from there on. Whatever the
+    parent was answered is taken from the journal."""
+    with opened_journal(workspace) as journal:
+        row = journal.known_run(parent)
+    kind = kind_named(row.kind)
+    forked = kind.forked(kind.load(row), parent, at, models, fresh)
+    return start(forked, workspace, run_id, report)
+
+
+def carry_on(
+    row: RunRow,
+    opener: Callable[[], Job],
+    allowed: Allowed,
+    journal: Journal,
+    workspace: Workspace,
+    report: Reporter,
+    runtime: Runtime | None = None,
+) -> Finished:
+    """Hold the run's lock and see the run through, with a runtime of its own or a given one."""
+    home = Home(Path(row.home))
+    lock = home.engine / f"{row.run_id}.lock"
+    with ExitStack() as held:
+        still = _hold(held, journal, row.run_id, lock, patient=runtime is None)
+        job = opener()
+        held.callback(job.close)
+        row = journal.known_run(row.run_id)
+        if row.status == "success":  # Another driver saw it through meanwhile.
+            return Finished(job.folder, job.summary())
+        report.started(row.run_id)
+        journal.allow(row.run_id, allowed.limits, allowed.policy)
+        if allowed.fresh:
+            journal.restarted(row.run_id)
+        job.prepare()
+        journal.discard(row.run_id, _undone(job, journal))
+        _drive(row, job, allowed, journal, workspace, report, runtime, still)
+        ended = workspace.clock.now()
+        write_json(
+            job.folder.path / LOG,
+            {
+                "started_at": row.created_at,
+                "finished_at": iso(ended),
+                "duration_s": round((ended - parse_instant(row.created_at)).total_seconds(), 3),
+            },
+        )
+        if changed := _undone(job, journal):
+            raise Corrupt(
+                f"the files of {', '.join(changed)} were changed while run {row.run_id} was at "
+                f"work: `beforehand runs resume {row.run_id}` writes them anew"
+            )
+        journal.mark(row.run_id, "success", seal=job.seal())
+    lock.unlink(missing_ok=True)
+    return Finished(job.folder, job.summary())
+
+
+def _undone(job: Job, journal: Journal) -> list[str]:
+    """The steps that the journal has as done, and whose files are gone or changed."""
+    done = journal.done(job.plan.run_id)
+    return [
+        step.id
+        for step in job.plan.steps
+        if step.here and step.id in done
+        if job.folder.differing(journal.output(job.plan.run_id, step.id).get("files", {}))
+    ]
+
+
+def _hold(
+    held: ExitStack, journal: Journal, run_id: str, lock: Path, patient: bool
+) -> Callable[[], None]:
+    """The run's lock; Held if another process keeps it. A look at a run takes it for a moment, so
+    a `patient` caller tries for a second."""
+    for _ in range(HOLD_TRIES if patient else 1):
+        try:
+            return held.enter_context(journal.database.hold(f"drive:{run_id}", lock))
+        except Held:
+            time.sleep(0.2)
+    raise Held(
+        f"run {run_id} is being carried out by another process: `beforehand runs watch {run_id}` "
+        "follows it"
+    )
+
+
+def _drive(
+    row: RunRow,
+    job: Job,
+    allowed: Allowed,
+    journal: Journal,
+    workspace: Workspace,
+    report: Reporter,
+    given: Runtime | None,
+    still: Callable[[], None],
+) -> None:
+    """Drive the plan to its end; a run that does not get there is marked, and raises."""
+    usual = PAID_AT_ONCE if workspace.database or any(job.paid.values()) else 1
+    concurrency = allowed.concurrency or usual
+    opener = partial(open_job, workspace=workspace)
+    runtime = given or new_runtime(journal, workspace, concurrency, opener)
+    try:
+        with nullcontext() if given else runtime:
+            if runtime.alone:  # We hold the lock: whoever held these leases is dead.
+                journal.calls.release(row.run_id, runtime.worker_id)
+            progress = _counting(job, journal, report.progress)
+            what: What = "run taken over" if given else "run resumed" if row.total else "run begun"
+            outcome = drive(
+                job,
+                runtime,
+                progress,
+                say=report.say,
+                signals=given is None,
+                still=still,
+                what=what,
+            )
+    except BaseException as error:
+        journal.mark(row.run_id, "failed", f"{type(error).__name__}: {error}")
+        raise
+    finally:
+        runtime.forget(row.run_id)
+    if outcome.status in ("stopped", "failed", "cancelled"):
+        journal.mark(row.run_id, outcome.status, outcome.reason)
+    raise_for(outcome, row.run_id)
+
+
+def _counting(job: Job, journal: Journal, progress: Progress) -> Progress:
+    """Progress in paid calls, where a run makes any: its steps are few and long."""
+    expected = sum(job.paid.values())
+    if not expected:
+        return progress
+
+    last = 0.0
+
+    def counted(step: str, done: int, total: int) -> None:
+        nonlocal last
+        if stopwatch() - last < REPORT_S and done < total:
+            return
+        last = stopwatch()  # Counting costs: it is not done after each of many short steps.
+        answered = journal.calls.settled(job.plan.run_id)
+        progress(f"{step}, {done} of {total} steps; calls", answered, max(expected, answered))
+
+    return counted
+
+
+def new_runtime(
+    journal: Journal, workspace: Workspace, concurrency: int, opener: Opener
+) -> Runtime:
+    """Threads of this process, or its place at the shared queue."""
+    if workspace.database is None:
+        return Runtime(journal, opener, Threads(concurrency), concurrency)
+    from beforehand.engine.shared import SharedQueue  # DBOS takes a second to load.
+
+    return Runtime(journal, opener, SharedQueue(workspace.database, journal), concurrency)
+
+
+def _fingerprint(kind: Kind, job: Job) -> str:
+    """What makes a run this run: what it does, over which world, by which version."""
+    return digest([__version__, kind.name, job.fingerprint])
+
+
+def _exists(run_id: str, home: Home) -> InputError:
+    return InputError(
+        f"run {run_id!r} exists already at {home.runs / run_id}: choose another --run-id"
+    )

@@ -1,0 +1,93 @@
+"""A process that takes part in the runs of a shared database."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from beforehand.config import Workspace
+from beforehand.engine.runs import Allowed, Reporter, carry_on, new_runtime, open_job
+from beforehand.engine.runtime import Runtime
+from beforehand.errors import Held, NotConfigured
+from beforehand.store.database import Database
+from beforehand.store.journal.journal import Journal
+from beforehand.store.journal.schema import RunRow
+
+ORPHANS_S = 2.0
+"""How often a worker looks for runs without a driver."""
+
+
+def work(
+    workspace: Workspace,
+    concurrency: int,
+    archive: Path | None,
+    stop: threading.Event,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Take part in every run of the shared database until `stop` is set: steps from the queue,
+    and runs whose driver died. Returns the worker's id and how many steps it ran. Raises
+    NotConfigured without `BEFOREHAND_DATABASE_URL`."""
+    if workspace.database is None:
+        raise NotConfigured(
+            "a worker needs BEFOREHAND_DATABASE_URL (postgresql://user:password@host:5432/name); "
+            "without it a run works in its own process, with SQLite files in the home folder"
+        )
+    pause = threading.Event()
+    journal = Journal(Database(workspace.journal), workspace.clock)
+    opener = partial(open_job, workspace=workspace, archive=archive)
+    runtime = new_runtime(journal, workspace, concurrency, opener)
+
+    def leave() -> None:
+        stop.wait()
+        runtime.leave("cancelled: the worker is shutting down")
+
+    complaints: set[str] = set()
+    with runtime:
+        threading.Thread(target=leave, daemon=True).start()
+        say(f"worker {runtime.worker_id[:12]}: {concurrency} calls at once")
+        while not stop.wait(ORPHANS_S):
+            if runtime.broken is not None:
+                stop.set()
+                break
+            try:
+                rows = journal.runs("running")
+                runtime.forget_but([row.run_id for row in rows])
+                for row in rows:
+                    folder = workspace.home.runs / row.run_id
+                    here = Path(row.home) == workspace.home.root
+                    ours = here and (folder / "plan.json").is_file()
+                    if ours and not stop.is_set():
+                        _adopt(row, journal, workspace, runtime, say, archive)
+            except Exception as error:  # One bad run, or a moment without a database.
+                if str(error) not in complaints:
+                    say(f"{type(error).__name__}: {error}")
+                complaints.add(str(error))
+        while runtime.busy():
+            pause.wait(0.05)
+    journal.database.close()
+    if runtime.broken is not None:
+        raise NotConfigured(
+            f"this worker cannot open a run that it was given a step of: {runtime.broken}. It "
+            "leaves the step to others; every worker needs the archive, and the events of a "
+            "`bench predict`, where the run has them (or --archive)"
+        )
+    return {"worker": runtime.worker_id, "steps": runtime.ran}
+
+
+def _adopt(
+    row: RunRow,
+    journal: Journal,
+    workspace: Workspace,
+    runtime: Runtime,
+    say: Callable[[str], None],
+    archive: Path | None,
+) -> None:
+    """Drive a run that nobody drives; one that is being driven is left alone."""
+    report = Reporter(lambda run_id: say(f"run {run_id}: its driver is gone, taken over"))
+    opener = partial(open_job, row, workspace, archive)
+    allowed = Allowed(row.limits, row.policy, None)
+    try:
+        carry_on(row, opener, allowed, journal, workspace, report, runtime)
+    except Held:
+        return

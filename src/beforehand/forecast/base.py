@@ -1,0 +1,363 @@
+"""Who forecasts: a Forecaster is shown a Context and returns a Decision.
+
+`open_forecaster("scheme:rest")` is the one place that looks at a name. Each scheme is one file in
+`forecast/schemes/`; everything after the opening holds a Forecaster and asks it, never its name.
+`NAME=scheme:rest` gives any forecaster a name of its own, which then stands in rows and tables.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from beforehand.config import Workspace
+from beforehand.errors import BadAnswer, InputError
+from beforehand.forecast.aggregate import Method
+from beforehand.forecast.cutoff_guard import CutoffGuard, Knowledge
+from beforehand.gateway.panel import Panel
+from beforehand.meter import CallCounter, Meter
+from beforehand.records.backtest import Mode
+from beforehand.records.rows import (
+    Context,
+    DecisionRow,
+    TraceRow,
+    label,
+    yes_or_no,
+)
+from beforehand.sandbox.engines import Engine, Sandbox
+from beforehand.score.scoreboard import Kept
+from beforehand.sources.providers import Limit
+from beforehand.store.journal.calls import Usage
+
+__all__ = [
+    "CallCounter",
+    "Context",
+    "Decision",
+    "Forecaster",
+    "Meter",
+    "ModelOptions",
+    "NoDecision",
+    "Opening",
+    "PanelForecaster",
+    "class_of",
+    "open_forecaster",
+    "open_forecasters",
+    "scheme",
+    "split_entry",
+    "usage_of",
+]
+VERSION = "1.0"
+TIMEOUT_S = 60.0
+Floats = npt.NDArray[np.float64]
+Kind = Literal["baseline", "external", "model"]
+_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63})=(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a Forecaster says of a Context. `probability` of YES and `confidence` lie in [0, 1]
+    (None: twice the distance from a half); `evidence_ids` are those of the snippets it rests on;
+    `traces` tell how a model came to it."""
+
+    probability: float
+    confidence: float | None = None
+    rationale: str = ""
+    evidence_ids: Sequence[str] = ()
+    mode: Mode = "external"
+    answer_in_training: bool = False
+    traces: Sequence[TraceRow] = ()
+
+    def row(self, model_id: str, simulation: int, context: Context) -> DecisionRow:
+        """The documented DecisionResult. What was cited without having been shown stands apart."""
+        p, cited = self.probability, self.evidence_ids
+        shown = {snippet.id for snippet in context.search_snippets} if cited else set[str]()
+        return DecisionRow(
+            model_id=model_id,
+            simulation_index=simulation,
+            mode=self.mode,
+            decision=yes_or_no(p),
+            confidence=round(abs(p - 0.5) * 2, 12) if self.confidence is None else self.confidence,
+            probability=p,
+            rationale=self.rationale,
+            key_evidence_ids=[c for c in cited if c in shown],
+            created_at=context.time,
+            unshown_evidence_ids=[c for c in cited if c not in shown],
+            answer_in_training=self.answer_in_training,
+        )
+
+
+class NoDecision(BadAnswer):
+    """A forecaster came to no decision; `traces` tell how."""
+
+    def __init__(self, text: str, traces: Sequence[TraceRow] = ()) -> None:
+        super().__init__(text)
+        self.traces = traces
+
+
+class Forecaster(ABC):
+    """Whoever answers. Safe for threads unless `stateful`.
+
+    `entry` is how configurations name it, `name` how tables do, `model_id` how rows do; `provider`
+    is who is on record as asked. `memoryless` says that it keeps nothing between two questions:
+    all others are asked in order of time. A `stateful` one lives in the run's own process and is
+    shown one context after the other.
+    """
+
+    kind: ClassVar[Kind] = "external"
+    memoryless: ClassVar[bool] = False
+    stateful: ClassVar[bool] = False
+    isolation: ClassVar[str] = "trusted"
+    order: ClassVar[str] = "asked in order"
+    version: str = VERSION
+    ranked: bool = True
+    """False for what only proves that the path works: it never stands on a leaderboard."""
+    free: bool = False
+    """True for what runs on this machine and costs nothing."""
+
+    def __init__(self, provider: str, name: str | None = None) -> None:
+        self.provider = provider
+        self.entry = provider if name is None else f"{name}={provider}"
+        self.model_id = provider if name is None else name
+        self.name = label(self.model_id)
+
+    @abstractmethod
+    def decide(self, context: Context, meter: Meter) -> Decision:
+        """Its decision. Raises BadAnswer (NoDecision) or Refused where there is none and never will
+        be, and what the Meter raises."""
+
+    def check(self) -> None:  # noqa: B027 (most have nothing to check)
+        """Raise what would fail for every question alike: NotConfigured, InputError."""
+
+    def refusal(self, context: Context) -> str | None:
+        """Why it may not be asked about this context, or None."""
+        return None
+
+    def arms(self, mode: str) -> "Sequence[Forecaster]":
+        """Those who answer one question in an experiment of this mode: itself."""
+        return (self,)
+
+    def take_differing(self) -> int:
+        """How many answers were not those on record when a past was shown again, since this was
+        asked last."""
+        return 0
+
+    def close(self) -> None:  # noqa: B027 (most open nothing)
+        """Close what was opened to ask."""
+
+    @staticmethod
+    def usage(answer: str) -> Usage:
+        """Tokens and US dollars that an answer states."""
+        return Usage()
+
+    def kept(self) -> Kept:
+        """How it is kept from the future, before it was asked anything."""
+        return Kept(self.isolation, self.order)
+
+
+class PanelForecaster(Forecaster):
+    """A pure function of a Panel's rows, forecast in bulk. `recorded` names the predictor whose
+    stored forecasts it needs in the Panel, if any."""
+
+    kind = "baseline"
+    memoryless = True
+    isolation = "by construction"
+    order = "memoryless"
+    recorded: str | None = None
+
+    @abstractmethod
+    def forecast(self, panel: Panel) -> Floats:
+        """Probabilities of YES, one a row; NaN where it has none."""
+
+    @abstractmethod
+    def decision(self, p: float, context: Context) -> Decision:
+        """What it says at one row. Raises NoDecision where p is NaN."""
+
+    def decide(self, context: Context, meter: Meter) -> Decision:
+        """Not asked by itself: a row holds more than a Context does."""
+        raise InputError(f"{self.name} forecasts from a panel: ask a View for one")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How language models are used: the mode and the wording of searches where no configuration
+    says so, how decisions are brought together, where code runs, and what becomes of questions
+    whose answer is older than a model's training (`cutoffs` states it for models that are not
+    listed)."""
+
+    mode: Literal["daytona_agent", "direct_llm", "hybrid"] = "daytona_agent"
+    query_mode: Literal["template", "llm_generated"] = "template"
+    method: Method = "mean"
+    engine: Engine = "auto"
+    knowledge: Knowledge = "mark"
+    cutoffs: dict[str, date] = field(default_factory=dict)
+
+
+@dataclass
+class Opening:
+    """What forecasters are opened with: what the world holds (`documents`, `predictors`), where
+    this caller's files are, and what the run allows. `limited_cost` says that it has a budget in
+    US dollars."""
+
+    workspace: Workspace
+    documents: bool = True
+    predictors: Sequence[str] = ()
+    limits: tuple[Limit, ...] = ()
+    timeout: float = TIMEOUT_S
+    cost_per_call: float | None = None
+    limited_cost: bool = False
+    models: ModelOptions = field(default_factory=ModelOptions)
+    guard: CutoffGuard = field(default_factory=lambda: CutoffGuard({}))
+    _sandbox: Sandbox | None = None
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Where models' code runs: one for all models. Raises NotConfigured where it cannot."""
+        if self._sandbox is None:
+            self._sandbox = Sandbox(self.models.engine, self.workspace.settings)
+            self._sandbox.check()
+        return self._sandbox
+
+    def close(self) -> None:
+        """End the sandbox."""
+        if self._sandbox is not None:
+            self._sandbox.close()
+
+
+class Scheme(Protocol):
+    """What a file in `forecast/schemes/` registers: the class of its forecasters."""
+
+    kind: ClassVar[Kind]
+
+    @classmethod
+    def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
+        """The forecaster that `rest` (the whole text, without a name) stands for; InputError."""
+
+    @staticmethod
+    def usage(answer: str) -> Usage: ...
+
+
+_SCHEMES: dict[str, type[Any]] = {}
+_SHOWN: list[str] = []
+_EXPANDED: dict[str, Callable[[Opening], list[Forecaster]]] = {}
+SchemeClass = TypeVar("SchemeClass", bound=type[Any])
+
+
+def scheme(*prefixes: str, shown: Iterable[str] = ()) -> Callable[[SchemeClass], SchemeClass]:
+    """Register a class of forecasters for names that begin with one of these prefixes; `shown` is
+    what an error message offers of them."""
+
+    def register(cls: SchemeClass) -> SchemeClass:
+        _SCHEMES.update(dict.fromkeys(prefixes, cls))
+        _SHOWN.extend(shown)
+        return cls
+
+    return register
+
+
+def expanded(word: str) -> Callable[[Callable[[Opening], list[Forecaster]]], Any]:
+    """Register a word that stands for several forecasters."""
+
+    def register(function: Callable[[Opening], list[Forecaster]]) -> Any:
+        _EXPANDED[word] = function
+        return function
+
+    return register
+
+
+@cache
+def load_schemes() -> Mapping[str, type[Any]]:
+    """Every scheme by its prefix: each file in `forecast/schemes/` is one."""
+    from beforehand.forecast import schemes
+
+    for module in iter_modules(schemes.__path__):
+        import_module(f"{schemes.__name__}.{module.name}")
+    return _SCHEMES
+
+
+def class_of(text: str) -> type[Any] | None:
+    """The class of the forecasters that such a name stands for; None for a name of no scheme."""
+    known = load_schemes()
+    head = split_entry(text)[1].partition(":")[0]
+    if head in known:
+        return known[head]
+    # NAME@http://host is a model at an address: the scheme stands after the @.
+    return known["@"] if re.search(r"@https?://", text) else None
+
+
+def usage_of(provider: str, answer: str) -> Usage:
+    """Tokens and US dollars of an answer, as its provider's scheme reads it."""
+    found = class_of(provider) or load_schemes()["http"]
+    usage: Usage = found.usage(answer)
+    return usage
+
+
+def open_forecaster(text: str, opening: Opening) -> Forecaster:
+    """One forecaster by name. Raises InputError naming what is allowed; nothing is connected to."""
+    name, rest = split_entry(text.strip())
+    found = class_of(rest)
+    if found is None:
+        raise unknown(rest, opening)
+    if name is not None and name in load_schemes():
+        raise InputError(f"{text!r}: {name} is the name of a forecaster already: choose another")
+    forecaster: Forecaster = found.open(rest, name, opening)
+    return forecaster
+
+
+def open_forecasters(
+    names: Iterable[str], opening: Opening, known: Mapping[str, Forecaster] = MappingProxyType({})
+) -> dict[str, Forecaster]:
+    """Forecasters by their entries, in the order named; a word such as `all` stands for several,
+    and whoever is among the `known` is not opened again. Raises InputError where none is named, or
+    two have one name."""
+    load_schemes()
+    found: dict[str, Forecaster] = {}
+    for text in filter(None, (name.strip() for name in names)):
+        try:
+            made = (
+                _EXPANDED[text](opening) if text in _EXPANDED else [open_forecaster(text, opening)]
+            )
+        except InputError as error:
+            raise InputError(f"models: {error}") from None
+        for one in made:
+            one = known.get(one.entry, one)
+            others = (*found.values(), *known.values())
+            other = next((f for f in others if f.name == one.name), None)
+            if other is not None and other.entry != one.entry:
+                raise InputError(
+                    f"models: {other.entry} and {one.entry} would both be called {one.name}: "
+                    "name one of them (NAME=...)"
+                )
+            found.setdefault(one.entry, one)
+    if not found:
+        raise InputError(f"no forecaster named: choose from {', '.join(_allowed(opening))}")
+    return found
+
+
+def unknown(text: str, opening: Opening) -> InputError:
+    """What to say of a name that nobody has."""
+    return InputError(
+        f"unknown forecaster {text!r}: choose from {', '.join(_allowed(opening))}; a model "
+        "(scripted, local, openai:NAME, anthropic:NAME, NAME@http://host:port/v1), or an address "
+        "(http://host:port/path)"
+    )
+
+
+def _allowed(opening: Opening) -> Iterator[str]:
+    yield from _EXPANDED
+    yield from _SHOWN
+    yield from (f"recorded:{name}" for name in opening.predictors)
+
+
+def split_entry(text: str) -> tuple[str | None, str]:
+    """(name, rest) of `NAME=scheme:rest`."""
+    found = _NAMED.fullmatch(text)
+    return (found[1], found[2]) if found else (None, text)

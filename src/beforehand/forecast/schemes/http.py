@@ -1,0 +1,172 @@
+"""A forecaster behind an address: the IntervalContext is posted as JSON, a probability comes back.
+
+The request carries `Idempotency-Key`, the same for every attempt at one forecast, so that a
+service that bills can tell a repetition from a new question, `Beforehand-Simulation`, and
+`Beforehand-Run`, so that one that remembers can keep runs apart. The answer is
+`{"probability": p}`, with optional `rationale` (text), `evidence_ids` (a list), `tokens`
+(a number, or numbers by kind) and `cost` (US dollars).
+"""
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import orjson
+
+from beforehand.errors import BadAnswer, InputError
+from beforehand.forecast.base import (
+    TIMEOUT_S,
+    Context,
+    Decision,
+    Forecaster,
+    Meter,
+    Opening,
+    scheme,
+)
+from beforehand.gateway.opening import open_traffic
+from beforehand.sources.address import split_address
+from beforehand.sources.providers import Limit, Provider
+from beforehand.sources.request import Request
+from beforehand.store.journal.calls import Usage
+from beforehand.traffic import Traffic
+
+LONGEST_TEXT = 20_000
+ENDPOINT = "decide"
+
+
+@scheme("http", "https")
+class Address(Forecaster):
+    """A forecaster at an address. Whether it keeps something between two questions, nobody can
+    know: it is asked in order of time."""
+
+    def __init__(self, address: str, name: str | None, opening: Opening) -> None:
+        super().__init__(address, name)
+        self._service = provider(address, opening.limits, opening.timeout)
+        self._workspace = opening.workspace
+        self._traffic: Traffic | None = None
+        self._opening = threading.Lock()
+
+    @classmethod
+    def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
+        """Raises InputError if nothing can be posted to the address, or if it holds a secret."""
+        split_address(rest, "forecaster", "http://host:port/path")
+        return cls(rest, name, opening)
+
+    def decide(self, context: Context, meter: Meter) -> Decision:
+        """Post the context, unless the journal has the answer."""
+        body, limited = context.wire(), bool(self._service.limits)
+
+        def send(key: str) -> str:
+            asked = request(self.provider, body, meter.simulation, key, meter.run_id)
+            # A process that slept through its lease sends no context of an earlier instant.
+            still = partial(meter.holds, key)
+            return self._open().fetch(asked, turn_taken=limited, still=still).text
+
+        def turn(stop: threading.Event) -> None:
+            self._open().turn(self.provider, ENDPOINT, stop)
+
+        answer = meter.call(self.provider, body, send, self.usage, turn if limited else None)
+        return parse(self.provider, answer)
+
+    @staticmethod
+    def usage(answer: str) -> Usage:
+        """Tokens and US dollars that an answer states, as far as they make sense."""
+        body = _object(answer) or {}
+        tokens, cost = body.get("tokens"), body.get("cost")
+        if isinstance(tokens, Mapping):
+            found = [n for n in map(_amount, tokens.values()) if n is not None]
+            counted = sum(found) if found else None
+        else:
+            counted = _amount(tokens)
+        return Usage(None if counted is None else int(counted), _amount(cost))
+
+    def _open(self) -> Traffic:
+        with self._opening:
+            if self._traffic is None:
+                services = {self.provider: self._service}
+                self._traffic = open_traffic(self._workspace, services)
+            return self._traffic
+
+
+def provider(address: str, limits: Sequence[Limit] = (), timeout: float = TIMEOUT_S) -> Provider:
+    """The address as a service that the traffic layer knows, with its limits."""
+    return Provider(
+        name=address,
+        title=f"the forecaster at {address}",
+        base=address,
+        limits=tuple(limits),
+        timeout=timeout,
+        deadline=3 * timeout,
+        attempts=3,
+        instead="resume the run once it answers",
+        uncertain="the run's policy for calls in flight says what follows",
+        circuit=False,  # The run stops by itself, and a resume asks at once.
+    )
+
+
+def request(address: str, context: Mapping[str, Any], index: int, key: str, run_id: str) -> Request:
+    """The post of one context; `key` is the idempotency key. It is sent again only where the
+    service itself says that it failed (429, 500, 503): whether an answer that never came is asked
+    for again, the journal says."""
+    headers = (
+        ("Idempotency-Key", key),
+        ("Beforehand-Simulation", str(index)),
+        ("Beforehand-Run", run_id),
+    )
+    return Request(address, ENDPOINT, "", body=context, repeatable=False, headers=headers)
+
+
+def parse(address: str, answer: str) -> Decision:
+    """The answer, checked; raises BadAnswer saying what is wrong with it."""
+    where = f"the forecaster at {address}"
+    body = _object(answer)
+    if body is None:
+        raise BadAnswer(f"{where} did not answer with a JSON object")
+    p = body.get("probability")
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0.0 <= p <= 1.0:
+        raise BadAnswer(
+            f"{where} answered probability {_short(p)}: it must be a number from 0 to 1"
+        )
+    rationale = body.get("rationale")
+    if rationale is not None and not isinstance(rationale, str):
+        raise BadAnswer(f"{where} answered a rationale that is no text")
+    cited = body.get("evidence_ids")
+    if cited is None:
+        cited = []
+    if not isinstance(cited, list) or not all(isinstance(c, (str, int)) for c in cited):
+        raise BadAnswer(f"{where} answered evidence_ids that are no list of ids")
+    return Decision(
+        float(p), rationale=(rationale or "")[:LONGEST_TEXT], evidence_ids=[str(c) for c in cited]
+    )
+
+
+def _amount(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if math.isfinite(value) and 0 <= value < 1e12 else None
+
+
+def _object(answer: str) -> dict[str, Any] | None:
+    try:
+        body = orjson.loads(answer)
+    except orjson.JSONDecodeError:
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_rate(text: str | None) -> tuple[Limit, ...]:
+    """Limits from `10/s` or `600/min`; none for None. Raises InputError."""
+    if not text:
+        return ()
+    count, _, unit = text.partition("/")
+    seconds = {"s": 1.0, "min": 60.0, "h": 3600.0}.get(unit.strip())
+    if seconds is None or not count.strip().isdecimal() or int(count) < 1:
+        raise InputError(f"--rate {text!r}: write it as 10/s, 600/min or 1000/h")
+    return (Limit(int(count), seconds),)

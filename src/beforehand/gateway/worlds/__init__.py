@@ -1,0 +1,1 @@
+"""What a View reads from: the recorded world, or the live services."""

@@ -1,0 +1,149 @@
+"""Asking the services: one place that fetches, keeps on record, parses and remembers.
+
+A fresh answer stands in for a new call; a feed that may not be polled again is answered with its
+last copy; what was fetched is kept before it is read, so that an answer which cannot be parsed
+today is not lost.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from pydantic import ValidationError
+
+from beforehand.clock import Clock
+from beforehand.errors import BeforehandError, InputError
+from beforehand.gateway.worlds.services import Skipped
+from beforehand.records.base import Record
+from beforehand.records.world import Exchange
+from beforehand.sources.fields import answer, decode_json
+from beforehand.sources.request import Request
+from beforehand.store.files import read_json, write_json
+from beforehand.traffic import Polled, Traffic, spent
+
+R = TypeVar("R", bound=Record)
+Keep = Callable[[Exchange, Sequence[Record]], None]
+FRESH = timedelta(seconds=30)
+"""For so long an answer stands in for a new call."""
+KEPT, NAMES = 60, 20_000
+"""So many versions of a record are remembered, of so many names a kind (then the oldest is
+forgotten): a recorder or a server that runs for weeks does not grow."""
+
+
+class Puller:
+    """Asks, parses, remembers for a moment. `keep` is given every exchange with its records. Safe
+    for threads: what two ask for at once is sent, and paid, once."""
+
+    def __init__(
+        self,
+        traffic: Traffic,
+        clock: Clock,
+        keep: Keep | None = None,
+        feeds: Path | None = None,
+    ) -> None:
+        """`feeds` is the folder for copies of polls that may not be repeated at once."""
+        self._traffic, self._clock, self._keep, self._feeds = traffic, clock, keep, feeds
+        self._answers: dict[str, tuple[datetime, list[Any]]] = {}
+        self._asking: WeakValueDictionary[str, _Turn] = WeakValueDictionary()
+        self._guard = threading.RLock()
+        self._seen: dict[type[Record], dict[str, list[Any]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
+
+    def pull(self, request: Request, parse: Callable[[Any, datetime], list[Any]]) -> list[Any]:
+        """The records in the answer to a request; a fresh answer is not asked for again."""
+        with self._guard:
+            turn = self._asking.setdefault(request.key, _Turn())
+        waited = not turn.lock.acquire(blocking=False)
+        if waited:
+            turn.lock.acquire()
+        try:
+            if waited and turn.failure is not None:
+                raise turn.failure  # Whoever waited meanwhile need not wait for the same again.
+            records = self._pull(request, parse)
+            turn.failure = None
+            return records
+        except BeforehandError as error:
+            turn.failure = error
+            raise
+        finally:
+            turn.lock.release()
+
+    def _pull(self, request: Request, parse: Callable[[Any, datetime], list[Any]]) -> list[Any]:
+        now = self._clock.now()
+        held = self._answers.get(request.key)
+        if held is not None and now - held[0] < FRESH:
+            return held[1]
+        try:
+            exchange = self._ask(request)
+        except Polled:
+            held_poll = self._poll(request)
+            if held_poll is None:
+                raise
+            exchange = held_poll
+        if self._keep is not None:
+            self._keep(exchange, [])
+        body: Any = exchange.body
+        if request.provider != "google-news":
+            body = decode_json(body, request.path)
+        records = answer(f"the answer of {request.path}")(parse)(body, exchange.known_at)
+        with self._guard:
+            if len(self._answers) > KEPT * 10:
+                self._answers = {k: a for k, a in self._answers.items() if now - a[0] < FRESH}
+            self._answers[request.key] = (exchange.known_at, records)
+        found = [r for r in records if isinstance(r, Record)]
+        spent().unread += sum(isinstance(r, Skipped) for r in records)
+        if self._keep is not None:
+            self._keep(exchange, found)
+        with self._guard:
+            for record in found:
+                self._index(record)
+        return records
+
+    def _ask(self, request: Request) -> Exchange:
+        reply = self._traffic.fetch(request)
+        exchange = request.exchange(reply.url, reply.text, self._clock.now())
+        if request.window is not None and self._feeds is not None:
+            write_json(self._feeds / f"{request.key}.json", exchange.wire())
+        return exchange
+
+    def _poll(self, request: Request) -> Exchange | None:
+        """The copy of the last poll of a feed."""
+        if request.window is None or self._feeds is None:
+            return None
+        try:
+            return Exchange.model_validate(read_json(self._feeds / f"{request.key}.json"))
+        except (InputError, ValidationError):
+            return None  # None was kept, or the copy is damaged.
+
+    def _index(self, record: Record) -> None:
+        name = str(getattr(record, "market_id", None) or getattr(record, "id", ""))
+        names = self._seen[type(record)]
+        if name not in names and len(names) >= NAMES:
+            del names[next(iter(names))]
+        group = names[name]
+        if record not in group:
+            group.append(record)
+            del group[:-KEPT]
+
+    def held(self, model: type[R], name: str) -> list[R]:
+        """What was fetched of one name, oldest first."""
+        with self._guard:
+            return list(self._seen[model].get(name, ()))
+
+    def seen(self, model: type[R]) -> list[R]:
+        """Every record of a kind that was fetched in this session."""
+        with self._guard:
+            return [record for group in self._seen[model].values() for record in group]
+
+
+class _Turn:
+    """Whose turn it is to ask for one thing, and how it failed for the last who did."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.failure: BeforehandError | None = None

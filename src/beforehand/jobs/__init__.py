@@ -1,0 +1,1 @@
+"""Compilers: each kind of request becomes a Plan of Steps, and brings the actions."""

@@ -1,0 +1,1 @@
+"""Markets walked through time."""

@@ -1,0 +1,145 @@
+"""Asking: who decides at an instant, and what is kept of it.
+
+Baselines have spoken for the whole step already. All others are asked side by side (stateful ones
+in turn), in a fixed order whoever answers first. A decision that cites a document which the leak
+detector flags is marked.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import msgspec
+
+from beforehand.clock import from_us
+from beforehand.engine.context import StepContext
+from beforehand.errors import BadAnswer, Refused
+from beforehand.forecast.base import Context, Decision, Forecaster, NoDecision, PanelForecaster
+from beforehand.records.rows import DecisionRow, FailureRow, TraceRow
+from beforehand.score.leaks.detector import flags
+
+SIDE_BY_SIDE = 256
+"""Threads that ask, started as they are needed; the run's concurrency caps the calls."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One interval to be decided: who is asked, what the baselines among them say (by entry), the
+    instant (microseconds), what is shown, the experiment's mode, the simulations."""
+
+    forecasters: Sequence[Forecaster]
+    known: Mapping[str, float]
+    t: int
+    context: Context
+    mode: str
+    simulations: int
+
+
+@dataclass
+class Answers:
+    """What one forecaster came to in one interval."""
+
+    decisions: list[DecisionRow] = field(default_factory=list)
+    failures: list[FailureRow] = field(default_factory=list)
+    traces: list[TraceRow] = field(default_factory=list)
+
+    def add(self, other: "Answers") -> None:
+        """Take in what another simulation came to."""
+        self.decisions += other.decisions
+        self.failures += other.failures
+        self.traces += other.traces
+
+
+ByForecaster = dict[str, Answers]
+"""The answers of an interval by the forecasters' entries, in the order in which they are named."""
+
+
+class Asker:
+    """Asks the forecasters of a run. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        self._starting = threading.Lock()
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+            self._pool = None
+
+    def ask(self, intervals: Sequence[Interval], context: StepContext) -> list[ByForecaster]:
+        """What everybody decides in each interval, all of them asked side by side."""
+        found = [ByForecaster() for _ in intervals]
+        waiting = list[tuple[Answers, Forecaster, int, Interval, Future[Answers] | None]]()
+        for interval, answers in zip(intervals, found, strict=True):
+            for one in interval.forecasters:
+                mine = answers[one.entry] = Answers()
+                if isinstance(one, PanelForecaster):
+                    mine.add(_known(one, interval.known[one.entry], interval.context))
+                    continue
+                for i in range(interval.simulations):
+                    later = None
+                    if not one.stateful:
+                        later = self._threads().submit(_answer, one, i, interval, context)
+                    waiting.append((mine, one, i, interval, later))
+        try:
+            for mine, one, i, interval, later in waiting:
+                mine.add(_answer(one, i, interval, context) if later is None else later.result())
+        finally:  # What is under way may be paid for: the step ends after it.
+            wait([later for *_, later in waiting if later is not None])
+        for interval, answers in zip(intervals, found, strict=True):
+            _mark_flagged(interval, answers)
+        return found
+
+    def _threads(self) -> ThreadPoolExecutor:
+        with self._starting:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(SIDE_BY_SIDE, "ask")
+            return self._pool
+
+
+def meter_of(
+    one: Forecaster, simulation: int, interval: Interval, step: StepContext
+) -> StepContext:
+    """The step's context for one question, with its name for people."""
+    market, time = interval.context.market.id, interval.context.time
+    question = f"{market} at {time}, {one.provider}, simulation {simulation}"
+    return step.about(question, interval.t, simulation)
+
+
+def _known(one: PanelForecaster, p: float, context: Context) -> Answers:
+    try:
+        return Answers([one.decision(p, context).row(one.model_id, 0, context)])
+    except NoDecision as error:
+        return Answers(failures=[FailureRow(one.model_id, 0, str(error))])
+
+
+def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> Answers:
+    """What a forecaster says to one question in one simulation, each of its arms in turn."""
+    found, context = Answers(), interval.context
+    if refusal := one.refusal(context):
+        return Answers(failures=[FailureRow(one.model_id, i, refusal)])
+    meter = meter_of(one, i, interval, step)
+    for arm in one.arms(interval.mode):
+        try:
+            said: Decision = arm.decide(context, meter)
+        except (BadAnswer, Refused) as error:
+            found.failures.append(FailureRow(one.model_id, i, str(error)))
+            found.traces += error.traces if isinstance(error, NoDecision) else ()
+            continue
+        found.decisions.append(said.row(one.model_id, i, context))
+        found.traces += said.traces
+    return found
+
+
+def _mark_flagged(interval: Interval, answers: ByForecaster) -> None:
+    """Mark the decisions that cite a document which the leak detector flags."""
+    at, snippets = from_us(interval.t), interval.context.search_snippets
+    flagged = {s.id for s in snippets if flags(s.text, at)}
+    if not flagged:
+        return
+    for mine in answers.values():
+        for k, row in enumerate(mine.decisions):
+            if cited := [c for c in row.key_evidence_ids if c in flagged]:
+                mine.decisions[k] = msgspec.structs.replace(row, flagged_evidence_ids=cited)

@@ -1,0 +1,372 @@
+"""A backtest as a job: select, compile, walk, score. The engine runs it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from beforehand import __version__
+from beforehand.clock import iso
+from beforehand.config import Workspace
+from beforehand.engine.context import StepContext
+from beforehand.engine.job import job
+from beforehand.engine.plan import Action, Plan
+from beforehand.errors import InputError
+from beforehand.forecast.base import (
+    Forecaster,
+    ModelOptions,
+    PanelForecaster,
+    open_forecasters,
+)
+from beforehand.forecast.schemes.model import Model
+from beforehand.gateway import Audit, Gateway, RecordedWorld
+from beforehand.ids import digest
+from beforehand.jobs import results
+from beforehand.jobs.backtest import grid
+from beforehand.jobs.backtest import select as backtest
+from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
+from beforehand.jobs.backtest.request import BacktestRequest, Fork
+from beforehand.jobs.backtest.walk import Walker
+from beforehand.jobs.forecasters import check_all, models_of, opening_of
+from beforehand.jobs.isolation import how_kept
+from beforehand.jobs.report_text import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
+from beforehand.records.backtest import ExperimentConfig
+from beforehand.runs.decision_counts import counts
+from beforehand.runs.rows import (
+    columns_of,
+    question,
+    questions_of,
+    read_intervals,
+    read_jsonl,
+    read_traces,
+)
+from beforehand.score.evaluate import build_table, evaluate
+from beforehand.score.leaks.recheck import recheck
+from beforehand.score.skill import MARKET
+from beforehand.score.validity import SetFacts
+from beforehand.store.archive.reader import Archive
+from beforehand.store.files import read_json, write_json, write_jsonl
+from beforehand.store.run_folder import RunFolder, note_trials
+
+
+@job("backtest", BacktestRequest)
+class BacktestJob:
+    """One run over one archive: the same in whichever process it is opened. Opening it raises
+    before anything is written if the request is bad."""
+
+    def __init__(self, request: BacktestRequest, run_id: str, workspace: Workspace) -> None:
+        self.request = request
+        home = workspace.home
+        self.folder = RunFolder(home.runs, run_id)
+        self._ledger = home.trials
+        self.archive = Archive(request.archive)
+        self.world = RecordedWorld(self.archive, request.grade)
+        self.gateway = Gateway(self.world, workspace.clock)
+        self.selection = backtest.select(self.gateway, self._wanted())
+        self.forecasters: dict[str, Forecaster] = {}
+        self._opening = opening_of(
+            self.world,
+            self.archive,
+            workspace,
+            request.limits,
+            request.model_options,
+            self.selection.markets,
+        )
+        self.configs = self._compile()
+        if not self.configs:
+            left = ", ".join(f"{n} {why}" for why, n in self.selection.left_out.items())
+            raise InputError(
+                f"no market can be scored in {request.archive} ({left or 'it is empty'})"
+            )
+        if len(self.selection.short) == len({c.market_id for c in self.configs}):
+            raise InputError(
+                f"none of {len(self.selection.short):,} markets lives long enough to hold an "
+                "instant of the grid: ask more often (--every), or use --grid own"
+            )
+        self.plan: Plan = compile_plan(run_id, self.configs, self.forecasters, self.replacement)
+        check_all(self.forecasters.values(), self._opening)
+        walker = self._walker = Walker(
+            self.world,
+            workspace.clock,
+            self.folder,
+            self.configs,
+            self.forecasters,
+            self.selection.markets,
+            self.replacement,
+            request.model_options.method,
+        )
+        walker.follow(self.plan.steps)
+        self.actions: Mapping[str, Action] = {**walker.actions, "score": self._score}
+
+    @classmethod
+    def forked(
+        cls,
+        request: BacktestRequest,
+        parent: str,
+        at: datetime,
+        models: Sequence[str],
+        fresh: bool,
+    ) -> BacktestRequest:
+        """The request of a run that repeats `parent` up to `at`, with other models from there."""
+        if request.fork is not None:
+            raise InputError(f"run {parent} is a fork itself: fork {request.fork.parent} instead")
+        return replace(request, fork=Fork(parent, at, list(models)), fresh=fresh)
+
+    @property
+    def parent(self) -> str | None:
+        """The run that a fork repeats."""
+        return None if self.request.fork is None else self.request.fork.parent
+
+    @property
+    def fingerprint(self) -> str:
+        """What makes this run this run: the request, without its effort and what is said of the
+        forecasters (`fresh`), and the world."""
+        asked = [config.wire() for config in self.configs]
+        fork, settings = self.request.fork, self.request.settings
+        left = [] if fork is None else [fork.parent, iso(fork.at), dict(self.replacement.models)]
+        options = TypeAdapter(ModelOptions).dump_python(self.request.model_options, mode="json")
+        how = [self.request.grade, repr(settings), self.variants(), left, options]
+        return digest([self.archive.digest, asked, how])
+
+    @property
+    def paid(self) -> dict[str, int]:
+        """The calls that the run will make if nothing is in the journal yet, by whom is asked; of
+        a model without fallbacks and repetitions."""
+        counted = dict.fromkeys((one.entry for one in self.asked), 0)
+        for config in self.configs:
+            for t in grid.instants(config).tolist():
+                for name in self.replacement.apply(config.models, t):
+                    if name in counted:
+                        arms = self.forecasters[name].arms(config.mode)
+                        counted[name] += config.num_sims * len(arms)
+        return counted
+
+    def prepare(self) -> None:
+        """Write what is known before the first step; the same bytes at every start."""
+        path = self.folder.path
+        self.folder.claim()
+        write_json(path / "config.json", self._config())
+        write_json(path / "plan.json", self.plan.wire())
+        used = {c.market_id for c in self.configs}
+        endings = {name: r for name, r in self.selection.markets.items() if name in used}
+        results.write_questions(path, self.gateway, endings)
+
+    def seal(self) -> dict[str, str]:
+        """The last file of a finished run; returns the digests that the journal keeps."""
+        return self.folder.seal("backtest", self.archive.digest)
+
+    def close(self) -> None:
+        """Close what was opened to ask."""
+        self._walker.close()
+        self._opening.close()
+
+    def summary(self) -> dict[str, Any]:
+        """scores.json of the finished run."""
+        found: dict[str, Any] = read_json(self.folder.path / "scores.json")
+        return found
+
+    def _wanted(self) -> Sequence[str] | None:
+        if self.request.configs is not None:
+            return [config.market_id for config in self.request.configs]
+        return self.request.markets
+
+    @property
+    def asked(self) -> list[Forecaster]:
+        """Those who are asked interval by interval."""
+        return [f for f in self.forecasters.values() if not isinstance(f, PanelForecaster)]
+
+    def _compile(self) -> list[ExperimentConfig]:
+        if self.request.configs is None:
+            cast = self._open(self.request.forecasters.split(","))
+            configs = backtest.experiments(
+                self.selection,
+                every=self.request.every,
+                forecasters={name: self.forecasters[name] for name in cast},
+                kind=self.request.grid,
+                start=self.request.start,
+                stop=self.request.stop,
+                max_results=self.request.max_results,
+                num_sims=self.request.num_sims,
+                options=self.request.model_options,
+            )
+        else:
+            configs = self._given(self.request.configs)
+        self.replacement = NO_REPLACEMENT
+        if (fork := self.request.fork) is not None and configs:
+            self.replacement = Replacement(fork.at, self._stand_ins(fork, configs))
+        backtest.check_twice(configs, self.replacement.models)
+        spoken = {name for c in configs for name in self.replacement.ever(c.models)}
+        self.forecasters = {name: f for name, f in self.forecasters.items() if name in spoken}
+        return configs
+
+    def _given(self, given: Sequence[ExperimentConfig]) -> list[ExperimentConfig]:
+        """The experiments of a configuration, each checked."""
+        configs: list[ExperimentConfig] = []
+        for config in given:
+            name = self.gateway.hindsight().resolve_id(config.market_id)
+            mine = self._open(config.models)
+            config = config.model_copy(update={"market_id": name, "models": mine})
+            cast = [self.forecasters[entry] for entry in mine]
+            first, ending = self.selection.first.get(name), self.selection.markets.get(name)
+            backtest.check(config, cast, first, ending)
+            if name in self.selection.markets:
+                configs.append(config)
+        return configs
+
+    def _open(self, names: Sequence[str]) -> list[str]:
+        """The entries of forecasters by name; each is opened once."""
+        found = open_forecasters(names, self._opening, self.forecasters)
+        self.forecasters.update(found)
+        return list(found)
+
+    def _stand_ins(self, fork: Fork, configs: Sequence[ExperimentConfig]) -> dict[str, str]:
+        """Who stands in for whom from the fork on, by entries. Raises InputError."""
+        known = {name for config in configs for name in config.models}
+        called = {self.forecasters[name].name: name for name in known} | {n: n for n in known}
+        found: dict[str, str] = {}
+        for text in fork.models:
+            old = max((n for n in called if text.startswith(f"{n}=")), key=len, default=None)
+            if old is None:
+                raise InputError(
+                    f"--model {text}: run {fork.parent} has no such model to replace; write "
+                    f"OLD=NEW, where OLD is one of {', '.join(sorted(known))}"
+                )
+            made = self._open([text[len(old) + 1 :]])
+            if len(made) != 1:
+                raise InputError(f"--model {text}: name one model, in full")
+            (new,) = made
+            if new in known and not isinstance(self.forecasters[new], PanelForecaster):
+                raise InputError(
+                    f"--model {text}: {new} is asked in this run already, and its forecasts "
+                    "are there: name another model"
+                )
+            found[called[old]] = new
+        last = max(config.end_time for config in configs)
+        first = min(config.start_time for config in configs)
+        if not first <= fork.at <= last:
+            raise InputError(
+                f"--at {iso(fork.at)} lies outside the run, which goes from {iso(first)} to "
+                f"{iso(last)}"
+            )
+        return found
+
+    @property
+    def _grid(self) -> str:
+        return "configured" if self.request.configs is not None else self.request.grid
+
+    def variants(self) -> list[str]:
+        """Fingerprints of what is tried: the forecaster, its version, and how it was run."""
+        request = self.request
+        settings = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
+        how = [settings, request.grade, _stamp(request.start), _stamp(request.stop), self._grid]
+        sims = sorted({(config.num_sims, config.mode) for config in self.configs})
+        pure = [f for f in self.forecasters.values() if isinstance(f, PanelForecaster)]
+        tried = [digest([f.name, f.version, how]) for f in pure if f.name != MARKET]
+        return tried + [digest([f.entry, sims, how]) for f in self.asked if f.ranked]
+
+    def _spoken(self, one: Model) -> dict[str, int]:
+        """At how many instants of each market a model speaks."""
+        apply, found = self.replacement.apply, Counter[str]()
+        for c in self.configs:
+            found[c.market_id] += sum(
+                one.entry in apply(c.models, t) for t in grid.instants(c).tolist()
+            )
+        return dict(found)
+
+    def _config(self) -> dict[str, Any]:
+        request = self.request
+        fork = request.fork
+        found = {
+            "archive_digest": self.archive.digest,
+            "grade": request.grade,
+            "seed": request.settings.seed,
+            "draws": request.settings.draws,
+            "placebo": request.settings.placebo,
+            "grid": grid.statement(self._grid),
+            "short": self.selection.short,
+            "left_out": self.selection.left_out,
+            "experiments": [config.wire() for config in self.configs],
+        }
+        if models := models_of(self.forecasters.values()):
+            options = TypeAdapter(ModelOptions).dump_python(request.model_options, mode="json")
+            ends = {one.entry: _stamp(one.spec.cutoff) for one in models}
+            found["models"] = {**options, "training_ends": ends}
+        if fork is not None:
+            stand_in = dict(self.replacement.models)
+            found["fork"] = {"parent": fork.parent, "at": iso(fork.at), "models": stand_in}
+        return found
+
+    def _score(
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
+    ) -> dict[str, Any]:
+        """Score from the run's files alone, and write what people look at."""
+        path = self.folder.path
+        audit = Audit()
+        audit.add(outputs["collect"]["audit"])
+        endings = {row["id"]: row for row in read_jsonl(path / "resolutions.jsonl")}
+        events = list(read_jsonl(path / "events.jsonl"))
+        questions = [question(event, endings.get(event["id"])) for event in events]
+        intervals = list(read_intervals(path / "intervals.jsonl"))
+        rows = list(questions_of(intervals))
+        apart = set(self.selection.short)
+        scored = (row for row in rows if row.market_id not in apart)
+        table = build_table(columns_of(scored), questions)
+        planted = results.canaries(self.archive)
+        leaks = results.leak_report(audit, self.archive)
+        leaks.canaries_planted = len(planted)
+        forecasts = recheck(leaks, intervals, planted)
+        if forecasts:
+            write_jsonl(path / "leaks.jsonl", forecasts)
+        markets = [c.market_id for c in self.configs]
+        tried = note_trials(self._ledger, "backtest", markets, self.variants())
+        left_out = self.selection.left_out
+        models = models_of(self.forecasters.values())
+        training = self._opening.guard.training([(one.spec, self._spoken(one)) for one in models])
+        facts = SetFacts(
+            documents=leaks.documents,
+            void=left_out.get("void", 0),
+            unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
+            variants=tried,
+            short=len(apart),
+            kept=how_kept(self.forecasters.values(), outputs["collect"]["differs"], context),
+            admitted_after_t=leaks.admitted_after_t,
+            models=training is not None,
+            share_after_training_cutoff=training.share if training else None,
+        )
+        result = evaluate(table, facts, replace(self.request.settings, variants=tried))
+        name = pictured(intervals)
+        shown = [row for row in rows if row.market_id == name]
+        asked = next(event for event in events if event["id"] == name)
+        write_json(path / "audit.json", audit.wire())
+        made = counts(intervals, read_traces(path / "traces.jsonl"))
+        about = {
+            "run_id": self.folder.run_id,
+            "title": f"run {self.folder.run_id}",
+            "version": __version__,
+            "world_kind": world_kind(self.archive),
+            "subtitle": subtitle(table.t, self.request.grade, float(table.strict.mean())),
+            "grid": grid.statement(self._grid),
+            "left_out": left_out_sentence(left_out),
+            "leak_note": LEAK_NOTE,
+            "decisions": made,
+            "without_flagged": results.without_flagged(rows, questions, self.request.settings),
+            "short": results.short_wire(
+                [row for row in rows if row.market_id in apart], questions, self.request.settings
+            ),
+            "pictured": {
+                "id": name,
+                "question": asked["question"],
+                "settled": next(q.settled for q in questions if q.id == name),
+            },
+        }
+        summary = results.store(path, result, leaks, about, shown)
+        written = ["audit.json", "scores.json", "leaderboard.csv", "report.html"]
+        written += ["leaks.jsonl"] if forecasts else []
+        return {"rows": len(summary["leaderboard"]), "files": self.folder.digests(*written)}
+
+
+def _stamp(instant: datetime | None) -> str | None:
+    return None if instant is None else iso(instant)

@@ -1,0 +1,161 @@
+"""Configurations against each other on the same markets and instants: accuracy beside cost.
+
+Each arm is a run of its own, so an arm that is finished is not run again. An arm's forecast is
+the aggregate of its models and simulations. Arms are compared where all of them spoke.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from beforehand.config import Workspace
+from beforehand.engine.runs import QUIET, Reporter, start
+from beforehand.errors import InputError
+from beforehand.forecast.aggregate import Method, aggregate
+from beforehand.jobs.backtest.backtest_job import BacktestJob
+from beforehand.jobs.backtest.grid import instants
+from beforehand.jobs.backtest.request import BacktestRequest
+from beforehand.jobs.isolation import MAY_REMEMBER
+from beforehand.records.rows import IntervalRow
+from beforehand.runs.rows import columns_of, question, questions_of, read_intervals, read_jsonl
+from beforehand.score.evaluate import (
+    Columns,
+    Question,
+    build_table,
+    number,
+    pair,
+    score_only,
+)
+from beforehand.store.files import read_json
+from beforehand.store.journal.journal import opened_journal
+from beforehand.store.run_folder import RunFolder
+
+Key = tuple[str, str]
+
+
+class _Spoken(NamedTuple):
+    """What an arm said at an instant: the aggregate of its decisions, and the row."""
+
+    row: IntervalRow
+    probability: float
+
+
+NOTHING_SHARED = "the configurations have no market and instant in common: nothing can be paired"
+
+
+def compare(
+    arms: Mapping[str, BacktestRequest],
+    workspace: Workspace,
+    run_id: str,
+    report: Reporter = QUIET,
+) -> dict[str, Any]:
+    """Run every arm (as `{run_id}-{arm}`) and compare them; JSON-ready.
+
+    `difference` is the paired Brier difference to the first arm (above 0: better than it), with
+    the same clustered interval as skill against the market. Raises InputError if the arms share
+    no forecast.
+    """
+    if len(arms) < 2:
+        raise InputError("name two configurations or more to compare")
+    _check(arms, workspace, run_id)
+    folders: dict[str, RunFolder] = {}
+    for name, request in arms.items():
+        folders[name] = start(
+            request, workspace, f"{run_id}-{name}", report, finished_too=True
+        ).folder
+    request = next(iter(arms.values()))
+    rows = {name: _spoken(folder) for name, folder in folders.items()}
+    shared = [key for key in rows[next(iter(rows))] if all(key in found for found in rows.values())]
+    if not shared:
+        raise InputError(NOTHING_SHARED)
+    questions = _questions(folders.values())
+    board = score_only(build_table(_columns(shared, rows, None), questions), request.settings)
+    first = next(iter(arms))
+    versus = score_only(build_table(_columns(shared, rows, first), questions), request.settings)
+    spent = _spent(workspace, folders)
+    table = []
+    for name in arms:
+        scored = next(row for row in board if row.forecaster == name)
+        against = next((row for row in versus if row.forecaster == name), None)
+        skill = against.skill if against else None
+        made = sum(1 for key in rows[name])
+        table.append(
+            {
+                "arm": name,
+                "run_id": folders[name].run_id,
+                "n": scored.n,
+                "n_questions": scored.n_questions,
+                "brier": number(scored.brier),
+                "brier_ci": pair(scored.intervals["brier"]),
+                "skill_vs_market": number(scored.skill.skill) if scored.skill else None,
+                "skill_ci": pair(scored.skill.ci) if scored.skill else [None, None],
+                "difference": 0.0 if name == first else number(skill.skill if skill else None),
+                "difference_ci": pair(skill.ci) if skill and name != first else [None, None],
+                "may_remember": _may_remember(folders[name]),
+                **spent[name],
+                "cost_per_forecast": spent[name]["cost"] / made if made else None,
+            }
+        )
+    return {"run_id": run_id, "first": first, "shared": len(shared), "arms": table}
+
+
+def _may_remember(folder: RunFolder) -> list[str]:
+    """The forecasters of an arm that an earlier arm, or another run, asked about later instants."""
+    board = read_json(folder.path / "scores.json")["leaderboard"]
+    return [row["forecaster"] for row in board if row["order"].startswith(MAY_REMEMBER)]
+
+
+def _check(arms: Mapping[str, BacktestRequest], workspace: Workspace, run_id: str) -> None:
+    """Open every arm before the first one is paid for; raises InputError as its run would."""
+    asked: list[set[tuple[str, int]]] = []
+    for name, request in arms.items():
+        job = BacktestJob(request, f"{run_id}-{name}", workspace)
+        asked.append({(c.market_id, int(t)) for c in job.configs for t in instants(c)})
+    if not set.intersection(*asked):
+        raise InputError(NOTHING_SHARED)
+
+
+def _spoken(folder: RunFolder) -> dict[Key, _Spoken]:
+    """The intervals at which an arm said something, by market and time; where several of its
+    experiments asked, with the aggregate of all their decisions."""
+    found = {}
+    for row in questions_of(read_intervals(folder.path / "intervals.jsonl")):
+        said, p = [one.probability for one in row.decisions], row.aggregate.probability
+        if row.aggregate.n != len(said):
+            p = aggregate(cast(Method, row.aggregate.method), said)
+        if p is not None:
+            found[row.market_id, row.time] = _Spoken(row, p)
+    return found
+
+
+def _columns(
+    shared: Sequence[Key], rows: Mapping[str, Mapping[Key, _Spoken]], base: str | None
+) -> Columns:
+    """Shared forecasts as columns; `base` stands in for the market where it is given."""
+    first = next(iter(rows.values()))
+    columns = columns_of([first[key].row for key in shared], sort=False)
+    columns.forecasts.clear()
+    for i, key in enumerate(shared):
+        said = {name: found[key].probability for name, found in rows.items()}
+        if base is not None:
+            columns.market[i] = said.pop(base)
+        columns.forecasts.append(said)
+    return columns
+
+
+def _questions(folders: Any) -> list[Question]:
+    found: dict[str, Question] = {}
+    for folder in folders:
+        path = folder.path
+        endings = {row["id"]: row for row in read_jsonl(path / "resolutions.jsonl")}
+        for event in read_jsonl(path / "events.jsonl"):
+            found[event["id"]] = question(event, endings.get(event["id"]))
+    return list(found.values())
+
+
+def _spent(workspace: Workspace, folders: Mapping[str, RunFolder]) -> dict[str, dict[str, Any]]:
+    with opened_journal(workspace) as journal:
+        found = {name: journal.known_run(folder.run_id) for name, folder in folders.items()}
+    return {
+        name: {"calls": row.calls, "tokens": row.tokens, "cost": row.cost}
+        for name, row in found.items()
+    }

@@ -1,0 +1,196 @@
+"""The order in which questions are asked: steps, and what each of them waits for.
+
+Questions are sorted by (t, market, forecaster, simulation). Whoever is not `memoryless` is asked
+about one instant at a time: a context at t leaves only when every context at an earlier
+instant of the run is settled, that is answered, refused, or recorded as failed. In the plan this
+is a dependency: the steps of an instant depend on those of the instant before. Within an instant
+the calls go side by side. A context also waits for its own market's previous aggregate, which it
+shows. All who can remember share one sequence of instants: two addresses may be one service.
+
+Whoever is memoryless waits for its own market's previous aggregate alone: such markets are walked
+one by one, each through all its instants.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from beforehand.clock import from_us, iso, to_us
+from beforehand.engine.plan import Plan, Step
+from beforehand.forecast.base import Forecaster, PanelForecaster
+from beforehand.jobs.backtest.grid import count, instants
+from beforehand.records.backtest import ExperimentConfig
+
+CHUNK = 25
+CHUNK_INTERVALS = 2000
+"""A chunk ends at so many markets or forecasts: one row of the journal for what costs nothing."""
+CALLS_A_STEP = 32
+"""Calls of one instant that make a step: several processes can share an instant."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """From `at` on, other models stand in for some: what a fork changes."""
+
+    at: datetime
+    models: Mapping[str, str] = field(default_factory=dict)
+
+    def apply(self, models: Sequence[str], t: int) -> list[str]:
+        """The models that are asked at `t` (microseconds)."""
+        if t < to_us(self.at):
+            return list(models)
+        return list(dict.fromkeys(self.models.get(model, model) for model in models))
+
+    def ever(self, models: Sequence[str]) -> list[str]:
+        """Every model that is asked at some time."""
+        return list(dict.fromkeys([*models, *(self.models.get(m, m) for m in models)]))
+
+
+NO_REPLACEMENT = Replacement(from_us(0))
+
+
+def compile_plan(
+    run_id: str,
+    configs: Sequence[ExperimentConfig],
+    forecasters: Mapping[str, Forecaster],
+    replacement: Replacement = NO_REPLACEMENT,
+    score: bool = True,
+) -> Plan:
+    """Ask about the markets in order, collect, score. The steps name experiments by their place
+    in `configs`."""
+    spoken = [[forecasters[n] for n in replacement.ever(config.models)] for config in configs]
+    waiting = [i for i, cast in enumerate(spoken) if not _memoryless(cast)]
+    free = [i for i, cast in enumerate(spoken) if _memoryless(cast)]
+    # Those who wait for each other first: the longest chain of the plan.
+    steps = [*_instants(configs, waiting, spoken), *_walks(configs, free, spoken)]
+    walked = tuple(step.id for step in steps if step.action == "walk")
+    steps.append(Step("collect", "collect", {}, walked, here=True))
+    if score:
+        steps.append(Step("score", "score", {}, ("collect",), here=True))
+    return Plan(run_id, steps)
+
+
+def rounds(
+    configs: Sequence[ExperimentConfig],
+    forecasters: Mapping[str, Forecaster],
+    replacement: Replacement,
+) -> dict[int, int]:
+    """For each instant that others wait for, the calls it takes."""
+    found: dict[int, int] = {}
+    for config in configs:
+        if _memoryless([forecasters[name] for name in replacement.ever(config.models)]):
+            continue
+        for t in instants(config).tolist():
+            names = replacement.apply(config.models, t)
+            one = sum(map(_is_asked, map(forecasters.__getitem__, names)))
+            found[t] = found.get(t, 0) + one * config.num_sims
+    return {t: n for t, n in sorted(found.items()) if n}
+
+
+def _memoryless(cast: Sequence[Forecaster]) -> bool:
+    return all(one.memoryless for one in cast)
+
+
+def _is_asked(one: Forecaster) -> bool:
+    """True for whoever is asked interval by interval, and not for a whole chunk at once."""
+    return not isinstance(one, PanelForecaster)
+
+
+def sort_key(t: int, market: str, experiment: int, n: int) -> bytes:
+    """The prefix by which stored lines sort into the order of the questions; ends in a NUL, which
+    no JSON holds."""
+    return b"%020d\t%s\t%08d\t%08d\0" % (t, market.encode(), experiment, n)
+
+
+def unprefixed(line: bytes) -> bytes:
+    """A stored line without its `sort_key`."""
+    return line.partition(b"\0")[2]
+
+
+def _instants(
+    configs: Sequence[ExperimentConfig],
+    waiting: Sequence[int],
+    spoken: Sequence[Sequence[Forecaster]],
+) -> Iterator[Step]:
+    """The steps of those who can remember, an instant after the other."""
+    at: dict[int, list[int]] = {}
+    for i in waiting:
+        for t in instants(configs[i]).tolist():
+            at.setdefault(t, []).append(i)
+    before: tuple[str, ...] = ()
+    asked_in: dict[int, str] = {}
+    for t in sorted(at):
+        time, made, held = iso(from_us(t)), list[str](), list[str]()
+        for part in _parts(configs, at[t], spoken):
+            here = any(one.stateful for one in spoken[part[0]])
+            previous = [asked_in[i] for i in part if i in asked_in]
+            # Held forecasters are shown one context after the other, within an instant as well.
+            previous += held[-1:] if here else []
+            step = Step(
+                f"ask/{time}/{len(made)}",
+                "walk",
+                {"time": time, "experiments": part},
+                tuple(dict.fromkeys([*before, *previous])),
+                here=here,
+            )
+            yield step
+            made.append(step.id)
+            held += [step.id] if here else []
+            asked_in |= dict.fromkeys(part, step.id)
+        if len(made) == 1:
+            before = tuple(made)
+        else:
+            settled = Step(f"settled/{time}", "settle", {}, tuple(made), here=True)
+            yield settled
+            before = (settled.id,)
+
+
+def _parts(
+    configs: Sequence[ExperimentConfig],
+    asked: Sequence[int],
+    spoken: Sequence[Sequence[Forecaster]],
+) -> list[list[int]]:
+    """The experiments of one instant by step: those of a step share their settings."""
+    parts: list[list[int]] = []
+    for group in _groups(configs, asked):
+        cast = spoken[group[0]]
+        calls = configs[group[0]].num_sims * max(sum(map(_is_asked, cast)), 1)
+        size = max(CALLS_A_STEP // calls, 1)
+        if any(one.stateful for one in cast):  # One process, one context after the other.
+            size = len(group)
+        parts += [group[k : k + size] for k in range(0, len(group), size)]
+    return parts
+
+
+def _walks(
+    configs: Sequence[ExperimentConfig], free: Sequence[int], spoken: Sequence[Sequence[Forecaster]]
+) -> Iterator[Step]:
+    """The steps of the memoryless; a market about which somebody is asked is one of its own."""
+    number = 0
+    for group in _groups(configs, free):
+        alone = any(map(_is_asked, spoken[group[0]]))
+        for chunk in [[i] for i in group] if alone else _chunks(configs, group):
+            yield Step(f"walk/{number:04d}", "walk", {"experiments": chunk})
+            number += 1
+
+
+def _groups(configs: Sequence[ExperimentConfig], which: Sequence[int]) -> list[list[int]]:
+    """Experiments by what they share (models, mode, simulations, search), each by market."""
+    groups: dict[str, list[int]] = {}
+    for i in sorted(which, key=lambda i: (configs[i].market_id, i)):
+        c = configs[i]
+        groups.setdefault(f"{c.models} {c.mode} {c.num_sims} {c.search_config}", []).append(i)
+    return list(groups.values())
+
+
+def _chunks(configs: Sequence[ExperimentConfig], group: Sequence[int]) -> list[list[int]]:
+    chunks: list[list[int]] = [[]]
+    size = 0
+    for i in group:
+        n = count(configs[i])
+        if chunks[-1] and (len(chunks[-1]) == CHUNK or size + n > CHUNK_INTERVALS):
+            chunks.append([])
+            size = 0
+        chunks[-1].append(i)
+        size += n
+    return chunks

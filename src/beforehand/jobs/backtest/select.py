@@ -1,0 +1,168 @@
+"""Backtests: what a user asks for in, ExperimentConfigs out.
+
+`order.py` makes them a Plan. The walk keeps what each forecaster saw and said (IntervalData);
+`score` reads those rows and the resolutions only.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from beforehand.clock import from_us, iso
+from beforehand.errors import InputError
+from beforehand.forecast.base import Forecaster, ModelOptions, PanelForecaster
+from beforehand.gateway import Gateway
+from beforehand.jobs.backtest import grid
+from beforehand.records.backtest import ExperimentConfig, Mode, SearchConfig
+from beforehand.records.world import Resolution
+
+DEFAULT = ModelOptions()
+
+
+@dataclass
+class Selection:
+    """The markets of a run with their endings, when each had its first price (microseconds), those
+    that are asked once outside the grid, and those left out with the reason, counted."""
+
+    markets: dict[str, Resolution] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
+    short: list[str] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def skip(self, reason: str) -> None:
+        """Count one market that is not walked."""
+        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+
+
+def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
+    """All settled markets with prices, or the named ones (an unknown one raises)."""
+    view = gateway.hindsight()
+    final = {r.market_id: r for r in view.resolutions()}
+    selection = Selection(first=view.first_prices())
+    if wanted is None:
+        names: list[str] = sorted(selection.first.keys() | final.keys())
+    else:
+        names = list(dict.fromkeys(view.resolve_id(name) for name in wanted))
+    for name in names:
+        resolution = final.get(name)
+        if name not in selection.first:
+            selection.skip("without prices")
+        elif resolution is None:
+            selection.skip("unresolved")
+        elif resolution.payout is None:
+            selection.skip(resolution.status)
+        else:
+            selection.markets[name] = resolution
+    return selection
+
+
+def experiments(
+    selection: Selection,
+    *,
+    every: timedelta,
+    forecasters: Mapping[str, Forecaster],
+    kind: grid.Kind,
+    start: datetime | None,
+    stop: datetime | None,
+    max_results: int,
+    num_sims: int = 1,
+    options: ModelOptions = DEFAULT,
+) -> list[ExperimentConfig]:
+    """ExperimentConfigs for each market, its range clamped to the market's life: one for the
+    baselines, and one for each forecaster that is asked, so that nobody's context shows what
+    another one decided."""
+    together = [f for f in forecasters.values() if isinstance(f, PanelForecaster)]
+    asked = [f for f in forecasters.values() if not isinstance(f, PanelForecaster)]
+    casts: list[list[Forecaster]] = [[*together], *([one] for one in asked)]
+    casts = [cast for cast in casts if cast]
+    configs = []
+    for name, resolution in selection.markets.items():
+        first, end = selection.first[name], grid.end_of(resolution)
+        life = grid.life(first, end, every, kind, start, stop)
+        if not len(life.t):
+            selection.skip("no instant in range")
+            continue
+        if life.short:
+            selection.short.append(name)
+        configs += [
+            ExperimentConfig(
+                market_id=name,
+                start_time=from_us(life.t[0]),
+                end_time=from_us(life.t[-1]),
+                interval_minutes=every // timedelta(minutes=1),
+                num_sims=1 if cast == together else num_sims,
+                models=[one.entry for one in cast],
+                mode=mode_of(cast, options.mode),
+                search_config=SearchConfig(
+                    max_results=max_results,
+                    query_mode=options.query_mode if _model(cast) else "template",
+                ),
+            )
+            for cast in casts
+        ]
+    return configs
+
+
+def mode_of(cast: Iterable[Forecaster], wanted: Mode) -> Mode:
+    """The mode of an experiment with these forecasters: `wanted` where there is a model."""
+    kinds = {one.kind for one in cast}
+    return wanted if "model" in kinds else "external" if "external" in kinds else "baseline"
+
+
+def _model(cast: Iterable[Forecaster]) -> Forecaster | None:
+    """The first language model among them."""
+    return next((one for one in cast if one.kind == "model"), None)
+
+
+def check_twice(configs: Sequence[ExperimentConfig], stands_in: Mapping[str, str]) -> None:
+    """Refuse configurations in which a forecaster is asked about one market by two of them, also
+    once a fork's models stand in."""
+    asked: dict[tuple[str, str], int] = {}
+    for i, config in enumerate(configs):
+        for name in [*config.models, *(stands_in.get(name, name) for name in config.models)]:
+            if asked.setdefault((config.market_id, name), i) != i:
+                raise InputError(
+                    f"models: {name} is asked about {config.market_id} by two experiments: "
+                    "name it in one of them"
+                )
+
+
+def check(
+    config: ExperimentConfig,
+    cast: Sequence[Forecaster],
+    first: int | None,
+    resolution: Resolution | None,
+) -> None:
+    """Refuse an explicit range outside the market's life (`first` is when its first price was
+    known), and what this version cannot run, with the field, the value and what is allowed."""
+    if first is None:
+        raise InputError(f"market_id: {config.market_id} has no recorded prices")
+    if config.start_time < from_us(first):
+        raise InputError(
+            f"start_time: {iso(config.start_time)} lies before {config.market_id}'s first price, "
+            f"known at {iso(from_us(first))}: start there or later"
+        )
+    if resolution is not None and config.end_time >= grid.end_of(resolution):
+        raise InputError(
+            f"end_time: {iso(config.end_time)} does not lie before the end of {config.market_id} "
+            f"({iso(grid.end_of(resolution))}): end earlier"
+        )
+    model = _model(cast)
+    if config.mode in ("baseline", "external") and model is not None:
+        raise InputError(
+            f"mode: {config.mode!r} asks no language model, and models names "
+            f"{model.entry}: use daytona_agent, direct_llm or hybrid"
+        )
+    if config.mode not in ("baseline", "external") and model is None:
+        raise InputError(
+            f"mode: {config.mode!r} needs a model: name scripted, local, openai:NAME, "
+            "anthropic:NAME or NAME@http://host:port/v1; baselines run with mode baseline, "
+            "addresses with external"
+        )
+    if config.num_sims != 1 and all(isinstance(one, PanelForecaster) for one in cast):
+        raise InputError(
+            f"num_sims: {config.num_sims}: a baseline says the same every time; only 1 is allowed "
+            "without a model or a forecaster at an address"
+        )
+    if config.search_config.query_mode != "template" and model is None:
+        raise InputError("search_config.query_mode: 'llm_generated' needs a model; use 'template'")

@@ -1,0 +1,368 @@
+"""The `walk`, `settle` and `collect` actions: forecast through time, and join what was said.
+
+A step is either a chunk of experiments walked through all their instants, or one instant of many
+experiments (`order.py` says which). Baselines are computed for the whole step at once. Others are
+asked interval by interval, since a context holds what was decided before.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from beforehand.clock import Clock, iso, iso_us, parse_us, to_us
+from beforehand.engine.context import StepContext
+from beforehand.engine.plan import Action, Step
+from beforehand.forecast.aggregate import Method, aggregate
+from beforehand.forecast.base import Context, Forecaster, PanelForecaster
+from beforehand.forecast.schemes.held import Held
+from beforehand.forecast.schemes.model import Model
+from beforehand.gateway import Audit, Gateway, RecordedWorld
+from beforehand.gateway.panel import Evidence, Panel, QueryMaker
+from beforehand.ids import digest
+from beforehand.jobs.backtest.ask import Answers, Asker, ByForecaster, Interval, meter_of
+from beforehand.jobs.backtest.grid import instants
+from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
+from beforehand.jobs.backtest.weighted import weigh
+from beforehand.records.backtest import ExperimentConfig
+from beforehand.records.rows import (
+    AggregateRow,
+    DecisionRow,
+    EvidenceLine,
+    IntervalRow,
+    MarketSeen,
+    MetadataLine,
+    PayloadLine,
+    PredictionLine,
+    Previous,
+    Snippet,
+    TraceRow,
+    decode_interval,
+    encode,
+    forecasts,
+    yes_or_no,
+)
+from beforehand.records.world import Document, Market, Resolution
+from beforehand.store.files import write_atomic
+from beforehand.store.run_folder import RunFolder
+
+PREVIOUS = 10
+LONGEST_TEXT = 600
+KINDS = ("intervals", "predictions", "traces")
+Aggregates = list[tuple[int, float]]
+"""The last aggregates of an experiment: instant (microseconds) and probability."""
+
+
+class Walker:
+    """The actions of one run. Safe for threads: each step has a trail of its own. `answers` are
+    for the weights of past scores, each used once it is known: nobody is shown them."""
+
+    def __init__(
+        self,
+        world: RecordedWorld,
+        clock: Clock,
+        folder: RunFolder,
+        configs: Sequence[ExperimentConfig],
+        forecasters: Mapping[str, Forecaster],
+        answers: Mapping[str, Resolution],
+        replacement: Replacement = NO_REPLACEMENT,
+        method: Method = "mean",
+    ) -> None:
+        self._world, self._clock, self._folder = world, clock, folder
+        self._configs, self._forecasters, self._answers = configs, forecasters, answers
+        self._replacement, self._method = replacement, method
+        self._recorded = [
+            one.recorded
+            for one in forecasters.values()
+            if isinstance(one, PanelForecaster) and one.recorded is not None
+        ]
+        self._asker = Asker()
+        self._asked: list[Step] = []
+        self.actions: dict[str, Action] = {
+            "walk": self.walk,
+            "settle": self.settle,
+            "collect": self.collect,
+        }
+
+    def close(self) -> None:
+        """Close what was opened to ask."""
+        self._asker.close()
+        for one in self._forecasters.values():
+            one.close()
+
+    def follow(self, steps: Sequence[Step]) -> None:
+        """Take note of the plan: a forecaster held in this process may have to be shown what it
+        was asked in another one."""
+        self._asked = [step for step in steps if "time" in step.args]
+
+    def walk(
+        self, args: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
+    ) -> dict[str, Any]:
+        """Forecast one step's experiments; keeps intervals, predictions and traces as parts."""
+        which: list[int] = args["experiments"]
+        first = self._configs[which[0]]
+        gateway = Gateway(self._world, self._clock)
+        at = parse_us(args["time"]) if "time" in args else None
+        pairs = [
+            (c.market_id, instants(c) if at is None else np.array([at], dtype=np.int64))
+            for c in map(self._configs.__getitem__, which)
+        ]
+        kept: dict[str, list[bytes]] = {kind: [] for kind in KINDS}
+        written = list[TraceRow]()
+        evidence = Evidence(first.search_config.max_results)
+        queries = self._queries(first, written, context)
+        panel = gateway.panel(pairs, self._recorded, evidence, queries)
+        for n, trace in enumerate(written):
+            start = to_us(first.start_time) if at is None else at
+            _keep(kept, "traces", sort_key(start, first.market_id, which[0], n), trace)
+        known = {
+            one.entry: one.forecast(panel)
+            for one in map(self._forecasters.__getitem__, self._replacement.ever(first.models))
+            if isinstance(one, PanelForecaster)
+        }
+        previous = _previous(which, outputs)
+        of = [i for i, (_, t) in zip(which, pairs, strict=True) for _ in range(len(t))]
+        # One instant: all its questions at once. A chunk: each needs the aggregate before it.
+        together = [range(len(panel))] if at is not None else [[k] for k in range(len(panel))]
+        for rows in together:
+            intervals = [
+                self._interval(panel, k, self._configs[of[k]], previous[of[k]], known) for k in rows
+            ]
+            self._catch_up(intervals, context)
+            answered = self._asker.ask(intervals, context)
+            for k, interval, answers in zip(rows, intervals, answered, strict=True):
+                made = self._row(interval, answers)
+                if (p := made.aggregate.probability) is not None:
+                    previous[of[k]] = [*previous[of[k]], (interval.t, p)][-PREVIOUS:]
+                self._keep_rows(kept, panel, k, of[k], answers, made)
+        for kind, lines in kept.items():
+            context.keep(kind, b"\n".join(lines))
+        differs = {one.name: one.take_differing() for one in self._forecasters.values()}
+        return {
+            "intervals": len(panel),
+            "audit": gateway.audit.wire(),
+            "previous": {str(i): last for i, last in previous.items()} if at is not None else {},
+            "differs": {name: n for name, n in differs.items() if n},
+        }
+
+    def settle(
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], __: StepContext
+    ) -> dict[str, Any]:
+        """Every context of an instant is settled: what waits for it may leave."""
+        return {"intervals": sum(output["intervals"] for output in outputs.values()), "files": {}}
+
+    def _interval(
+        self,
+        panel: Panel,
+        k: int,
+        config: ExperimentConfig,
+        previous: Aggregates,
+        known: Mapping[str, Any],
+    ) -> Interval:
+        t = int(panel.t[k])
+        cast = [self._forecasters[name] for name in self._replacement.apply(config.models, t)]
+        said = {one.entry: float(known[one.entry][k]) for one in cast if one.entry in known}
+        return Interval(cast, said, t, _context(panel, k, previous), config.mode, config.num_sims)
+
+    def _catch_up(self, intervals: Sequence[Interval], context: StepContext) -> None:
+        """Show a forecaster that this process holds, and has not asked yet, what another process
+        asked it: all its earlier contexts, in order."""
+        cast = {one.entry: one for interval in intervals for one in interval.forecasters}
+        for _, one in sorted(cast.items()):
+            if not isinstance(one, Held) or one.started:
+                continue
+            for row in self._earlier(one, context):
+                simulations = sorted(
+                    said.simulation_index for said in row.said if said.model_id == one.model_id
+                )
+                t = parse_us(row.time)
+                past = Interval([one], {}, t, row.context, "external", len(simulations))
+                for i in simulations:
+                    one.show_again(row.context, meter_of(one, i, past, context))
+
+    def _earlier(self, one: Forecaster, context: StepContext) -> Iterator[IntervalRow]:
+        """The rows of the steps that asked it before this one, in the order of the plan."""
+        for step in self._asked:
+            if step.id == context.task_id:
+                return
+            if any(
+                one.entry in self._replacement.ever(self._configs[i].models)
+                for i in step.args["experiments"]
+            ):
+                for line in sorted(context.part(step.id, "intervals").splitlines()):
+                    yield decode_interval(unprefixed(line))
+
+    def _keep_rows(
+        self,
+        kept: dict[str, list[bytes]],
+        panel: Panel,
+        k: int,
+        experiment: int,
+        answers: ByForecaster,
+        made: IntervalRow,
+    ) -> None:
+        """The lines of one interval, each with the key that sorts it."""
+        t, market = int(panel.t[k]), panel.market[k]
+        predictions = (
+            self._prediction(panel, k, self._forecasters[entry], mine)
+            for entry, mine in answers.items()
+        )
+        traces = (trace for mine in answers.values() for trace in mine.traces)
+        found = {"intervals": (made,), "predictions": predictions, "traces": traces}
+        for kind, rows in found.items():
+            for n, row in enumerate(rows):
+                if row is not None:
+                    _keep(kept, kind, sort_key(t, market, experiment, n), row)
+
+    def _queries(
+        self, config: ExperimentConfig, traces: list[TraceRow], context: StepContext
+    ) -> QueryMaker | None:
+        """How the first model that may be asked words the search, for `llm_generated`: once for
+        each wording of a question. Where it cannot, the question itself is searched for, and the
+        trace says so."""
+        cast = map(self._forecasters.__getitem__, config.models)
+        models = [one for one in cast if isinstance(one, Model)]
+        if config.search_config.query_mode == "template" or not models:
+            return None
+        known: dict[str, list[str]] = {}
+
+        def make(text: Market) -> list[str]:
+            asked = _description(text.question, text.rules)
+            seen = Context("", MarketSeen(text.id, asked))
+            writer = next((one for one in models if one.refusal(seen) is None), None)
+            if writer is None:
+                return [text.question or ""]
+            if asked not in known:
+                trace = writer.queries(seen, context)
+                found = trace.queries if isinstance(trace.queries, list) else []
+                known[asked] = found or [text.question or ""]
+                traces.append(trace)
+            return known[asked]
+
+        return make
+
+    def collect(
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
+    ) -> dict[str, Any]:
+        """Join the parts in order into one file of each kind."""
+        written = list[str]()
+        for kind in KINDS:
+            lines = [line for task in outputs for line in context.part(task, kind).splitlines()]
+            if lines or kind != "traces":
+                written.append(f"{kind}.jsonl")
+                content = b"".join(unprefixed(line) + b"\n" for line in sorted(lines))
+                write_atomic(self._folder.path / written[-1], content)
+        if self._method == "weighted":
+            weigh(self._folder.path / "intervals.jsonl", self._answers)
+        audit, differs = Audit(), Counter[str]()
+        for task in sorted(outputs):
+            audit.add(outputs[task]["audit"])
+            differs.update(outputs[task]["differs"])
+        return {
+            "intervals": sum(output["intervals"] for output in outputs.values()),
+            "audit": audit.wire(),
+            "differs": dict(sorted(differs.items())),
+            "files": self._folder.digests(*written),
+        }
+
+    def _row(self, interval: Interval, answers: ByForecaster) -> IntervalRow:
+        context = interval.context
+        decisions = [row for mine in answers.values() for row in mine.decisions]
+        together = aggregate(self._method, [row.probability for row in decisions])
+        row = IntervalRow(
+            run_id=self._folder.run_id,
+            market_id=context.market.id,
+            time=context.time,
+            context=context,
+            decisions=decisions,
+            failures=[row for mine in answers.values() for row in mine.failures],
+            aggregate=AggregateRow(
+                self._method,
+                together,
+                None if together is None else yes_or_no(together),
+                len(decisions),
+            ),
+        )
+        return msgspec.structs.replace(row, digest=digest(row.body()))
+
+    def _prediction(
+        self, panel: Panel, k: int, one: Forecaster, answers: Answers
+    ) -> PredictionLine | None:
+        """A forecaster's PredictionRecord: the mean of its simulations, and what it cites."""
+        made = answers.decisions
+        if not made:
+            return None
+        return PredictionLine(
+            panel.market[k],
+            PayloadLine(
+                next(iter(forecasts(made).values())),
+                _evidence(panel, k, made),
+                made[0].rationale,
+            ),
+            MetadataLine(one.model_id, iso_us(int(panel.t[k])), one.version, one.name),
+        )
+
+
+def _keep(kept: dict[str, list[bytes]], kind: str, key: bytes, row: Struct) -> None:
+    kept[kind].append(key + encode(row))
+
+
+def _previous(which: Sequence[int], outputs: Mapping[str, Any]) -> dict[int, Aggregates]:
+    """The last aggregates of each experiment, from the steps that asked it before."""
+    found: dict[int, Aggregates] = {i: [] for i in which}
+    for output in outputs.values():
+        for i in which:
+            last = [(t, p) for t, p in output.get("previous", {}).get(str(i), ())]
+            if last and (not found[i] or last[-1][0] > found[i][-1][0]):
+                found[i] = last
+    return found
+
+
+def _context(panel: Panel, k: int, previous: Aggregates) -> Context:
+    """Everything that a forecaster may use at t."""
+    text, known_at = panel.text[k], int(panel.known_at[k])
+    return Context(
+        iso_us(int(panel.t[k])),
+        MarketSeen(
+            panel.market[k],
+            None if text is None else _description(text.question, text.rules),
+            _known(panel.price[k]),
+            _known(panel.price_age[k]),
+            iso_us(known_at) if known_at >= 0 else None,
+            None if text is None else iso(text.known_at),
+            _known(panel.bid[k]),
+            _known(panel.ask[k]),
+        ),
+        [Snippet(d.id, _snippet(d), iso(d.known_at)) for d in panel.documents[k]],
+        [Previous(iso_us(t), p) for t, p in previous],
+    )
+
+
+def _description(question: str | None, rules: str | None) -> str:
+    return "\n\n".join(part for part in (question, rules) if part)
+
+
+def _snippet(document: Document) -> str:
+    """The title, and the beginning of the text where there is one."""
+    return " ".join(part for part in (document.title, document.text[:LONGEST_TEXT]) if part)
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else float(value)
+
+
+def _evidence(panel: Panel, k: int, made: Sequence[DecisionRow]) -> list[EvidenceLine]:
+    """The price, and the cited documents, as evidence items."""
+    cited = {c for row in made for c in row.key_evidence_ids}
+    known_at, price = int(panel.known_at[k]), f"price {panel.price[k]:g}"
+    found = list[EvidenceLine]()
+    if known_at >= 0:
+        found.append(EvidenceLine("market_snapshot", panel.market[k], price, iso_us(known_at)))
+    return found + [
+        EvidenceLine("document", d.url or d.id, d.title, iso(d.known_at))
+        for d in panel.documents[k]
+        if d.id in cited
+    ]

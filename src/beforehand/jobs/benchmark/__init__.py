@@ -1,0 +1,1 @@
+"""The benchmark: events in, predictions, verdicts out."""

@@ -1,0 +1,241 @@
+"""The benchmark as runs: the predict stage over a file of events, and all stages in one Plan."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from beforehand.clock import iso
+from beforehand.config import Workspace
+from beforehand.engine.context import StepContext
+from beforehand.engine.job import RunLimits, job
+from beforehand.engine.plan import Action, Plan, Step
+from beforehand.errors import InputError
+from beforehand.forecast.base import ModelOptions, PanelForecaster, open_forecasters
+from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.ids import digest
+from beforehand.jobs.backtest.order import compile_plan
+from beforehand.jobs.backtest.walk import Walker
+from beforehand.jobs.benchmark import evaluation
+from beforehand.jobs.benchmark.events import experiment, ingest, load_events
+from beforehand.jobs.forecasters import check_all, models_of, opening_of
+from beforehand.jobs.isolation import how_kept
+from beforehand.records.backtest import ExperimentConfig
+from beforehand.records.benchmark import EventSpec
+from beforehand.runs.rows import read_jsonl
+from beforehand.score.evaluate import Settings
+from beforehand.store.archive.reader import Archive
+from beforehand.store.files import read_json, write_json, write_jsonl
+from beforehand.store.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class PredictRequest:
+    """Events to be forecast, each at its own instant."""
+
+    archive: Path
+    events: Path
+    forecasters: str
+    out: Path
+    limits: RunLimits = field(default_factory=RunLimits)
+
+
+@dataclass(frozen=True)
+class BenchmarkRequest:
+    """All stages over one archive: events `horizon` before each end, forecasts, scores. `fresh`
+    states that the forecasters at addresses were restarted just before."""
+
+    archive: Path
+    forecasters: str = "all"
+    horizon: timedelta = timedelta(days=7)
+    textless: bool = False
+    settings: Settings = Settings()
+    limits: RunLimits = field(default_factory=RunLimits)
+    fresh: bool = False
+
+
+class _Stage:
+    """What both kinds share: events, each walked for a single instant."""
+
+    kind: str
+    plan: Plan
+    actions: Mapping[str, Action]
+
+    def __init__(
+        self,
+        request: PredictRequest | BenchmarkRequest,
+        run_id: str,
+        workspace: Workspace,
+        archive: Archive,
+        specs: Sequence[EventSpec],
+    ) -> None:
+        self.folder = RunFolder(workspace.home.runs, run_id)
+        self._archive, self._specs = archive, specs
+        world = RecordedWorld(archive)
+        gateway = Gateway(world, workspace.clock)
+        answers = {r.market_id: r for r in gateway.hindsight().resolutions()}
+        options, limits = ModelOptions(), request.limits
+        self._opening = opening_of(world, archive, workspace, limits, options, answers)
+        self._forecasters = open_forecasters(request.forecasters.split(","), self._opening)
+        self._asked: dict[tuple[str, str], list[str]] = {}
+        self._configs: list[ExperimentConfig] = []
+        for spec in specs:
+            config = experiment(spec, gateway, self._forecasters)
+            key = (config.market_id, iso(config.start_time))
+            if key not in self._asked:
+                self._configs.append(config)
+            self._asked.setdefault(key, []).append(spec.id)
+        check_all(self._forecasters.values(), self._opening)
+        cast = self._forecasters
+        self._walker = Walker(world, workspace.clock, self.folder, self._configs, cast, answers)
+        self._walked = compile_plan(run_id, self._configs, cast, score=False).steps
+        self._walker.follow(self._walked)
+
+    @property
+    def paid(self) -> dict[str, int]:
+        """The calls that will be made, by whom is asked."""
+        return {
+            one.entry: len(self._configs) * len(one.arms(ModelOptions().mode))
+            for one in self._forecasters.values()
+            if not isinstance(one, PanelForecaster)
+        }
+
+    def close(self) -> None:
+        """Close what was opened to ask."""
+        self._walker.close()
+        self._opening.close()
+
+    def prepare(self) -> None:
+        """Write the experiments, and the plan that names them by their place."""
+        self.folder.claim()
+        experiments = [config.wire() for config in self._configs]
+        write_json(self.folder.path / "config.json", {"experiments": experiments})
+        write_json(self.folder.path / "plan.json", self.plan.wire())
+
+    def seal(self) -> dict[str, str]:
+        """The last file of a finished run."""
+        return self.folder.seal(self.kind, self._archive.digest)
+
+    def _predictions(self) -> list[dict[str, Any]]:
+        """The PredictionRecords under the events' own ids."""
+        return [
+            {**row, "id": event}
+            for row in read_jsonl(self.folder.path / "predictions.jsonl")
+            for event in self._asked[row["id"], row["metadata"]["timestamp"]]
+        ]
+
+
+@job("predict", PredictRequest)
+class PredictJob(_Stage):
+    """The predict stage as a run: a walk of single instants, then the records of all events."""
+
+    kind = "predict"
+
+    def __init__(self, request: PredictRequest, run_id: str, workspace: Workspace) -> None:
+        """Forecast every event at its `forecast_at` (else its resolution date less its horizon)."""
+        if request.out.resolve() == request.events.resolve():
+            raise InputError("--out names the events file itself: choose another")
+        self._out = request.out
+        specs = [spec for _, spec in load_events(request.events)]
+        super().__init__(request, run_id, workspace, Archive(request.archive), specs)
+        write = Step("write", "write", {}, ("collect",), here=True)
+        self.plan = Plan(run_id, [*self._walked, write])
+        walker = self._walker
+        self.actions = {**walker.actions, "write": self._write}
+
+    @property
+    def fingerprint(self) -> str:
+        """The events, the forecasters and the world."""
+        asked = [config.wire() for config in self._configs]
+        events = sorted(spec.id for spec in self._specs)
+        return digest([self._archive.digest, asked, events, str(self._out.resolve())])
+
+    def summary(self) -> dict[str, Any]:
+        """How many events and predictions, and how many are missing."""
+        found: dict[str, Any] = read_json(self.folder.path / "counts.json")
+        return found
+
+    def _write(
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
+    ) -> dict[str, Any]:
+        lines = self._predictions()
+        differs = outputs["collect"]["differs"]
+        asked = [f for f in self._forecasters.values() if not isinstance(f, PanelForecaster)]
+        kept = how_kept(asked, differs, context)
+        for one in asked:
+            for line in lines:
+                if line["metadata"]["model"] == one.model_id:
+                    line["metadata"]["order"] = kept[one.name].order
+        write_jsonl(self._out, lines)
+        expected = len(self._specs) * len(self._forecasters)
+        counts = {"events": len(self._specs), "predictions": len(lines)}
+        counts["missing"] = expected - len(lines)
+        write_json(self.folder.path / "counts.json", counts)
+        out = str(self._out.resolve())
+        return {**counts, "files": self.folder.digests("counts.json", out)}
+
+
+@job("benchmark", BenchmarkRequest)
+class BenchmarkJob(_Stage):
+    """All stages as one run: ingest, a walk of single instants, the records, the evaluation. Its
+    files are those that the single stages read and write."""
+
+    kind = "benchmark"
+
+    def __init__(self, request: BenchmarkRequest, run_id: str, workspace: Workspace) -> None:
+        self._request = request
+        archive = Archive(request.archive)
+        self._events = ingest(archive, request.horizon, request.textless)
+        if not self._events.events:
+            raise InputError(
+                f"no market of {request.archive} can be asked {request.horizon.days} days before "
+                f"its end ({self._events.counts})"
+            )
+        specs = [EventSpec.model_validate(line) for line in self._events.events]
+        super().__init__(request, run_id, workspace, archive, specs)
+        first = Step("ingest", "ingest", here=True)
+        walked = [
+            Step(s.id, s.action, s.args, s.deps or ("ingest",), here=s.here) for s in self._walked
+        ]
+        last = Step("evaluate", "evaluate", {}, ("collect",), here=True)
+        self.plan = Plan(run_id, [first, *walked, last])
+        stages = {"ingest": self._ingest, "evaluate": self._evaluate}
+        self.actions = {**self._walker.actions, **stages}
+
+    @property
+    def fingerprint(self) -> str:
+        """The stages' settings, the forecasters and the world."""
+        asked = [config.wire() for config in self._configs]
+        request = self._request
+        how = [request.horizon.total_seconds(), request.textless, repr(request.settings)]
+        return digest([self._archive.digest, asked, how])
+
+    def summary(self) -> dict[str, Any]:
+        """scores.json of the finished run."""
+        found: dict[str, Any] = read_json(self.folder.path / "scores.json")
+        return found
+
+    def _ingest(
+        self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
+    ) -> dict[str, Any]:
+        self._events.write(self.folder.path)
+        names = ("events.jsonl", "events_snapshots.jsonl", "resolutions.jsonl")
+        return {**self._events.counts, "files": self.folder.digests(*names)}
+
+    def _evaluate(
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
+    ) -> dict[str, Any]:
+        path = self.folder.path
+        events, said = path / "events.jsonl", path / "predictions.jsonl"
+        endings = path / "resolutions.jsonl"
+        counted = {config.market_id: 1 for config in self._configs}
+        models = models_of(self._forecasters.values())
+        training = self._opening.guard.training([(one.spec, counted) for one in models])
+        differs = outputs["collect"]["differs"]
+        kept = how_kept(self._forecasters.values(), differs, context)
+        settings = self._request.settings
+        done = evaluation.evaluate_files(events, said, endings, settings, training, kept)
+        evaluation.store(done, (events, said, endings), path)
+        files = self.folder.digests("scores.json", "leaderboard.csv", "report.html")
+        return {"counts": done.counts, "audit": done.audit["passed"], "files": files}

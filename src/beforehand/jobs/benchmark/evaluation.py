@@ -1,0 +1,307 @@
+"""The benchmark's last stage: events, predictions and resolutions in, verdicts out."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from beforehand import __version__
+from beforehand.clock import to_us
+from beforehand.errors import InputError
+from beforehand.forecast.cutoff_guard import Training
+from beforehand.jobs import results
+from beforehand.jobs.benchmark.events import deadline, load_events, valid
+from beforehand.jobs.isolation import MAY_REMEMBER, STATED_REMEMBERING
+from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord
+from beforehand.records.bulk import PredictionRow, decode_prediction
+from beforehand.records.rows import label
+from beforehand.runs.rows import question
+from beforehand.score.evaluate import Columns, Question, Result, Settings, build_table, evaluate
+from beforehand.score.leaks.recheck import LeakReport, audit_evidence
+from beforehand.score.scoreboard import Kept
+from beforehand.score.skill import MARKET
+from beforehand.score.validity import SetFacts
+from beforehand.store.files import read_lines
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A scored benchmark with its evidence audit and counts of what did not fit."""
+
+    result: Result
+    audit: dict[str, Any]
+    counts: dict[str, int]
+
+
+def evaluate_files(
+    events: Path,
+    predictions: Path,
+    resolutions: Path,
+    settings: Settings,
+    training: Training | None = None,
+    kept: Mapping[str, Kept] | None = None,
+) -> Evaluation:
+    """Pure scoring: three files in, verdicts out.
+
+    The market is the predictor named `market` at the same instant; without one, each event's
+    baseline_probability, which stands for its `forecast_at`: a later prediction is not scored
+    against it. Price ages come from `events_snapshots.jsonl` beside the events. `training` is what
+    is known of models among the predictors.
+    """
+    specs = {spec.id: spec for _, spec in load_events(events)}
+    endings = _load_resolutions(resolutions)
+    rows = _load_predictions(predictions)
+    questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
+    placed = place(rows, specs, endings, _ages(events.with_name("events_snapshots.jsonl")))
+    counts = {
+        "predictions": len(rows),
+        "events": len(specs),
+        "predictions_of_unknown_events": sum(row.id not in specs for row in rows),
+        "events_without_resolution": sum(name not in endings for name in specs),
+        "resolutions_without_a_time": sum(
+            q.settled is not None and not q.resolved_at for q in questions
+        ),
+        "events_without_prediction": len(specs.keys() - {row.id for row in rows}),
+        **placed.counts,
+    }
+    table = build_table(placed.columns, questions)
+    if not len(table.q):
+        raise InputError(
+            f"nothing to score: no prediction in {predictions} is for an event of {events} that "
+            f"{resolutions} resolves ({', '.join(f'{n} {what}' for what, n in counts.items())})"
+        )
+    total, passed, failures = audit_evidence(rows)
+    facts = SetFacts(
+        documents=0,
+        models=training is not None,
+        share_after_training_cutoff=training.share if training is not None else None,
+        unresolved=counts["events_without_resolution"],
+        variants=len(table.forecasts),
+        admitted_after_t=total - passed,
+        undated=counts["predictions_without_a_time"],
+        texts_known=False,
+        kept=_stated(rows) if kept is None else kept,
+    )
+    audit = {"total": total, "passed": passed, "failures": failures[:200]}
+    return Evaluation(evaluate(table, facts, settings), audit, counts)
+
+
+def _load_resolutions(path: Path) -> dict[str, ResolutionRecord]:
+    endings: dict[str, ResolutionRecord] = {}
+    for number, line in read_lines(path):
+        record = valid(path, number, line, ResolutionRecord)
+        if endings.get(record.id, record).settled != record.settled:
+            raise InputError(f"{path}:{number}: a second, different outcome for {record.id!r}")
+        endings[record.id] = record
+    return endings
+
+
+def _load_predictions(path: Path) -> list[PredictionRow]:
+    rows = []
+    for number, line in read_lines(path):
+        try:
+            rows.append(decode_prediction(line))
+        except msgspec.ValidationError as error:
+            raise InputError(f"{path}:{number}: {error}") from None
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path}:{number}: not JSON: {error}") from None
+    if not rows:
+        raise InputError(f"{path} holds no predictions")
+    return rows
+
+
+def _ages(path: Path) -> dict[str, float]:
+    """Price age in days by event id, from the dated snapshots beside the events."""
+    if not path.is_file():
+        return {}
+    return {
+        record.id: record.price_age / 86400
+        for record in (valid(path, n, line, MarketSnapshot) for n, line in read_lines(path))
+    }
+
+
+def predictor_of(row: PredictionRow) -> str:
+    """Who made a prediction: predictor_id, else the model's name."""
+    if row.metadata is None:
+        return "unnamed"
+    return row.metadata.predictor_id or label(row.metadata.model)
+
+
+def _stated(rows: Sequence[PredictionRow]) -> dict[str, Kept]:
+    """What predictions of our own making say of those who may remember."""
+    return {
+        predictor_of(row): Kept("trusted", MAY_REMEMBER, STATED_REMEMBERING)
+        for row in rows
+        if row.metadata and (row.metadata.order or "").startswith(MAY_REMEMBER)
+    }
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Predictions at the instants at which they can be compared, and counts of the others."""
+
+    columns: Columns
+    counts: dict[str, int]
+
+
+def place(
+    rows: Sequence[PredictionRow],
+    specs: Mapping[str, EventSpec],
+    endings: Mapping[str, ResolutionRecord],
+    ages: Mapping[str, float],
+) -> Placed:
+    """Put each prediction beside the market's price of its own instant.
+
+    If a predictor is named `market`, rows are (event, instant) and take its price there.
+    Otherwise there is one row per event, at its deadline: each predictor's last prediction that
+    was made by then counts.
+    """
+    by_market = any(predictor_of(row) == MARKET for row in rows)
+    put = _at_same_instant if by_market else _at_deadline
+    counts = dict.fromkeys(
+        (
+            "predictions_made_after_the_market_price",
+            "predictions_without_a_market_price",
+            "predictions_replaced_by_a_later_one",
+            "predictions_without_a_time",
+            "predictions_at_or_after_the_resolution",
+            "market_rows_that_contradict_the_events",
+        ),
+        0,
+    )
+    known = [row for row in rows if row.id in specs]
+    counts["predictions_without_a_time"] = sum(row.metadata is None for row in known)
+    in_time = [row for row in known if not _too_late(row, endings.get(row.id))]
+    counts["predictions_at_or_after_the_resolution"] = len(known) - len(in_time)
+    cells = put(in_time, specs, counts)
+    columns = Columns()
+    for (event, t), said in sorted(cells.items()):
+        price = said.pop(MARKET, None if by_market else specs[event].baseline_probability)
+        limit = deadline(specs[event])
+        dated = limit is not None and to_us(limit) == t
+        columns.id.append(event)
+        columns.t.append(t)
+        columns.market.append(math.nan if price is None else price)
+        columns.price_age.append(ages.get(event, math.nan) if dated else math.nan)
+        columns.strict.append(False)
+        columns.evidence.append(0)
+        columns.bid.append(math.nan)
+        columns.ask.append(math.nan)
+        columns.forecasts.append(said)
+    return Placed(columns, counts)
+
+
+Cells = dict[tuple[str, int], dict[str, float]]
+
+
+def _instant(row: PredictionRow) -> int:
+    return to_us(row.metadata.timestamp) if row.metadata else 0
+
+
+def _too_late(row: PredictionRow, ending: ResolutionRecord | None) -> bool:
+    if row.metadata is None or ending is None or ending.resolved_at is None:
+        return False
+    return row.metadata.timestamp >= ending.resolved_at
+
+
+def _forged(row: PredictionRow, spec: EventSpec) -> bool:
+    """A `market` row at the very instant of the dated baseline that states another price."""
+    limit, stated = deadline(spec), spec.baseline_probability
+    if limit is None or stated is None or _instant(row) != to_us(limit):
+        return False
+    return abs(row.prediction.probability - stated) > 1e-9
+
+
+def _at_same_instant(
+    rows: Sequence[PredictionRow], specs: Mapping[str, EventSpec], counts: dict[str, int]
+) -> Cells:
+    forged = {
+        (row.id, _instant(row))
+        for row in rows
+        if predictor_of(row) == MARKET and _forged(row, specs[row.id])
+    }
+    counts["market_rows_that_contradict_the_events"] = len(forged)
+    priced = {(row.id, _instant(row)) for row in rows if predictor_of(row) == MARKET} - forged
+    cells: Cells = {key: {} for key in priced}
+    for row in rows:
+        key = (row.id, _instant(row))
+        if key not in priced:
+            counts["predictions_without_a_market_price"] += 1
+            continue
+        counts["predictions_replaced_by_a_later_one"] += predictor_of(row) in cells[key]
+        cells[key][predictor_of(row)] = row.prediction.probability
+    return cells
+
+
+def _at_deadline(
+    rows: Sequence[PredictionRow], specs: Mapping[str, EventSpec], counts: dict[str, int]
+) -> Cells:
+    limits = {
+        name: None if (at := deadline(spec)) is None else to_us(at) for name, spec in specs.items()
+    }
+    cells: Cells = {(name, limit or 0): {} for name, limit in limits.items()}
+    last: dict[tuple[str, str], int] = {}
+    for row in rows:
+        limit, t = limits[row.id], _instant(row)
+        if limit is not None and t > limit:
+            counts["predictions_made_after_the_market_price"] += 1
+            continue
+        key = (row.id, predictor_of(row))
+        counts["predictions_replaced_by_a_later_one"] += key in last
+        if t >= last.get(key, t):
+            last[key] = t
+            cells[row.id, limit or 0][key[1]] = row.prediction.probability
+    return cells
+
+
+def _question(spec: EventSpec, ending: ResolutionRecord | None) -> Question:
+    event = spec.model_dump(mode="json", exclude_none=True)
+    return question(event, ending.model_dump(mode="json") if ending else None)
+
+
+def summary(evaluation: Evaluation, paths: Sequence[Path]) -> dict[str, Any]:
+    """What `bench evaluate --json` prints."""
+    return {
+        "inputs": [str(path) for path in paths],
+        "counts": evaluation.counts,
+        "audit": evaluation.audit,
+        "leaks": _leaks(evaluation).wire(),
+        **evaluation.result.wire(),
+    }
+
+
+def _leaks(evaluation: Evaluation) -> LeakReport:
+    total, passed = evaluation.audit["total"], evaluation.audit["passed"]
+    return LeakReport(
+        checked=total, rechecked=total, admitted_after_t=total - passed, from_file=True
+    )
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """The counts in words; what did not occur is left unsaid."""
+    said = ("predictions", "events")
+    return ", ".join(
+        f"{n:,} {what.replace('_', ' ')}" for what, n in counts.items() if n or what in said
+    )
+
+
+def store(evaluation: Evaluation, paths: Sequence[Path], out: Path) -> Path:
+    """Write scores.json, leaderboard.csv and report.html into `out`; returns the report."""
+    about = {
+        "title": paths[1].name,
+        "version": __version__,
+        "world_kind": "predictions from a file",
+        "subtitle": f"{counted(evaluation.counts)}.",
+        "grid": "One row per event at the instant of its market price, or the market predictor's "
+        "own instants",
+        "left_out": "",
+        "leak_note": "The times are taken as stated in the files.",
+        "audit": evaluation.audit,
+        "inputs": [path.name for path in paths],
+        "counts": evaluation.counts,
+    }
+    results.store(out, evaluation.result, _leaks(evaluation), about, [])
+    return out / "report.html"

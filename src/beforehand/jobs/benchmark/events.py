@@ -1,0 +1,166 @@
+"""The benchmark's files: events in, and what a stage makes of them.
+
+Each stage reads and writes documented files only, so that a foreign forecaster can stand in the
+middle: take events.jsonl, write PredictionRecords, hand them to `evaluate`. `benchmark_job.py` runs
+them as Plans.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from beforehand.clock import iso, parse_instant
+from beforehand.errors import InputError, NotFound
+from beforehand.forecast.base import Forecaster, ModelOptions
+from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.jobs import results
+from beforehand.jobs.backtest import grid
+from beforehand.jobs.backtest import select as backtest
+from beforehand.jobs.backtest.select import mode_of
+from beforehand.records.backtest import ExperimentConfig, SearchConfig
+from beforehand.records.benchmark import EventSpec
+from beforehand.store.archive.reader import Archive
+from beforehand.store.files import read_lines, write_jsonl
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What the first stage makes of an archive, as lines of its three files, and the counts."""
+
+    events: list[dict[str, Any]]
+    snapshots: list[dict[str, Any]]
+    resolutions: list[dict[str, Any]]
+    counts: dict[str, int]
+
+    def write(self, out: Path) -> None:
+        """events.jsonl, events_snapshots.jsonl and resolutions.jsonl."""
+        write_jsonl(out / "events.jsonl", self.events)
+        write_jsonl(out / "events_snapshots.jsonl", self.snapshots)
+        write_jsonl(out / "resolutions.jsonl", self.resolutions)
+
+
+def ingest(archive: Archive, horizon: timedelta, textless: bool = False) -> Ingested:
+    """Events, dated market snapshots and resolutions for every settled market that had a price
+    `horizon` before its end. The event shows the *scheduled* close known then, never the end.
+    A market whose wording was not on record by then is left out, unless `textless`."""
+    world = RecordedWorld(archive)
+    gateway = Gateway(world)
+    selection = backtest.select(gateway, None)
+    made = Ingested([], [], [], {})
+    for name, resolution in selection.markets.items():
+        t = grid.end_of(resolution) - horizon
+        view = gateway.at(t)
+        try:
+            market, odds = view.market(name), view.odds(name)
+        except NotFound:
+            selection.skip("no price that early")
+            continue
+        if market.question is None and not textless:
+            selection.skip("no text that early")
+            continue
+        line = results.resolution_wire(resolution)
+        assert line is not None  # Selected markets are settled.
+        made.resolutions.append(line)
+        made.events.append(
+            {
+                **results.event_wire(market, None),
+                "forecast_horizon_days": int(horizon / timedelta(days=1)),
+                "baseline_probability": odds.price,
+                "forecast_at": iso(t),
+            }
+        )
+        made.snapshots.append(
+            {
+                "id": name,
+                "probability": odds.price,
+                "observed_at": iso(odds.observed_at),
+                "known_at": iso(odds.known_at),
+                "price_age": odds.price_age,
+            }
+        )
+    left = {f"left out: {why}": n for why, n in selection.left_out.items()}
+    made.counts.update({"events": len(made.events), **left})
+    return made
+
+
+def experiment(
+    spec: EventSpec, gateway: Gateway, forecasters: Mapping[str, Forecaster]
+) -> ExperimentConfig:
+    """One instant of one market; an instant after the market's end is refused."""
+    name = gateway.hindsight().resolve_id(_market_of(spec))
+    t = _forecast_at(spec)
+    ending = gateway.hindsight().resolution(name)
+    if ending is not None and t >= grid.end_of(ending):
+        raise InputError(
+            f"event {spec.id!r}: forecast_at {iso(t)} does not lie before the market's end "
+            f"({iso(grid.end_of(ending))})"
+        )
+    return ExperimentConfig(
+        market_id=name,
+        start_time=t,
+        end_time=t,
+        interval_minutes=1,
+        models=list(forecasters),
+        mode=mode_of(forecasters.values(), ModelOptions().mode),
+        search_config=SearchConfig(),
+    )
+
+
+def _market_of(spec: EventSpec) -> str:
+    source = spec.source
+    if ":" in spec.id or source is None or source.market_id is None:
+        return spec.id
+    return f"{source.type.upper()}:{source.market_id}"
+
+
+def _forecast_at(spec: EventSpec) -> datetime:
+    t = deadline(spec)
+    if t is None:
+        raise InputError(
+            f"event {spec.id!r} does not say when to forecast: it needs forecast_at, or "
+            "resolution_date and forecast_horizon_days"
+        )
+    return t
+
+
+def deadline(spec: EventSpec) -> datetime | None:
+    """When an event is to be forecast, and its baseline_probability was read; None if unstated."""
+    stated = (spec.model_extra or {}).get("forecast_at")
+    try:
+        if stated is not None:
+            return parse_instant(str(stated))
+        if spec.resolution_date is None or spec.forecast_horizon_days is None:
+            return None
+        return spec.resolution_date - timedelta(days=spec.forecast_horizon_days)
+    except (ValueError, OverflowError) as error:
+        raise InputError(
+            f"event {spec.id!r}: the time to forecast is not usable: {error}"
+        ) from None
+
+
+def load_events(path: Path) -> list[tuple[int, EventSpec]]:
+    """(line, EventSpec) of every line; a bad one, or a repeated id, raises InputError with file,
+    line and reason."""
+    found: list[tuple[int, EventSpec]] = []
+    seen: set[str] = set()
+    for number, line in read_lines(path):
+        spec = valid(path, number, line, EventSpec)
+        if spec.id in seen:
+            raise InputError(f"{path}:{number}: the event {spec.id!r} is listed twice")
+        seen.add(spec.id)
+        found.append((number, spec))
+    if not found:
+        raise InputError(f"{path} holds no events")
+    return found
+
+
+def valid(path: Path, number: int, line: bytes, model: Any) -> Any:
+    """One line as a record; InputError names file, line and reason."""
+    try:
+        return model.model_validate_json(line)
+    except ValueError as error:
+        from beforehand.world.importers.lines import reason
+
+        raise InputError(f"{path}:{number}: {reason(error)}") from None

@@ -1,0 +1,159 @@
+"""A run's files: questions and resolutions written, rows read back, the scored result stored."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from beforehand.clock import from_us, iso
+from beforehand.gateway import Audit, Gateway
+from beforehand.jobs.backtest.grid import end_of
+from beforehand.records.rows import IntervalRow
+from beforehand.records.world import Market, Resolution
+from beforehand.runs.rows import columns_of
+from beforehand.score.evaluate import (
+    Question,
+    Result,
+    Settings,
+    build_table,
+    leaderboard_csv,
+    number,
+    pair,
+    score_only,
+)
+from beforehand.score.leaks.recheck import CANARY, LeakReport
+from beforehand.score.report.page import html
+from beforehand.store.archive.reader import Archive
+from beforehand.store.files import write_atomic, write_json, write_jsonl
+
+
+def event_wire(market: Market, resolution: Resolution | None) -> dict[str, Any]:
+    """An EventSpec line; `event_id` and `currency` are additive."""
+    date = resolution.resolved_at if resolution else market.scheduled_close
+    source: dict[str, Any] = {"type": market.venue.title(), "market_id": market.native_id}
+    if market.url:
+        source["url"] = market.url
+    if date:
+        source["resolution_date"] = iso(date)
+    return {
+        "id": market.id,
+        "question": market.question or market.id,
+        "domain": market.domain,
+        "resolution_date": iso(date) if date else None,
+        "source": source,
+        "ground_truth_source": market.venue.title(),
+        "tags": [],
+        "event_id": market.event_id,
+        "currency": market.currency,
+    }
+
+
+def resolution_wire(resolution: Resolution) -> dict[str, Any] | None:
+    """A ResolutionRecord line, or None for void and disputed markets. A partial payout keeps the
+    contract's 0/1 `outcome` (1 from a half up) and carries the additive `payout`."""
+    if resolution.status != "resolved" or resolution.payout is None:
+        return None
+    payout = resolution.payout
+    line: dict[str, Any] = {
+        "id": resolution.market_id,
+        "outcome": int(payout >= 0.5),
+        "resolved_at": iso(resolution.resolved_at),
+    }
+    return line if payout in (0.0, 1.0) else {**line, "payout": payout}
+
+
+def write_questions(path: Path, gateway: Gateway, resolutions: Mapping[str, Resolution]) -> None:
+    """events.jsonl and resolutions.jsonl for the markets of a run; `forecast_from` and
+    `forecast_until` say when each could be forecast."""
+    view, events = gateway.hindsight(), []
+    for name, ending in resolutions.items():
+        event = {**event_wire(view.market(name), ending), "forecast_until": iso(end_of(ending))}
+        series = gateway.world.series(name)
+        if series is not None and len(series):
+            event["forecast_from"] = iso(from_us(series.known_at[0]))
+        events.append(event)
+    write_jsonl(path / "events.jsonl", events)
+    lines = [line for r in resolutions.values() if (line := resolution_wire(r))]
+    write_jsonl(path / "resolutions.jsonl", lines)
+
+
+def leak_report(audit: Audit, archive: Archive) -> LeakReport:
+    """A report with what the wall counted and how many documents the world holds."""
+    return LeakReport(
+        checked=audit.checked,
+        refused=len(audit.refusals),
+        documents=archive.counts().get("document", 0),
+    )
+
+
+def canaries(archive: Archive) -> dict[str, datetime]:
+    """The planted documents of a simulated world, with the instants from which they are known."""
+    return {d.id: d.known_at for d in archive.documents() if d.id.startswith(CANARY)}
+
+
+def without_flagged(
+    rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
+) -> dict[str, Any] | None:
+    """Each forecaster's Brier and skill with all its decisions, and without those that rest on a
+    flagged document; None if none does. `rows` are one a market and instant."""
+
+    def kept(row: IntervalRow) -> IntervalRow:
+        decisions = [said for said in row.decisions if not said.flagged_evidence_ids]
+        return msgspec.structs.replace(row, decisions=decisions)
+
+    if not any(said.flagged_evidence_ids for row in rows for said in row.decisions):
+        return None
+    found = {}
+    for name, scored in (("all", rows), ("kept", map(kept, rows))):
+        table = build_table(columns_of(scored), questions)
+        found[name] = {
+            row.forecaster: {
+                "n": row.n,
+                "brier": number(row.brier),
+                "skill_vs_market": number(row.skill_vs_market),
+            }
+            for row in score_only(table, settings)
+        }
+    return found
+
+
+def short_wire(
+    rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
+) -> dict[str, Any] | None:
+    """The scores of markets whose life held no instant of the grid: each was asked once, when its
+    first price was known. They are scored apart, since being asked outside the grid tells that the
+    end is near. None where there are none."""
+    if not rows:
+        return None
+    table = build_table(columns_of(rows), questions)
+    return {
+        "n_questions": len(table.questions),
+        "n_forecasts": len(table.q),
+        "leaderboard": [
+            {
+                "forecaster": row.forecaster,
+                "n": row.n,
+                "brier": number(row.brier),
+                "skill_vs_market": number(row.skill_vs_market),
+                "skill_ci": pair(row.skill.ci) if row.skill else [None, None],
+            }
+            for row in score_only(table, settings)
+        ],
+    }
+
+
+def store(
+    path: Path,
+    result: Result,
+    leaks: LeakReport,
+    about: Mapping[str, Any],
+    intervals: Sequence[IntervalRow],
+) -> dict[str, Any]:
+    """Write scores.json, leaderboard.csv and report.html; returns the summary for `--json`."""
+    summary = {**about, **result.wire(), "leaks": leaks.wire()}
+    write_json(path / "scores.json", summary)
+    write_atomic(path / "leaderboard.csv", leaderboard_csv(result.rows))
+    write_atomic(path / "report.html", html(summary, intervals).encode())
+    return summary

@@ -1,0 +1,368 @@
+"""Someone's own forecasts against a recorded world: a file of `id,time,probability` to a verdict.
+
+Every row is either scored or listed with the reason why not. The market's price and the
+baselines are taken at the very instants of the file, through the same wall as a backtest. When
+the forecasts were really made, nobody can see from a file: the times are taken as stated.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from beforehand import __version__
+from beforehand.clock import (
+    Clock,
+    SystemClock,
+    end_of_day,
+    from_us,
+    iso,
+    iso_us,
+    parse_instant,
+    to_us,
+)
+from beforehand.errors import InputError, NotFound
+from beforehand.forecast.base import Context, Decision
+from beforehand.forecast.schemes.baselines import BASELINES, always
+from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.panel import Evidence, Panel
+from beforehand.ids import digest, new_run_id
+from beforehand.jobs import results
+from beforehand.jobs.backtest import grid
+from beforehand.jobs.report_text import LEAK_NOTE, left_out_sentence, world_kind
+from beforehand.records.cutoff import visible_us
+from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
+from beforehand.records.world import Resolution
+from beforehand.runs.rows import question
+from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
+from beforehand.score.skill import MARKET
+from beforehand.score.validity import SetFacts
+from beforehand.store.archive.reader import Archive
+from beforehand.store.files import plain_number, read_bytes, read_csv, read_lines, write_jsonl
+from beforehand.store.run_folder import RunFolder, note_trials
+
+YARDSTICKS = (always(0.5), BASELINES["base_rate"], BASELINES["shrunk"])
+
+
+@dataclass(frozen=True)
+class Line:
+    """One forecast as stated in the file."""
+
+    number: int
+    id: str
+    t: datetime
+    probability: float
+    forecaster: str
+
+
+@dataclass
+class Rejected:
+    """Rows not scored, by reason, each with its line number."""
+
+    reasons: dict[str, list[int]] = field(default_factory=dict)
+
+    def add(self, reason: str, line: int) -> None:
+        """Take note of one row."""
+        self.reasons.setdefault(reason, []).append(line)
+
+    @property
+    def count(self) -> int:
+        """How many rows were not scored."""
+        return sum(len(lines) for lines in self.reasons.values())
+
+
+def read(path: Path, name: str, rejected: Rejected) -> list[Line]:
+    """The file's forecasts: CSV with a header, or JSONL of plain rows or PredictionRecords."""
+    head = read_bytes(path)[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not head:
+        raise InputError(f"{path} is empty: it needs rows of id,time,probability")
+    if head[:1] == b"[":
+        raise InputError(f"{path} is a JSON list: write one object a line (JSONL), or CSV")
+    json = head[:1] == b"{"
+    lines = []
+    for number, row in _json_rows(path, rejected) if json else _csv_rows(path, rejected):
+        try:
+            lines.append(_line(number, row, name))
+        except ValueError as error:
+            rejected.add(str(error), number)
+    return lines
+
+
+def _csv_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, row, problem in read_csv(path, ("id", "time", "probability")):
+        if row is None:
+            rejected.add(problem, number)
+        else:
+            yield number, row
+
+
+def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in read_lines(path):
+        try:
+            raw = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            rejected.add("not JSON", number)
+            continue
+        if isinstance(raw, dict) and isinstance(raw.get("prediction"), dict):
+            meta = raw.get("metadata")
+            meta = meta if isinstance(meta, dict) else {}
+            raw = {
+                "id": raw.get("id"),
+                "time": meta.get("timestamp"),
+                "probability": raw["prediction"].get("probability"),
+                "forecaster": meta.get("predictor_id") or meta.get("model"),
+            }
+        if isinstance(raw, dict):
+            yield number, raw
+        else:
+            rejected.add("not a JSON object", number)
+
+
+def _line(number: int, row: Mapping[str, Any], name: str) -> Line:
+    identifier = str(row.get("id") or "").strip()
+    if not identifier:
+        raise ValueError("the id is missing")
+    stamp = str(row.get("time") or "").strip()
+    try:
+        t = parse_instant(stamp)
+    except ValueError:
+        raise ValueError(
+            "the time is not ISO 8601 with a zone (write it like 2026-01-05T12:00:00Z)"
+        ) from None
+    value = row.get("probability")
+    try:
+        p = plain_number(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        p = float("nan")
+    if isinstance(value, bool):
+        p = float("nan")
+    if not 0.0 <= p <= 1.0:
+        raise ValueError("the probability is not a number in [0, 1]")
+    said_by = row.get("forecaster") or name
+    if not isinstance(said_by, str) or not said_by.strip():
+        raise ValueError("the forecaster is not a name")
+    # A bare date is taken at its end: the market may know all that day's news as well.
+    return Line(number, identifier, end_of_day(t) if len(stamp) == 10 else t, p, said_by.strip())
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The run's folder and the summary of scores.json; `rejected` says what was left out."""
+
+    folder: RunFolder
+    summary: dict[str, Any]
+    rejected: Rejected
+
+
+def run(
+    path: Path,
+    archive: Archive,
+    runs: Path,
+    ledger: Path,
+    *,
+    name: str | None = None,
+    run_id: str | None = None,
+    settings: Settings = Settings(),
+    training_cutoff: datetime | None = None,
+    clock: Clock | None = None,
+) -> Scored:
+    """Score a file; raises InputError if not a single row can be."""
+    rejected = Rejected()
+    lines = read(path, name or path.name.split(".")[0], rejected)
+    unread = rejected.count
+    world = RecordedWorld(archive)
+    gateway = Gateway(world)
+    endings = {r.market_id: r for r in gateway.hindsight().resolutions()}
+    cells = _match(lines, gateway, endings, rejected)
+    if not cells:
+        reasons = "; ".join(f"{len(ns)} × {why}" for why, ns in rejected.reasons.items())
+        raise InputError(f"no row of {path} can be scored: {reasons or 'it has no rows'}")
+    instants: dict[str, list[int]] = {}
+    for market, t in sorted(cells):
+        instants.setdefault(market, []).append(t)
+    pairs = [(market, np.array(t, dtype=np.int64)) for market, t in instants.items()]
+    panel = gateway.panel(pairs, evidence=Evidence(max_results=0))
+    columns = _columns(panel, cells)
+    used = {market: endings[market] for market, _ in pairs}
+    view = gateway.hindsight()
+    events = [results.event_wire(view.market(m), r) for m, r in used.items()]
+    questions = [
+        question(e, results.resolution_wire(r)) for e, r in zip(events, used.values(), strict=True)
+    ]
+    table = build_table(columns, questions)
+    clock = clock or SystemClock()
+    folder = RunFolder(runs, run_id or new_run_id(clock.now(), lambda n: (runs / n).exists()))
+    folder.create()
+    results.write_questions(folder.path, gateway, used)
+    write_jsonl(folder.path / "predictions.jsonl", _predictions(cells))
+    write_jsonl(
+        folder.path / "rejected.jsonl",
+        [{"line": n, "reason": why} for why, ns in rejected.reasons.items() for n in ns],
+    )
+    names = sorted({who for said in cells.values() for who in said})
+    # What was said identifies a variant, not its name; the market's own prices are no trial.
+    variants = [digest(_said(cells, who)) for who in names if not _copies(panel, cells, who)]
+    tried = note_trials(ledger, "file", used, variants)
+    leaks = results.leak_report(gateway.audit, archive)
+    leaks.rechecked, leaks.from_file = len(panel), True
+    leaks.admitted_after_t = int((~visible_us(panel.known_at, panel.t)).sum())
+    facts = SetFacts(
+        documents=leaks.documents,
+        variants=tried,
+        admitted_after_t=leaks.admitted_after_t,
+        share_after_training_cutoff=_after(training_cutoff, used, columns),
+        subjects=tuple(names),
+        kept={b.name: b.kept() for b in YARDSTICKS if b.name not in names},
+    )
+    result = evaluate(table, facts, replace(settings, variants=tried, subjects=tuple(names)))
+    name_of = max(used, key=lambda m: (len(instants[m]), m))
+    about = {
+        "subjects": names,
+        "run_id": folder.run_id,
+        "title": f"{path.name}",
+        "version": __version__,
+        "world_kind": world_kind(archive),
+        "subtitle": f"{len(lines) + unread - rejected.count:,} of {len(lines) + unread:,} rows of "
+        f"{path.name} scored, {rejected.count:,} not. The market's price and the yardsticks are "
+        "taken at the same instants.",
+        "rows": {"scored": len(lines) + unread - rejected.count, "not_scored": rejected.count},
+        "grid": "The instants are the file's own, taken as stated; the market's price is the "
+        "latest observation known then",
+        "left_out": left_out_sentence({})
+        if not rejected.count
+        else f"{rejected.count:,} rows were not scored: see below.",
+        "leak_note": LEAK_NOTE,
+        "rejected": dict(sorted(rejected.reasons.items())),
+        "pictured": {
+            "id": name_of,
+            "settled": used[name_of].payout,
+            "question": view.market(name_of).question,
+        },
+    }
+    summary = results.store(folder.path, result, leaks, about, _picture(panel, cells, name_of))
+    folder.seal("score", archive.digest)
+    return Scored(folder, summary, rejected)
+
+
+Cells = dict[tuple[str, int], dict[str, float]]
+
+
+def _match(
+    lines: list[Line],
+    gateway: Gateway,
+    endings: Mapping[str, Resolution],
+    rejected: Rejected,
+) -> Cells:
+    """(market, t) to forecasts; what does not fit is rejected with its reason."""
+    cells: Cells = {}
+    known: dict[str, str | None] = {}
+    view = gateway.hindsight()
+    first = view.first_prices()
+    for line in lines:
+        if line.id not in known:
+            try:
+                known[line.id] = view.resolve_id(line.id)
+            except NotFound:
+                known[line.id] = None
+            except InputError:
+                known[line.id] = "?"
+        market = known[line.id]
+        reason = _misfit(market, line, first, endings)
+        t = to_us(line.t)
+        if reason is None and line.forecaster in cells.get((market or "", t), {}):
+            reason = "a second forecast of the same market at the same instant"
+        if reason is not None or market is None:
+            rejected.add(reason or "no such market in the archive", line.number)
+            continue
+        cells.setdefault((market, t), {})[line.forecaster] = line.probability
+    return cells
+
+
+def _misfit(
+    market: str | None, line: Line, first: Mapping[str, int], endings: Mapping[str, Resolution]
+) -> str | None:
+    if line.forecaster == MARKET:
+        return "a forecaster may not be called market: rename it, or use --name"
+    if market is None:
+        return "no such market in the archive"
+    if market == "?":
+        return "the bare id is ambiguous: write VENUE:id"
+    ending = endings.get(market)
+    if market not in first:
+        return "the archive has no prices of this market"
+    if ending is None:
+        return "the market has no resolution yet"
+    if ending.payout is None:
+        return f"the market is {ending.status}"
+    if line.t >= grid.end_of(ending):
+        return "the time lies at or after the market's end"
+    if to_us(line.t) < first[market]:
+        return "the time lies before the market's first known price"
+    return None
+
+
+def _columns(panel: Panel, cells: Cells) -> Columns:
+    own = {who for said in cells.values() for who in said}
+    yardsticks = {b.name: b.forecast(panel) for b in YARDSTICKS if b.name not in own}
+    columns = Columns(
+        id=list(panel.market),
+        t=panel.t.tolist(),
+        market=panel.price.tolist(),
+        price_age=(panel.price_age / 86400).tolist(),
+        strict=[text is not None for text in panel.text],
+        evidence=[0] * len(panel),
+        bid=panel.bid.tolist(),
+        ask=panel.ask.tolist(),
+    )
+    for i in range(len(panel)):
+        mine = cells[panel.market[i], int(panel.t[i])]
+        columns.forecasts.append(
+            {**{name: float(values[i]) for name, values in yardsticks.items()}, **mine}
+        )
+    return columns
+
+
+def _copies(panel: Panel, cells: Cells, who: str) -> bool:
+    """True if a forecaster says the market's price wherever it speaks."""
+    said = (cells[m, int(t)].get(who) for m, t in zip(panel.market, panel.t, strict=True))
+    return all(p is None or p == m for p, m in zip(said, panel.price.tolist(), strict=True))
+
+
+def _said(cells: Cells, who: str) -> list[tuple[str, int, float]]:
+    return sorted((m, t, said[who]) for (m, t), said in cells.items() if who in said)
+
+
+def _predictions(cells: Cells) -> Iterator[dict[str, Any]]:
+    for (market, t), said in sorted(cells.items()):
+        for who, p in sorted(said.items()):
+            yield {
+                "id": market,
+                "prediction": {"probability": p},
+                "metadata": {"model": who, "timestamp": iso(from_us(t)), "predictor_id": who},
+            }
+
+
+def _after(
+    cutoff: datetime | None, used: Mapping[str, Resolution], columns: Columns
+) -> float | None:
+    """Share of forecasts whose answer came after the model's training ended."""
+    if cutoff is None:
+        return None
+    return float(np.mean([used[name].resolved_at > cutoff for name in columns.id]))
+
+
+def _picture(panel: Panel, cells: Cells, market: str) -> list[IntervalRow]:
+    """Rows of one market, for the report's line."""
+    found = []
+    for i in range(len(panel)):
+        if panel.market[i] == market:
+            t = int(panel.t[i])
+            context = Context(iso_us(t), MarketSeen(market, odds=float(panel.price[i])))
+            said = [Decision(p).row(who, 0, context) for who, p in cells[market, t].items()]
+            nothing = AggregateRow("mean", None, None, len(said))
+            found.append(IntervalRow("", market, context.time, context, said, [], nothing))
+    return found

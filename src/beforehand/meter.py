@@ -1,0 +1,65 @@
+"""Through which every paid call goes: journalled in a run, only counted outside one."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from beforehand.store.journal.calls import Usage
+
+
+class Meter(Protocol):
+    """Through which a forecaster makes its paid calls: the engine's StepContext journals them, and
+    a `CallCounter` only counts. One Meter stands for one question in one simulation."""
+
+    run_id: str
+    simulation: int
+
+    @property
+    def policy(self) -> str:
+        """What becomes of a call whose answer never came: resend, skip or stop."""
+
+    def call(
+        self,
+        provider: str,
+        request: Any,
+        send: Callable[[str], str],
+        measure: Callable[[str], Usage] = ...,
+        turn: Callable[[threading.Event], None] | None = ...,
+    ) -> str:
+        """The answer to `request` (JSON), asked once however often the step runs. `send` gets the
+        idempotency key, `turn` waits for the provider's rate limit."""
+
+    def holds(self, key: str) -> bool:
+        """False once another process has taken over the call with this key."""
+
+
+@dataclass
+class CallCounter:
+    """A Meter without a journal: every call is made, and counted."""
+
+    run_id: str = "none"
+    simulation: int = 0
+    policy: str = "resend"
+    calls: int = 0
+    usage: list[Usage] = field(default_factory=list)
+
+    def call(
+        self,
+        provider: str,
+        request: Any,
+        send: Callable[[str], str],
+        measure: Callable[[str], Usage] = lambda answer: Usage(),
+        turn: Callable[[threading.Event], None] | None = None,
+    ) -> str:
+        """Send it, and take note of what it cost."""
+        if turn is not None:
+            turn(threading.Event())
+        self.calls += 1
+        answer = send(f"call-{self.calls}")
+        self.usage.append(measure(answer))
+        return answer
+
+    def holds(self, key: str) -> bool:
+        """Nobody else is there."""
+        return True

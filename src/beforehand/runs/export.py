@@ -1,0 +1,117 @@
+"""A finished run for other tools: one row a decision, Galileo traces, OpenTelemetry."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from beforehand.errors import InputError, NotFound
+from beforehand.records.rows import DecisionRow, FailureRow
+from beforehand.runs.galileo import ingest_request
+from beforehand.runs.rows import read_intervals, read_jsonl
+from beforehand.runs.spent import Cost, spent
+from beforehand.store.files import write_atomic, write_json, write_jsonl
+from beforehand.store.journal.calls import Calls
+from beforehand.store.journal.journal import Journal
+from beforehand.store.parquet import write_parquet
+from beforehand.store.run_folder import RunFolder
+
+COLUMNS = {
+    "run_id": "VARCHAR",
+    "market_id": "VARCHAR",
+    "time": "TIMESTAMP",
+    "model_id": "VARCHAR",
+    "simulation_index": "INTEGER",
+    "mode": "VARCHAR",
+    "probability": "DOUBLE",
+    "decision": "VARCHAR",
+    "confidence": "DOUBLE",
+    "error": "VARCHAR",
+    "odds": "DOUBLE",
+    "price_age_s": "DOUBLE",
+    "documents": "INTEGER",
+    "aggregate": "DOUBLE",
+    "outcome": "DOUBLE",
+    "tokens": "BIGINT",
+    "cost": "DOUBLE",
+    "latency_ms": "DOUBLE",
+}
+"""The columns of the tables; `outcome` is what the market settled at, empty where it is void."""
+
+
+def export(
+    folder: RunFolder, format: str, out: str | None, journal: Journal | None
+) -> dict[str, Any]:
+    """Write one format; returns the place, and how many of what. Raises NotFound for a run that is
+    not finished or has no forecasts, NotConfigured where an extra is missing."""
+    if folder.facts()["status"] != "success":
+        raise NotFound(f"run {folder.run_id} is not finished: resume it, then export it")
+    if not (folder.path / "intervals.jsonl").is_file():
+        raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
+    if format == "otlp":
+        from beforehand.runs.telemetry import send
+
+        if out is None:
+            raise InputError("--out: name the collector's address, such as http://localhost:4318")
+        return send(folder, journal, out)
+    calls = None if journal is None else journal.calls
+    endings = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".json": "galileo"}
+    suffix = next(end for end, kind in endings.items() if kind == format)
+    path = Path(out) if out else folder.path.with_name(f"{folder.run_id}-{format}{suffix}")
+    if path.resolve().is_relative_to(folder.path.resolve()):
+        raise InputError(f"--out {path} lies inside the run's own folder, which is sealed")
+    if format == "galileo":
+        traces = ingest_request(
+            read_intervals(folder.path / "intervals.jsonl"), _outcomes(folder), spent(folder, calls)
+        )
+        write_json(path, traces)
+        return {"out": str(path), "rows": len(traces["traces"]), "what": "traces"}
+    rows = list(decisions(folder, calls))
+    if format == "csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_atomic(path, text.getvalue().encode())
+    elif format == "jsonl":
+        write_jsonl(path, rows)
+    else:
+        write_parquet(path, rows, COLUMNS)
+    return {"out": str(path), "rows": len(rows), "what": "decisions"}
+
+
+def decisions(folder: RunFolder, calls: Calls | None) -> Iterator[dict[str, Any]]:
+    """One row a decision, and one a failure, with what it cost where that is on record."""
+    outcomes, paid = _outcomes(folder), spent(folder, calls)
+    for row in read_intervals(folder.path / "intervals.jsonl"):
+        market = row.context.market
+        for said in row.said:
+            cost = paid(row, said) or Cost()
+            made = said if isinstance(said, DecisionRow) else None
+            yield {
+                "run_id": row.run_id,
+                "market_id": row.market_id,
+                "time": row.time,
+                "model_id": said.model_id,
+                "simulation_index": said.simulation_index,
+                "mode": made.mode if made else None,
+                "probability": made.probability if made else None,
+                "decision": made.decision if made else None,
+                "confidence": made.confidence if made else None,
+                "error": said.error if isinstance(said, FailureRow) else None,
+                "odds": market.odds,
+                "price_age_s": market.price_age,
+                "documents": len(row.context.search_snippets),
+                "aggregate": row.aggregate.probability,
+                "outcome": outcomes.get(row.market_id),
+                "tokens": cost.tokens,
+                "cost": cost.cost,
+                "latency_ms": cost.latency_ms,
+            }
+
+
+def _outcomes(folder: RunFolder) -> dict[str, float]:
+    path = folder.path / "resolutions.jsonl"
+    rows = read_jsonl(path) if path.is_file() else iter(())
+    return {row["id"]: float(row.get("payout", row["outcome"])) for row in rows}

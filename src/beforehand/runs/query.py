@@ -1,0 +1,115 @@
+"""Which runs there are, and how they stand: from the journal and from their folders. Reading never
+writes."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from beforehand.config import Home, Workspace
+from beforehand.errors import Held, NotFound
+from beforehand.store.database import Database
+from beforehand.store.journal.journal import Journal
+from beforehand.store.journal.schema import RunRow
+from beforehand.store.run_folder import list_runs
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How a run stands: its steps (`done`, `failed`, `running` of `total`), what it has spent so
+    far, and what limits it."""
+
+    run_id: str
+    kind: str
+    status: str
+    reason: str | None
+    done: int
+    failed: int
+    running: int
+    total: int
+    calls: int
+    tokens: int
+    cost: float
+    limits: dict[str, float]
+    parent: str | None
+    created_at: str
+    updated_at: str
+
+    def wire(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def find_journal(workspace: Workspace) -> Journal | None:
+    """The journal, if any run was begun in this workspace."""
+    if workspace.database is None and not Path(workspace.journal).is_file():
+        return None
+    return Journal(Database(workspace.journal), workspace.clock)
+
+
+def need_journal(workspace: Workspace) -> Journal:
+    """The journal. Raises NotFound where there is none."""
+    found = find_journal(workspace)
+    if found is None:
+        raise NotFound("there is no journal yet: no run was begun in this home")
+    return found
+
+
+def find_run(run_id: str, home: Home, journal: Journal | None) -> str:
+    """A run's id; `latest` is the one begun last. Raises NotFound where there is none."""
+    if run_id != "latest":
+        return run_id
+    if journal and (rows := journal.runs()):
+        return rows[0].run_id
+    folders = list_runs(home.runs)
+    if not folders:
+        raise NotFound(f"there are no runs in {home.runs} yet")
+    return folders[0].run_id
+
+
+def state_of(row: RunRow, journal: Journal) -> RunState:
+    """How a run of the journal stands."""
+    counts = journal.counts(row.run_id)
+    return RunState(
+        run_id=row.run_id,
+        kind=row.kind,
+        status=row.status,
+        reason=row.reason,
+        done=counts.get("success", 0),
+        failed=counts.get("failed", 0),
+        running=counts.get("running", 0),
+        total=row.total,
+        calls=row.calls,
+        tokens=row.tokens,
+        cost=round(row.cost, 6),
+        limits=row.limits,
+        parent=row.parent,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def all_runs(home: Home, journal: Journal | None) -> list[dict[str, Any]]:
+    """Every run, newest first: those of the journal, and folders of runs that need none. JSON-ready
+    (the fields of RunState, or what a folder says of itself, and the digest of the world)."""
+    rows = journal.runs() if journal else []
+    found = [state_of(row, journal).wire() for row in rows if journal]
+    folders = [run.facts() for run in list_runs(home.runs)]
+    worlds = {f["run_id"]: f.get("archive_digest") for f in folders}
+    for state in found:
+        state["archive_digest"] = worlds.get(state["run_id"])
+    known = {row.run_id for row in rows}
+    found += [
+        {"kind": "", **{k: v for k, v in facts.items() if k != "files"}}
+        for facts in folders
+        if facts["run_id"] not in known
+    ]
+    return sorted(found, key=lambda f: str(f.get("created_at", "")), reverse=True)
+
+
+def is_driven(row: RunRow, home: Home, journal: Journal) -> bool:
+    """True if some process carries the run out: it holds the run's lock."""
+    try:
+        with journal.database.hold(f"drive:{row.run_id}", home.engine / f"{row.run_id}.lock"):
+            return False
+    except Held:
+        return True

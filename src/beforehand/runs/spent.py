@@ -1,0 +1,95 @@
+"""What each decision of a run cost, from the journal's calls."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from beforehand.forecast.base import split_entry
+from beforehand.forecast.code_mode import MODES
+from beforehand.records.rows import DecisionRow, FailureRow, IntervalRow, TraceRow
+from beforehand.runs.rows import read_traces
+from beforehand.store.files import read_json
+from beforehand.store.journal.calls import Calls, call_key
+from beforehand.store.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Tokens, US dollars and milliseconds; None where that is not on record."""
+
+    tokens: int | None = None
+    cost: float | None = None
+    latency_ms: float | None = None
+
+
+Spent = Callable[[IntervalRow, DecisionRow | FailureRow], Cost | None]
+"""What a decision or a failure of a row cost; None where no call of it is on record."""
+_Key = tuple[str, str, str, int, str]
+
+
+def providers(folder: RunFolder) -> dict[str, str]:
+    """Who is on record as asked, by the name that stands in the rows."""
+    found: dict[str, str] = {}
+    config = read_json(folder.path / "config.json")
+    for experiment in config.get("experiments", ()):
+        for entry in experiment["models"]:
+            name, rest = split_entry(entry)
+            found[name or rest] = rest
+    for entry in (config.get("fork") or {}).get("models", {}).values():
+        name, rest = split_entry(entry)
+        found[name or rest] = rest
+    return found
+
+
+def spent(folder: RunFolder, calls: Calls | None) -> Spent:
+    """What was paid for each decision of a run; what a fork inherited was not paid for by it."""
+    if calls is None:
+        return lambda row, said: None
+    paid = {
+        row["call_key"]: Cost()
+        if row["origin"] is not None
+        else Cost(row["tokens"], row["cost"], row["latency_ms"])
+        for row in calls.rows(folder.run_id)
+    }
+    asked, of_models = providers(folder), _of_models(folder, paid)
+
+    def find(row: IntervalRow, said: DecisionRow | FailureRow) -> Cost | None:
+        mode = said.mode if isinstance(said, DecisionRow) else "failed"
+        key = (row.market_id, row.time, said.model_id, said.simulation_index, mode)
+        if key in of_models:
+            return of_models[key]
+        provider = asked.get(said.model_id, said.model_id)
+        return paid.get(call_key(provider, row.context.wire(), said.simulation_index))
+
+    return find
+
+
+def _of_models(folder: RunFolder, paid: dict[str, Cost]) -> dict[_Key, Cost]:
+    """A model's calls, summed by decision: a fallback cost what the code before it did as well."""
+    found: dict[_Key, Cost] = {}
+    before = Cost()
+    for trace in read_traces(folder.path / "traces.jsonl"):
+        if trace.arm == "queries":
+            continue
+        mine = _total(paid[key] for key in trace.calls if key in paid)
+        if isinstance(trace.fallback_reason, str):
+            mine = _total([before, mine])
+        before = mine
+        for mode in (MODES[trace.arm], "failed"):
+            found[_key(trace, mode)] = mine
+    return found
+
+
+def _key(trace: TraceRow, mode: str) -> _Key:
+    index = int(trace.simulation_index or 0)
+    return trace.market_id, str(trace.time), trace.model_id, index, mode
+
+
+def _total(costs: Iterable[Cost]) -> Cost:
+    """Sums of what is known; None where nothing is."""
+    costs = list(costs)
+    tokens = [one.tokens for one in costs if one.tokens is not None]
+    cost = [one.cost for one in costs if one.cost is not None]
+    took = [one.latency_ms for one in costs if one.latency_ms is not None]
+    return Cost(
+        sum(tokens) if tokens else None, sum(cost) if cost else None, sum(took) if took else None
+    )

@@ -1,0 +1,310 @@
+"""A run checked again from its records alone: digests, manifests, the cutoff, the journal.
+
+Nothing here trusts a total: each file is hashed against `run.json`, `run.json` against the journal,
+each row against its own digest and the predicate, each forecast of an outside forecaster against
+the answer that was paid for.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+from beforehand.engine.plan import Step
+from beforehand.errors import BeforehandError
+from beforehand.forecast.base import class_of, usage_of
+from beforehand.forecast.schemes.http import parse
+from beforehand.ids import digest
+from beforehand.records.backtest import IntervalData
+from beforehand.records.benchmark import EventSpec, PredictionRecord, ResolutionRecord
+from beforehand.records.cutoff import visible
+from beforehand.runs.rows import read_intervals
+from beforehand.runs.spent import providers
+from beforehand.runs.verify_models import ARM_OF, Answered, Rerun, check_decision, keyed
+from beforehand.score.leaks.recheck import LeakReport, recheck
+from beforehand.store.files import file_digest
+from beforehand.store.journal.calls import Calls, call_key
+from beforehand.store.journal.journal import Journal
+from beforehand.store.journal.schema import RunRow
+from beforehand.store.run_folder import LOG, RunFolder
+
+MOST = 20
+"""Problems of one check that are told; all are counted."""
+
+
+@dataclass
+class Check:
+    """One thing that was checked: how many of what, and what is wrong."""
+
+    name: str
+    what: str
+    n: int = 0
+    wrong: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def found(self, problem: str) -> None:
+        """Count a problem, and keep it if there is room."""
+        self.wrong += 1
+        if len(self.problems) < MOST:
+            self.problems.append(problem)
+
+
+def verify(folder: RunFolder, journal: Journal | None) -> list[Check]:
+    """Every check of one run; the run is sound if none has a problem."""
+    row = None if journal is None else journal.run(folder.run_id)
+    checks = [_files(folder, None if row is None else row.seal, row is not None)]
+    intervals = folder.path / "intervals.jsonl"
+    if intervals.is_file():
+        checks += [_intervals(folder, intervals), _cutoff(intervals, folder.path / "leaks.jsonl")]
+    for name, model in (
+        ("predictions", PredictionRecord),
+        ("events", EventSpec),
+        ("resolutions", ResolutionRecord),
+    ):
+        path = folder.path / f"{name}.jsonl"
+        if path.is_file():
+            checks.append(_records(path, model))
+    if journal is None:
+        checks.append(Check("journal", "there is none here: nothing vouches for run.json"))
+    elif row is None:
+        checks.append(Check("journal", "the run's row", 1, 1, ["the journal has no such run"]))
+    else:
+        checks.append(_tasks(folder, journal, row))
+        asked = _asked(folder)
+        checks.append(_calls(row, journal.calls, intervals, asked))
+        traces = folder.path / "traces.jsonl"
+        if traces.is_file():
+            checks.append(_models(row, journal.calls, traces, intervals, asked))
+    return checks
+
+
+def _files(folder: RunFolder, seal: Mapping[str, str] | None, known: bool) -> Check:
+    check = Check("files", "files against run.json, run.json against the journal")
+    facts = folder.facts()
+    if facts["status"] in ("unfinished", "damaged"):
+        check.found(f"run.json: the run is {facts['status']}")
+        return check
+    listed = facts.get("files")
+    if not isinstance(listed, dict):
+        check.found("run.json lists no files")
+        return check
+    there = {
+        path.relative_to(folder.path).as_posix(): path
+        for path in sorted(folder.path.rglob("*"))
+        if path.is_file()
+    }
+    for name, expected in sorted(listed.items()):
+        check.n += 1
+        if name not in there:
+            check.found(f"{name} is missing")
+        elif file_digest(there[name]) != expected:
+            check.found(f"{name} does not have the digest that run.json gives")
+    if known and not seal:
+        check.found("the journal holds no seal of this run")
+    for name, expected in sorted((seal or {}).items()):
+        check.n += 1
+        if name not in there:
+            check.found(f"{name} is missing")
+        elif file_digest(there[name]) != expected:
+            check.found(f"{name} does not have the digest that the journal gives")
+    for name in sorted(there.keys() - listed.keys() - {"run.json", LOG}):
+        check.found(f"{name} is not in run.json")
+    return check
+
+
+def _intervals(folder: RunFolder, path: Path) -> Check:
+    check = Check("intervals", "rows against their schema and their own digest")
+
+    def row(value: dict[str, Any]) -> None:
+        IntervalData.model_validate(value)
+        body = {k: v for k, v in value.items() if k not in ("run_id", "digest")}
+        if digest(body) != value["digest"]:
+            raise ValueError("the row does not have its digest")
+        if value["run_id"] != folder.run_id:
+            raise ValueError(f"the row is of run {value['run_id']}")
+
+    _each(check, path, row)
+    return check
+
+
+def _cutoff(path: Path, stored: Path) -> Check:
+    check = Check("cutoff", "timestamps against their instant, once more")
+    report = LeakReport()
+    try:
+        found = recheck(report, read_intervals(path))
+        kept = [{**row, "canaries": []} for row in _lines(stored)] if stored.is_file() else found
+        if kept != found:
+            check.found("leaks.jsonl is not what the rows give")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        check.found(f"a row cannot be read: {error!r}")
+    check.n = report.rechecked
+    for problem in report.found:
+        check.found(problem)
+    return check
+
+
+def _records(path: Path, model: type[BaseModel]) -> Check:
+    check = Check(path.stem, "records against their schema, evidence against the cutoff")
+
+    def row(value: dict[str, Any]) -> None:
+        record = model.model_validate(value)
+        if not isinstance(record, PredictionRecord) or record.metadata is None:
+            return
+        for item in record.prediction.rationale or ():
+            if item.timestamp is None or not visible(item.timestamp, record.metadata.timestamp):
+                raise ValueError(f"evidence {item.source!r} is not dated before the forecast")
+
+    _each(check, path, row)
+    return check
+
+
+def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> Check:
+    check = Check("journal", "steps of the plan against worker_runs and task_outputs")
+    run_id = folder.run_id
+    if row.status != "success":
+        check.found(f"the journal has the run as {row.status}")
+    if not row.total:  # A scored file has no plan.
+        return check
+    outputs: dict[str, str] = {}
+    inputs: dict[str, str] = {}
+    for task, data, metadata in journal.outputs(run_id):
+        try:
+            facts = orjson.loads(metadata)
+            outputs[task], inputs[task] = digest(data.encode()), facts["inputs"]
+            if outputs[task] != facts["digest"]:
+                check.found(f"the output of {task} does not have its digest")
+            for name in folder.differing(orjson.loads(data).get("files", {})):
+                check.found(f"{name} is not what {task} wrote")
+        except (KeyError, TypeError, ValueError) as error:
+            check.found(f"the metadata of {task} cannot be read: {error!r}")
+    done = {task.task_id for task in journal.tasks(run_id) if task.status == "success"}
+    try:
+        plan = orjson.loads((folder.path / "plan.json").read_bytes())
+        steps = [Step(s["id"], s["action"], s["args"], tuple(s["deps"])) for s in plan["steps"]]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        check.found(f"plan.json cannot be read: {error!r}")
+        return check
+    for step in steps:
+        check.n += 1
+        if step.id not in done or step.id not in outputs:
+            check.found(f"step {step.id} has no success on record")
+        elif all(dep in outputs for dep in step.deps) and step.inputs(outputs) != inputs[step.id]:
+            check.found(f"step {step.id} was given something else than the plan says")
+    return check
+
+
+def _calls(run: RunRow, calls: Calls, intervals: Path, asked: Mapping[str, str]) -> Check:
+    """Every answer against its digest, and its cost against what it says; the totals; every
+    forecast from an address against its answer."""
+    check = Check("calls", "answers against their digest, costs and forecasts against answers")
+    rows = {row["call_key"]: row for row in calls.rows(run.run_id)}
+    for key, row in rows.items():
+        check.n += 1
+        if row["state"] != "done":
+            continue
+        if digest(row["answer"].encode()) != row["answer_digest"]:
+            check.found(f"the answer to call {key[:12]} does not have its digest")
+        elif not _as_answered(row):
+            check.found(f"the tokens or the cost of call {key[:12]} are not what the answer says")
+    own = [row for row in rows.values() if row["origin"] is None and row["state"] == "done"]
+    tokens, cost = sum(r["tokens"] or 0 for r in own), sum(r["cost"] or 0.0 for r in own)
+    if tokens != run.tokens or not math.isclose(cost, run.cost, abs_tol=1e-9):
+        check.found(f"the run's totals ({run.tokens} tokens, ${run.cost:g}) are not its calls'")
+    if intervals.is_file():
+        _each(check, intervals, lambda row: _said_so(check, row, rows, asked))
+    return check
+
+
+def _as_answered(row: Mapping[str, Any]) -> bool:
+    """Whether the tokens and the cost of a call are what its answer says. (A model's answer states
+    no cost: that was reckoned by the prices of its day.)"""
+    found = usage_of(row["provider"], row["answer"])
+    priced = class_of(row["provider"])
+    states_cost = priced is None or priced.kind != "model"
+    return found.tokens == row["tokens"] and (not states_cost or found.cost == row["cost"])
+
+
+def _models(
+    run: RunRow, calls: Calls, traces: Path, intervals: Path, asked: Mapping[str, str]
+) -> Check:
+    """Every trace of a model against what it answered, every decision against its trace."""
+    check = Check("models", "traces against answers, decisions against traces")
+    answered = Answered(calls.rows(run.run_id), asked)
+    _each(check, traces, answered.check)
+    rerun = Rerun()
+    kept = keyed(row for row in _lines(traces) if isinstance(row, dict))
+
+    def row(value: dict[str, Any]) -> None:
+        check.n -= 1  # Counted by the decision, not by the row.
+        for decision in value["decisions"]:
+            if decision.get("mode") in ARM_OF:
+                check.n += 1
+                check_decision(value, decision, kept, rerun)
+
+    try:
+        _each(check, intervals, row)
+    finally:
+        rerun.close()
+    check.what += f"; {rerun.ran:,} programs run again"
+    return check
+
+
+def _said_so(
+    check: Check,
+    row: Mapping[str, Any],
+    rows: Mapping[str, dict[str, Any]],
+    asked: Mapping[str, str],
+) -> None:
+    """Compare one interval's forecasts from addresses with what was answered."""
+    check.n -= 1  # Counted by the forecast, not by the row.
+    for decision in row["decisions"]:
+        if decision.get("mode") != "external":
+            continue
+        check.n += 1
+        model, index = decision["model_id"], decision["simulation_index"]
+        found = rows.get(call_key(asked.get(model, model), row["context"], index))
+        where = f"{row['market_id']} at {row['time']}: {model}, simulation {index}"
+        if found is None or found["state"] != "done":
+            raise ValueError(f"{where}: no answered call is on record")
+        said = parse(model, found["answer"]).probability
+        if said != decision["probability"]:
+            raise ValueError(f"{where}: {decision['probability']} stored, {said} answered")
+
+
+def _each(check: Check, path: Path, test: Callable[[dict[str, Any]], None]) -> None:
+    for number, value in enumerate(_lines(path), start=1):
+        check.n += 1
+        try:
+            if not isinstance(value, dict):
+                raise ValueError("the line is no JSON object")
+            test(value)
+        except (BeforehandError, AttributeError, KeyError, TypeError, ValueError) as error:
+            text = str(error).splitlines()[0] if str(error) else repr(error)
+            check.found(f"{path.name}:{number}: {text}")
+
+
+def _lines(path: Path) -> Iterator[Any]:
+    """Each line as JSON; None for one that is none."""
+    with path.open("rb") as lines:
+        for line in lines:
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError:
+                yield None
+
+
+def _asked(folder: RunFolder) -> dict[str, str]:
+    """Who is on record as asked, by name; what cannot be read names nobody."""
+    try:
+        return providers(folder)
+    except (BeforehandError, AttributeError, KeyError, TypeError, ValueError):
+        return {}
+
+
+def sound(checks: Iterable[Check]) -> bool:
+    """True if no check found a problem."""
+    return not any(check.wrong for check in checks)

@@ -1,0 +1,1 @@
+"""The archive: records in sealed segments."""

@@ -1,0 +1,204 @@
+"""Adding to an archive: one writer at a time, new segments only, the manifest last."""
+
+import gzip
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel
+
+from beforehand.clock import iso, to_us
+from beforehand.ids import canonical
+from beforehand.records import world
+from beforehand.records.bulk import PriceSeriesRow
+from beforehand.store.archive.reader import (
+    KIND_OF,
+    Archive,
+    empty_manifest,
+    read_manifest,
+    record_count,
+    segment_name,
+    write_manifest,
+)
+from beforehand.store.archive.series import Series
+from beforehand.store.files import Reject, exclusive, file_digest, write_atomic, write_jsonl
+
+
+@dataclass
+class ImportReport:
+    """What an import did: per kind, how many records were new and how many already there."""
+
+    importer: str
+    source: str
+    new: dict[str, int] = field(default_factory=dict)
+    same: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
+    rejects: list[Reject] = field(default_factory=list)
+    rejects_file: str | None = None
+
+    def wire(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            "importer": self.importer,
+            "source": self.source,
+            "new": self.new,
+            "same": self.same,
+            "notes": self.notes,
+            "rejected": len(self.rejects),
+            "rejects": [reject.sentence() for reject in self.rejects[:20]],
+            "rejects_file": self.rejects_file,
+        }
+
+
+class ArchiveWriter:
+    """The sole writer of an archive; holds its lock while adding."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(
+        self,
+        records: Iterable[BaseModel],
+        *,
+        importer: str,
+        source: str,
+        source_digest: str,
+        recorded_at: datetime,
+        rejects: Iterable[Reject] = (),
+        notes: dict[str, int] | None = None,
+    ) -> ImportReport:
+        """Store what is not there yet, and return the counts.
+
+        `records` may be lazy; `rejects` is read after it, so that a parser can fill it on the
+        way. Nothing is visible to a reader until the manifest is replaced at the end.
+        """
+        report = ImportReport(importer, source, notes=notes if notes is not None else {})
+        with exclusive(self.path / "archive.lock"):
+            manifest = read_manifest(self.path) if self._exists() else empty_manifest()
+            lines = self._new_lines(records, report)
+            report.rejects = list(rejects)
+            stamp = iso(recorded_at)
+            name = f"{len(manifest['imports']) + 1:04d}-{importer}"
+            entry = {
+                "name": name,
+                "importer": importer,
+                "source": source,
+                "source_digest": source_digest,
+                "recorded_at": stamp,
+                "new": report.new,
+                "rejected": len(report.rejects),
+            }
+            target = self.path / "rejects" / f"{name}.jsonl"
+            report.rejects_file = str(target) if report.rejects else None
+            for kind in sorted(lines):
+                manifest["segments"].append(
+                    {**self._write_segment(kind, lines[kind]), "recorded_at": stamp, "import": name}
+                )
+            known = {(i["importer"], i["source_digest"]) for i in manifest["imports"]}
+            if lines or (importer, source_digest) not in known:
+                if report.rejects:
+                    write_jsonl(target, [vars(reject) for reject in report.rejects])
+                    entry["rejects_digest"] = file_digest(target)
+                manifest["imports"].append(entry)
+                write_manifest(self.path, manifest)
+            elif report.rejects:
+                earlier = next(
+                    i["name"]
+                    for i in manifest["imports"]
+                    if (i["importer"], i["source_digest"]) == (importer, source_digest)
+                )
+                report.rejects_file = str(self.path / "rejects" / f"{earlier}.jsonl")
+        return report
+
+    def _exists(self) -> bool:
+        return (self.path / "archive.json").is_file()
+
+    def _new_lines(
+        self, records: Iterable[BaseModel], report: ImportReport
+    ) -> dict[str, list[bytes]]:
+        """The lines to store per kind, without what is stored already."""
+        archive = Archive(self.path) if self._exists() else None
+        seen: dict[str, set[bytes]] = {}
+        points = _PointLedger(archive)
+        lines: dict[str, list[bytes]] = defaultdict(list)
+        for record in records:
+            kind = KIND_OF[type(record)]
+            if isinstance(record, world.PricePoint):
+                is_new = points.add(record)
+            else:
+                if kind not in seen:
+                    stored = archive.lines(kind) if archive else ()
+                    seen[kind] = {_fingerprint(line) for line in stored}
+                line = canonical(record.model_dump(mode="json", exclude_none=True))
+                mark = _fingerprint(line)
+                is_new = mark not in seen[kind]
+                if is_new:
+                    seen[kind].add(mark)
+                    lines[kind].append(line)
+            tally = report.new if is_new else report.same
+            tally[kind] = tally.get(kind, 0) + 1
+        if fresh := points.lines():
+            lines["price"] = fresh
+        return dict(lines)
+
+    def _write_segment(self, kind: str, lines: list[bytes]) -> dict[str, Any]:
+        content = b"\n".join(lines) + b"\n"
+        packed = gzip.compress(content, compresslevel=6, mtime=0)
+        segment = {
+            "kind": kind,
+            "digest": hashlib.sha256(content).hexdigest(),
+            "file_digest": hashlib.sha256(packed).hexdigest(),
+            "records": record_count(kind, lines),
+        }
+        target = self.path / "segments" / segment_name(segment)
+        write_atomic(target, packed)
+        target.chmod(0o444)
+        return segment
+
+
+class _PointLedger:
+    """Price points seen so far, per market, so that only new ones are stored."""
+
+    def __init__(self, archive: Archive | None) -> None:
+        self._old = archive.series() if archive else {}
+        self._seen: dict[str, set[tuple[float | None, ...]]] = {}
+        self._new: dict[str, list[tuple[float | None, ...]]] = defaultdict(list)
+
+    def add(self, p: world.PricePoint) -> bool:
+        row = (to_us(p.observed_at), to_us(p.known_at), p.price, p.bid, p.ask, p.volume)
+        if p.market_id not in self._seen:
+            self._seen[p.market_id] = _point_set(self._old.get(p.market_id))
+        if row in self._seen[p.market_id]:
+            return False
+        self._seen[p.market_id].add(row)
+        self._new[p.market_id].append(row)
+        return True
+
+    def lines(self) -> list[bytes]:
+        encode = msgspec.json.Encoder().encode
+        out = []
+        for market, rows in sorted(self._new.items()):
+            observed, known, price, *rest = (list(column) for column in zip(*rows, strict=True))
+            bid, ask, volume = (c if any(v is not None for v in c) else None for c in rest)
+            out.append(encode(PriceSeriesRow(market, observed, known, price, bid, ask, volume)))
+        return out
+
+
+def _point_set(series: Series | None) -> set[tuple[float | None, ...]]:
+    if series is None:
+        return set()
+    columns = [series.observed_at.tolist(), series.known_at.tolist(), series.price.tolist()]
+    columns += [
+        [None if v != v else v for v in column.tolist()]
+        for column in (series.bid, series.ask, series.volume)
+    ]
+    return set(zip(*columns, strict=True))
+
+
+def _fingerprint(line: bytes) -> bytes:
+    return hashlib.sha256(line).digest()

@@ -1,0 +1,1 @@
+"""The journal: runs, tasks and paid calls."""

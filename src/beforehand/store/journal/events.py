@@ -1,0 +1,78 @@
+"""What happened in a run, in order: one table of the journal, which `runs watch` follows.
+
+Every event is written in the transaction of what it tells of. Its number counts up by one within a
+run, and no event appears after one with a higher number: on Postgres the run's lock sees to that.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import orjson
+
+from beforehand.ids import canonical
+from beforehand.store.database import Database, Transaction
+
+What = Literal[
+    "run begun",
+    "run resumed",
+    "run taken over",
+    "run cancelled",
+    "run ended",
+    "step begun",
+    "step ended",
+    "call sent",
+    "call ended",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event: its number in the run, when it happened, the step if it tells of one, and its
+    particulars (the status of what ended, the provider of a call, its key)."""
+
+    run_id: str
+    number: int
+    at: str
+    what: What
+    task_id: str | None
+    detail: dict[str, Any]
+
+    def wire(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def add_event(
+    tx: Transaction, run_id: str, at: str, what: What, task_id: str | None = None, **detail: Any
+) -> None:
+    """Write one event down; on Postgres the transaction holds the run's lock."""
+    tx.run(
+        "INSERT INTO events SELECT :run_id, COALESCE(MAX(number), 0) + 1, :at, :what, :task_id, "
+        ":detail FROM events WHERE run_id = :run_id",
+        run_id=run_id,
+        at=at,
+        what=what,
+        task_id=task_id,
+        detail=canonical(detail).decode(),
+    )
+
+
+def events_after(database: Database, run_id: str, number: int, most: int = 1000) -> list[Event]:
+    """The events of a run after this number, in order, at most so many."""
+    with database.read() as tx:
+        rows = tx.run(
+            "SELECT run_id, number, at, what, task_id, detail FROM events "
+            "WHERE run_id = :run_id AND number > :number ORDER BY number LIMIT :most",
+            run_id=run_id,
+            number=number,
+            most=most,
+        )
+    return [
+        Event(run, number, at, what, task, orjson.loads(detail))
+        for run, number, at, what, task, detail in rows
+    ]
+
+
+def run_lock(run_id: str) -> str:
+    """The name of the lock under which a run's events are written."""
+    return f"run:{run_id}"

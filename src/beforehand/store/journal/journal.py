@@ -1,0 +1,454 @@
+"""The journal: what was done, by run and task (`workspace/orchestrator_results.db`, or Postgres).
+
+`worker_runs` and `task_outputs` are the documented tables. `runs` holds one row a run: its request,
+its state, what it has spent. `task_parts` holds the bulk output of a task, packed, until the run is
+sealed. Output and status are written in one transaction. Paid calls are in `store/calls.py`.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+
+from beforehand.clock import Clock, SystemClock, iso
+from beforehand.config import Workspace
+from beforehand.errors import Corrupt, InputError, NotFound
+from beforehand.ids import canonical, digest
+from beforehand.store.database import Database, Transaction
+from beforehand.store.journal.calls import Calls, Policy
+from beforehand.store.journal.events import What, add_event, run_lock
+from beforehand.store.journal.schema import (
+    RUN_COLUMNS,
+    SCHEMA,
+    VERSION,
+    Done,
+    RunRow,
+    Status,
+    Task,
+    run_row,
+)
+
+
+class Journal:
+    """Reads and writes runs and tasks; `calls` are the paid calls. Safe for threads and processes.
+    Raises InputError where the tables of another version are there."""
+
+    def __init__(self, database: Database, clock: Clock | None = None) -> None:
+        self.database = database
+        self._clock = clock or SystemClock()
+        self.calls = Calls(database, self._clock)
+        tables = database.tables()
+        if "journal_version" in tables:
+            with database.read() as tx:
+                found = int(tx.run("SELECT version FROM journal_version")[0][0])
+        else:
+            found = 1 if "runs" in tables else VERSION
+        if found != VERSION:
+            raise InputError(
+                f"{database.title} is a journal of version {found}, and this beforehand writes "
+                f"version {VERSION}: move it away to begin a new one (finished runs keep their "
+                "files), or use the beforehand that wrote it"
+            )
+        database.create(SCHEMA)
+
+    def now(self) -> str:
+        """The wall clock, for the journal's own columns."""
+        return iso(self._clock.now())
+
+    def enter(
+        self,
+        run_id: str,
+        kind: str,
+        request: Mapping[str, Any],
+        fingerprint: str,
+        home: str,
+        *,
+        parent: str | None = None,
+        limits: Mapping[str, float] | None = None,
+        policy: str = "resend",
+        expected_cost: float = 0.0,
+        fresh: bool = False,
+    ) -> tuple[RunRow, bool]:
+        """Write down that a run was asked for, before anything else is. Returns its row, or the one
+        that is there already, and whether it is new. `expected_cost` of a call counts until one
+        is known; `fresh` says that the forecasters were restarted just before."""
+        with self.database.write() as tx:
+            made = tx.run(
+                "INSERT INTO runs (run_id, kind, status, request, fingerprint, home, parent, "
+                "limits, policy, expected_cost, restarts, created_at, updated_at) VALUES "
+                "(:run_id, :kind, 'running', :request, :fingerprint, :home, :parent, :limits, "
+                ":policy, :most, :restarts, :now, :now) "
+                "ON CONFLICT (run_id) DO NOTHING RETURNING run_id",
+                run_id=run_id,
+                kind=kind,
+                request=canonical(request).decode(),
+                fingerprint=fingerprint,
+                home=home,
+                parent=parent,
+                limits=canonical(limits or {}).decode(),
+                policy=policy,
+                most=expected_cost,
+                restarts=canonical([self.now()] if fresh else []).decode(),
+                now=self.now(),
+            )
+            found = _run(tx, run_id)
+        assert found is not None
+        return found, bool(made)
+
+    def run(self, run_id: str) -> RunRow | None:
+        """A run's row, if the journal has one."""
+        with self.database.read() as tx:
+            return _run(tx, run_id)
+
+    def known_run(self, run_id: str) -> RunRow:
+        """A run's row; raises NotFound."""
+        found = self.run(run_id)
+        if found is None:
+            raise NotFound(f"the journal has no run {run_id!r}: `beforehand runs list` shows them")
+        return found
+
+    def policy(self, run_id: str) -> Policy:
+        """What becomes of a call of this run whose answer never came."""
+        with self.database.read() as tx:
+            rows = tx.run("SELECT policy FROM runs WHERE run_id = :run_id", run_id=run_id)
+        return rows[0][0] if rows else "resend"
+
+    def runs(self, status: Status | None = None) -> list[RunRow]:
+        """Every run (in this status), newest first."""
+        sql = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"
+        order = " ORDER BY created_at DESC, run_id DESC"
+        with self.database.read() as tx:
+            if status is None:
+                rows = tx.run(sql + order)
+            else:
+                rows = tx.run(sql + " WHERE status = :status" + order, status=status)
+        return [run_row(row) for row in rows]
+
+    def begin(self, run_id: str, total: int, what: What = "run begun") -> None:
+        """A driver starts on a run (again), of so many tasks."""
+        with self.database.write(run_lock(run_id)) as tx:
+            tx.run(
+                "UPDATE runs SET status = 'running', reason = NULL, total = :total, "
+                "updated_at = :now WHERE run_id = :run_id",
+                total=total,
+                now=self.now(),
+                run_id=run_id,
+            )
+            add_event(tx, run_id, self.now(), what, total=total)
+
+    def allow(self, run_id: str, limits: Mapping[str, float] | None, policy: str | None) -> None:
+        """Set new limits, or another policy, for a run that is to go on."""
+        with self.database.write() as tx:
+            if limits is not None:
+                tx.run(
+                    "UPDATE runs SET limits = :limits WHERE run_id = :run_id",
+                    limits=canonical(limits).decode(),
+                    run_id=run_id,
+                )
+            if policy is not None:
+                tx.run(
+                    "UPDATE runs SET policy = :policy WHERE run_id = :run_id",
+                    policy=policy,
+                    run_id=run_id,
+                )
+
+    def restarted(self, run_id: str) -> None:
+        """The user says that the forecasters of a run were restarted just now."""
+        with self.database.write() as tx:
+            found = _run(tx, run_id)
+            if found is not None:
+                tx.run(
+                    "UPDATE runs SET restarts = :restarts WHERE run_id = :run_id",
+                    restarts=canonical([*found.restarts, self.now()]).decode(),
+                    run_id=run_id,
+                )
+
+    def mark(
+        self,
+        run_id: str,
+        status: Status,
+        reason: str | None = None,
+        seal: Mapping[str, str] | None = None,
+    ) -> None:
+        """Set a run's status. A seal also drops the parts, which now lie in the run's files."""
+        with self.database.write(run_lock(run_id)) as tx:
+            tx.run(
+                "UPDATE runs SET status = :status, reason = :reason, updated_at = :now, "
+                "seal = COALESCE(:seal, seal) WHERE run_id = :run_id",
+                status=status,
+                reason=reason,
+                now=self.now(),
+                seal=None if seal is None else canonical(seal).decode(),
+                run_id=run_id,
+            )
+            if seal is not None:
+                tx.run("DELETE FROM task_parts WHERE run_id = :run_id", run_id=run_id)
+            add_event(tx, run_id, self.now(), "run ended", status=status, reason=reason)
+
+    def stop(self, run_id: str, reason: str) -> None:
+        """End a running run: no process makes another call for it. One that is being cancelled, or
+        has ended, stays as it is."""
+        with self.database.write(run_lock(run_id)) as tx:
+            found = tx.run(
+                "UPDATE runs SET status = 'stopped', reason = :reason, updated_at = :now "
+                "WHERE run_id = :run_id AND status = 'running' RETURNING run_id",
+                reason=reason,
+                now=self.now(),
+                run_id=run_id,
+            )
+            if found:
+                add_event(tx, run_id, self.now(), "run ended", status="stopped", reason=reason)
+
+    def cancel(self, run_id: str, driven: bool) -> None:
+        """Ask a run to end; one that nobody drives is cancelled at once. A run that has ended
+        stays as it is."""
+        with self.database.write(run_lock(run_id)) as tx:
+            found = tx.run(
+                "UPDATE runs SET status = :status, reason = 'cancelled by the user', "
+                "updated_at = :now WHERE run_id = :run_id "
+                "AND status NOT IN ('success', 'cancelled') RETURNING run_id",
+                status="cancelling" if driven else "cancelled",
+                now=self.now(),
+                run_id=run_id,
+            )
+            if found:
+                add_event(tx, run_id, self.now(), "run cancelled", ended=not driven)
+
+    def started(self, run_id: str, tasks: Iterable[tuple[str, str]]) -> None:
+        """Tasks, as (task id, agent name), are about to run."""
+        now = self.now()
+        rows = [
+            {"run_id": run_id, "task_id": task, "agent": agent, "now": now} for task, agent in tasks
+        ]
+        with self.database.write(run_lock(run_id)) as tx:
+            tx.many(
+                "INSERT INTO worker_runs (run_id, task_id, agent_name, status, started_at, "
+                "created_at) VALUES (:run_id, :task_id, :agent, 'running', :now, :now) "
+                "ON CONFLICT (run_id, task_id) DO UPDATE SET status = 'running', "
+                "started_at = excluded.started_at, completed_at = NULL, duration_ms = NULL, "
+                "error = NULL WHERE worker_runs.status <> 'success'",
+                rows,
+            )
+            for row in rows:
+                add_event(tx, run_id, now, "step begun", row["task_id"], action=row["agent"])
+
+    def discard(self, run_id: str, tasks: Sequence[str]) -> None:
+        """Forget the success of tasks whose inputs have changed: they are to run anew."""
+        if not tasks:
+            return
+        with self.database.write() as tx:
+            tx.run(
+                "UPDATE worker_runs SET status = 'running' "
+                "WHERE run_id = :run_id AND task_id IN :tasks",
+                run_id=run_id,
+                tasks=list(tasks),
+            )
+            for table in ("task_parts", "task_outputs"):
+                tx.run(
+                    f"DELETE FROM {table} WHERE run_id = :run_id AND task_id IN :tasks",
+                    run_id=run_id,
+                    tasks=list(tasks),
+                )
+
+    def finished(
+        self,
+        run_id: str,
+        task_id: str,
+        agent: str,
+        output: Any,
+        *,
+        inputs: str,
+        duration_ms: float,
+        parts: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """A task succeeded: its status, output and parts, all or none. The first success
+        stands."""
+        data, now = canonical(output), self.now()
+        metadata = {"inputs": inputs, "digest": digest(data)}
+        with self.database.write(run_lock(run_id)) as tx:
+            if not self._complete(tx, run_id, task_id, agent, "success", duration_ms, None):
+                return
+            tx.run(
+                "INSERT INTO task_outputs (run_id, task_id, agent_name, output_data, metadata, "
+                "created_at) VALUES (:run_id, :task_id, :agent, :data, :metadata, :now) "
+                "ON CONFLICT (run_id, task_id) DO UPDATE SET output_data = excluded.output_data, "
+                "metadata = excluded.metadata, created_at = excluded.created_at",
+                run_id=run_id,
+                task_id=task_id,
+                agent=agent,
+                data=data.decode(),
+                metadata=canonical(metadata).decode(),
+                now=now,
+            )
+            tx.run(
+                "DELETE FROM task_parts WHERE run_id = :run_id AND task_id = :task_id",
+                run_id=run_id,
+                task_id=task_id,
+            )
+            tx.many(
+                "INSERT INTO task_parts VALUES (:run_id, :task_id, :name, :data, :digest)",
+                [
+                    {
+                        "run_id": run_id,
+                        "task_id": task_id,
+                        "name": name,
+                        "data": zlib.compress(content, 1),
+                        "digest": digest(content),
+                    }
+                    for name, content in (parts or {}).items()
+                ],
+            )
+
+    def failed(
+        self, run_id: str, task_id: str, agent: str, error: str, duration_ms: float = 0.0
+    ) -> None:
+        """A task failed; a success that is on record stays."""
+        with self.database.write(run_lock(run_id)) as tx:
+            self._complete(tx, run_id, task_id, agent, "failed", duration_ms, error)
+
+    def _complete(
+        self,
+        tx: Transaction,
+        run_id: str,
+        task_id: str,
+        agent: str,
+        status: str,
+        duration_ms: float,
+        error: str | None,
+    ) -> bool:
+        """True unless a success is on record."""
+        rows = tx.run(
+            "INSERT INTO worker_runs (run_id, task_id, agent_name, status, started_at, "
+            "completed_at, duration_ms, error, created_at) VALUES (:run_id, "
+            ":task_id, :agent, :status, :now, :now, :duration, :error, :now) "
+            "ON CONFLICT (run_id, task_id) DO UPDATE SET status = excluded.status, "
+            "completed_at = excluded.completed_at, duration_ms = excluded.duration_ms, "
+            "error = excluded.error WHERE worker_runs.status <> 'success' RETURNING task_id",
+            run_id=run_id,
+            task_id=task_id,
+            agent=agent,
+            status=status,
+            now=self.now(),
+            duration=round(duration_ms, 3),
+            error=error,
+        )
+        if rows:
+            told = {"status": status, "duration_ms": round(duration_ms, 3), "error": error}
+            add_event(tx, run_id, self.now(), "step ended", task_id, **told)
+        return bool(rows)
+
+    def done(self, run_id: str, only: Sequence[str] | None = None) -> dict[str, Done]:
+        """The tasks of a run that succeeded (of those of `only`)."""
+        sql = (
+            "SELECT o.task_id, o.metadata FROM task_outputs o JOIN worker_runs w "
+            "ON w.run_id = o.run_id AND w.task_id = o.task_id "
+            "WHERE o.run_id = :run_id AND w.status = 'success'"
+        )
+        with self.database.read() as tx:
+            if only is None:
+                rows = tx.run(sql, run_id=run_id)
+            else:
+                rows = tx.run(sql + " AND o.task_id IN :only", run_id=run_id, only=list(only))
+        facts = [(task, orjson.loads(metadata)) for task, metadata in rows]
+        return {task: Done(found["inputs"], found["digest"]) for task, found in facts}
+
+    def tasks(self, run_id: str, only: Sequence[str] | None = None) -> list[Task]:
+        """The tasks of a run that were ever started (or those of `only`), by id."""
+        sql = (
+            "SELECT task_id, agent_name, status, error, duration_ms FROM worker_runs "
+            "WHERE run_id = :run_id"
+        )
+        with self.database.read() as tx:
+            if only is None:
+                rows = tx.run(sql + " ORDER BY task_id", run_id=run_id)
+            else:
+                rows = tx.run(sql + " AND task_id IN :only", run_id=run_id, only=list(only))
+        return [Task(*row) for row in rows]
+
+    def spans(self, run_id: str) -> list[dict[str, Any]]:
+        """When each task ran."""
+        names = ("task_id", "status", "started_at", "completed_at")
+        with self.database.read() as tx:
+            rows = tx.run(
+                f"SELECT {', '.join(names)} FROM worker_runs WHERE run_id = :run_id "
+                "ORDER BY started_at, task_id",
+                run_id=run_id,
+            )
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def settled(self, run_id: str, task_id: str) -> bool:
+        """True once a task succeeded or failed."""
+        return any(task.status != "running" for task in self.tasks(run_id, [task_id]))
+
+    def counts(self, run_id: str) -> dict[str, int]:
+        """How many tasks stand in each status."""
+        with self.database.read() as tx:
+            rows = tx.run(
+                "SELECT status, count(*) FROM worker_runs WHERE run_id = :run_id GROUP BY status",
+                run_id=run_id,
+            )
+        return {status: int(n) for status, n in rows}
+
+    def output(self, run_id: str, task_id: str) -> Any:
+        """What a task returned; raises Corrupt if it no longer has its digest."""
+        with self.database.read() as tx:
+            rows = tx.run(
+                "SELECT output_data, metadata FROM task_outputs "
+                "WHERE run_id = :run_id AND task_id = :task_id",
+                run_id=run_id,
+                task_id=task_id,
+            )
+        if not rows:
+            raise NotFound(f"run {run_id!r} has no output of task {task_id!r}")
+        data = rows[0][0].encode()
+        if digest(data) != orjson.loads(rows[0][1])["digest"]:
+            raise Corrupt(f"the journal's output of {run_id}/{task_id} does not have its digest")
+        return orjson.loads(data)
+
+    def outputs(self, run_id: str) -> list[tuple[str, str, str]]:
+        """(task id, output, metadata) of every output, as stored."""
+        with self.database.read() as tx:
+            return [
+                (task, data, metadata)
+                for task, data, metadata in tx.run(
+                    "SELECT task_id, output_data, metadata FROM task_outputs "
+                    "WHERE run_id = :run_id ORDER BY task_id",
+                    run_id=run_id,
+                )
+            ]
+
+    def part(self, run_id: str, task_id: str, name: str) -> bytes:
+        """A bulk output; raises Corrupt if it no longer has its digest."""
+        with self.database.read() as tx:
+            rows = tx.run(
+                "SELECT data, digest FROM task_parts WHERE run_id = :run_id "
+                "AND task_id = :task_id AND name = :name",
+                run_id=run_id,
+                task_id=task_id,
+                name=name,
+            )
+        if not rows:
+            raise Corrupt(f"the journal has no part {name!r} of {run_id}/{task_id}")
+        content = zlib.decompress(bytes(rows[0][0]))
+        if digest(content) != rows[0][1]:
+            raise Corrupt(f"the part {name!r} of {run_id}/{task_id} does not have its digest")
+        return content
+
+
+@contextmanager
+def opened_journal(workspace: Workspace) -> Iterator[Journal]:
+    """The journal of a workspace, created where there is none; closed at the end."""
+    journal = Journal(Database(workspace.journal), workspace.clock)
+    try:
+        yield journal
+    finally:
+        journal.database.close()
+
+
+def _run(tx: Transaction, run_id: str) -> RunRow | None:
+    rows = tx.run(
+        f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE run_id = :run_id", run_id=run_id
+    )
+    return run_row(rows[0]) if rows else None

@@ -1,0 +1,175 @@
+"""`execute-python-code`, and code mode: sandboxed code that calls the other tools.
+
+In code mode results stay in the sandbox, and only what is printed or returned comes back. Tools are
+async functions there, found by `search_tools`; nothing is listed beforehand. Every call goes
+through the toolbox, pinned as it is, and through a meter where there is one (a run's journal).
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import orjson
+from pydantic import Field
+
+from beforehand.clock import stopwatch
+from beforehand.errors import InputError, NotFound, Refused
+from beforehand.meter import Meter
+from beforehand.sandbox.engines import Sandbox
+from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
+from beforehand.tools import outputs
+from beforehand.tools.caller import Limit
+from beforehand.tools.discovery import describe_tool, load_tools, search_tools
+from beforehand.tools.registry import MAX_ALLOWED_TOKENS, Call, Example, Tool, Toolbox, tool
+
+NAME = "execute-python-code"
+EXECUTIONS = Limit(10, 3600, "executions")
+"""Of code, whatever tool runs it."""
+MOST_CALLS = 1000
+"""Tool calls that one piece of code may make."""
+
+
+@tool(
+    "polymarket",
+    name=NAME,
+    returns=outputs.Executed,
+    example=Example("offline", "2026-11-22", "run in the sandbox"),
+    outside=False,
+    limit=EXECUTIONS,
+)
+def execute_python_code(
+    call: Call,
+    *,
+    code: Annotated[str, Field(description="Python code to execute.")],
+    input_data: Annotated[
+        dict[str, Any] | None, Field(description="Names and values that are globals in the code.")
+    ] = None,
+) -> dict[str, Any]:
+    """Execute Python in the sandbox; returns success, output (what was printed), error and
+    execution_time_ms.
+
+    Allowed modules: json, math, datetime, statistics, itertools, functools, collections, re,
+    string, random. Blocked: files (os, open, pathlib), network (socket, urllib, requests),
+    processes (subprocess, sys, multiprocessing), dynamic code (eval, exec, compile, importlib). 30
+    seconds, 512 MB; nothing is kept between executions. The clock inside answers the instant of the
+    call.
+    """
+    policy = Policy(now=call.at, stop=call.signals.stop)
+    done = call.storage.sandbox.run(code, input_data or {}, policy).wire()
+    meta = done.pop("_meta")
+    call.note(f"engine {meta['engine']}: {', '.join(meta['layers'])}")
+    return done
+
+
+@dataclass
+class CodeRun:
+    """What came of a piece of code: its Execution, and the tool calls that it made."""
+
+    execution: Execution
+    calls: list[dict[str, Any]] = field(default_factory=list)
+
+    def wire(self) -> dict[str, Any]:
+        """The Execution's wire form; the calls under `_meta`."""
+        found = self.execution.wire()
+        found["_meta"]["calls"] = self.calls
+        return found
+
+
+class CodeMode:
+    """Runs code that calls tools. Safe for threads."""
+
+    def __init__(self, toolbox: Toolbox, sandbox: Sandbox, meter: Meter | None = None) -> None:
+        self._toolbox, self._sandbox, self._meter = toolbox, sandbox, meter
+        load_tools()
+
+    def run(
+        self,
+        code: str,
+        input_data: Mapping[str, Any] | None = None,
+        policy: Policy | None = None,
+        told: Callable[[int, int | None, str], None] | None = None,
+    ) -> CodeRun:
+        """Run the code with every tool of the caller as an async function. The clock inside
+        answers the toolbox's instant. `told` hears of each call. Raises InputError for what cannot
+        be run."""
+        policy = replace(policy or Policy(), modules=CODE_MODULES)
+        if self._toolbox.pinned is not None:
+            policy = replace(policy, now=self._toolbox.pinned)
+        made = CodeRun(Execution(False, "", None, 0.0))
+        counting = threading.Lock()
+        functions = {
+            python_name(tool.name): self._function(tool.name, made, counting, told)
+            for tool in self._tools()
+        }
+        functions |= {"search_tools": self._search, "get_tool_schema": self._schema}
+        made.execution = self._sandbox.run(code, dict(input_data or {}), policy, functions)
+        return made
+
+    def _tools(self) -> list[Tool]:
+        allows = self._toolbox.caller.allows
+        return [t for t in load_tools().values() if t.name != NAME and allows(t.server)]
+
+    def _function(
+        self,
+        name: str,
+        made: CodeRun,
+        counting: threading.Lock,
+        told: Callable[[int, int | None, str], None] | None,
+    ) -> Callable[..., Any]:
+        def call(*args: Any, **arguments: Any) -> Any:
+            if args:
+                names = ", ".join(load_tools()[name].arguments)
+                raise TypeError(f"{python_name(name)} takes keywords only: {names}")
+            row: dict[str, Any] = {"tool": name, "arguments": arguments}
+            with counting:
+                if len(made.calls) >= MOST_CALLS:
+                    raise Refused(f"the code made {MOST_CALLS:,} calls: it may make no more")
+                made.calls.append(row)
+                if told is not None:
+                    told(len(made.calls), None, name)
+            started = stopwatch()
+            try:
+                found = self._answer(name, arguments)
+            except Exception as error:
+                row["error"] = str(error)
+                raise
+            finally:
+                row["ms"] = round(1000 * (stopwatch() - started), 3)
+            found.pop("_meta", None)
+            return found
+
+        return call
+
+    def _answer(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        asked = {"max_tokens": MAX_ALLOWED_TOKENS, **arguments}
+
+        def send(_: str) -> str:
+            return orjson.dumps(self._toolbox.call(name, asked).content).decode()
+
+        if self._meter is None:
+            return dict(self._toolbox.call(name, asked).content)
+        return dict(orjson.loads(self._meter.call(f"tool:{name}", asked, send)))
+
+    def _search(self, query: str = "", server: str | None = None) -> list[dict[str, Any]]:
+        if not isinstance(query, str) or not isinstance(server, str | None):
+            raise InputError("search_tools: query and server must be text")
+        mine = {tool.name for tool in self._tools()}
+        return [
+            {"name": python_name(found.name), "server": found.server, "summary": found.summary}
+            for found in search_tools(query, server)
+            if found.name in mine
+        ]
+
+    def _schema(self, name: str) -> dict[str, Any]:
+        known = {python_name(tool.name): tool.name for tool in self._tools()}
+        if python_name(name) not in known:
+            raise NotFound(
+                f"no tool is named {name!r:.100} here: search_tools lists those that are"
+            )
+        return describe_tool(known[python_name(name)])
+
+
+def python_name(name: str) -> str:
+    """The name of a tool as a Python function."""
+    return name.replace("-", "_")

@@ -1,0 +1,36 @@
+"""The `market-data` server: one tool over the documented table, by query template."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from beforehand.clock import to_us
+from beforehand.config import MAX_ROWS_PER_QUERY
+from beforehand.store.market_data.templates import COLUMNS, signatures
+from beforehand.tools import outputs
+from beforehand.tools.bounds import Rows
+from beforehand.tools.registry import Call, Example, tool
+
+QUOTES = Example("recorded", "2024-05-09", "CME option quotes")
+ROWS = Rows("data", 100, MAX_ROWS_PER_QUERY, ("metadata.row_count",), whole=True)
+
+
+@tool("market-data", returns=outputs.TableRows, example=QUOTES, rows=ROWS)
+def run_query(
+    call: Call,
+    *,
+    template: Annotated[str, Field(description=f"One of, with its params: {signatures()}.")],
+    columns: Annotated[
+        list[str] | None, Field(description=f"Some of {', '.join(COLUMNS)}.")
+    ] = None,
+    params: Annotated[
+        dict[str, Any] | None,
+        Field(description='The template\'s own, as {"symbol_pattern": "%.C"}.'),
+    ] = None,
+) -> dict[str, Any]:
+    """Query the market-data table by template. In a pattern `%` is any run and `_` one character;
+    letters match in either case. Under `as_of` only rows created by then are seen."""
+    known = None if call.view.live else to_us(call.view.t)
+    table = call.storage.table
+    found = table.run(template, params, columns, call.wanted, known, call.skip)
+    return found.wire()

@@ -1,0 +1,134 @@
+"""The `web-search` server (OpenAI's web search), and `search`: evidence as of an instant."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from beforehand.clock import iso
+from beforehand.config import DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS
+from beforehand.errors import BeforehandError, InputError, NotFound, ReplayMiss
+from beforehand.sources import web_search
+from beforehand.sources.providers import PROVIDERS
+from beforehand.tools import outputs
+from beforehand.tools.bounds import Rows
+from beforehand.tools.caller import Limit
+from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.servers.polymarket import moment
+
+SERVER, MAX_RESULTS, DEFAULT_RESULTS = "web-search", 8, 5
+OPENAI = Example("simulated", "2026-10-31", "openai 3.54 (shape, not recorded)")
+PLAIN = Example("offline", "2026-11-22", "needs no network")
+EXA = Example("simulated", "2026-10-31", "exa-py 2.27 (shape, not recorded)")
+PER_USER = Limit(20, 600, "searches")
+
+
+@tool(SERVER, returns=outputs.WebAnswer, example=OPENAI, services=("openai",), limit=PER_USER)
+def search_web(
+    call: Call,
+    *,
+    query: Annotated[str, Field(min_length=3, max_length=400, description="Search query.")],
+    maxResults: Annotated[  # noqa: N803
+        int, Field(ge=1, le=MAX_RESULTS, description="Most results.")
+    ] = DEFAULT_RESULTS,
+    freshnessHours: Annotated[  # noqa: N803
+        float | None, Field(gt=0, le=87_600, description="Prefer the last so many hours.")
+    ] = None,
+    region: Annotated[
+        str | None, Field(pattern="^[A-Za-z]{2}$", description="ISO country code, such as US.")
+    ] = None,
+    includeAnswers: Annotated[  # noqa: N803
+        bool, Field(description="Include the narrative answer.")
+    ] = True,
+) -> dict[str, Any]:
+    """Search the web: a narrative answer with its citations.
+
+    The service has no date filter and cannot look back. Under `as_of`, and on record, the stored
+    answer to the same question is given, else the stored documents that fit its words.
+    """
+    made: dict[str, Any] = {"query": query}
+    filed = web_search.subject(query, region, freshnessHours)
+    try:
+        found = call.view.snapshot(web_search.SOURCE, "answer", filed)
+    except (ReplayMiss, NotFound) as miss:
+        if call.storage.mode != "replay":
+            raise NotFound(
+                "this service cannot look back, and no stored answer to the question is at hand: "
+                "leave out as_of, or ask the archive (--mode replay)"
+            ) from None
+        try:
+            documents = call.view.search(query, maxResults)
+        except BeforehandError:
+            raise miss from None
+        if not documents:
+            raise ReplayMiss(
+                f"no answer to this question and no document that fits it is on record at "
+                f"{iso(call.at)}"
+            ) from None
+        call.note("no stored answer to this question: documents of the archive that fit its words")
+        results = [
+            {"title": d.title, "url": d.url, "snippet": d.text, "known_at": iso(d.known_at)}
+            for d in documents
+        ]
+        return {**made, "results": results, "answered_at": None}
+    rows = found.data["rows"][:maxResults]
+    if includeAnswers:
+        made["answer"] = found.data["answer"]
+    return {**made, "results": rows, "answered_at": iso(found.known_at)}
+
+
+@tool(SERVER, returns=outputs.Capabilities, example=PLAIN, outside=False)
+def get_search_capabilities(call: Call) -> dict[str, Any]:
+    """Say how search_web is set up and what its limits are (no network)."""
+    provider = PROVIDERS["openai"]
+    return {
+        "model": web_search.MODEL,
+        "maxResults": {"min": 1, "max": MAX_RESULTS, "default": DEFAULT_RESULTS},
+        "query": {"minLength": 3, "maxLength": 400},
+        "timeoutSeconds": provider.deadline,
+        "rateLimit": {"calls": PER_USER.calls, "seconds": PER_USER.seconds, "per": "user"},
+        "dateFilter": False,
+        "freshnessHours": "a wish in the prompt; nothing guarantees it",
+        "pointInTime": "stored answers and documents only",
+    }
+
+
+@tool(
+    "search",
+    returns=outputs.FoundDocuments,
+    example=EXA,
+    rows=Rows("results", DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS, counted=False),
+    services=("exa",),
+)
+def search(
+    call: Call,
+    *,
+    query: Annotated[str, Field(min_length=1, max_length=400, description="Words to look for.")],
+    time_upper_bound: Annotated[
+        str | None, Field(description="Nothing known later (ISO 8601); the same as as_of.")
+    ] = None,
+) -> dict[str, Any]:
+    """Search dated documents, nothing known later than the upper bound.
+
+    On record: the archive, ranked with the statistics of that instant. Live: Exa, asked for pages
+    as they were stored by then; a page without a stored version is left out.
+    """
+    bound = moment("time_upper_bound", time_upper_bound)
+    view = call.view if bound is None else call.view.narrow(bound)
+    found = view.search(query, min(call.skip + call.wanted + 1, MAX_SEARCH_RESULTS))
+    if call.skip > MAX_SEARCH_RESULTS:
+        raise InputError(f"a search shows at most {MAX_SEARCH_RESULTS} results")
+    return {
+        "query": query,
+        "time_upper_bound": iso(view.t),
+        "results": [
+            {
+                "id": d.id,
+                "title": d.title,
+                "text": d.text,
+                "url": d.url,
+                "source": d.source,
+                "timestamp": iso(d.known_at),
+            }
+            for d in found
+        ],
+    }

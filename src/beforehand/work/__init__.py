@@ -1,1 +1,0 @@
-"""What users ask for, compiled to Plans: backtests, the benchmark, the scoring of a file."""
