@@ -1,6 +1,7 @@
 """The rules of the house, held by reading the source."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -218,3 +219,68 @@ def _has_option(app: object, names: list[str], option: str) -> bool:
         leaf = leaf[command]  # type: ignore[index]
     found = leaf.assemble_argument_collection()  # type: ignore[attr-defined]
     return any(option in argument.names for argument in found)
+
+
+LIKE_THINGS = {"cli", "sources", "tools/servers", "forecast/schemes", "world/importers"}
+"""Folders of like things: they may hold as many files as there are such things."""
+
+
+def test_a_folder_holds_about_a_dozen_files() -> None:
+    held: dict[str, int] = {}
+    for path in SOURCES:
+        folder = path.parent.relative_to(PACKAGE).as_posix()
+        held[folder] = held.get(folder, 0) + (path.name != "__init__.py")
+    crowded = {folder: n for folder, n in held.items() if n > 14 and folder not in LIKE_THINGS}
+    assert not crowded
+
+
+def test_no_file_name_stands_three_times() -> None:
+    names: dict[str, list[str]] = {}
+    for path in SOURCES:
+        folder = path.parent.relative_to(PACKAGE).as_posix()
+        if path.name != "__init__.py" and folder not in LIKE_THINGS:
+            names.setdefault(path.name, []).append(folder)
+    assert not {name: folders for name, folders in names.items() if len(folders) > 2}
+
+
+COUNT = """
+import contextlib, io, sys
+from beforehand.cli.app import run
+with contextlib.redirect_stdout(io.StringIO()):
+    code = run(sys.argv[1:])
+assert code == 0, code
+print(len(sys.modules), *sorted({m.split(".")[0] for m in sys.modules}))
+"""
+READS_ONLY = {
+    "runs list": 230,
+    "runs show r": 330,
+    "runs watch r": 300,
+    "runs diff r r": 330,
+    "world info": 290,
+    "token list": 230,
+}
+"""Commands that only read files or the journal, with the modules that each may load at most."""
+
+
+def test_commands_that_only_read_start_quickly(
+    sim: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from beforehand.cli.app import run
+
+    made = ["backtest", "run", "--forecasters", "market", "--every", "28d", "--run-id", "r"]
+    assert run([*made, "--archive", str(sim), "--draws", "100", "--placebo", "0"]) == 0
+    for command, most in READS_ONLY.items():
+        arguments = command.split()
+        if command == "world info":
+            arguments += ["--archive", str(sim)]
+        done = subprocess.run(
+            [sys.executable, "-c", COUNT, *arguments],
+            env={**os.environ, "BEFOREHAND_HOME": str(home)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        count, *loaded = done.stdout.split()
+        heavy = {"numpy", "pydantic", "sqlalchemy", "httpx2", "duckdb", "mcp"} & set(loaded)
+        assert not heavy, f"{command} loads {heavy}"
+        assert int(count) <= most, f"{command} loads {count} modules"

@@ -71,7 +71,12 @@ _MODULES = {
     "run-code": "run_code",
 }
 _FILES = {path: "imports" for path in SUMMARIES if path.startswith("world import")}
-_FILES |= {"runs leaks": "leaks", "runs resume": "resume", "runs fork": "resume"}
+_FILES |= {
+    "world info": "world_info",
+    "runs leaks": "leaks",
+    "runs resume": "resume",
+    "runs fork": "resume",
+}
 COMMANDS = {
     path: (
         _FILES.get(path) or path.split()[0].replace("-", "_"),

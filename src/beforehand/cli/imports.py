@@ -12,7 +12,7 @@ from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.records.base import Record
-from beforehand.store.archive.reader import stored_at
+from beforehand.store.archive.manifest import stored_at
 from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.store.files import file_digest, read_bytes
 from beforehand.world.importers import Rejects

@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from rich.text import Text
 
 from beforehand.cli.options import market_names
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, progress
-from beforehand.cli.tables import console, table
 from beforehand.clock import SystemClock
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
@@ -159,37 +157,6 @@ def record(
             )
     if done.failures:
         return EXIT_PARTIAL if done.exchanges else EXIT_FAILED
-    return EXIT_OK
-
-
-def info(*, archive: ArchivePath = None, json: Json = False) -> int:
-    """What the archive holds, and where it came from."""
-    path = archive_path(archive)
-    opened = Archive(path)
-    imports = opened.manifest["imports"]
-    if json:
-        emit(
-            {
-                "archive": str(path),
-                "digest": opened.digest,
-                "records": opened.counts(),
-                "imports": imports,
-            }
-        )
-        return EXIT_OK
-    out = console()
-    out.print(Text(f"{path}  digest {opened.digest[:16]}", style="bold"), soft_wrap=True)
-    names = {"market": "market texts (versions)", "price": "price points"}
-    counts = [[names.get(kind, kind), f"{n:,}"] for kind, n in opened.counts().items()]
-    out.print(table("records", [("kind", "left"), ("n", "right")], counts))
-    rows = [[i["name"], i["source"], i["recorded_at"], str(i["rejected"])] for i in imports]
-    out.print(
-        table(
-            "imports",
-            [("import", "left"), ("source", "left"), ("stored at", "left"), ("rejected", "right")],
-            rows,
-        )
-    )
     return EXIT_OK
 
 

@@ -25,10 +25,10 @@ from beforehand.forecast.aggregate import Method
 from beforehand.forecast.cutoff_guard import CutoffGuard, Knowledge
 from beforehand.gateway.panel import Panel
 from beforehand.meter import CallCounter, Meter
-from beforehand.records.backtest import Mode
 from beforehand.records.rows import (
     Context,
     DecisionRow,
+    Mode,
     TraceRow,
     label,
     yes_or_no,

@@ -15,8 +15,7 @@ from beforehand.forecast.answer import Answer, from_output
 from beforehand.forecast.base import Context, Meter
 from beforehand.ids import digest
 from beforehand.llm.prompt import Asks, Prompt
-from beforehand.records.backtest import Mode
-from beforehand.records.rows import TraceRow
+from beforehand.records.rows import Mode, TraceRow
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import Execution, Policy
 

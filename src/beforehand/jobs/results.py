@@ -12,7 +12,7 @@ from beforehand.gateway import Audit, Gateway
 from beforehand.jobs.backtest.grid import end_of
 from beforehand.records.rows import IntervalRow
 from beforehand.records.world import Market, Resolution
-from beforehand.runs.rows import columns_of
+from beforehand.runs.columns import columns_of
 from beforehand.score.evaluate import (
     Question,
     Result,

@@ -37,7 +37,7 @@ from beforehand.jobs.report_text import LEAK_NOTE, left_out_sentence, world_kind
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
 from beforehand.records.world import Resolution
-from beforehand.runs.rows import question
+from beforehand.runs.columns import question
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
 from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from beforehand.records.base import Probability, Record, Utc
-
-Mode = Literal["daytona_agent", "direct_llm", "hybrid", "baseline", "external"]
+from beforehand.records.rows import Mode
 
 
 class SearchConfig(Record):

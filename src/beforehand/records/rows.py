@@ -14,8 +14,9 @@ import orjson
 from msgspec import UNSET, Struct, UnsetType, field
 
 from beforehand.clock import parse_us
-from beforehand.records.backtest import Mode
 
+Mode = Literal["daytona_agent", "direct_llm", "hybrid", "baseline", "external"]
+"""How a decision was made: the documented modes, and ours."""
 BASELINE = "baseline:"
 
 

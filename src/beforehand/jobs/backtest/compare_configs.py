@@ -16,7 +16,8 @@ from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.jobs.isolation import MAY_REMEMBER
 from beforehand.records.rows import IntervalRow
-from beforehand.runs.rows import columns_of, question, questions_of, read_intervals, read_jsonl
+from beforehand.runs.columns import columns_of, question
+from beforehand.runs.rows import questions_of, read_intervals, read_jsonl
 from beforehand.score.evaluate import (
     Columns,
     Question,

@@ -13,7 +13,8 @@ from beforehand.errors import InputError
 from beforehand.forecast.base import Forecaster, ModelOptions, PanelForecaster
 from beforehand.gateway import Gateway
 from beforehand.jobs.backtest import grid
-from beforehand.records.backtest import ExperimentConfig, Mode, SearchConfig
+from beforehand.records.backtest import ExperimentConfig, SearchConfig
+from beforehand.records.rows import Mode
 from beforehand.records.world import Resolution
 
 DEFAULT = ModelOptions()

@@ -18,7 +18,7 @@ from beforehand.jobs.isolation import MAY_REMEMBER, STATED_REMEMBERING
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.records.rows import label
-from beforehand.runs.rows import question
+from beforehand.runs.columns import question
 from beforehand.score.evaluate import Columns, Question, Result, Settings, build_table, evaluate
 from beforehand.score.leaks.recheck import LeakReport, audit_evidence
 from beforehand.score.scoreboard import Kept

@@ -25,19 +25,16 @@ import numpy as np
 from pydantic import BaseModel
 
 from beforehand.clock import parse_instant
-from beforehand.errors import Corrupt, InputError, NotConfigured
-from beforehand.ids import digest
+from beforehand.errors import Corrupt
 from beforehand.records import world
 from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document, decode_series
+from beforehand.store.archive.manifest import counts_of, digest_of, need_manifest, seal_of
 from beforehand.store.archive.series import Series
 from beforehand.store.files import (
     file_digest,
     json_bytes,
-    read_json,
-    write_json,
 )
 
-FORMAT = "beforehand-archive/1"
 KINDS: dict[str, type[BaseModel]] = {
     "market": world.Market,
     "state": world.MarketState,
@@ -61,12 +58,7 @@ class Archive:
     def __init__(self, path: Path, stored_until: datetime | None = None) -> None:
         """`stored_until` leaves out what was stored later (the second time axis)."""
         self.path = path
-        if not (path / "archive.json").is_file():
-            raise NotConfigured(
-                f"there is no archive at {path}: make one with `beforehand world simulate` or "
-                "`beforehand world import markets FILE`, or name one with --archive"
-            )
-        self.manifest = read_manifest(path)
+        self.manifest = need_manifest(path)
         self._segments: list[dict[str, Any]] = [
             segment
             for segment in self.manifest["segments"]
@@ -76,14 +68,11 @@ class Archive:
     @property
     def digest(self) -> str:
         """Identity of the content: SHA-256 over the segments' digests."""
-        return digest([segment["digest"] for segment in self._segments])
+        return digest_of(self._segments)
 
     def counts(self) -> dict[str, int]:
         """Records per kind."""
-        totals: dict[str, int] = defaultdict(int)
-        for segment in self._segments:
-            totals[segment["kind"]] += segment["records"]
-        return dict(sorted(totals.items()))
+        return counts_of(self._segments)
 
     def lines(self, kind: str) -> Iterator[bytes]:
         """Every stored line of a kind, in the order it was stored, digest checked."""
@@ -111,7 +100,7 @@ class Archive:
     def verify(self) -> list[str]:
         """Every way in which the files differ from the manifest; empty means intact."""
         problems = []
-        sealed = {**self.manifest, "seal": _seal(self.manifest)}
+        sealed = {**self.manifest, "seal": seal_of(self.manifest)}
         if (self.path / "archive.json").read_bytes() != json_bytes(sealed):
             problems.append("archive.json: not byte for byte what was written")
         for segment in self.manifest["segments"]:
@@ -197,46 +186,3 @@ def _unpack(path: Path, segment: dict[str, Any]) -> bytes:
     if hashlib.sha256(content).hexdigest() != segment["digest"]:
         raise Corrupt(f"segments/{name}: its content does not match its name")
     return content
-
-
-def empty_manifest() -> dict[str, Any]:
-    """The manifest of an archive that holds nothing yet."""
-    return {"format": FORMAT, "segments": [], "imports": []}
-
-
-def _seal(manifest: dict[str, Any]) -> str:
-    return digest({key: manifest[key] for key in ("format", "segments", "imports")})
-
-
-def stored_at(path: Path, importer: str, source_digest: str) -> datetime | None:
-    """When a file of this digest was first imported; None if it never was."""
-    if not (path / "archive.json").is_file():
-        return None
-    for entry in read_manifest(path)["imports"]:
-        if (entry["importer"], entry["source_digest"]) == (importer, source_digest):
-            return parse_instant(entry["recorded_at"])
-    return None
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of an archive; raises Corrupt where it does not match its own seal."""
-    try:
-        manifest = read_json(path / "archive.json")
-    except InputError as error:
-        raise Corrupt(str(error)) from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise Corrupt(f"{path / 'archive.json'} is not a {FORMAT} manifest")
-    try:
-        intact = manifest["seal"] == _seal(manifest)
-    except KeyError:
-        intact = False
-    if not intact:
-        raise Corrupt(
-            f"{path / 'archive.json'} does not match its own seal: it was changed by hand"
-        )
-    return manifest
-
-
-def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """Seal the manifest and replace the file atomically."""
-    write_json(path / "archive.json", {**manifest, "seal": _seal(manifest)})

@@ -16,15 +16,8 @@ from beforehand.clock import iso, to_us
 from beforehand.ids import canonical
 from beforehand.records import world
 from beforehand.records.bulk import PriceSeriesRow
-from beforehand.store.archive.reader import (
-    KIND_OF,
-    Archive,
-    empty_manifest,
-    read_manifest,
-    record_count,
-    segment_name,
-    write_manifest,
-)
+from beforehand.store.archive.manifest import empty_manifest, read_manifest, write_manifest
+from beforehand.store.archive.reader import KIND_OF, Archive, record_count, segment_name
 from beforehand.store.archive.series import Series
 from beforehand.store.files import Reject, exclusive, file_digest, write_atomic, write_jsonl
 

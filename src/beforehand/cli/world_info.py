@@ -1,0 +1,40 @@
+"""`beforehand world info`."""
+
+from rich.text import Text
+
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit
+from beforehand.cli.tables import console, table
+from beforehand.errors import EXIT_OK
+from beforehand.store.archive.manifest import counts_of, digest_of, need_manifest
+
+
+def info(*, archive: ArchivePath = None, json: Json = False) -> int:
+    """What the archive holds, and where it came from."""
+    path = archive_path(archive)
+    manifest = need_manifest(path)
+    imports, segments = manifest["imports"], manifest["segments"]
+    digest, counted = digest_of(segments), counts_of(segments)
+    if json:
+        emit(
+            {
+                "archive": str(path),
+                "digest": digest,
+                "records": counted,
+                "imports": imports,
+            }
+        )
+        return EXIT_OK
+    out = console()
+    out.print(Text(f"{path}  digest {digest[:16]}", style="bold"), soft_wrap=True)
+    names = {"market": "market texts (versions)", "price": "price points"}
+    counts = [[names.get(kind, kind), f"{n:,}"] for kind, n in counted.items()]
+    out.print(table("records", [("kind", "left"), ("n", "right")], counts))
+    rows = [[i["name"], i["source"], i["recorded_at"], str(i["rejected"])] for i in imports]
+    out.print(
+        table(
+            "imports",
+            [("import", "left"), ("source", "left"), ("stored at", "left"), ("rejected", "right")],
+            rows,
+        )
+    )
+    return EXIT_OK
