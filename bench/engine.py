@@ -45,7 +45,7 @@ def ours(n: int, hold: float, cap: int, again: bool = False) -> dict[str, float]
     from beforehand.config import Home
     from beforehand.engine.driver import drive
     from beforehand.engine.plan import Plan, Step
-    from beforehand.engine.runtime import Runtime, Threads
+    from beforehand.engine.runtime import Runtime, ThreadExecutor
     from beforehand.store.database import Database
     from beforehand.store.journal.journal import Journal
 
@@ -64,7 +64,7 @@ def ours(n: int, hold: float, cap: int, again: bool = False) -> dict[str, float]
         journal.enter("r", "bench", {}, "f", folder)
         for _ in range(2 if again else 1):
             start = time.perf_counter()
-            runtime = Runtime(journal, lambda row: job, Threads(cap), cap)
+            runtime = Runtime(journal, lambda row: job, ThreadExecutor(cap), cap)
             with runtime:
                 found["launch"] = time.perf_counter() - start
                 wall, cpu = time.perf_counter(), time.process_time()

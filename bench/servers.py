@@ -126,7 +126,7 @@ def ours(port: int) -> None:
     from beforehand.store.tokens import Tokens
     from beforehand.tools import discovery
     from beforehand.tools.bounds import Rows as Where
-    from beforehand.tools.caller import Limit
+    from beforehand.tools.caller import ToolLimit
     from beforehand.tools.registry import Call, Example, tool
     from beforehand.tools.storage import Storage
 
@@ -138,7 +138,7 @@ def ours(port: int) -> None:
         """Say a word."""
         return {"said": "yes"}
 
-    counting = Limit(20, 600, "words")
+    counting = ToolLimit(20, 600, "words")
 
     @tool("edgar", returns=Word, example=here, outside=False, limit=counting)
     def counted(call: Call) -> dict[str, Any]:

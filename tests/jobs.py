@@ -7,7 +7,7 @@ from pathlib import Path
 
 from beforehand.config import Home
 from beforehand.engine.plan import Action, Plan, Step
-from beforehand.engine.runtime import Runtime, Threads
+from beforehand.engine.runtime import Runtime, ThreadExecutor
 from beforehand.errors import NotFound
 from beforehand.store.database import Database
 from beforehand.store.journal.calls import Calls
@@ -46,7 +46,7 @@ def runtime(
     """A runtime of a run that the journal knows."""
     journal, calls = open_store(home)
     journal.enter(run_id, "small", {}, "f", str(home), limits=limits)
-    made = Runtime(journal, no_opener, Threads(concurrency), concurrency)
+    made = Runtime(journal, no_opener, ThreadExecutor(concurrency), concurrency)
     with made:
         calls.release(run_id, made.worker_id)
         yield made

@@ -21,7 +21,7 @@ from beforehand.sandbox.daytona import Daytona
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import MODULES, Policy
 from beforehand.tools.bounds import estimate_tokens
-from beforehand.tools.caller import OWNER, Limit
+from beforehand.tools.caller import OWNER, ToolLimit
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.servers.code import NAME, CodeMode
@@ -62,7 +62,7 @@ for p in sorted(prices["prices"], key=lambda p: (p["ask"] or 1) - (p["bid"] or 0
 def test_the_tool_has_the_documented_form(box: Toolbox) -> None:
     tool = load_tools()[NAME]
     assert tool.server == "polymarket"
-    assert tool.limit == Limit(10, 3600, "executions")
+    assert tool.limit == ToolLimit(10, 3600, "executions")
     properties = tool.schema["properties"]
     assert tool.schema["required"] == ["code"]
     assert {"code", "input_data"} <= set(properties)

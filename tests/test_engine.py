@@ -13,7 +13,7 @@ from beforehand.clock import FrozenClock, SystemClock
 from beforehand.config import Home
 from beforehand.engine.driver import Outcome, drive
 from beforehand.engine.plan import Plan, Step
-from beforehand.engine.runtime import Runtime, Threads
+from beforehand.engine.runtime import Runtime, ThreadExecutor
 from beforehand.errors import (
     BadAnswer,
     Corrupt,
@@ -407,7 +407,7 @@ def test_a_clock_that_steps_back_loses_nothing(home: Path) -> None:
     journal.enter("r", "small", {}, "f", str(home))
     asked: list[str] = []
     job = small({"p": paid(asked, hold=0.002)}, *(Step(f"a/{i}", "p", {"x": i}) for i in range(60)))
-    with Runtime(journal, no_opener, Threads(4), 4) as engine:
+    with Runtime(journal, no_opener, ThreadExecutor(4), 4) as engine:
         assert drive(job, engine).status == "success"
     assert clock.looks > 40
     assert len(asked) == len(set(asked)) == 60

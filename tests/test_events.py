@@ -9,11 +9,11 @@ from provider import Provider, serving
 from beforehand.cli.app import run as cli
 from beforehand.config import Home, Workspace
 from beforehand.runs.query import need_journal
-from beforehand.store.journal.events import Event, events_after
+from beforehand.store.journal.events import RunEvent, events_after
 from experiments import QUICK, Out, told
 
 
-def events(home: Path, run_id: str) -> list[Event]:
+def events(home: Path, run_id: str) -> list[RunEvent]:
     journal = need_journal(Workspace(Home(home)))
     try:
         return events_after(journal.database, run_id, 0, most=100_000)

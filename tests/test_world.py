@@ -12,7 +12,7 @@ from beforehand.config import Home, Workspace
 from beforehand.errors import InputError
 from beforehand.forecast.base import Opening, open_forecasters
 from beforehand.forecast.schemes.baselines import BASELINES, always
-from beforehand.forecast.schemes.recorded import Recorded
+from beforehand.forecast.schemes.recorded import RecordedForecaster
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway.search import SearchIndex
 from beforehand.ids import canonical
@@ -210,7 +210,7 @@ def panel(sim_archive: Archive):  # type: ignore[no-untyped-def]
 def test_baselines_depend_on_their_own_row_alone(panel) -> None:  # type: ignore[no-untyped-def]
     gateway, pairs = panel
     whole = gateway.panel(pairs, ["truth"])
-    models = [*BASELINES.values(), always(0.3), Recorded("truth")]
+    models = [*BASELINES.values(), always(0.3), RecordedForecaster("truth")]
     bulk = {m.name: m.forecast(whole) for m in models}
     at = 0
     for name, t in pairs:

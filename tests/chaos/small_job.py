@@ -13,7 +13,7 @@ from beforehand.config import Home, Workspace
 from beforehand.engine.context import StepContext
 from beforehand.engine.driver import drive, raise_for
 from beforehand.engine.plan import Plan, Step
-from beforehand.engine.runtime import Runtime, Threads
+from beforehand.engine.runtime import Runtime, ThreadExecutor
 from beforehand.errors import exit_code
 from beforehand.forecast.schemes import http
 from beforehand.gateway.opening import open_traffic
@@ -70,7 +70,7 @@ def main() -> int:
     journal.enter("r", "small", {}, "f", str(home))
     work = Work(home, address, items)
     with database.hold("drive:r", Home(home).engine / "r.lock"):
-        runtime = Runtime(journal, lambda row: work, Threads(cap), cap)
+        runtime = Runtime(journal, lambda row: work, ThreadExecutor(cap), cap)
         try:
             with runtime:
                 journal.calls.release("r", runtime.worker_id)

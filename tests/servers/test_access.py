@@ -19,7 +19,7 @@ from beforehand.serve.auth import Quotas, Verifier, Visitor, span
 from beforehand.serve.http import check_binding
 from beforehand.store.ledger import Ledger
 from beforehand.store.tokens import Tokens
-from beforehand.tools.caller import Limit
+from beforehand.tools.caller import ToolLimit
 from postgres import cluster
 
 NOW = parse_instant("2026-11-22T12:00:00Z")
@@ -203,7 +203,7 @@ def test_the_verifier(tmp_path: Path) -> None:
 
 def test_quotas_count_together(address: Any) -> None:
     """Two processes' quotas over one ledger; the local caller is not counted."""
-    limit, clock = Limit(3, 60, "tries"), FrozenClock(NOW)
+    limit, clock = ToolLimit(3, 60, "tries"), FrozenClock(NOW)
     ledgers = [Ledger(address), Ledger(address)]
     two = [Quotas(ledger, clock) for ledger in ledgers]
     for i in range(3):

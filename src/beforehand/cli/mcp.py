@@ -26,7 +26,7 @@ Client = Literal[
 
 
 @dataclass(frozen=True)
-class Options:
+class ServeOptions:
     """What a server is started with."""
 
     name: str
@@ -116,14 +116,14 @@ def mcp(
             raise InputError("name a server first, or all: `beforehand mcp` alone lists them")
         return _overview(json)
     http = transport == "http"
-    given = Options(named(server), http, host, port, auth, discovery, as_of, mode, archive)
+    given = ServeOptions(named(server), http, host, port, auth, discovery, as_of, mode, archive)
     if json:
         raise InputError("--json goes with `beforehand mcp` alone")
     given.check()
     return _serve(given) if config is None else _config(config, given)
 
 
-def _config(client: str, given: Options) -> int:
+def _config(client: str, given: ServeOptions) -> int:
     from beforehand.serve.configs import config
     from beforehand.serve.http import base_url
 
@@ -145,7 +145,7 @@ def _config(client: str, given: Options) -> int:
     return EXIT_OK
 
 
-def _serve(given: Options) -> int:
+def _serve(given: ServeOptions) -> int:
     import anyio
 
     from beforehand.serve.auth import Visitor, open_quotas
@@ -182,7 +182,9 @@ def _serve(given: Options) -> int:
     return EXIT_OK
 
 
-def _http(backend: "Backend", given: Options, path: Path, workspace: Workspace, about: str) -> None:
+def _http(
+    backend: "Backend", given: ServeOptions, path: Path, workspace: Workspace, about: str
+) -> None:
     from beforehand.serve.auth import Verifier, Visitor, open_tokens
     from beforehand.serve.http import addresses, application, listen, run
 

@@ -26,7 +26,7 @@ from beforehand.runs.query import (
     state_of,
 )
 from beforehand.store.files import read_json
-from beforehand.store.journal.events import Event, events_after
+from beforehand.store.journal.events import RunEvent, events_after
 from beforehand.store.journal.journal import Journal
 from beforehand.store.run_folder import RunFolder, open_run
 
@@ -131,7 +131,7 @@ def watch(
     return {"success": EXIT_OK, "failed": EXIT_FAILED}.get(state.status, EXIT_PARTIAL)
 
 
-def _tell(event: Event, every: bool) -> None:
+def _tell(event: RunEvent, every: bool) -> None:
     """Print an event as a line of JSON; else say what happened to the run as a whole."""
     if every:
         print(orjson.dumps(event.wire()).decode(), flush=True)

@@ -10,7 +10,7 @@ from beforehand.clock import parse_instant
 from beforehand.config import Home, Workspace
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
-from beforehand.tools.bounds import Answer
+from beforehand.tools.bounds import ToolAnswer
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools, servers
 from beforehand.tools.registry import Tool, Toolbox, coerce, find_tool
 from beforehand.tools.servers.discovery_mode import DESK, definition
@@ -72,7 +72,7 @@ def tool(
 
 def _call(
     found: Tool, values: dict[str, Any], as_of: str | None, mode: Mode, archive: Any
-) -> Answer:
+) -> ToolAnswer:
     workspace = Workspace.from_environment()
     try:
         pinned = None if as_of is None else parse_instant(as_of)

@@ -139,7 +139,7 @@ def record(
     order = work.Order(
         tuple(names), tuple(feeds), chosen, parse_interval(every), rounds, max_mb * 1_000_000
     )
-    done = work.Recorded()
+    done = work.Recording()
     try:
         order.check()
         door = open_door(workspace, "record", path)

@@ -46,7 +46,7 @@ class RunLimits:
         return {name: value for name, value in found.items() if value is not None}
 
 
-class Request(Protocol):
+class RunRequest(Protocol):
     """What a user asks for: a dataclass that the journal can keep as JSON."""
 
     @property

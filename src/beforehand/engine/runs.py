@@ -17,8 +17,8 @@ from beforehand import __version__
 from beforehand.clock import iso, parse_instant, stopwatch
 from beforehand.config import Home, Workspace
 from beforehand.engine.driver import Progress, drive, raise_for
-from beforehand.engine.job import Job, Kind, Request, RunLimits, kind_named, kind_of
-from beforehand.engine.runtime import Opener, Runtime, Threads
+from beforehand.engine.job import Job, Kind, RunLimits, RunRequest, kind_named, kind_of
+from beforehand.engine.runtime import Opener, Runtime, ThreadExecutor
 from beforehand.errors import Corrupt, Held, InputError
 from beforehand.ids import digest, new_run_id
 from beforehand.store.files import file_digest, write_json
@@ -80,7 +80,7 @@ def open_job(row: RunRow, workspace: Workspace, archive: Path | None = None) -> 
 
 
 def start(
-    request: Request,
+    request: RunRequest,
     workspace: Workspace,
     run_id: str | None = None,
     report: Reporter = QUIET,
@@ -319,7 +319,7 @@ def new_runtime(
 ) -> Runtime:
     """Threads of this process, or its place at the shared queue."""
     if workspace.database is None:
-        return Runtime(journal, opener, Threads(concurrency), concurrency)
+        return Runtime(journal, opener, ThreadExecutor(concurrency), concurrency)
     from beforehand.engine.shared import SharedQueue  # DBOS takes a second to load.
 
     return Runtime(journal, opener, SharedQueue(workspace.database, journal), concurrency)

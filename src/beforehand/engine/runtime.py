@@ -1,9 +1,9 @@
 """A process's part in running steps: the jobs it has open, its heartbeat, what carries steps out.
 
 The journal is the only truth about what was done, so that part may be simple. Alone, steps run on
-threads (`Threads`): whoever holds a run's lock knows that every earlier process is dead, and begins
-whatever the journal does not have. With Postgres there is a queue that several processes share
-(`engine/shared.py`).
+threads (`ThreadExecutor`): whoever holds a run's lock knows that every earlier process is dead, and
+begins whatever the journal does not have. With Postgres there is a queue that several processes
+share (`engine/shared.py`).
 """
 
 import os
@@ -43,7 +43,7 @@ class StepExecutor(Protocol):
     def close(self) -> None: ...
 
 
-class Threads:
+class ThreadExecutor:
     """The steps of one process, in its own threads."""
 
     alone = True

@@ -61,7 +61,7 @@ class Order:
 
 
 @dataclass
-class Recorded:
+class Recording:
     """What came of it."""
 
     rounds: int = 0
@@ -109,16 +109,16 @@ def record(
     home: Home,
     archive: Path,
     clock: Clock,
-    done: Recorded | None = None,
+    done: Recording | None = None,
     sleep: Callable[[float], None] = time.sleep,
     say: Say = lambda _: None,
     progress: Callable[[str, int, int], None] = lambda *_: None,
-) -> Recorded:
+) -> Recording:
     """Record until the rounds are done, the bound is met or it is interrupted; whatever was
     fetched by then is in the archive, and `done` says what. One market's failure does not stop
     the others. Raises Unavailable where the same order is being recorded already."""
     order.check()
-    done = done if done is not None else Recorded()
+    done = done if done is not None else Recording()
     path = home.recording / f"{order.key(archive)}.json"
     with exclusive(path.with_suffix(".lock")):
         grid = _Grid(path)
@@ -166,7 +166,7 @@ def _wait_until(due: datetime, clock: Clock, sleep: Callable[[float], None], say
 def _round(
     view: View,
     order: Order,
-    done: Recorded,
+    done: Recording,
     grid: _Grid,
     progress: Callable[[str, int, int], None],
 ) -> None:
@@ -201,7 +201,7 @@ def _ask(view: View, name: str, what: str) -> object:
     return view.state(market.id)
 
 
-def _try(done: Recorded, what: str, ask: Callable[[], object]) -> bool:
+def _try(done: Recording, what: str, ask: Callable[[], object]) -> bool:
     try:
         ask()
     except Polled:

@@ -37,7 +37,7 @@ MOST = 20
 
 
 @dataclass
-class Check:
+class RunCheck:
     """One thing that was checked: how many of what, and what is wrong."""
 
     name: str
@@ -53,7 +53,7 @@ class Check:
             self.problems.append(problem)
 
 
-def verify(folder: RunFolder, journal: Journal | None) -> list[Check]:
+def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
     """Every check of one run; the run is sound if none has a problem."""
     row = None if journal is None else journal.run(folder.run_id)
     checks = [_files(folder, None if row is None else row.seal, row is not None)]
@@ -69,9 +69,9 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[Check]:
         if path.is_file():
             checks.append(_records(path, model))
     if journal is None:
-        checks.append(Check("journal", "there is none here: nothing vouches for run.json"))
+        checks.append(RunCheck("journal", "there is none here: nothing vouches for run.json"))
     elif row is None:
-        checks.append(Check("journal", "the run's row", 1, 1, ["the journal has no such run"]))
+        checks.append(RunCheck("journal", "the run's row", 1, 1, ["the journal has no such run"]))
     else:
         checks.append(_tasks(folder, journal, row))
         asked = _asked(folder)
@@ -82,8 +82,8 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[Check]:
     return checks
 
 
-def _files(folder: RunFolder, seal: Mapping[str, str] | None, known: bool) -> Check:
-    check = Check("files", "files against run.json, run.json against the journal")
+def _files(folder: RunFolder, seal: Mapping[str, str] | None, known: bool) -> RunCheck:
+    check = RunCheck("files", "files against run.json, run.json against the journal")
     facts = folder.facts()
     if facts["status"] in ("unfinished", "damaged"):
         check.found(f"run.json: the run is {facts['status']}")
@@ -116,8 +116,8 @@ def _files(folder: RunFolder, seal: Mapping[str, str] | None, known: bool) -> Ch
     return check
 
 
-def _intervals(folder: RunFolder, path: Path) -> Check:
-    check = Check("intervals", "rows against their schema and their own digest")
+def _intervals(folder: RunFolder, path: Path) -> RunCheck:
+    check = RunCheck("intervals", "rows against their schema and their own digest")
 
     def row(value: dict[str, Any]) -> None:
         IntervalData.model_validate(value)
@@ -131,8 +131,8 @@ def _intervals(folder: RunFolder, path: Path) -> Check:
     return check
 
 
-def _cutoff(path: Path, stored: Path) -> Check:
-    check = Check("cutoff", "timestamps against their instant, once more")
+def _cutoff(path: Path, stored: Path) -> RunCheck:
+    check = RunCheck("cutoff", "timestamps against their instant, once more")
     report = LeakReport()
     try:
         found = recheck(report, read_intervals(path))
@@ -147,8 +147,8 @@ def _cutoff(path: Path, stored: Path) -> Check:
     return check
 
 
-def _records(path: Path, model: type[BaseModel]) -> Check:
-    check = Check(path.stem, "records against their schema, evidence against the cutoff")
+def _records(path: Path, model: type[BaseModel]) -> RunCheck:
+    check = RunCheck(path.stem, "records against their schema, evidence against the cutoff")
 
     def row(value: dict[str, Any]) -> None:
         record = model.model_validate(value)
@@ -162,8 +162,8 @@ def _records(path: Path, model: type[BaseModel]) -> Check:
     return check
 
 
-def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> Check:
-    check = Check("journal", "steps of the plan against worker_runs and task_outputs")
+def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> RunCheck:
+    check = RunCheck("journal", "steps of the plan against worker_runs and task_outputs")
     run_id = folder.run_id
     if row.status != "success":
         check.found(f"the journal has the run as {row.status}")
@@ -197,10 +197,10 @@ def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> Check:
     return check
 
 
-def _calls(run: RunRow, calls: Calls, intervals: Path, asked: Mapping[str, str]) -> Check:
+def _calls(run: RunRow, calls: Calls, intervals: Path, asked: Mapping[str, str]) -> RunCheck:
     """Every answer against its digest, and its cost against what it says; the totals; every
     forecast from an address against its answer."""
-    check = Check("calls", "answers against their digest, costs and forecasts against answers")
+    check = RunCheck("calls", "answers against their digest, costs and forecasts against answers")
     rows = {row["call_key"]: row for row in calls.rows(run.run_id)}
     for key, row in rows.items():
         check.n += 1
@@ -230,9 +230,9 @@ def _as_answered(row: Mapping[str, Any]) -> bool:
 
 def _models(
     run: RunRow, calls: Calls, traces: Path, intervals: Path, asked: Mapping[str, str]
-) -> Check:
+) -> RunCheck:
     """Every trace of a model against what it answered, every decision against its trace."""
-    check = Check("models", "traces against answers, decisions against traces")
+    check = RunCheck("models", "traces against answers, decisions against traces")
     answered = Answered(calls.rows(run.run_id), asked)
     _each(check, traces, answered.check)
     rerun = Rerun()
@@ -254,7 +254,7 @@ def _models(
 
 
 def _said_so(
-    check: Check,
+    check: RunCheck,
     row: Mapping[str, Any],
     rows: Mapping[str, dict[str, Any]],
     asked: Mapping[str, str],
@@ -275,7 +275,7 @@ def _said_so(
             raise ValueError(f"{where}: {decision['probability']} stored, {said} answered")
 
 
-def _each(check: Check, path: Path, test: Callable[[dict[str, Any]], None]) -> None:
+def _each(check: RunCheck, path: Path, test: Callable[[dict[str, Any]], None]) -> None:
     for number, value in enumerate(_lines(path), start=1):
         check.n += 1
         try:
@@ -305,6 +305,6 @@ def _asked(folder: RunFolder) -> dict[str, str]:
         return {}
 
 
-def sound(checks: Iterable[Check]) -> bool:
+def sound(checks: Iterable[RunCheck]) -> bool:
     """True if no check found a problem."""
     return not any(check.wrong for check in checks)

@@ -34,7 +34,7 @@ empty matches, the order of sets), or may: it goes to the jail, where there is o
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
 
 
-class Hands:
+class ToolCalls:
     """The tools of one run on threads of their own: none is called once the run is over."""
 
     def __init__(self, tools: Tools) -> None:
@@ -68,7 +68,7 @@ class Hands:
         return call
 
 
-class Ran:
+class MontyRun:
     """What comes of one run, as it comes."""
 
     def __init__(self, policy: Policy) -> None:
@@ -171,7 +171,7 @@ class Monty:
 
     def _plainly(self, code: str, data: dict[str, Any], policy: Policy) -> Execution:
         """Without tools and sleeps: no event loop is needed, which takes half the time."""
-        ran, started = Ran(policy), stopwatch()
+        ran, started = MontyRun(policy), stopwatch()
         try:
             with self._simple.checkout(**_session(policy)) as session:
                 ran.result = session.feed_run(
@@ -184,20 +184,20 @@ class Monty:
     async def _execute(
         self, code: str, data: dict[str, Any], policy: Policy, tools: Tools
     ) -> Execution:
-        hands, ran, started = Hands(tools), Ran(policy), stopwatch()
+        calls, ran, started = ToolCalls(tools), MontyRun(policy), stopwatch()
         try:
             async with asyncio.timeout(policy.timeout + GRACE_S):
                 async with self._pool.checkout(**_session(policy)) as session:
                     ran.result = await session.feed_run(
                         code,
                         inputs={**data, "input_data": data},
-                        external_lookup={name: hands.function(name) for name in tools},
+                        external_lookup={name: calls.function(name) for name in tools},
                         print_callback=ran.collect,
                     )
         except Exception as error:
             ran.fail(error)
         finally:
-            hands.stop()
+            calls.stop()
         return ran.execution(started)
 
     def _failed(self, error: str) -> Execution:

@@ -16,7 +16,7 @@ from beforehand.config import Workspace
 from beforehand.errors import RateLimited, Unauthorized
 from beforehand.store.ledger import Ledger
 from beforehand.store.tokens import Token, Tokens
-from beforehand.tools.caller import Caller, Limit
+from beforehand.tools.caller import Caller, ToolLimit
 
 TRUSTED_S, MOST_TRUSTED = 1.0, 10_000
 """A token that was good is not looked up again for so long: revoking it takes effect as soon."""
@@ -88,7 +88,7 @@ class Quotas:
             return Caller(allowed)
         user = visitor.user
 
-        def take(limit: Limit) -> None:
+        def take(limit: ToolLimit) -> None:
             bucket = f"user/{user}/{limit.name}"
             wait = self._ledger.take(
                 [(bucket, limit.calls, float(limit.seconds))], epoch(self._clock.now())

@@ -32,8 +32,8 @@ from beforehand.errors import BeforehandError, InputError
 from beforehand.gateway import Gateway
 from beforehand.gateway.opening import Door
 from beforehand.serve.auth import Quotas, Visitor
-from beforehand.tools.bounds import MAX_TOKENS, Answer
-from beforehand.tools.caller import Caller, Signals
+from beforehand.tools.bounds import MAX_TOKENS, ToolAnswer
+from beforehand.tools.caller import Caller, CallSignals
 from beforehand.tools.discovery import load_tools, servers
 from beforehand.tools.pages import PURPOSES
 from beforehand.tools.registry import LEAST_TOKENS, LONGEST_NAME, REGISTRY, Tool, Toolbox, close_to
@@ -208,7 +208,7 @@ class McpServer:
         )
 
     def _answer(
-        self, toolbox: Toolbox, found: Tool, arguments: dict[str, Any], signals: Signals
+        self, toolbox: Toolbox, found: Tool, arguments: dict[str, Any], signals: CallSignals
     ) -> "Made":
         """The result of a call, errors included."""
         structured = is_structured(found)
@@ -257,8 +257,8 @@ def _failed(text: str, about: dict[str, Any]) -> types.CallToolResult:
 
 
 def _run(
-    toolbox: Toolbox, found: Tool, arguments: dict[str, Any], signals: Signals, structured: bool
-) -> Answer:
+    toolbox: Toolbox, found: Tool, arguments: dict[str, Any], signals: CallSignals, structured: bool
+) -> ToolAnswer:
     """What goes out twice may be half as long each time."""
     if structured:
         asked = arguments.get("max_tokens", MAX_TOKENS)
@@ -278,14 +278,14 @@ def visitor(ctx: Context, backend: Backend) -> Visitor:
     return who
 
 
-def _signals(ctx: Context) -> Signals:
+def _signals(ctx: Context) -> CallSignals:
     """Progress from the call's thread to the client (which the SDK drops if none was asked for)."""
     loop = asyncio.get_running_loop()
 
     def progress(done: int, total: int | None, text: str) -> None:
         asyncio.run_coroutine_threadsafe(ctx.session.report_progress(done, total, text), loop)
 
-    return Signals(progress)
+    return CallSignals(progress)
 
 
 async def serve_stdio(server: McpServer, leave: Callable[[], None]) -> None:

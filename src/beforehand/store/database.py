@@ -43,7 +43,7 @@ class Transaction(ABC):
         the caller's."""
 
 
-class Backend(Protocol):
+class DatabaseBackend(Protocol):
     """What lies behind a Database."""
 
     types: Mapping[str, str]
@@ -73,7 +73,7 @@ class Database:
         self.title = "the database at BEFOREHAND_DATABASE_URL" if self.postgres else str(address)
         self._writing, self._queueing = threading.Lock(), threading.Lock()
         self._queue: list[_Waiting] = []
-        self._backend: Backend
+        self._backend: DatabaseBackend
         if isinstance(address, str):
             from beforehand.store.postgres import Postgres
 

@@ -46,7 +46,7 @@ COLUMNS = (
 BUSY_S = 5.0
 
 
-class Queries:
+class QueryLog:
     """Adds a row for each search and lists them, newest first. Safe for threads. Whoever searched
     through a server (`holder`) sees rows of its own alone; so does the owner of this machine, who
     has no name. Raises Unavailable where the file is locked or cannot be used."""

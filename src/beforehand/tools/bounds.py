@@ -60,7 +60,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ToolAnswer:
     """A bounded answer: its JSON, what was cut, and what it cost (for whoever runs the program;
     under a pin the answer itself does not say)."""
 
@@ -107,7 +107,7 @@ def bound(
     max_tokens: int,
     meta: dict[str, Any],
     asked: str,
-) -> Answer:
+) -> ToolAnswer:
     """The answer's JSON within `max_tokens`, with `_meta` saying what it cost and what was cut."""
     room = max(max_tokens - META_ROOM, 50) * BYTES_PER_TOKEN
     cut: dict[str, Any] | None = None
@@ -129,7 +129,7 @@ def bound(
     comma = b"" if raw == b"{}" else b","
     whole = bytearray(raw)
     whole[-1:] = b"".join((comma, b'"_meta":', _encode(meta), b"}"))
-    return Answer(whole, cut)
+    return ToolAnswer(whole, cut)
 
 
 def _with(result: dict[str, Any], rows: Rows, kept: Sequence[Any]) -> dict[str, Any]:

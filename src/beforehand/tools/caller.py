@@ -9,7 +9,7 @@ from beforehand.errors import BeforehandError, Unauthorized
 
 
 @dataclass(frozen=True)
-class Limit:
+class ToolLimit:
     """How often one user of a server may call the tools that share it."""
 
     calls: int
@@ -25,7 +25,7 @@ class Limited(Protocol):
     @property
     def server(self) -> str: ...
     @property
-    def limit(self) -> Limit | None: ...
+    def limit(self) -> ToolLimit | None: ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Caller:
     (it raises RateLimited)."""
 
     servers: frozenset[str] | None = None
-    take: Callable[[Limit], None] | None = None
+    take: Callable[[ToolLimit], None] | None = None
     user: str | None = None
     hidden: tuple[tuple[str, str], ...] = ()
     """Places of the server's machine, and what errors say instead of them."""
@@ -67,7 +67,7 @@ OWNER = Caller()
 
 
 @dataclass
-class Signals:
+class CallSignals:
     """Between one call and whoever waits for it: how far it is, and that nobody waits any more."""
 
     progress: Callable[[int, int | None, str], None] = lambda done, total, text: None

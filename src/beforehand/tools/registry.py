@@ -23,8 +23,8 @@ from beforehand.errors import BeforehandError, InputError, NotFound, Refused
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
 from beforehand.ids import digest
-from beforehand.tools.bounds import MAX_TOKENS, Answer, Page, Rows, bound, decode_cursor
-from beforehand.tools.caller import OWNER, Caller, Limit, Signals
+from beforehand.tools.bounds import MAX_TOKENS, Page, Rows, ToolAnswer, bound, decode_cursor
+from beforehand.tools.caller import OWNER, Caller, CallSignals, ToolLimit
 from beforehand.tools.schemas import answer_schema, argument_schema
 from beforehand.tools.storage import Storage
 from beforehand.traffic import counting
@@ -57,7 +57,7 @@ class Call:
     skip: int = 0
     total: int | None = None
     notes: list[str] = field(default_factory=list)
-    signals: Signals = field(default_factory=Signals)
+    signals: CallSignals = field(default_factory=CallSignals)
 
     @property
     def at(self) -> datetime:
@@ -93,7 +93,7 @@ class Tool:
     rows: Rows | None
     services: tuple[str, ...]
     outside: bool
-    limit: Limit | None
+    limit: ToolLimit | None
 
     @property
     def instant(self) -> bool:
@@ -200,7 +200,7 @@ def tool(
     rows: Rows | None = None,
     services: tuple[str, ...] = (),
     outside: bool = True,
-    limit: Limit | None = None,
+    limit: ToolLimit | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as a tool of a server. `returns` is the TypedDict of its answers."""
 
@@ -257,21 +257,26 @@ class Toolbox:
         self.gateway, self.storage, self.pinned, self.caller = gateway, storage, pinned, caller
 
     def call(
-        self, name: str, arguments: Mapping[str, Any] | None = None, signals: Signals | None = None
-    ) -> Answer:
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        signals: CallSignals | None = None,
+    ) -> ToolAnswer:
         """Validate, admit, run and bound one call. Raises our errors only."""
         return self.run(find_tool(name), arguments or {}, signals)
 
     def run(
-        self, found: Tool, arguments: Mapping[str, Any], signals: Signals | None = None
-    ) -> Answer:
+        self, found: Tool, arguments: Mapping[str, Any], signals: CallSignals | None = None
+    ) -> ToolAnswer:
         """The same, of a tool at hand."""
         try:
             return self._run(found, arguments, signals)
         except BeforehandError as error:
             raise self.caller.told(error) from error.__cause__
 
-    def _run(self, found: Tool, arguments: Mapping[str, Any], signals: Signals | None) -> Answer:
+    def _run(
+        self, found: Tool, arguments: Mapping[str, Any], signals: CallSignals | None
+    ) -> ToolAnswer:
         values = found.validate(arguments)
         max_tokens = values.pop("max_tokens")
         view = self._view(values.pop("as_of", None))
@@ -283,7 +288,7 @@ class Toolbox:
         skip = decode_cursor(cursor, asked)
         self.caller.admit(found)
         call = Call(
-            view, self.storage, self, wanted=limit or 0, skip=skip, signals=signals or Signals()
+            view, self.storage, self, wanted=limit or 0, skip=skip, signals=signals or CallSignals()
         )
         with counting() as spent:
             result = found.function(call, **values)

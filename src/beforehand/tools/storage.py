@@ -11,7 +11,7 @@ from beforehand.lazy import lazy
 from beforehand.records.world import Market, Observation
 from beforehand.sandbox.engines import Sandbox, shared
 from beforehand.store.market_data.table import MarketData
-from beforehand.store.queries import Queries
+from beforehand.store.queries import QueryLog
 from beforehand.traffic import Traffic
 
 Scorer = Callable[[str, Sequence[Market]], list[tuple[float, str]]]
@@ -29,9 +29,9 @@ class Storage:
     scorer: Scorer | None = None
 
     @lazy
-    def queries(self) -> Queries:
+    def queries(self) -> QueryLog:
         """The log of market searches."""
-        return Queries(self.home.queries)
+        return QueryLog(self.home.queries)
 
     @lazy
     def table(self) -> MarketData:

@@ -28,7 +28,7 @@ HELD: dict[str, Callable[[], Answers]] = {}
 
 
 @scheme("held")
-class Held(Forecaster):
+class HeldForecaster(Forecaster):
     """A forecaster that this process holds. It is asked one question at a time."""
 
     stateful = True

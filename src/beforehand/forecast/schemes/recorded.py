@@ -16,7 +16,7 @@ from beforehand.records.rows import BASELINE
 
 
 @scheme("recorded")
-class Recorded(PanelForecaster):
+class RecordedForecaster(PanelForecaster):
     """The last forecast of a predictor that was known at t. It is as good as the dates of its
     forecasts are."""
 

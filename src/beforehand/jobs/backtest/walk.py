@@ -18,7 +18,7 @@ from beforehand.engine.context import StepContext
 from beforehand.engine.plan import Action, Step
 from beforehand.forecast.aggregate import Method, aggregate
 from beforehand.forecast.base import Context, Forecaster, PanelForecaster
-from beforehand.forecast.schemes.held import Held
+from beforehand.forecast.schemes.held import HeldForecaster
 from beforehand.forecast.schemes.model import Model
 from beforehand.gateway import Audit, Gateway, RecordedWorld
 from beforehand.gateway.panel import Evidence, Panel, QueryMaker
@@ -172,7 +172,7 @@ class Walker:
         asked it: all its earlier contexts, in order."""
         cast = {one.entry: one for interval in intervals for one in interval.forecasters}
         for _, one in sorted(cast.items()):
-            if not isinstance(one, Held) or one.started:
+            if not isinstance(one, HeldForecaster) or one.started:
                 continue
             for row in self._earlier(one, context):
                 simulations = sorted(

@@ -26,7 +26,7 @@ What = Literal[
 
 
 @dataclass(frozen=True)
-class Event:
+class RunEvent:
     """One event: its number in the run, when it happened, the step if it tells of one, and its
     particulars (the status of what ended, the provider of a call, its key)."""
 
@@ -57,7 +57,7 @@ def add_event(
     )
 
 
-def events_after(database: Database, run_id: str, number: int, most: int = 1000) -> list[Event]:
+def events_after(database: Database, run_id: str, number: int, most: int = 1000) -> list[RunEvent]:
     """The events of a run after this number, in order, at most so many."""
     with database.read() as tx:
         rows = tx.run(
@@ -68,7 +68,7 @@ def events_after(database: Database, run_id: str, number: int, most: int = 1000)
             most=most,
         )
     return [
-        Event(run, number, at, what, task, orjson.loads(detail))
+        RunEvent(run, number, at, what, task, orjson.loads(detail))
         for run, number, at, what, task, detail in rows
     ]
 

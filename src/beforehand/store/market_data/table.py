@@ -27,7 +27,7 @@ from beforehand.errors import Corrupt, InputError, NotConfigured, Unavailable
 from beforehand.store.market_data.templates import (
     COLUMNS,
     TEMPLATES,
-    Plan,
+    QueryPlan,
     Template,
     check_params,
 )
@@ -80,7 +80,7 @@ def _mapped(path: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Result:
+class QueryResult:
     """Rows of a query: `rows` are structs named by `columns`."""
 
     rows: list[Any]
@@ -134,7 +134,7 @@ class MarketData:
         limit: int = 100,
         as_of_us: int | None = None,
         offset: int = 0,
-    ) -> Result:
+    ) -> QueryResult:
         """Rows of a template. `as_of_us` leaves out rows created later (microseconds).
 
         Raises InputError naming what is allowed on an unknown template, column or parameter.
@@ -179,7 +179,7 @@ class _Reader:
         limit: int,
         as_of_us: int | None,
         offset: int,
-    ) -> Result:
+    ) -> QueryResult:
         plan = spec.plan(values)
         known = 2**62 if as_of_us is None else as_of_us
         if spec.statistics:
@@ -188,7 +188,7 @@ class _Reader:
             query, used = plan.sql(names), [*plan.values, known, limit, offset]
             rows = self._db.execute(query, used).fetchall()
         made = _struct(names)
-        return Result([made(*row) for row in rows], names, query, used[: len(plan.values)])
+        return QueryResult([made(*row) for row in rows], names, query, used[: len(plan.values)])
 
     def symbols(self, pattern: str) -> list[str]:
         """Every symbol that matches, by the one LIKE rule."""
@@ -202,7 +202,7 @@ class _Reader:
         return int(self._db.execute("SELECT coalesce(sum(rows), 0) FROM loads").fetchone()[0])
 
     def _statistics(
-        self, plan: Plan, known: int, limit: int, offset: int
+        self, plan: QueryPlan, known: int, limit: int, offset: int
     ) -> tuple[list[Any], str, list[Any]]:
         values: list[Any] = [
             self.symbols(value) if is_pattern else value

@@ -36,7 +36,7 @@ _END = "LIMIT ? OFFSET ?"
 
 
 @dataclass(frozen=True)
-class Plan:
+class QueryPlan:
     """SQL with its parameters. `patterns` marks those that are LIKE patterns."""
 
     text: str
@@ -53,22 +53,22 @@ class Template:
     """A named query: its parameters (all required but the `optional` ones) and its columns."""
 
     doc: str
-    plan: Callable[[dict[str, Any]], Plan]
+    plan: Callable[[dict[str, Any]], QueryPlan]
     required: tuple[str, ...] = ()
     optional: dict[str, Any] = field(default_factory=dict)
     columns: tuple[str, ...] = COLUMNS
     statistics: bool = False
 
 
-def _rows(where: str, order: str, *names: str) -> Callable[[dict[str, Any]], Plan]:
+def _rows(where: str, order: str, *names: str) -> Callable[[dict[str, Any]], QueryPlan]:
     condition = f"{where} AND {_KNOWN}" if where else _KNOWN
     text = f"SELECT {{columns}} FROM market_data WHERE {condition} ORDER BY {order} {_END}"
 
-    def plan(values: dict[str, Any]) -> Plan:
+    def plan(values: dict[str, Any]) -> QueryPlan:
         pattern = str(values.get("symbol_pattern", "%"))
         plain = "%" not in pattern and "_" not in pattern
         chosen = text.replace(_LIKE, _EQUAL) if plain else text
-        return Plan(chosen, tuple(values[name] for name in names))
+        return QueryPlan(chosen, tuple(values[name] for name in names))
 
     return plan
 
@@ -80,27 +80,27 @@ _LATEST = (
 )
 
 
-def _latest_per_symbol(values: dict[str, Any]) -> Plan:
+def _latest_per_symbol(values: dict[str, Any]) -> QueryPlan:
     inner = _LATEST.format(columns="m.*", extra="")
     text = (
         "SELECT {columns} FROM ("
         + inner.replace(_KNOWN, "created_us <= ?2")
         + " WHERE s.symbol LIKE ?1) ORDER BY symbol LIMIT ?3 OFFSET ?4"
     )
-    return Plan(text, (values["symbol_pattern"],))
+    return QueryPlan(text, (values["symbol_pattern"],))
 
 
-def _two_symbols(values: dict[str, Any]) -> Plan:
+def _two_symbols(values: dict[str, Any]) -> QueryPlan:
     inner = _LATEST.format(columns="m.*", extra="timestamp_us <= ?3 AND ")
     text = (
         "SELECT {columns} FROM ("
         + inner.replace(_KNOWN, "created_us <= ?4")
         + " WHERE s.symbol IN (?1, ?2)) ORDER BY symbol LIMIT ?5 OFFSET ?6"
     )
-    return Plan(text, (values["symbol_a"], values["symbol_b"], values["timestamp"]))
+    return QueryPlan(text, (values["symbol_a"], values["symbol_b"], values["timestamp"]))
 
 
-def _cross(values: dict[str, Any]) -> Plan:
+def _cross(values: dict[str, Any]) -> QueryPlan:
     side = _LATEST.format(columns="m.symbol, (m.bid + m.ask) / 2 AS mid, m.timestamp", extra="")
     side = side.replace(_KNOWN, "created_us <= ?3") + " WHERE s.symbol LIKE {which} LIMIT 200"
     left, right = (f"(SELECT * FROM ({side}))".replace("{which}", which) for which in ("?1", "?2"))
@@ -111,7 +111,7 @@ def _cross(values: dict[str, Any]) -> Plan:
         "WHERE a.symbol <> b.symbol AND a.mid IS NOT NULL AND b.mid IS NOT NULL "
         "ORDER BY abs(a.mid - b.mid), a.symbol, b.symbol LIMIT ?4 OFFSET ?5"
     )
-    return Plan(text, (values["left_pattern"], values["right_pattern"]))
+    return QueryPlan(text, (values["left_pattern"], values["right_pattern"]))
 
 
 _STATS = (
@@ -132,11 +132,11 @@ _STAT_COLUMNS = (
 )
 
 
-def _grouped(select: str, group: str) -> Callable[[dict[str, Any]], Plan]:
+def _grouped(select: str, group: str) -> Callable[[dict[str, Any]], QueryPlan]:
     """A statement of DuckDB over the columns; a condition that excludes nothing is left out."""
     by = f" GROUP BY {group} ORDER BY {group}" if group else ""
 
-    def plan(values: dict[str, Any]) -> Plan:
+    def plan(values: dict[str, Any]) -> QueryPlan:
         start, end = values["start_date"], values["end_date"]
         if values.get("file_date"):
             start = end = values["file_date"]
@@ -148,7 +148,7 @@ def _grouped(select: str, group: str) -> Callable[[dict[str, Any]], Plan]:
         used = [entry for entry in asked if entry[1] not in (None, "%")]
         where = " AND ".join([condition for condition, _, _ in used] + [_KNOWN])
         text = f"SELECT {select} FROM market_data WHERE {where}{by} {_END}"
-        return Plan(text, tuple(v for _, v, _ in used), tuple(p for _, _, p in used))
+        return QueryPlan(text, tuple(v for _, v, _ in used), tuple(p for _, _, p in used))
 
     return plan
 

@@ -19,12 +19,12 @@ from beforehand.meter import Meter
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
 from beforehand.tools import outputs
-from beforehand.tools.caller import Limit
+from beforehand.tools.caller import ToolLimit
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools
 from beforehand.tools.registry import MAX_ALLOWED_TOKENS, Call, Example, Tool, Toolbox, tool
 
 NAME = "execute-python-code"
-EXECUTIONS = Limit(10, 3600, "executions")
+EXECUTIONS = ToolLimit(10, 3600, "executions")
 """Of code, whatever tool runs it."""
 MOST_CALLS = 1000
 """Tool calls that one piece of code may make."""

@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 
 from beforehand.errors import InputError
 from beforehand.sandbox.policy import Policy
-from beforehand.tools.bounds import Answer, estimate_tokens
-from beforehand.tools.caller import Limit, Signals
+from beforehand.tools.bounds import ToolAnswer, estimate_tokens
+from beforehand.tools.caller import CallSignals, ToolLimit
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools, servers
 from beforehand.tools.outputs import Executed
 from beforehand.tools.registry import LONGEST_NAME, Call, Example, Tool, Toolbox, find_tool
@@ -47,7 +47,7 @@ class Described(TypedDict):
     outputSchema: dict[str, Any]
 
 
-class Ran(Executed):
+class CodeResult(Executed):
     """`result` is the value of the last expression, `calls` how many tools were called."""
 
     result: Any
@@ -123,7 +123,7 @@ def _run(
     }
 
 
-def _made(name: str, function: Any, returns: Any, limit: Limit | None = None) -> Tool:
+def _made(name: str, function: Any, returns: Any, limit: ToolLimit | None = None) -> Tool:
     return Tool(name, "", function, returns, INSIDE, None, (), False, limit)
 
 
@@ -133,15 +133,15 @@ DESK = {
         _made("search_tools", _search, NamedTools),
         _made("get_tool_schema", _schema, Described),
         _made("call_tool", _call, None),
-        _made("run_code", _run, Ran, EXECUTIONS),
+        _made("run_code", _run, CodeResult, EXECUTIONS),
     )
 }
 """The four. They belong to no server."""
 
 
 def desk_call(
-    toolbox: Toolbox, tool: Tool, arguments: Mapping[str, Any], signals: Signals | None = None
-) -> Answer:
+    toolbox: Toolbox, tool: Tool, arguments: Mapping[str, Any], signals: CallSignals | None = None
+) -> ToolAnswer:
     """Call one of the four. Raises our errors only."""
     if tool.name != "call_tool":
         return toolbox.run(tool, arguments, signals)

@@ -11,7 +11,7 @@ from beforehand.sources import web_search
 from beforehand.sources.providers import PROVIDERS
 from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
-from beforehand.tools.caller import Limit
+from beforehand.tools.caller import ToolLimit
 from beforehand.tools.registry import Call, Example, tool
 from beforehand.tools.servers.polymarket import moment
 
@@ -19,7 +19,7 @@ SERVER, MAX_RESULTS, DEFAULT_RESULTS = "web-search", 8, 5
 OPENAI = Example("simulated", "2026-10-31", "openai 3.54 (shape, not recorded)")
 PLAIN = Example("offline", "2026-11-22", "needs no network")
 EXA = Example("simulated", "2026-10-31", "exa-py 2.27 (shape, not recorded)")
-PER_USER = Limit(20, 600, "searches")
+PER_USER = ToolLimit(20, 600, "searches")
 
 
 @tool(SERVER, returns=outputs.WebAnswer, example=OPENAI, services=("openai",), limit=PER_USER)
