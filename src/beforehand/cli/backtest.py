@@ -58,7 +58,7 @@ def run(
         Parameter(
             help="all (baselines), or names separated by commas: market, always:0.3, drift, "
             "http://host:port/path, scripted, local, openai:NAME, anthropic:NAME, "
-            "NAME@http://host:port/v1"
+            "NAME@http://host:port/v1. MINE=any of them gives it the name MINE."
         ),
     ] = "all",
     sims: Annotated[
