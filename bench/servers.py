@@ -133,20 +133,20 @@ def ours(port: int) -> None:
     made, here = rows(), Example("offline", "2026-11-22", "a benchmark")
     discovery.load_tools()
 
-    @tool("edgar", returns=Word, example=here, outside=False)
-    def word(call: Call) -> dict[str, Any]:
+    @tool("edgar", example=here, outside=False)
+    def word(call: Call) -> Word:
         """Say a word."""
         return {"said": "yes"}
 
     counting = ToolLimit(20, 600, "words")
 
-    @tool("edgar", returns=Word, example=here, outside=False, limit=counting)
-    def counted(call: Call) -> dict[str, Any]:
+    @tool("edgar", example=here, outside=False, limit=counting)
+    def counted(call: Call) -> Word:
         """Say a word, so many times in ten minutes."""
         return {"said": "yes"}
 
-    @tool("edgar", returns=Rows, example=here, outside=False, rows=Where("rows", 100, ROWS))
-    def table(call: Call) -> dict[str, Any]:
+    @tool("edgar", example=here, outside=False, rows=Where("rows", 100, ROWS))
+    def table(call: Call) -> Rows:
         """Give ready made rows."""
         return {"rows": made}
 

@@ -192,7 +192,6 @@ def _tool(function: Any, rows: Rows | None = None) -> Toolbox:
     registry_module.REGISTRY.pop("one", None)
     tool(
         "test",
-        returns=dict[str, Any],
         example=Example("offline", "2026-01-01", "test"),
         rows=rows,
         outside=False,
@@ -362,7 +361,7 @@ def test_a_tool_is_one_function() -> None:
     assert answer.content["said"] == "hello"
     assert describe_tool("one")["inputSchema"]["required"] == ["word"]
     with pytest.raises(ValueError, match="two tools"):
-        tool("test", returns=dict[str, Any], example=Example("offline", "2026-01-01", "test"))(one)
+        tool("test", example=Example("offline", "2026-01-01", "test"))(one)
 
 
 def test_the_commands(sim: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from beforehand.gateway.market_search import stems
 from beforehand.tools.registry import REGISTRY, Tool, find_tool
 
@@ -20,6 +22,16 @@ MODULES = (
     "code",
 )
 """The files that hold tools, in the order of the pages."""
+
+
+class Described(TypedDict):
+    """`outputSchema` is that of the answer's JSON."""
+
+    name: str
+    server: str
+    description: str
+    inputSchema: dict[str, Any]
+    outputSchema: dict[str, Any]
 
 
 def search_tools(query: str = "", server: str | None = None, limit: int = 10) -> list[Tool]:
@@ -39,7 +51,7 @@ def search_tools(query: str = "", server: str | None = None, limit: int = 10) ->
     return [tool for _, _, tool in sorted(scored, key=lambda s: s[:2])[:limit]]
 
 
-def describe_tool(name: str) -> dict[str, Any]:
+def describe_tool(name: str) -> Described:
     """A tool's name, server, description, and the schemas of its arguments and its answer."""
     load_tools()
     tool = find_tool(name)

@@ -1,7 +1,9 @@
 """How a market is shown: the documented keys, from what was known at t."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from beforehand.clock import iso
 from beforehand.config import (
@@ -17,6 +19,79 @@ from beforehand.gateway.world import Listing
 from beforehand.ids import split_market_id
 from beforehand.records.world import Market, MarketState, Odds
 from beforehand.tools.registry import Call
+
+
+class Quote(TypedDict):
+    bid: float | None
+    ask: float | None
+    observed_at: str
+    age_seconds: float
+
+
+class Missing(TypedDict):
+    id: str
+    reason: str
+
+
+class ListedMarket(TypedDict):
+    """A market as listings show it."""
+
+    market_id: str
+    title: str | None
+    description: str
+    outcomes: list[str]
+    prices: dict[str, float]
+    volume: float | None
+    liquidity: float | None
+    status: str
+    url: str | None
+    slug: str | None
+    close_time: str | None
+    relevance_score: NotRequired[float]
+    relevance_reason: NotRequired[str]
+
+
+class Ending(TypedDict):
+    """How a market ended."""
+
+    status: str
+    payout: float | None
+    resolved_at: str | None
+
+
+class FullMarket(ListedMarket):
+    """A market with its whole text, and how old each part of it is."""
+
+    id: str
+    event_id: str | None
+    known_since: str
+    text_known_at: str | None
+    background: NotRequired[str]
+    quote: NotRequired[Quote]
+    resolution: NotRequired[Ending]
+
+
+class FoundMarkets(TypedDict):
+    markets: list[ListedMarket]
+    search_method: str
+    llm_scoring_enabled: bool
+
+
+class Markets(TypedDict):
+    markets: list[ListedMarket]
+
+
+class Book(TypedDict):
+    """An order book seen from YES; each level is [price, size]. `levels` counts both sides."""
+
+    market_id: str
+    observed_at: str | None
+    bids: list[list[float]]
+    asks: list[list[float]]
+    age_seconds: NotRequired[float]
+    spread: NotRequired[float | None]
+    levels: NotRequired[list[int]]
+
 
 SIMULATED = frozenset({"SIM", "SIMEX", "SIMKET", "SIMPLAY"})
 """The venues of simulated worlds: they stand in for any."""
@@ -73,7 +148,7 @@ def status(view: View, market: Market, state: MarketState | None) -> str:
     return MARKET_STATUS_ACTIVE
 
 
-def describe(view: View, market: Market, full: bool = False) -> dict[str, Any]:
+def describe(view: View, market: Market, full: bool = False) -> ListedMarket:
     """The documented market object. What moves is as last observed by t; null where nothing was."""
     state, price = view.state(market.id), odds(view, market.id)
     extra = market.model_extra or {}
@@ -99,13 +174,16 @@ def describe(view: View, market: Market, full: bool = False) -> dict[str, Any]:
     }
 
 
-def detail(view: View, market: Market) -> dict[str, Any]:
+def detail(view: View, market: Market) -> FullMarket:
     """A market in full: the documented object, and how old each part of it is."""
     price, ended = odds(view, market.id), view.resolution(market.id)
-    made = {"id": market.id, **describe(view, market, full=True)}
-    made["event_id"] = market.event_id
-    made["known_since"] = iso(market.known_at)
-    made["text_known_at"] = None if market.text_known_at is None else iso(market.text_known_at)
+    made: FullMarket = {
+        "id": market.id,
+        **describe(view, market, full=True),  # type: ignore[typeddict-item]  # The rest: below.
+        "event_id": market.event_id,
+        "known_since": iso(market.known_at),
+        "text_known_at": None if market.text_known_at is None else iso(market.text_known_at),
+    }
     if market.background and market.rules:
         made["background"] = market.background
     if price is not None:
@@ -124,7 +202,7 @@ def detail(view: View, market: Market) -> dict[str, Any]:
     return made
 
 
-def listed(call: Call, listing: Listing) -> list[dict[str, Any]]:
+def listed(call: Call, listing: Listing) -> list[ListedMarket]:
     """The page of a listing that was asked for, filtered and sorted by what was known at t. Only
     what is shown is described in full; `call.total` says how many there are."""
     view = call.view
@@ -167,7 +245,7 @@ def _sort_key(listing: Listing, market: Market, state: MarketState | None) -> An
 
 def search(
     call: Call, query: str, limit: int, names: frozenset[str]
-) -> tuple[list[dict[str, Any]], Method, bool]:
+) -> tuple[list[ListedMarket], Method, bool]:
     """(described markets, how they were found, whether a model rated them). Falls back from a
     model's rating to words and meaning, then to the most traded ones: never empty while any
     market has a text known at t."""
@@ -186,8 +264,8 @@ def search(
 
 
 def _rated(
-    call: Call, query: str, hits: list[Hit], rows: list[dict[str, Any]], method: Method
-) -> tuple[list[dict[str, Any]], Method, bool]:
+    call: Call, query: str, hits: list[Hit], rows: list[ListedMarket], method: Method
+) -> tuple[list[ListedMarket], Method, bool]:
     assert call.storage.scorer is not None
     try:
         ratings = call.storage.scorer(query, [hit.market for hit in hits])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -187,29 +187,31 @@ def _first(error: ValidationError) -> str:
     return f"{name}: {first['msg'][0].lower()}{first['msg'][1:]} (given {given})"
 
 
+Row = dict[str, Any]
+"""A row that a vendor shapes, with that vendor's own keys."""
 REGISTRY: dict[str, Tool] = {}
-Function = Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def tool(
     server: str,
     *,
-    returns: Any,
     example: Example,
     name: str | None = None,
     rows: Rows | None = None,
     services: tuple[str, ...] = (),
     outside: bool = True,
     limit: ToolLimit | None = None,
-) -> Callable[[Function], Function]:
-    """Register a function as a tool of a server. `returns` is the TypedDict of its answers."""
+) -> Callable[[F], F]:
+    """Register a function as a tool of a server. The TypedDict that it returns is the shape of its
+    answers: a key that may be absent is NotRequired, one that may be unknown at t is null."""
 
-    def register(function: Function) -> Function:
+    def register(function: F) -> F:
         made = Tool(
             name or function.__name__,
             server,
             function,
-            returns,
+            get_type_hints(function)["return"],
             example,
             rows,
             services,

@@ -5,9 +5,10 @@ A search writes a row to `prediction_queries`, live or not: the outside world st
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.clock import MICROSECOND, iso
 from beforehand.config import DEFAULT_POLYMARKET_RESULTS, MAX_POLYMARKET_RESULTS
@@ -16,11 +17,56 @@ from beforehand.ids import new_session_id
 from beforehand.records.bus import PredictionQuery
 from beforehand.records.world import PricePoint
 from beforehand.sources.polymarket import VENUE
-from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
-from beforehand.tools.markets import lookup, search
-from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.markets import ListedMarket, lookup, search
+from beforehand.tools.registry import Call, Example, Row, tool
 from beforehand.tools.servers.polymarket import GAMMA, HISTORY, NAMES, YES, Id, moment
+
+
+class AgentMarkets(TypedDict):
+    markets: list[ListedMarket]
+    metadata: Row
+
+
+class AgentHistory(TypedDict):
+    history: list[Row]
+    metadata: Row
+
+
+class Sides(TypedDict):
+    yes: float
+    no: float
+
+
+class Change(TypedDict):
+    yes: float | None
+    no: float | None
+
+
+class PriceAround(TypedDict):
+    market_id: str
+    date: str
+    price: Sides
+    data_points: int
+    data_source: str
+    note: str
+
+
+class DatedPrice(TypedDict):
+    date: str
+    yes: float
+    no: float
+
+
+class PriceRange(TypedDict):
+    market_id: str
+    start_date: str
+    end_date: str
+    prices: list[DatedPrice]
+    data_points: int
+    price_change: Change
+    note: str
+
 
 SERVER, PLATFORM = "polymarket-agent", "polymarket"
 LOG = Example("offline", "2026-11-22", "the home folder's own log")
@@ -29,7 +75,6 @@ SAME_HOUR = timedelta(hours=1)
 
 @tool(
     SERVER,
-    returns=outputs.AgentMarkets,
     example=GAMMA,
     rows=Rows(
         "markets",
@@ -47,7 +92,7 @@ def search_polymarket_markets(
     session_id: Annotated[
         str | None, Field(max_length=100, description="Session to log under [a new one].")
     ] = None,
-) -> dict[str, Any]:
+) -> AgentMarkets:
     """Search Polymarket markets, and log the search.
 
     Always returns at least one market if any is known: rated by a model where there is one, else
@@ -75,7 +120,7 @@ def search_polymarket_markets(
 
 
 def _logged(
-    session: str, query: str, rows: list[dict[str, Any]], at: datetime, knows: datetime
+    session: str, query: str, rows: list[ListedMarket], at: datetime, knows: datetime
 ) -> PredictionQuery:
     """The row of a search as of `at`; it is known since the instant its author could see."""
     prices = [next(iter(row["prices"].values())) for row in rows if row["prices"]]
@@ -96,7 +141,6 @@ def _logged(
 
 @tool(
     SERVER,
-    returns=outputs.AgentHistory,
     example=LOG,
     rows=Rows("history", 10, 100, ("metadata.count",), counted=False),
 )
@@ -106,7 +150,7 @@ def get_polymarket_history(
     session_id: Annotated[str | None, Field(description="Only this session.")] = None,
     start_date: Annotated[str | None, Field(description="Not before (ISO 8601).")] = None,
     end_date: Annotated[str | None, Field(description="Not after (ISO 8601).")] = None,
-) -> dict[str, Any]:
+) -> AgentHistory:
     """List the searches that were logged, newest first."""
     found = call.storage.queries.history(
         call.at,
@@ -153,7 +197,7 @@ def _source(call: Call) -> tuple[str, str]:
     return "polymarket_data_api_v2", "Polymarket Data API v2"
 
 
-@tool(SERVER, returns=outputs.PriceAround, example=HISTORY, services=("polymarket-data", "gamma"))
+@tool(SERVER, example=HISTORY, services=("polymarket-data", "gamma"))
 def get_market_price_history(
     call: Call,
     *,
@@ -162,7 +206,7 @@ def get_market_price_history(
     date_range_hours: Annotated[
         int, Field(ge=1, le=720, description="Hours around noon of that day.")
     ] = 12,
-) -> dict[str, Any]:
+) -> PriceAround:
     """Get a market's price around a date: the mean of the points near noon UTC of that day,
     weighted by how near they are. Under `as_of` only points known by then enter."""
     target = _day("date", date) + timedelta(hours=12)
@@ -190,7 +234,6 @@ def get_market_price_history(
 
 @tool(
     SERVER,
-    returns=outputs.PriceRange,
     example=HISTORY,
     rows=Rows("prices", default=1000, maximum=5000, series=YES, counts=("data_points",)),
     services=("polymarket-data", "gamma"),
@@ -202,7 +245,7 @@ def get_market_price_range(
     start_date: Annotated[str, Field(description="First day, YYYY-MM-DD.")],
     end_date: Annotated[str, Field(description="Last day, YYYY-MM-DD (included).")],
     interval_days: Annotated[int, Field(ge=1, le=366, description="Days between points.")] = 1,
-) -> dict[str, Any]:
+) -> PriceRange:
     """Get a market's price over a range of days: of each interval the last price observed in
     it. Both days are included; an interval without a price is left out."""
     first, last = _day("start_date", start_date), _day("end_date", end_date)
@@ -227,9 +270,7 @@ def get_market_price_range(
     }
 
 
-def _sampled(
-    points: list[PricePoint], first: datetime, interval: timedelta
-) -> list[dict[str, Any]]:
+def _sampled(points: list[PricePoint], first: datetime, interval: timedelta) -> list[DatedPrice]:
     """The last price of each interval, dated by the interval's first day."""
     latest: dict[int, PricePoint] = {}
     for point in points:

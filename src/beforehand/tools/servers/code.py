@@ -12,16 +12,26 @@ from typing import Annotated, Any
 
 import orjson
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.clock import stopwatch
 from beforehand.errors import InputError, NotFound, Refused
 from beforehand.meter import Meter
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
-from beforehand.tools import outputs
 from beforehand.tools.caller import ToolLimit
-from beforehand.tools.discovery import describe_tool, load_tools, search_tools
+from beforehand.tools.discovery import Described, describe_tool, load_tools, search_tools
 from beforehand.tools.registry import MAX_ALLOWED_TOKENS, Call, Example, Tool, Toolbox, tool
+
+
+class Executed(TypedDict):
+    """`output` is what was printed."""
+
+    success: bool
+    output: str
+    error: str | None
+    execution_time_ms: float
+
 
 NAME = "execute-python-code"
 EXECUTIONS = ToolLimit(10, 3600, "executions")
@@ -33,7 +43,6 @@ MOST_CALLS = 1000
 @tool(
     "polymarket",
     name=NAME,
-    returns=outputs.Executed,
     example=Example("offline", "2026-11-22", "run in the sandbox"),
     outside=False,
     limit=EXECUTIONS,
@@ -45,7 +54,7 @@ def execute_python_code(
     input_data: Annotated[
         dict[str, Any] | None, Field(description="Names and values that are globals in the code.")
     ] = None,
-) -> dict[str, Any]:
+) -> Executed:
     """Execute Python in the sandbox; returns success, output (what was printed), error and
     execution_time_ms.
 
@@ -56,10 +65,14 @@ def execute_python_code(
     call.
     """
     policy = Policy(now=call.at, stop=call.signals.stop)
-    done = call.storage.sandbox.run(code, input_data or {}, policy).wire()
-    meta = done.pop("_meta")
-    call.note(f"engine {meta['engine']}: {', '.join(meta['layers'])}")
-    return done
+    done = call.storage.sandbox.run(code, input_data or {}, policy)
+    call.note(f"engine {done.engine}: {', '.join(done.layers)}")
+    return {
+        "success": done.success,
+        "output": done.output,
+        "error": done.error,
+        "execution_time_ms": round(done.execution_time_ms, 3),
+    }
 
 
 @dataclass
@@ -161,7 +174,7 @@ class CodeMode:
             if found.name in mine
         ]
 
-    def _schema(self, name: str) -> dict[str, Any]:
+    def _schema(self, name: str) -> Described:
         known = {python_name(tool.name): tool.name for tool in self._tools()}
         if python_name(name) not in known:
             raise NotFound(

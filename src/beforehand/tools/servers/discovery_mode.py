@@ -16,10 +16,9 @@ from beforehand.errors import InputError
 from beforehand.sandbox.policy import Policy
 from beforehand.tools.bounds import ToolAnswer, estimate_tokens
 from beforehand.tools.caller import CallSignals, ToolLimit
-from beforehand.tools.discovery import describe_tool, load_tools, search_tools, servers
-from beforehand.tools.outputs import Executed
+from beforehand.tools.discovery import Described, describe_tool, load_tools, search_tools, servers
 from beforehand.tools.registry import LONGEST_NAME, Call, Example, Tool, Toolbox, find_tool
-from beforehand.tools.servers.code import EXECUTIONS, CodeMode
+from beforehand.tools.servers.code import EXECUTIONS, CodeMode, Executed
 
 INSIDE = Example("offline", "2026-11-22", "the registry itself")
 Name = Annotated[str, Field(max_length=LONGEST_NAME, description="A tool's name.")]
@@ -37,16 +36,6 @@ class NamedTools(TypedDict):
     tools: list[Named]
 
 
-class Described(TypedDict):
-    """`outputSchema` is that of the answer's JSON."""
-
-    name: str
-    server: str
-    description: str
-    inputSchema: dict[str, Any]
-    outputSchema: dict[str, Any]
-
-
 class CodeResult(Executed):
     """`result` is the value of the last expression, `calls` how many tools were called."""
 
@@ -59,7 +48,7 @@ def _search(
     *,
     query: Annotated[str, Field(max_length=400, description="Words; none: all tools.")] = "",
     server: Annotated[str | None, Field(description="Only this server.")] = None,
-) -> dict[str, Any]:
+) -> NamedTools:
     """Find tools by what they do: names, servers, one-line summaries."""
     allows = call.toolbox.caller.allows
     if server is not None and server not in servers():
@@ -71,7 +60,7 @@ def _search(
     }
 
 
-def _schema(call: Call, *, name: Name) -> dict[str, Any]:
+def _schema(call: Call, *, name: Name) -> Described:
     """Get one tool's description, and the JSON schemas of its arguments and its answer."""
     return describe_tool(_allowed(call.toolbox, name).name)
 
@@ -102,7 +91,7 @@ def _run(
     input_data: Annotated[
         dict[str, Any] | None, Field(description="Names and values that are globals in the code.")
     ] = None,
-) -> dict[str, Any]:
+) -> CodeResult:
     """Run sandboxed Python that calls the other tools: only what it prints, and its last value,
     comes back. 30 seconds, no files, no network."""
     policy = Policy(stop=call.signals.stop)

@@ -1,13 +1,24 @@
 """The `edgar` server: what companies reported to the SEC, by the day it was filed."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.sources import edgar
-from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
-from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.registry import Call, Example, Row, tool
+
+
+class Facts(TypedDict):
+    cik: str
+    facts: list[Row]
+
+
+class Filings(TypedDict):
+    cik: str
+    filings: list[Row]
+
 
 SERVER, SERVICES = "edgar", ("edgar",)
 FACTS = Example("recorded", "2025-11-01", "one company's facts")
@@ -17,7 +28,6 @@ Cik = Annotated[str, Field(max_length=13, description="Central index key, such a
 
 @tool(
     SERVER,
-    returns=outputs.Facts,
     example=FACTS,
     rows=Rows("facts", default=20, maximum=1000),
     services=SERVICES,
@@ -29,7 +39,7 @@ def get_company_facts(
     concept: Annotated[
         str | None, Field(description="Only this concept, such as us-gaap:Assets or Assets.")
     ] = None,
-) -> dict[str, Any]:
+) -> Facts:
     """Get the facts a company reported, last filed first. A fact is known once it was filed,
     whatever period it speaks of."""
     subject = edgar.cik10(cik)
@@ -46,7 +56,6 @@ def get_company_facts(
 
 @tool(
     SERVER,
-    returns=outputs.Filings,
     example=FILINGS,
     rows=Rows("filings", default=20, maximum=1000),
     services=SERVICES,
@@ -56,7 +65,7 @@ def list_company_filings(
     *,
     cik: Cik,
     form: Annotated[str | None, Field(description="Only this form, such as 10-K or 8-K.")] = None,
-) -> dict[str, Any]:
+) -> Filings:
     """List a company's filings, last filed first."""
     subject = edgar.cik10(cik)
     found = [row.data for row in call.view.observations(edgar.SOURCE, "filing", subject)]

@@ -2,17 +2,58 @@
 
 import re
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.clock import iso
 from beforehand.errors import NotFound, ReplayMiss
 from beforehand.records.world import Document
 from beforehand.sources import google_news
-from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
-from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.registry import Call, Example, Row, tool
+
+
+class EditionRow(TypedDict):
+    edition: str
+    name: str
+    gl: str
+    hl: str
+    ceid: str
+
+
+class Editions(TypedDict):
+    editions: list[EditionRow]
+
+
+class Operator(TypedDict):
+    operator: str
+    meaning: str
+
+
+class Operators(TypedDict):
+    operators: list[Operator]
+    notes: list[str]
+
+
+class BuiltFeed(TypedDict):
+    q: str
+    edition: str
+    url: str
+    queryKey: str
+
+
+class FeedItems(TypedDict):
+    """`fetched_at` is null where no copy of the feed is on record and documents stand in."""
+
+    q: str
+    edition: str
+    queryKey: str
+    fetched_at: str | None
+    count: int
+    items: list[Row]
+
 
 SERVER = "google-news-rss"
 PLAIN = Example("offline", "2026-11-22", "needs no network")
@@ -25,8 +66,8 @@ Edition = Annotated[str, Field(description="Country of an English edition, such 
 Day = Annotated[str | None, Field(description="YYYY-MM-DD, whole days.")]
 
 
-@tool(SERVER, returns=outputs.Editions, example=PLAIN, outside=False)
-def list_editions(call: Call) -> dict[str, Any]:
+@tool(SERVER, example=PLAIN, outside=False)
+def list_editions(call: Call) -> Editions:
     """List the English editions with their gl and ceid."""
     return {
         "editions": [
@@ -36,8 +77,8 @@ def list_editions(call: Call) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, returns=outputs.Operators, example=PLAIN, outside=False)
-def explain_operators(call: Call) -> dict[str, Any]:
+@tool(SERVER, example=PLAIN, outside=False)
+def explain_operators(call: Call) -> Operators:
     """Explain the search operators that work (no network)."""
     return {
         "operators": [{"operator": k, "meaning": v} for k, v in google_news.OPERATORS.items()],
@@ -49,7 +90,7 @@ def explain_operators(call: Call) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, returns=outputs.BuiltFeed, example=PLAIN, outside=False)
+@tool(SERVER, example=PLAIN, outside=False)
 def build_search_feed(
     call: Call,
     *,
@@ -64,7 +105,7 @@ def build_search_feed(
     after: Day = None,
     before: Day = None,
     edition: Edition = "US",
-) -> dict[str, Any]:
+) -> BuiltFeed:
     """Build a feed from a structured query: the canonical q, its URL and its queryKey."""
     feed = google_news.build(
         query,
@@ -84,12 +125,11 @@ def build_search_feed(
 
 @tool(
     SERVER,
-    returns=outputs.FeedItems,
     example=FEED,
     rows=Rows("items", default=10, maximum=100, counts=("count",)),
     services=SERVICES,
 )
-def preview_search_feed(call: Call, *, query: Query, edition: Edition = "US") -> dict[str, Any]:
+def preview_search_feed(call: Call, *, query: Query, edition: Edition = "US") -> FeedItems:
     """Look at a feed once: its newest items as text. A feed is polled at most once in three
     hours; within that window the copy at hand is shown."""
     return _read(call, google_news.build(query, edition=edition))
@@ -97,19 +137,17 @@ def preview_search_feed(call: Call, *, query: Query, edition: Edition = "US") ->
 
 @tool(
     SERVER,
-    returns=outputs.FeedItems,
     example=FEED,
     rows=Rows("items", default=50, maximum=100, counts=("count",)),
     services=SERVICES,
 )
-def fetch_search_feed(call: Call, *, query: Query, edition: Edition = "US") -> dict[str, Any]:
+def fetch_search_feed(call: Call, *, query: Query, edition: Edition = "US") -> FeedItems:
     """Fetch a feed for a schedule, cached by its queryKey: at most one poll in three hours."""
     return _read(call, google_news.build(query, edition=edition))
 
 
-def _read(call: Call, feed: google_news.Feed) -> dict[str, Any]:
+def _read(call: Call, feed: google_news.Feed) -> FeedItems:
     """The feed's last copy by t; where none is on record, the stored documents that fit."""
-    head = {"q": feed.q, "edition": feed.edition, "queryKey": feed.query_key}
     try:
         found = call.view.snapshot(google_news.SOURCE, "feed", feed.subject)
     except (ReplayMiss, NotFound) as miss:
@@ -120,17 +158,28 @@ def _read(call: Call, feed: google_news.Feed) -> dict[str, Any]:
             raise miss from None
         call.note("this feed is not on record: documents of the archive that fit its words")
         items = [_item(document) for document in documents]
-        return {**head, "fetched_at": None, "count": len(items), "items": items}
+        return _shown(feed, None, items)
     items = [row for row in found.data["rows"] if _published_by(row, call.at)]
-    return {**head, "fetched_at": iso(found.known_at), "count": len(items), "items": items}
+    return _shown(feed, iso(found.known_at), items)
 
 
-def _published_by(row: dict[str, Any], t: datetime) -> bool:
+def _shown(feed: google_news.Feed, fetched_at: str | None, items: list[Row]) -> FeedItems:
+    return {
+        "q": feed.q,
+        "edition": feed.edition,
+        "queryKey": feed.query_key,
+        "fetched_at": fetched_at,
+        "count": len(items),
+        "items": items,
+    }
+
+
+def _published_by(row: Row, t: datetime) -> bool:
     stamp = row.get("published_at")
     return stamp is None or datetime.fromisoformat(stamp) <= t
 
 
-def _item(document: Document) -> dict[str, Any]:
+def _item(document: Document) -> Row:
     published = document.published_at
     return {
         "title": document.title,

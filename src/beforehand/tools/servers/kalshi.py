@@ -4,16 +4,27 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.clock import end_of_day, iso
 from beforehand.errors import NotFound, ReplayMiss
 from beforehand.gateway.world import Listing, Order
 from beforehand.records.world import PricePoint
 from beforehand.sources.kalshi import PERIODS, VENUE, eastern_day
-from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
-from beforehand.tools.markets import detail, listed, lookup, qualified, search, venues
-from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.markets import (
+    Book,
+    FoundMarkets,
+    FullMarket,
+    Markets,
+    detail,
+    listed,
+    lookup,
+    qualified,
+    search,
+    venues,
+)
+from beforehand.tools.registry import Call, Example, Row, tool
 from beforehand.tools.servers.polymarket import (
     FOUND_ROWS,
     MARKET_ROWS,
@@ -23,6 +34,35 @@ from beforehand.tools.servers.polymarket import (
     span,
 )
 
+
+class OddsAt(TypedDict):
+    id: str
+    time: str
+    odds: float
+    yes_bid: float | None
+    yes_ask: float | None
+    observed_at: str
+    age_seconds: float
+
+
+class KalshiEvent(TypedDict):
+    event_ticker: str
+    title: str | None
+    mutually_exclusive: bool | None
+    markets: list[FullMarket]
+
+
+class Candles(TypedDict):
+    ticker: str
+    period: str
+    candles: list[Row]
+
+
+class Trades(TypedDict):
+    ticker: str
+    trades: list[Row]
+
+
 SERVER, SOURCE, SERVICES = "kalshi", "kalshi", ("kalshi",)
 NAMES = venues(VENUE)
 MARKET = Example("recorded", "2026-07-25", "Trade API responses; OpenAPI 3.13")
@@ -31,19 +71,19 @@ CANDLE_EXTREMES = (("low", "close", "yes_bid"), ("high", "close", "yes_ask"))
 Ticker = Annotated[str, Field(min_length=1, max_length=200, description="Ticker or VENUE:ticker.")]
 
 
-@tool(SERVER, returns=outputs.FullMarket, example=MARKET, services=SERVICES)
-def get_market_metadata(call: Call, *, id: Ticker) -> dict[str, Any]:
+@tool(SERVER, example=MARKET, services=SERVICES)
+def get_market_metadata(call: Call, *, id: Ticker) -> FullMarket:
     """Get one Kalshi market in full: text and rules, status, quote, settlement once known."""
     return detail(call.view, lookup(call.view, VENUE, id))
 
 
-@tool(SERVER, returns=outputs.OddsAt, example=CANDLE, services=SERVICES)
+@tool(SERVER, example=CANDLE, services=SERVICES)
 def get_odds_at(
     call: Call,
     *,
     id: Ticker,
     time: Annotated[str, Field(description="Instant, ISO 8601 with a zone.")],
-) -> dict[str, Any]:
+) -> OddsAt:
     """Get the odds at an instant: of the last candle that had ended by then, never of the one
     that contains it."""
     at = moment("time", time)
@@ -61,25 +101,25 @@ def get_odds_at(
     }
 
 
-@tool(SERVER, returns=outputs.FoundMarkets, example=MARKET, rows=FOUND_ROWS, services=SERVICES)
+@tool(SERVER, example=MARKET, rows=FOUND_ROWS, services=SERVICES)
 def search_kalshi_markets(
     call: Call,
     *,
     query: Annotated[str, Field(min_length=1, max_length=400, description="Words or a question.")],
-) -> dict[str, Any]:
+) -> FoundMarkets:
     """Search Kalshi markets by words and meaning. Kalshi has no search of its own: live, its open
     events (two thousand at most) are read and ranked here."""
     found, method, rated = search(call, query, min(call.skip + call.wanted + 1, 51), NAMES)
     return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
 
 
-@tool(SERVER, returns=outputs.Markets, example=MARKET, rows=MARKET_ROWS, services=SERVICES)
+@tool(SERVER, example=MARKET, rows=MARKET_ROWS, services=SERVICES)
 def list_kalshi_markets(
     call: Call,
     *,
     status: Annotated[Status | None, Field(description="Only markets in this status.")] = None,
     order: Annotated[Order, Field(description="What to sort by.")] = "volume",
-) -> dict[str, Any]:
+) -> Markets:
     """List Kalshi markets, filtered and sorted by what was known about them. Kalshi cannot sort:
     live, the first thousand it lists are."""
     wanted = call.skip + call.wanted + 1
@@ -88,12 +128,11 @@ def list_kalshi_markets(
 
 @tool(
     SERVER,
-    returns=outputs.KalshiEvent,
     example=MARKET,
     rows=Rows("markets", default=20, maximum=200),
     services=SERVICES,
 )
-def get_kalshi_event(call: Call, *, id: Ticker) -> dict[str, Any]:
+def get_kalshi_event(call: Call, *, id: Ticker) -> KalshiEvent:
     """Get one Kalshi event with its markets."""
     event = call.view.event(qualified(VENUE, id))
     rows = []
@@ -110,13 +149,13 @@ def get_kalshi_event(call: Call, *, id: Ticker) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, returns=outputs.Book, example=MARKET, services=SERVICES)
+@tool(SERVER, example=MARKET, services=SERVICES)
 def get_kalshi_order_book(
     call: Call,
     *,
     id: Ticker,
     depth: Annotated[int, Field(ge=1, le=100, description="Levels a side.")] = 10,
-) -> dict[str, Any]:
+) -> Book:
     """Get a Kalshi order book seen from YES. Kalshi lists bids of both sides; a YES ask is one
     minus a NO bid."""
     market = lookup(call.view, VENUE, id)
@@ -125,7 +164,6 @@ def get_kalshi_order_book(
 
 @tool(
     SERVER,
-    returns=outputs.Candles,
     example=CANDLE,
     rows=Rows("candles", default=200, maximum=5000, series=CANDLE_EXTREMES),
     services=SERVICES,
@@ -137,7 +175,7 @@ def get_kalshi_candlesticks(
     period: Annotated[Literal["1m", "1h", "1d"], Field(description="Length of a candle.")] = "1d",
     start: Annotated[str | None, Field(description="Ending from this instant on.")] = None,
     end: Annotated[str | None, Field(description="Ending until this instant.")] = None,
-) -> dict[str, Any]:
+) -> Candles:
     """Get candles, oldest first; live, the thousand before `end`.
 
     `end` of a candle is its inclusive end; a daily one ends at midnight US Eastern and names its
@@ -196,12 +234,11 @@ def _eastern_midnight(day: str) -> datetime:
 
 @tool(
     SERVER,
-    returns=outputs.Trades,
     example=MARKET,
     rows=Rows("trades", default=50, maximum=1000),
     services=SERVICES,
 )
-def get_kalshi_trades(call: Call, *, id: Ticker) -> dict[str, Any]:
+def get_kalshi_trades(call: Call, *, id: Ticker) -> Trades:
     """Get the trades of a Kalshi market, newest first."""
     try:
         ticker = lookup(call.view, VENUE, id).native_id

@@ -1,21 +1,35 @@
 """The `market-data` server: one tool over the documented table, by query template."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.clock import to_us
 from beforehand.config import MAX_ROWS_PER_QUERY
 from beforehand.store.market_data.templates import COLUMNS, signatures
-from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
-from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.registry import Call, Example, Row, tool
+
+
+class QueryMetadata(TypedDict):
+    query: str
+    params: list[Any]
+    row_count: int
+    sample: list[Row]
+    columns: str
+
+
+class TableRows(TypedDict):
+    data: list[Row]
+    metadata: QueryMetadata
+
 
 QUOTES = Example("recorded", "2024-05-09", "CME option quotes")
 ROWS = Rows("data", 100, MAX_ROWS_PER_QUERY, ("metadata.row_count",), whole=True)
 
 
-@tool("market-data", returns=outputs.TableRows, example=QUOTES, rows=ROWS)
+@tool("market-data", example=QUOTES, rows=ROWS)
 def run_query(
     call: Call,
     *,
@@ -27,10 +41,10 @@ def run_query(
         dict[str, Any] | None,
         Field(description='The template\'s own, as {"symbol_pattern": "%.C"}.'),
     ] = None,
-) -> dict[str, Any]:
+) -> TableRows:
     """Query the market-data table by template. In a pattern `%` is any run and `_` one character;
     letters match in either case. Under `as_of` only rows created by then are seen."""
     known = None if call.view.live else to_us(call.view.t)
     table = call.storage.table
     found = table.run(template, params, columns, call.wanted, known, call.skip)
-    return found.wire()
+    return cast(TableRows, found.wire())

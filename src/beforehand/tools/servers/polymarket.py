@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
@@ -11,9 +12,14 @@ from beforehand.gateway.world import Listing, Order
 from beforehand.ids import split_market_id
 from beforehand.records.world import Market, OrderBook
 from beforehand.sources.polymarket import VENUE
-from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import (
+    Book,
+    FoundMarkets,
+    FullMarket,
+    ListedMarket,
+    Markets,
+    Missing,
     describe,
     detail,
     listed,
@@ -23,7 +29,82 @@ from beforehand.tools.markets import (
     search,
     venues,
 )
-from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.registry import Call, Example, Row, tool
+
+
+class ListedEvent(TypedDict):
+    event_id: str
+    title: str | None
+    slug: str | None
+    market_count: int
+    mutually_exclusive: bool | None
+
+
+class Events(TypedDict):
+    events: list[ListedEvent]
+
+
+class EventMarkets(ListedEvent):
+    markets: list[ListedMarket]
+
+
+class Books(TypedDict):
+    books: list[Book]
+    missing: list[Missing]
+
+
+class Price(TypedDict):
+    market_id: str
+    bid: float | None
+    ask: float | None
+    price: float | None
+    observed_at: str | None
+    age_seconds: float | None
+
+
+class Prices(TypedDict):
+    prices: list[Price]
+    missing: list[Missing]
+
+
+class Point(TypedDict):
+    time: str
+    yes: float
+
+
+class History(TypedDict):
+    market_id: str
+    data_points: int
+    points: list[Point]
+
+
+class Positions(TypedDict):
+    user: str
+    observed_at: str
+    positions: list[Row]
+
+
+class Activity(TypedDict):
+    user: str
+    activity: list[Row]
+
+
+class Holders(TypedDict):
+    market_id: str
+    observed_at: str
+    holders: list[Row]
+
+
+class Comments(TypedDict):
+    event_id: str
+    comments: list[Row]
+
+
+class Builders(TypedDict):
+    period: str
+    observed_at: str
+    builders: list[Row]
+
 
 SERVER, SOURCE = "polymarket", "polymarket"
 NAMES = venues(VENUE)
@@ -50,13 +131,13 @@ FOUND_ROWS = Rows("markets", default=10, maximum=50, counted=False)
 MARKET_ROWS = Rows("markets", default=10, maximum=100, whole=True)
 
 
-@tool(SERVER, returns=outputs.FoundMarkets, example=GAMMA, rows=FOUND_ROWS, services=("gamma",))
+@tool(SERVER, example=GAMMA, rows=FOUND_ROWS, services=("gamma",))
 def search_markets(
     call: Call,
     *,
     query: Annotated[str, Field(min_length=1, max_length=400, description="Words or a question.")],
     status: Annotated[Status | None, Field(description="Only markets in this status.")] = None,
-) -> dict[str, Any]:
+) -> FoundMarkets:
     """Search markets by words and meaning.
 
     `search_method` says how they were found: hybrid_llm, hybrid, keyword or top_volume (nothing
@@ -69,34 +150,33 @@ def search_markets(
     return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
 
 
-@tool(SERVER, returns=outputs.Markets, example=GAMMA, rows=MARKET_ROWS, services=("gamma",))
+@tool(SERVER, example=GAMMA, rows=MARKET_ROWS, services=("gamma",))
 def list_markets(
     call: Call,
     *,
     status: Annotated[Status | None, Field(description="Only markets in this status.")] = None,
     order: Annotated[Order, Field(description="What to sort by.")] = "volume",
     ascending: Annotated[bool, Field(description="Smallest first.")] = False,
-) -> dict[str, Any]:
+) -> Markets:
     """List markets, filtered and sorted by what was known about them."""
     wanted = call.skip + call.wanted + 1
     found = listed(call, Listing(NAMES, status, order, ascending, wanted))
     return {"markets": found}
 
 
-@tool(SERVER, returns=outputs.FullMarket, example=GAMMA, services=("gamma",))
-def get_market(call: Call, *, id: Id) -> dict[str, Any]:
+@tool(SERVER, example=GAMMA, services=("gamma",))
+def get_market(call: Call, *, id: Id) -> FullMarket:
     """Get one market in full: text, status, price with its age, resolution once known."""
     return detail(call.view, lookup(call.view, VENUE, id))
 
 
 @tool(
     SERVER,
-    returns=outputs.Events,
     example=GAMMA,
     rows=Rows("events", default=10, maximum=100),
     services=("gamma",),
 )
-def list_events(call: Call) -> dict[str, Any]:
+def list_events(call: Call) -> Events:
     """List events: groups of markets on one happening."""
     found = call.view.events(VENUE)
     if not found:
@@ -104,7 +184,7 @@ def list_events(call: Call) -> dict[str, Any]:
     return {"events": [_event(event) for event in found]}
 
 
-def _event(event: Any) -> dict[str, Any]:
+def _event(event: Any) -> ListedEvent:
     return {
         "event_id": event.id.partition(":")[2],
         "title": event.title,
@@ -116,14 +196,13 @@ def _event(event: Any) -> dict[str, Any]:
 
 @tool(
     SERVER,
-    returns=outputs.EventMarkets,
     example=GAMMA,
     rows=Rows("markets", default=20, maximum=200),
     services=("gamma",),
 )
 def get_event(
     call: Call, *, id: Annotated[str, Field(min_length=1, description="Event id or slug.")]
-) -> dict[str, Any]:
+) -> EventMarkets:
     """Get one event with its markets."""
     event = find_event(call, id)
     return {**_event(event), "markets": event_markets(call, event)}
@@ -137,7 +216,7 @@ def find_event(call: Call, event_id: str) -> Any:
         return call.view.event(event_id)
 
 
-def event_markets(call: Call, event: Any) -> list[dict[str, Any]]:
+def event_markets(call: Call, event: Any) -> list[ListedMarket]:
     """The event's markets that are known at t."""
     rows = []
     for name in event.market_ids:
@@ -150,7 +229,6 @@ def event_markets(call: Call, event: Any) -> list[dict[str, Any]]:
 
 @tool(
     SERVER,
-    returns=outputs.Books,
     example=BOOK,
     rows=Rows("books", 20, 20),
     services=("clob", "gamma"),
@@ -160,7 +238,7 @@ def get_order_books(
     *,
     ids: Ids,
     depth: Annotated[int, Field(ge=1, le=100, description="Levels a side.")] = 10,
-) -> dict[str, Any]:
+) -> Books:
     """Get order books seen from YES, best levels first, each level [price, size]. An id that is
     not known stands under `missing`."""
     markets, missing = found_markets(call, ids)
@@ -168,9 +246,9 @@ def get_order_books(
     return {"books": books, "missing": missing}
 
 
-def found_markets(call: Call, ids: list[str]) -> tuple[list[Market], list[dict[str, str]]]:
+def found_markets(call: Call, ids: list[str]) -> tuple[list[Market], list[Missing]]:
     """The markets that are known at t, and why the others are not."""
-    markets, missing = [], []
+    markets, missing = list[Market](), list[Missing]()
     for i, name in enumerate(ids):
         call.progress(i, len(ids), name)
         try:
@@ -180,7 +258,7 @@ def found_markets(call: Call, ids: list[str]) -> tuple[list[Market], list[dict[s
     return markets, missing
 
 
-def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -> dict[str, Any]:
+def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -> Book:
     """A book with its spread; `observed_at` is null where none is on record."""
     if book is None:
         return {"market_id": market_id, "observed_at": None, "bids": [], "asks": []}
@@ -200,34 +278,32 @@ def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -
 
 @tool(
     SERVER,
-    returns=outputs.Prices,
     example=BOOK,
     rows=Rows("prices", 20, 20),
     services=("clob", "gamma"),
 )
-def get_prices(call: Call, *, ids: Ids) -> dict[str, Any]:
+def get_prices(call: Call, *, ids: Ids) -> Prices:
     """Get the best bid, the best ask and the price of YES. An id that is not known stands under
     `missing`."""
     markets, missing = found_markets(call, ids)
-    prices = []
+    prices = list[Price]()
     for market in markets:
         price = odds(call.view, market.id)
-        row: dict[str, Any] = {"market_id": market.native_id, "bid": None, "ask": None}
-        if price is None:
-            row |= {"price": None, "observed_at": None, "age_seconds": None}
-        else:
-            row |= {"bid": price.bid, "ask": price.ask, "price": price.price}
-            row |= {
-                "observed_at": iso(price.observed_at),
-                "age_seconds": round(price.price_age, 3),
+        prices.append(
+            {
+                "market_id": market.native_id,
+                "bid": None if price is None else price.bid,
+                "ask": None if price is None else price.ask,
+                "price": None if price is None else price.price,
+                "observed_at": None if price is None else iso(price.observed_at),
+                "age_seconds": None if price is None else round(price.price_age, 3),
             }
-        prices.append(row)
+        )
     return {"prices": prices, "missing": missing}
 
 
 @tool(
     SERVER,
-    returns=outputs.History,
     example=HISTORY,
     rows=Rows("points", default=400, maximum=10_000, series=YES, counts=("data_points",)),
     services=("polymarket-data", "gamma"),
@@ -238,7 +314,7 @@ def get_price_history(
     id: Id,
     start: Annotated[str | None, Field(description="From this instant on (ISO 8601).")] = None,
     end: Annotated[str | None, Field(description="Until this instant (ISO 8601).")] = None,
-) -> dict[str, Any]:
+) -> History:
     """Get the price of YES over time, oldest first.
 
     Longer series are thinned to `limit` points that keep every stretch's lowest and highest.
@@ -246,7 +322,7 @@ def get_price_history(
     market = lookup(call.view, VENUE, id)
     low, high = span(start, end)
     view = call.view if high is None or high > call.at else call.view.narrow(high)
-    points = [
+    points: list[Point] = [
         {"time": iso(p.observed_at), "yes": p.price}
         for p in view.history(market.id, low)
         if high is None or p.observed_at <= high
@@ -274,12 +350,11 @@ def moment(name: str, text: str | None) -> datetime | None:
 
 @tool(
     SERVER,
-    returns=outputs.Positions,
     example=ROWS_V1,
     rows=Rows("positions", default=20, maximum=500),
     services=DATA,
 )
-def get_user_positions(call: Call, *, user: Wallet) -> dict[str, Any]:
+def get_user_positions(call: Call, *, user: Wallet) -> Positions:
     """Get a wallet's positions, as last fetched."""
     found = call.view.snapshot(SOURCE, "positions", user.lower())
     return {
@@ -291,7 +366,6 @@ def get_user_positions(call: Call, *, user: Wallet) -> dict[str, Any]:
 
 @tool(
     SERVER,
-    returns=outputs.Activity,
     example=ROWS_V1,
     rows=Rows("activity", default=20, maximum=500),
     services=DATA,
@@ -303,7 +377,7 @@ def get_user_activity(
     type: Annotated[
         str | None, Field(description="Only this type, such as TRADE, REDEEM, SPLIT, MERGE.")
     ] = None,
-) -> dict[str, Any]:
+) -> Activity:
     """Get a wallet's activity, newest first: live the last 500 rows, else what is on record."""
     found = [
         {**row.data, **row.now} for row in call.view.observations(SOURCE, "activity", user.lower())
@@ -315,12 +389,11 @@ def get_user_activity(
 
 @tool(
     SERVER,
-    returns=outputs.Holders,
     example=SHAPE,
     rows=Rows("holders", default=20, maximum=200),
     services=DATA,
 )
-def get_top_holders(call: Call, *, id: Id) -> dict[str, Any]:
+def get_top_holders(call: Call, *, id: Id) -> Holders:
     """Get the largest holders of a market's outcomes, as last fetched."""
     market = lookup(call.view, VENUE, id)
     found = call.view.snapshot(SOURCE, "holders", market.native_id)
@@ -334,12 +407,11 @@ def get_top_holders(call: Call, *, id: Id) -> dict[str, Any]:
 
 @tool(
     SERVER,
-    returns=outputs.Comments,
     example=COMMENTS,
     rows=Rows("comments", default=20, maximum=200),
     services=("gamma",),
 )
-def list_comments(call: Call, *, id: Id) -> dict[str, Any]:
+def list_comments(call: Call, *, id: Id) -> Comments:
     """List comments, newest first.
 
     Polymarket keeps comments per event: a market's are those of its event. A comment is known
@@ -370,7 +442,6 @@ def comment_subject(call: Call, name: str) -> str:
 
 @tool(
     SERVER,
-    returns=outputs.Builders,
     example=SHAPE,
     rows=Rows("builders", default=20, maximum=100),
     services=DATA,
@@ -381,7 +452,7 @@ def get_builder_leaderboard(
     period: Annotated[
         Literal["day", "week", "month", "all"], Field(description="Over this long.")
     ] = "all",
-) -> dict[str, Any]:
+) -> Builders:
     """Get the builders by volume, as last fetched."""
     found = call.view.snapshot(SOURCE, "builders", period)
     return {

@@ -1,17 +1,17 @@
 """Tools of the `polymarket` server that put several reads together, and the price of Bitcoin."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.clock import iso
 from beforehand.errors import NotFound, ReplayMiss
 from beforehand.sources import btc
 from beforehand.sources.polymarket import VENUE
-from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
-from beforehand.tools.markets import describe, lookup, odds
-from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.markets import ListedMarket, Missing, describe, lookup, odds
+from beforehand.tools.registry import Call, Example, Row, tool
 from beforehand.tools.servers.polymarket import (
     GAMMA,
     SERVER,
@@ -25,14 +25,63 @@ from beforehand.tools.servers.polymarket import (
     found_markets,
 )
 
+
+class Bitcoin(TypedDict):
+    price: float
+    source: str
+    observed_at: str
+
+
+class Snapshot(TypedDict):
+    market: ListedMarket
+    bid: float | None
+    ask: float | None
+    age_seconds: float | None
+    change_day: float | None
+    change_week: float | None
+    top_holders: list[Row] | None
+    comments: int | None
+
+
+class Ranked(TypedDict):
+    market_id: str
+    title: str | None
+    yes: float | None
+    status: str
+    volume: float | None
+
+
+class Overview(TypedDict):
+    event_id: str
+    title: str | None
+    mutually_exclusive: bool | None
+    sum_of_yes: float | None
+    markets: list[Ranked]
+
+
+class Compared(TypedDict):
+    market_id: str
+    title: str | None
+    yes: float | None
+    spread: float | None
+    volume: float | None
+    change_day: float | None
+    change_week: float | None
+
+
+class Comparison(TypedDict):
+    markets: list[Compared]
+    missing: list[Missing]
+
+
 COINBASE = Example(
     "simulated", "2026-11-01", "Coinbase Exchange documentation (shape, not recorded)"
 )
 COMPOSED = ("gamma", "clob", "polymarket-data")
 
 
-@tool(SERVER, returns=outputs.Bitcoin, example=COINBASE, services=("coinbase",))
-def get_btc_price(call: Call) -> dict[str, Any]:
+@tool(SERVER, example=COINBASE, services=("coinbase",))
+def get_btc_price(call: Call) -> Bitcoin:
     """Get the price of Bitcoin in US dollars."""
     rows = call.view.observations(btc.SOURCE, "price", btc.SUBJECT)
     if not rows:
@@ -44,8 +93,8 @@ def get_btc_price(call: Call) -> dict[str, Any]:
     }
 
 
-@tool(SERVER, returns=outputs.Snapshot, example=GAMMA, services=COMPOSED)
-def get_market_snapshot(call: Call, *, id: Id) -> dict[str, Any]:
+@tool(SERVER, example=GAMMA, services=COMPOSED)
+def get_market_snapshot(call: Call, *, id: Id) -> Snapshot:
     """Get a market at a glance: best quotes, how far it moved in a day and a week, its largest
     holders, how many comments."""
     market = lookup(call.view, VENUE, id)
@@ -62,7 +111,7 @@ def get_market_snapshot(call: Call, *, id: Id) -> dict[str, Any]:
     }
 
 
-def _holders(call: Call, native_id: str) -> list[dict[str, Any]] | None:
+def _holders(call: Call, native_id: str) -> list[Row] | None:
     try:
         found = call.view.snapshot(SOURCE, "holders", native_id).data["rows"]
     except (ReplayMiss, NotFound):
@@ -81,17 +130,16 @@ def _comments(call: Call, name: str) -> int | None:
 
 @tool(
     SERVER,
-    returns=outputs.Overview,
     example=GAMMA,
     rows=Rows("markets", default=20, maximum=200),
     services=COMPOSED,
 )
 def get_event_overview(
     call: Call, *, id: Annotated[str, Field(min_length=1, description="Event id or slug.")]
-) -> dict[str, Any]:
+) -> Overview:
     """Get an event with its markets ranked by the price of YES."""
     event = find_event(call, id)
-    rows = []
+    rows = list[Ranked]()
     for row in event_markets(call, event):
         yes = next(iter(row["prices"].values()), None)
         rows.append(
@@ -116,16 +164,15 @@ def get_event_overview(
 
 @tool(
     SERVER,
-    returns=outputs.Comparison,
     example=GAMMA,
     rows=Rows("markets", 20, 20),
     services=COMPOSED,
 )
-def compare_markets(call: Call, *, ids: Ids) -> dict[str, Any]:
+def compare_markets(call: Call, *, ids: Ids) -> Comparison:
     """Compare markets side by side: price, spread, volume, how far each moved. An id that is not
     known stands under `missing`."""
     markets, missing = found_markets(call, ids)
-    rows = []
+    rows = list[Compared]()
     for market in markets:
         price, state = odds(call.view, market.id), call.view.state(market.id)
         quoted = price is not None and price.bid is not None and price.ask is not None

@@ -5,15 +5,21 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.clock import iso
 from beforehand.errors import NotFound, ReplayMiss
 from beforehand.gateway.search import words
 from beforehand.records.world import Observation
 from beforehand.sources import reddit
-from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
-from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.registry import Call, Example, Row, tool
+
+
+class Threads(TypedDict):
+    threads: list[Row]
+    thread_count: int
+
 
 SERVER = "reddit"
 LISTING = Example("recorded", "2016-07-12", "Reddit listings and comments (old shape)")
@@ -32,7 +38,7 @@ Comments = Annotated[int, Field(ge=0, le=500, description="Comments a thread.")]
 Least = Annotated[int, Field(ge=0, description="Only threads with at least so many.")]
 
 
-@tool(SERVER, returns=outputs.Threads, example=LISTING, rows=THREADS)
+@tool(SERVER, example=LISTING, rows=THREADS)
 def reddit_search_and_fetch_threads(
     call: Call,
     *,
@@ -43,7 +49,7 @@ def reddit_search_and_fetch_threads(
     comment_limit: Comments = 20,
     min_num_comments: Least = 0,
     min_score: Least = 0,
-) -> dict[str, Any]:
+) -> Threads:
     """Search stored Reddit threads (data/reddit_cache/threads and the archive). No network.
 
     Scores and comment counts are shown, and filtered by, only where they were seen by the
@@ -71,7 +77,7 @@ def reddit_search_and_fetch_threads(
     return {"threads": threads, "thread_count": len(threads)}
 
 
-@tool(SERVER, returns=outputs.Threads, example=LISTING, rows=THREADS, services=("reddit",))
+@tool(SERVER, example=LISTING, rows=THREADS, services=("reddit",))
 def reddit_api_search_and_fetch_threads(
     call: Call,
     *,
@@ -82,7 +88,7 @@ def reddit_api_search_and_fetch_threads(
     comment_limit: Comments = 20,
     min_num_comments: Least = 0,
     min_score: Least = 0,
-) -> dict[str, Any]:
+) -> Threads:
     """Search Reddit through its API and keep the threads in the cache.
 
     Needs approved credentials (REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET). Live Reddit cannot look
@@ -92,17 +98,15 @@ def reddit_api_search_and_fetch_threads(
         _collect(call, keywords, subreddits, time_window)
     else:
         call.note("stored threads: Reddit's API cannot look back")
-    return dict(
-        reddit_search_and_fetch_threads(
-            call,
-            keywords=keywords,
-            subreddits=subreddits,
-            time_window=time_window,
-            comment_depth=comment_depth,
-            comment_limit=comment_limit,
-            min_num_comments=min_num_comments,
-            min_score=min_score,
-        )
+    return reddit_search_and_fetch_threads(
+        call,
+        keywords=keywords,
+        subreddits=subreddits,
+        time_window=time_window,
+        comment_depth=comment_depth,
+        comment_limit=comment_limit,
+        min_num_comments=min_num_comments,
+        min_score=min_score,
     )
 
 

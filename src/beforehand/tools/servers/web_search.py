@@ -1,19 +1,55 @@
 """The `web-search` server (OpenAI's web search), and `search`: evidence as of an instant."""
 
-from typing import Annotated, Any
+from typing import Annotated, NotRequired
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from beforehand.clock import iso
 from beforehand.config import DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS
 from beforehand.errors import BeforehandError, InputError, NotFound, ReplayMiss
 from beforehand.sources import web_search
 from beforehand.sources.providers import PROVIDERS
-from beforehand.tools import outputs
 from beforehand.tools.bounds import Rows
 from beforehand.tools.caller import ToolLimit
-from beforehand.tools.registry import Call, Example, tool
+from beforehand.tools.registry import Call, Example, Row, tool
 from beforehand.tools.servers.polymarket import moment
+
+
+class WebAnswer(TypedDict):
+    """`answered_at` is null where no stored answer is at hand and documents stand in."""
+
+    query: str
+    answer: NotRequired[str | None]
+    results: list[Row]
+    answered_at: str | None
+
+
+class Capabilities(TypedDict):
+    model: str
+    maxResults: dict[str, int]
+    query: dict[str, int]
+    timeoutSeconds: float
+    rateLimit: Row
+    dateFilter: bool
+    freshnessHours: str
+    pointInTime: str
+
+
+class Found(TypedDict):
+    id: str
+    title: str | None
+    text: str | None
+    url: str | None
+    source: str | None
+    timestamp: str
+
+
+class FoundDocuments(TypedDict):
+    query: str
+    time_upper_bound: str
+    results: list[Found]
+
 
 SERVER, MAX_RESULTS, DEFAULT_RESULTS = "web-search", 8, 5
 OPENAI = Example("simulated", "2026-10-31", "openai 3.54 (shape, not recorded)")
@@ -22,7 +58,7 @@ EXA = Example("simulated", "2026-10-31", "exa-py 2.27 (shape, not recorded)")
 PER_USER = ToolLimit(20, 600, "searches")
 
 
-@tool(SERVER, returns=outputs.WebAnswer, example=OPENAI, services=("openai",), limit=PER_USER)
+@tool(SERVER, example=OPENAI, services=("openai",), limit=PER_USER)
 def search_web(
     call: Call,
     *,
@@ -39,13 +75,12 @@ def search_web(
     includeAnswers: Annotated[  # noqa: N803
         bool, Field(description="Include the narrative answer.")
     ] = True,
-) -> dict[str, Any]:
+) -> WebAnswer:
     """Search the web: a narrative answer with its citations.
 
     The service has no date filter and cannot look back. Under `as_of`, and on record, the stored
     answer to the same question is given, else the stored documents that fit its words.
     """
-    made: dict[str, Any] = {"query": query}
     filed = web_search.subject(query, region, freshnessHours)
     try:
         found = call.view.snapshot(web_search.SOURCE, "answer", filed)
@@ -69,15 +104,20 @@ def search_web(
             {"title": d.title, "url": d.url, "snippet": d.text, "known_at": iso(d.known_at)}
             for d in documents
         ]
-        return {**made, "results": results, "answered_at": None}
-    rows = found.data["rows"][:maxResults]
-    if includeAnswers:
-        made["answer"] = found.data["answer"]
-    return {**made, "results": rows, "answered_at": iso(found.known_at)}
+        return {"query": query, "results": results, "answered_at": None}
+    rows, at = found.data["rows"][:maxResults], iso(found.known_at)
+    if not includeAnswers:
+        return {"query": query, "results": rows, "answered_at": at}
+    return {
+        "query": query,
+        "answer": found.data["answer"],
+        "results": rows,
+        "answered_at": at,
+    }
 
 
-@tool(SERVER, returns=outputs.Capabilities, example=PLAIN, outside=False)
-def get_search_capabilities(call: Call) -> dict[str, Any]:
+@tool(SERVER, example=PLAIN, outside=False)
+def get_search_capabilities(call: Call) -> Capabilities:
     """Say how search_web is set up and what its limits are (no network)."""
     provider = PROVIDERS["openai"]
     return {
@@ -94,7 +134,6 @@ def get_search_capabilities(call: Call) -> dict[str, Any]:
 
 @tool(
     "search",
-    returns=outputs.FoundDocuments,
     example=EXA,
     rows=Rows("results", DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS, counted=False),
     services=("exa",),
@@ -106,7 +145,7 @@ def search(
     time_upper_bound: Annotated[
         str | None, Field(description="Nothing known later (ISO 8601); the same as as_of.")
     ] = None,
-) -> dict[str, Any]:
+) -> FoundDocuments:
     """Search dated documents, nothing known later than the upper bound.
 
     On record: the archive, ranked with the statistics of that instant. Live: Exa, asked for pages
