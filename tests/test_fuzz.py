@@ -13,7 +13,7 @@ import pytest
 
 import shapes
 from beforehand.errors import BadAnswer, BeforehandError
-from beforehand.gateway.worlds.services import gamma_events, gamma_markets, kalshi_markets
+from beforehand.gateway.worlds.listings import gamma_events, gamma_markets, kalshi_markets
 from beforehand.records.base import Record
 from beforehand.sources import (
     btc,

@@ -14,7 +14,6 @@ import shapes
 from beforehand.records.world import PricePoint
 from beforehand.sources import (
     kalshi,
-    kalshi_requests,
 )
 
 AT = datetime(2026, 9, 1, tzinfo=UTC)
@@ -84,17 +83,17 @@ def _properties(openapi: dict[str, Any], name: str) -> set[str]:
 def test_kalshi_requests_fit_its_specification(openapi: dict[str, Any]) -> None:
     now = AT
     requests = [
-        kalshi_requests.markets_request(status="open", tickers=["A"], cursor="c"),
-        kalshi_requests.market_request("A"),
-        kalshi_requests.market_request("A", historical=True),
-        kalshi_requests.events_request(),
-        kalshi_requests.event_request("E"),
-        kalshi_requests.book_request("A"),
-        kalshi_requests.cutoff_request(),
-        kalshi_requests.candles_request("A", now - timedelta(days=1), now, 60, False),
-        kalshi_requests.candles_request("A", now - timedelta(days=1), now, 60, True),
-        kalshi_requests.trades_request("A", 10, False),
-        kalshi_requests.trades_request("A", 10, True),
+        kalshi.markets_request(status="open", tickers=["A"], cursor="c"),
+        kalshi.market_request("A"),
+        kalshi.market_request("A", historical=True),
+        kalshi.events_request(),
+        kalshi.event_request("E"),
+        kalshi.book_request("A"),
+        kalshi.cutoff_request(),
+        kalshi.candles_request("A", now - timedelta(days=1), now, 60, False),
+        kalshi.candles_request("A", now - timedelta(days=1), now, 60, True),
+        kalshi.trades_request("A", 10, False),
+        kalshi.trades_request("A", 10, True),
     ]
     for request in requests:
         path, operation = next(
@@ -163,7 +162,7 @@ def test_an_eastern_day_ends_at_midnight_eastern() -> None:
 
 def test_candle_windows_stay_below_the_cap() -> None:
     start, end = AT - timedelta(days=30), AT
-    parts = kalshi_requests.candle_windows(start, end, 1)
+    parts = kalshi.candle_windows(start, end, 1)
     assert parts[0][0] == start
     assert parts[-1][1] == end
     assert all((b - a) / timedelta(minutes=1) < 5000 for a, b in parts)

@@ -24,7 +24,7 @@ from beforehand.forecast.schemes.model import Model
 from beforehand.llm.ask import Models, usage
 from beforehand.llm.names import CUTOFFS, parse_model
 from beforehand.llm.prompt import Prompt
-from beforehand.sources.providers import Limit
+from beforehand.sources.base import Limit
 from beforehand.store.journal.calls import Usage
 from jobs import runtime, small
 from modelserver import GOOD, Drip, completion, model_server, sensible

@@ -188,7 +188,7 @@ def test_prices_are_not_made_of_nothing() -> None:
 
 
 def test_one_odd_row_does_not_take_a_page_along() -> None:
-    from beforehand.gateway.worlds.services import gamma_events, gamma_markets
+    from beforehand.gateway.worlds.listings import gamma_events, gamma_markets
 
     odd = [
         {**shapes.GAMMA_MARKET, "version": "v9"},

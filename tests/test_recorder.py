@@ -10,7 +10,7 @@ from beforehand.jobs import live_check
 from beforehand.jobs.record import Order, record
 from beforehand.records.world import Exchange
 from beforehand.sources import google_news
-from beforehand.sources.shapes import PROBES
+from beforehand.sources.catalogue import PROBES
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_json
 from beforehand.tools.discovery import load_tools

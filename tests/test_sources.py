@@ -16,14 +16,13 @@ from beforehand.sources import (
     edgar,
     exa,
     google_news,
-    kalshi_requests,
+    kalshi,
     polymarket,
     polymarket_data,
-    polymarket_requests,
     reddit,
     web_search,
 )
-from beforehand.sources.request import Request
+from beforehand.sources.base import Request
 
 AT = datetime(2026, 9, 1, tzinfo=UTC)
 T0 = datetime.fromtimestamp(shapes.T0, UTC)
@@ -213,7 +212,7 @@ def test_requests_of_polymarket_follow_the_sdk() -> None:
 
 
 def test_gamma_requests_sort_by_number() -> None:
-    request = polymarket_requests.markets_request(order="volume", closed=False)
+    request = polymarket.markets_request(order="volume", closed=False)
     assert dict(request.params)["order"] == "volumeNum"
     assert dict(request.params)["closed"] == "false"
     assert request.path == "/markets/keyset"
@@ -350,7 +349,7 @@ def test_bitcoin() -> None:
 
 
 def test_request_keys() -> None:
-    one = kalshi_requests.market_request("A")
-    assert one.key == kalshi_requests.market_request("A").key
-    assert one.key != kalshi_requests.market_request("B").key
+    one = kalshi.market_request("A")
+    assert one.key == kalshi.market_request("A").key
+    assert one.key != kalshi.market_request("B").key
     assert one.exchange("u", "b", AT).digest != one.exchange("u", "c", AT).digest

@@ -14,7 +14,7 @@ import pytest
 
 from beforehand.errors import Unavailable
 from beforehand.records.world import Exchange, Observation
-from beforehand.sources.request import Request
+from beforehand.sources.base import Request
 from beforehand.store.archive import spool as spool_module
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.spool import Spool

@@ -27,9 +27,9 @@ from beforehand.errors import (
     Unavailable,
 )
 from beforehand.gateway.transport import HttpTransport, file_request
+from beforehand.sources.base import Limit, Provider, Request
+from beforehand.sources.catalogue import PROVIDERS
 from beforehand.sources.google_news import build
-from beforehand.sources.providers import PROVIDERS, Limit, Provider
-from beforehand.sources.request import Request
 from beforehand.store.ledger import MARGIN, Ledger
 from beforehand.traffic import CIRCUIT_AFTER, Traffic, counting
 from vendor import Asked, Vendor, serving

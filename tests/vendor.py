@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from beforehand.sources.providers import PROVIDERS
+from beforehand.sources.catalogue import PROVIDERS
 
 Answer = Callable[["Asked"], Any]
 

@@ -21,8 +21,8 @@ from email.utils import parsedate_to_datetime
 
 from beforehand.clock import Clock, SystemClock, epoch
 from beforehand.errors import Held, NotFound, RateLimited, Refused, Unauthorized, Unavailable
-from beforehand.sources.providers import PROVIDERS, Provider
-from beforehand.sources.request import Request
+from beforehand.sources.base import Provider, Request
+from beforehand.sources.catalogue import PROVIDERS
 from beforehand.store.ledger import Ledger
 
 BACKOFF_S = 0.5

@@ -21,7 +21,8 @@ from beforehand.jobs.live_check import check, read_checks
 from beforehand.llm.names import KEYS, LABEL
 from beforehand.sandbox.daytona import KEY
 from beforehand.sandbox.engines import Sandbox
-from beforehand.sources.providers import PROVIDERS, Provider
+from beforehand.sources.base import Provider
+from beforehand.sources.catalogue import PROVIDERS
 from beforehand.store.archive.reader import Archive
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.tool_status import label

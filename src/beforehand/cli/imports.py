@@ -12,6 +12,7 @@ from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.records.base import Record
+from beforehand.sources.catalogue import RECORDED
 from beforehand.store.archive.manifest import stored_at
 from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.store.files import file_digest, read_bytes
@@ -108,34 +109,6 @@ def kalshi(
     return _import("kalshi", files, read, archive, skip_bad, json)
 
 
-def edgar(
-    files: Files,
-    /,
-    *,
-    fetched_at: FetchedAt = None,
-    archive: ArchivePath = None,
-    skip_bad: SkipBad = False,
-    json: Json = False,
-) -> int:
-    """Import recorded EDGAR answers: company facts, submissions (JSON)."""
-    read = _venue_reader("edgar", fetched_at, None)
-    return _import("edgar", files, read, archive, skip_bad, json)
-
-
-def reddit(
-    files: Files,
-    /,
-    *,
-    fetched_at: FetchedAt = None,
-    archive: ArchivePath = None,
-    skip_bad: SkipBad = False,
-    json: Json = False,
-) -> int:
-    """Import recorded Reddit answers: listings, threads (JSON)."""
-    read = _venue_reader("reddit", fetched_at, None)
-    return _import("reddit", files, read, archive, skip_bad, json)
-
-
 def prices(
     files: Files,
     /,
@@ -174,6 +147,32 @@ def predictions(
         skip_bad,
         json,
     )
+
+
+def _recorded(service: str) -> Callable[..., int]:
+    """The command for a service whose answers name what they are about."""
+
+    def read(
+        files: Files,
+        /,
+        *,
+        fetched_at: FetchedAt = None,
+        archive: ArchivePath = None,
+        skip_bad: SkipBad = False,
+        json: Json = False,
+    ) -> int:
+        """Import recorded answers of the service (JSON)."""
+        reader = _venue_reader(service, fetched_at, None)
+        return _import(service, files, reader, archive, skip_bad, json)
+
+    return read
+
+
+def __getattr__(name: str) -> Callable[..., int]:
+    """`world import SERVICE`, for every source that reads its recorded answers."""
+    if name not in RECORDED:
+        raise AttributeError(name)
+    return _recorded(name)
 
 
 def _plain(read: Callable[[Path, Rejects, dict[str, int]], Records]) -> Read:

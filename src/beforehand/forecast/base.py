@@ -35,7 +35,7 @@ from beforehand.records.rows import (
 )
 from beforehand.sandbox.engines import Engine, Sandbox
 from beforehand.score.scoreboard import Kept
-from beforehand.sources.providers import Limit
+from beforehand.sources.base import Limit
 from beforehand.store.journal.calls import Usage
 
 __all__ = [

@@ -18,7 +18,8 @@ from beforehand.gateway.transport import HttpTransport
 from beforehand.gateway.worlds.live import LiveWorld
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.lazy import lazy
-from beforehand.sources.providers import PROVIDERS, Provider
+from beforehand.sources.base import Provider
+from beforehand.sources.catalogue import PROVIDERS
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.spool import Spool
 from beforehand.store.ledger import Ledger

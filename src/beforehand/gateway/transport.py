@@ -19,8 +19,8 @@ from orjson import JSONDecodeError, dumps, loads
 from beforehand import __version__
 from beforehand.clock import stopwatch
 from beforehand.errors import BadAnswer, InputError, NotConfigured, Unauthorized
-from beforehand.sources.providers import PROVIDERS, Provider
-from beforehand.sources.request import Request
+from beforehand.sources.base import Provider, Request
+from beforehand.sources.catalogue import PROVIDERS
 from beforehand.traffic import Lost, Reply
 
 MAX_BODY = 64 * 1024 * 1024

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 from beforehand.clock import Clock, iso
 from beforehand.errors import BadAnswer, BeforehandError, InputError, NotConfigured, RateLimited
+from beforehand.sources.base import Probe, rows_of
+from beforehand.sources.catalogue import PROBES, PROVIDERS
 from beforehand.sources.fields import decode_json
-from beforehand.sources.providers import PROVIDERS
-from beforehand.sources.shapes import PROBES, Probe, rows_of
 from beforehand.store.files import read_json, write_json
 from beforehand.traffic import Traffic
 

@@ -36,8 +36,7 @@ from beforehand.llm.names import LOCAL, ModelSpec
 from beforehand.llm.prompt import Prompt
 from beforehand.llm.vendors import open_vendor
 from beforehand.meter import Meter
-from beforehand.sources.providers import Limit, Provider
-from beforehand.sources.request import Request
+from beforehand.sources.base import Limit, Provider, Request
 from beforehand.store.journal.calls import Usage, call_key
 from beforehand.store.ledger import Ledger
 from beforehand.traffic import Lost, Reply, Traffic

@@ -35,8 +35,15 @@ from beforehand.serve.auth import Quotas, Visitor
 from beforehand.tools.bounds import MAX_TOKENS, ToolAnswer
 from beforehand.tools.caller import Caller, CallSignals
 from beforehand.tools.discovery import load_tools, servers
-from beforehand.tools.pages import PURPOSES
-from beforehand.tools.registry import LEAST_TOKENS, LONGEST_NAME, REGISTRY, Tool, Toolbox, close_to
+from beforehand.tools.registry import (
+    LEAST_TOKENS,
+    LONGEST_NAME,
+    REGISTRY,
+    SERVERS,
+    Tool,
+    Toolbox,
+    close_to,
+)
 from beforehand.tools.servers.code import EXECUTIONS
 from beforehand.tools.servers.discovery_mode import (
     DESK,
@@ -140,7 +147,7 @@ class McpServer:
         self.sdk.middleware.clear()  # Spans for OpenTelemetry, which nobody collects.
 
     def _instructions(self) -> str:
-        purpose = PURPOSES.get(self.name, "Read-only data for forecasting: all servers.")
+        purpose = SERVERS.get(self.name, "Read-only data for forecasting: all servers.")
         said = [purpose, "Times are ISO 8601, UTC."]
         if self._discovery:
             said.append(

@@ -8,8 +8,8 @@ from typing import Any
 
 from beforehand.clock import iso
 from beforehand.records.world import Observation
+from beforehand.sources.base import Limit, Parse, Probe, Provider, Request, Source, params, words
 from beforehand.sources.fields import answer, instant, mapping, number, required, rows, seconds
-from beforehand.sources.request import Request, params
 
 SOURCE, SUBJECT = "coinbase", "BTC-USD"
 MINUTE = timedelta(minutes=1)
@@ -57,3 +57,32 @@ def _price(price: float, at: datetime) -> Observation:
         data={"price": price, "observed_at": iso(at)},
         known_at=at,
     )
+
+
+def _btc(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+    if live:
+        return [(ticker_request(), lambda b, at: list(parse_ticker(b, at)))]
+    return [(candles_request(until), lambda b, _: list(parse_candles(b)))]
+
+
+THE_SOURCE = Source(
+    SOURCE,
+    (
+        Provider(
+            "coinbase",
+            "Coinbase Exchange",
+            "https://api.exchange.coinbase.com",
+            (Limit(10, 1.0),),
+        ),
+    ),
+    answers={"price": _btc},
+    probes=(
+        Probe(
+            "coinbase ticker",
+            lambda _: ticker_request(),
+            "-",
+            words("price time"),
+            "polymarket",
+        ),
+    ),
+)

@@ -3,17 +3,29 @@ period it speaks of; a filing day is over at its end in UTC (filings of a day cl
 Eastern). Submissions: shape, not recorded.
 """
 
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from beforehand.clock import end_of_day
 from beforehand.errors import InputError
+from beforehand.records.base import Record
 from beforehand.records.world import Observation
+from beforehand.sources.base import (
+    Limit,
+    Parse,
+    Probe,
+    Provider,
+    Request,
+    Source,
+    fetch_mark,
+    words,
+)
 from beforehand.sources.fields import answer, instant, mapping, number, required, rows, text
-from beforehand.sources.observed import fetch_mark
-from beforehand.sources.request import Request
 
 SOURCE = "edgar"
+CIK = "9999999999"
+"""The company of simulated worlds."""
 
 
 def cik10(cik: str) -> str:
@@ -114,3 +126,98 @@ def parse_submissions(raw: Any, fetched_at: datetime) -> list[Observation]:
             )
         )
     return [fetch_mark(SOURCE, "filing", subject, len(out), fetched_at), *out]
+
+
+def _facts(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+    return [(facts_request(subject), lambda b, at: list(parse_facts(b, at)))]
+
+
+def _filings(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+    return [(submissions_request(subject), lambda b, at: list(parse_submissions(b, at)))]
+
+
+def read_recorded(raw: Any, fetched_at: datetime, market: str | None) -> list[Record]:
+    """Any recorded answer, by its shape."""
+    body = mapping(raw, "an EDGAR answer")
+    parse = parse_facts if "facts" in body else parse_submissions
+    return list(parse(body, fetched_at))
+
+
+def simulated(rng: Any, start: datetime, stop: datetime) -> Iterator[Record]:
+    """A company that reports every quarter, filed five weeks after the quarter's end."""
+    yield fetch_mark(SOURCE, "fact", CIK, 0, start)
+    for i, at in enumerate(_quarters(start, stop)):
+        filed, accession = at + timedelta(days=35), f"{CIK}-{i:06d}"
+        day = filed.date().isoformat()
+        fact = {
+            "concept": "us-gaap:Revenues",
+            "unit": "USD",
+            "value": float(rng.integers(10_000, 99_000)),
+            "start": None,
+            "end": at.date().isoformat(),
+            "fiscal_year": at.year,
+            "fiscal_period": f"Q{1 + i % 4}",
+            "form": "10-Q",
+            "filed": day,
+            "accession": accession,
+        }
+        known = end_of_day(filed)
+        yield _row("fact", f"us-gaap:Revenues/{accession}", fact, known)
+        filing = {
+            "accession": accession,
+            "form": "10-Q",
+            "filed": day,
+            "report_date": fact["end"],
+            "accepted": None,
+            "document": None,
+            "description": "Simulated filing",
+        }
+        yield _row("filing", accession, filing, known)
+
+
+def _quarters(start: datetime, stop: datetime) -> Iterator[datetime]:
+    at = start
+    while at < stop:
+        yield at
+        at += timedelta(days=91)
+
+
+def _row(kind: str, name: str, data: dict[str, Any], at: datetime) -> Observation:
+    return Observation(source=SOURCE, kind=kind, subject=CIK, id=name, data=data, known_at=at)
+
+
+THE_SOURCE = Source(
+    SOURCE,
+    (
+        Provider(
+            "edgar",
+            "SEC EDGAR",
+            "https://data.sec.gov",
+            (Limit(10, 1.0),),
+            auth="contact",
+            keys=("BEFOREHAND_CONTACT",),
+            without="the SEC asks every client to name a contact, such as "
+            "BEFOREHAND_CONTACT='Ada Example ada@example.org'; recorded facts work without "
+            "(--mode replay)",
+        ),
+    ),
+    answers={"fact": _facts, "filing": _filings},
+    probes=(
+        Probe(
+            "edgar companyfacts",
+            lambda _: facts_request("320193"),
+            "-",
+            words("cik facts"),
+            "edgar",
+        ),
+        Probe(
+            "edgar submissions",
+            lambda _: submissions_request("320193"),
+            "-",
+            words("cik filings"),
+            "edgar",
+        ),
+    ),
+    recorded=read_recorded,
+    sample=simulated,
+)

@@ -12,8 +12,8 @@ from typing import Any
 from beforehand.clock import iso
 from beforehand.ids import digest
 from beforehand.records.world import Document
+from beforehand.sources.base import Limit, Provider, Request, Source
 from beforehand.sources.fields import answer, instant, mapping, required, rows, text
-from beforehand.sources.request import Request
 
 MAX_TEXT = 2000
 
@@ -56,3 +56,20 @@ def parse(raw: Any, fetched_at: datetime, live: bool) -> tuple[list[Document], f
     cost = body.get("costDollars")
     total = mapping(cost, "costDollars").get("total") if cost else None
     return found, float(total or 0.0)
+
+
+THE_SOURCE = Source(
+    "exa",
+    (
+        Provider(
+            "exa",
+            "Exa",
+            "https://api.exa.ai",
+            (Limit(5, 1.0),),  # Ours: no public figure for every plan.
+            timeout=30.0,
+            auth="x-api-key",
+            keys=("EXA_API_KEY",),
+            without="search over the archive's documents works without a key (--mode replay)",
+        ),
+    ),
+)

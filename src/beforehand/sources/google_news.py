@@ -20,9 +20,19 @@ from beforehand.errors import BadAnswer, InputError
 from beforehand.ids import digest
 from beforehand.records.base import Record
 from beforehand.records.world import Document
+from beforehand.sources.base import (
+    RATE_LIMITED,
+    Limit,
+    Parse,
+    Probe,
+    Provider,
+    Request,
+    Source,
+    params,
+    snapshot,
+    words,
+)
 from beforehand.sources.fields import answer
-from beforehand.sources.observed import snapshot
-from beforehand.sources.request import Request, params
 
 SOURCE = "google-news"
 BASE = "https://news.google.com/rss/search"
@@ -245,3 +255,37 @@ def _published(value: str | None) -> str | None:
     except (TypeError, ValueError):
         raise BadAnswer(f"{value[:60]!r} is no pubDate") from None
     return iso(stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC))
+
+
+def _feed(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+    edition, _, q = subject.partition("|")
+    feed = Feed(q, edition)
+    return [(feed.request(), lambda b, at: parse(b, feed, at))]
+
+
+THE_SOURCE = Source(
+    SOURCE,
+    (
+        Provider(
+            "google-news",
+            "Google News RSS",
+            "https://news.google.com",
+            (Limit(10, 60.0),),  # Ours: Google states none, and answers 429 or 503 to heavy use.
+            timeout=10.0,
+            deadline=22.0,
+            attempts=2,
+            defer=frozenset({RATE_LIMITED, 503}),
+            window_seconds=3 * 3600.0,
+        ),
+    ),
+    answers={"feed": _feed},
+    probes=(
+        Probe(
+            "google news search",
+            lambda _: build("economy").request(),
+            "rss",
+            words("title link pubDate"),
+            "google-news-rss",
+        ),
+    ),
+)

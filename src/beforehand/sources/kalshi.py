@@ -5,9 +5,11 @@ historical tier drops the suffixes. A candle is known at its inclusive end. The 
 bids of both sides; a YES ask is one minus a NO bid. Shapes: Kalshi's OpenAPI 3.13.
 """
 
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
+from urllib import parse as urls
 from zoneinfo import ZoneInfo
 
 from beforehand.clock import MICROSECOND
@@ -24,6 +26,17 @@ from beforehand.records.world import (
     PricePoint,
     Resolution,
 )
+from beforehand.sources.base import (
+    Limit,
+    Probe,
+    Provider,
+    Request,
+    Source,
+    fetch_mark,
+    known,
+    params,
+    words,
+)
 from beforehand.sources.fields import (
     answer,
     instant,
@@ -34,7 +47,6 @@ from beforehand.sources.fields import (
     rows,
     seconds,
 )
-from beforehand.sources.observed import fetch_mark
 
 VENUE = "KALSHI"
 EASTERN = ZoneInfo("America/New_York")
@@ -369,3 +381,146 @@ def _field(block: Any, key: str) -> float | None:
 
 def _close(candle: dict[str, Any], key: str) -> float | None:
     return _field(candle.get(key), "close")
+
+
+MAX_CANDLES = 5000
+
+
+def markets_request(
+    *,
+    tickers: Sequence[str] = (),
+    event_ticker: str | None = None,
+    series_ticker: str | None = None,
+    status: str | None = None,
+    limit: int = 100,
+    cursor: str | None = None,
+) -> Request:
+    """A page of markets; combinations of several events are left out."""
+    values = {
+        "limit": limit,
+        "cursor": cursor,
+        "event_ticker": event_ticker,
+        "series_ticker": series_ticker,
+        "status": status,
+        "tickers": ",".join(tickers) or None,
+        "mve_filter": "exclude",
+    }
+    return Request("kalshi", "markets", "/markets", params(values))
+
+
+def market_request(ticker: str, historical: bool = False) -> Request:
+    """One market; those settled before the cutoff stand in the historical tier alone."""
+    tier = "/historical" if historical else ""
+    return Request("kalshi", "market", f"{tier}/markets/{urls.quote(ticker, safe='')}")
+
+
+def events_request(
+    limit: int = 100, cursor: str | None = None, status: str | None = None
+) -> Request:
+    """A page of events with their markets."""
+    values = {"limit": limit, "cursor": cursor, "with_nested_markets": True, "status": status}
+    return Request("kalshi", "events", "/events", params(values))
+
+
+def event_request(ticker: str) -> Request:
+    """One event with its markets."""
+    values = {"with_nested_markets": True}
+    return Request("kalshi", "event", f"/events/{urls.quote(ticker, safe='')}", params(values))
+
+
+def book_request(ticker: str, depth: int = 100) -> Request:
+    """The order book of a market."""
+    return Request(
+        "kalshi",
+        "orderbook",
+        f"/markets/{urls.quote(ticker, safe='')}/orderbook",
+        params({"depth": depth}),
+    )
+
+
+def cutoff_request() -> Request:
+    """Where the live tier ends and the historical one begins."""
+    return Request("kalshi", "cutoff", "/historical/cutoff")
+
+
+def candles_request(
+    ticker: str, start: datetime, end: datetime, minutes: int, historical: bool
+) -> Request:
+    """Candles that end in [start, end]; at most 5,000 may be asked for at once."""
+    values: dict[str, Any] = {
+        "start_ts": int(start.timestamp()),
+        "end_ts": int(end.timestamp()),
+        "period_interval": minutes,
+    }
+    if historical:
+        path = f"/historical/markets/{urls.quote(ticker, safe='')}/candlesticks"
+        return Request("kalshi", "candlesticks", path, params(values))
+    values = {"market_tickers": ticker, **values}
+    return Request("kalshi", "candlesticks", "/markets/candlesticks", params(values))
+
+
+def candle_windows(start: datetime, end: datetime, minutes: int) -> list[tuple[datetime, datetime]]:
+    """[start, end] in parts that one request may cover."""
+    width = timedelta(minutes=minutes * (MAX_CANDLES - 1))
+    parts = []
+    while start < end:
+        parts.append((start, min(start + width, end)))
+        start = parts[-1][1]
+    return parts
+
+
+def trades_request(
+    ticker: str, limit: int, historical: bool, until: datetime | None = None
+) -> Request:
+    """Trades of a market until an instant, newest first."""
+    tier = "/historical/trades" if historical else "/markets/trades"
+    end = None if until is None else int(until.timestamp())
+    values = {"ticker": ticker, "limit": limit, "max_ts": end}
+    return Request("kalshi", "trades", tier, params(values))
+
+
+THE_SOURCE = Source(
+    "kalshi",
+    (
+        Provider(
+            "kalshi",
+            "Kalshi Trade API",
+            "https://external-api.kalshi.com/trade-api/v2",
+            (Limit(20, 1.0),),
+        ),
+    ),
+    probes=(
+        Probe(
+            "kalshi markets",
+            lambda _: markets_request(status="open", limit=2),
+            "markets",
+            words(
+                "ticker event_ticker title status yes_bid_dollars yes_ask_dollars "
+                "last_price_dollars volume_fp open_time close_time rules_primary"
+            ),
+            "kalshi",
+        ),
+        Probe(
+            "kalshi events",
+            lambda _: events_request(limit=1),
+            "events",
+            words("event_ticker title markets"),
+            "kalshi",
+        ),
+        Probe(
+            "kalshi cutoff",
+            lambda _: cutoff_request(),
+            "-",
+            words("market_settled_ts trades_created_ts"),
+            "kalshi",
+        ),
+        Probe(
+            "kalshi trades",
+            known("ticker", lambda ticker: trades_request(ticker, 2, False)),
+            "trades",
+            words("trade_id ticker count_fp yes_price_dollars created_time"),
+            "kalshi",
+        ),
+    ),
+    recorded=lambda raw, at, market: list(parse(raw, at, market)),
+)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from beforehand.config import POLYMARKET_API_BASE_URL, POLYMARKET_GAMMA_BASE_URL
 from beforehand.errors import BadAnswer
 from beforehand.ids import market_id
 from beforehand.records.base import Record
@@ -22,6 +23,7 @@ from beforehand.records.world import (
     PricePoint,
     Resolution,
 )
+from beforehand.sources.base import Limit, Probe, Provider, Request, Source, known, params, words
 from beforehand.sources.fields import (
     answer,
     embedded,
@@ -328,3 +330,152 @@ def parse_history(raw: dict[str, Any], market: str) -> list[PricePoint]:
         at = seconds(stamp)
         points.append(PricePoint(market_id=market, price=price, observed_at=at, known_at=at))
     return points
+
+
+MAX_PAGE = 100
+ORDERS = {"volume": "volumeNum", "liquidity": "liquidityNum", "close_time": "endDate", "id": "id"}
+"""`order=volume` would sort a text column, letter by letter: Gamma's numeric columns are named."""
+
+
+def search_request(query: str, page: int = 1, per_type: int = 20) -> Request:
+    """Gamma's public search; it answers with events and their nested markets."""
+    values = {"q": query, "page": page, "limit_per_type": per_type, "keep_closed_markets": 1}
+    return Request("gamma", "public-search", "/public-search", params(values))
+
+
+def markets_request(
+    *,
+    ids: Sequence[str] = (),
+    condition_ids: Sequence[str] = (),
+    slugs: Sequence[str] = (),
+    closed: bool | None = None,
+    order: str | None = None,
+    ascending: bool = False,
+    limit: int = MAX_PAGE,
+    cursor: str | None = None,
+) -> Request:
+    """A keyset page of markets."""
+    values = {
+        "id": list(ids),
+        "condition_ids": list(condition_ids),
+        "slug": list(slugs),
+        "closed": closed,
+        "order": ORDERS[order] if order else None,
+        "ascending": ascending if order else None,
+        "limit": limit,
+        "after_cursor": cursor,
+    }
+    return Request("gamma", "markets", "/markets/keyset", params(values))
+
+
+def events_request(
+    *,
+    ids: Sequence[str] = (),
+    slugs: Sequence[str] = (),
+    closed: bool | None = None,
+    limit: int = MAX_PAGE,
+    cursor: str | None = None,
+) -> Request:
+    """A keyset page of events with their markets, the most traded first."""
+    listed = not ids and not slugs
+    values = {
+        "id": list(ids),
+        "slug": list(slugs),
+        "closed": closed,
+        "order": "volume" if listed else None,
+        "ascending": False if listed else None,
+        "limit": limit,
+        "after_cursor": cursor,
+    }
+    return Request("gamma", "events", "/events/keyset", params(values))
+
+
+def comments_request(event_id: str, limit: int = 50) -> Request:
+    """Comments of an event, newest first. There are none per market: `limit` counts root
+    comments, and their replies come along."""
+    values = {
+        "parent_entity_id": event_id,
+        "parent_entity_type": "Event",
+        "limit": limit,
+    }
+    return Request("gamma", "comments", "/comments/keyset", params(values))
+
+
+def books_request(tokens: Sequence[str]) -> Request:
+    """Order books of outcome tokens."""
+    return Request("clob", "books", "/books", body=[{"token_id": token} for token in tokens])
+
+
+def prices_request(tokens: Sequence[str]) -> Request:
+    """Best prices of outcome tokens, both sides."""
+    sides = [{"token_id": t, "side": side} for t in tokens for side in ("BUY", "SELL")]
+    return Request("clob", "prices", "/prices", body=sides)
+
+
+THE_SOURCE = Source(
+    "polymarket",
+    (
+        Provider(
+            "gamma",
+            "Polymarket Gamma",
+            POLYMARKET_GAMMA_BASE_URL,
+            (
+                Limit(4000, 10.0),
+                Limit(500, 10.0, ("events",)),
+                Limit(300, 10.0, ("markets",)),
+                Limit(200, 10.0, ("comments",)),
+                Limit(350, 10.0, ("public-search",)),
+            ),
+        ),
+        Provider(
+            "clob",
+            "Polymarket CLOB",
+            POLYMARKET_API_BASE_URL,
+            (
+                Limit(9000, 10.0),
+                Limit(500, 10.0, ("books", "prices")),
+                Limit(1000, 10.0, ("prices-history",)),
+            ),
+        ),
+    ),
+    probes=(
+        Probe(
+            "gamma markets",
+            lambda _: markets_request(closed=False, order="volume", limit=5),
+            "markets",
+            words(
+                "id conditionId question slug outcomes outcomePrices clobTokenIds active closed "
+                "volumeNum startDate endDate events"
+            ),
+            "polymarket",
+        ),
+        Probe(
+            "gamma events",
+            lambda _: events_request(closed=False, limit=2),
+            "events",
+            words("id title slug markets"),
+            "polymarket",
+        ),
+        Probe(
+            "gamma public-search",
+            lambda _: search_request("election", per_type=2),
+            "events",
+            words("id title markets"),
+            "polymarket",
+        ),
+        Probe(
+            "gamma comments",
+            known("event", lambda event: comments_request(event, 2)),
+            "comments",
+            words("id body parentEntityType parentEntityID createdAt"),
+            "polymarket",
+        ),
+        Probe(
+            "clob books",
+            known("token", lambda token: books_request([token])),
+            "",
+            words("market asset_id timestamp bids asks"),
+            "polymarket",
+        ),
+    ),
+)

@@ -8,7 +8,7 @@ Field names: polymarket-client 0.14. Shape, not recorded: v2, holders, builder l
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +17,20 @@ from beforehand.errors import BadAnswer
 from beforehand.ids import market_id
 from beforehand.records.base import Record
 from beforehand.records.world import Observation, PricePoint, Resolution
+from beforehand.sources.base import (
+    Ask,
+    Limit,
+    Parse,
+    Probe,
+    Provider,
+    Request,
+    Source,
+    fetch_mark,
+    known,
+    params,
+    snapshot,
+    words,
+)
 from beforehand.sources.fields import (
     answer,
     instant,
@@ -28,9 +42,8 @@ from beforehand.sources.fields import (
     seconds,
     text,
 )
-from beforehand.sources.observed import fetch_mark, snapshot
-from beforehand.sources.polymarket import VENUE
-from beforehand.sources.request import Request, params
+from beforehand.sources.polymarket import VENUE, comments_request
+from beforehand.sources.polymarket import parse as parse_market_answer
 
 SOURCE = "polymarket"
 _V1_NAMES = {
@@ -310,3 +323,114 @@ def _moment(value: Any) -> datetime:
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
+def is_table(body: Any) -> bool:
+    """True for rows of the Data API or comments: they belong together and are read as one."""
+    rows = body.get("data") if isinstance(body, dict) else body
+    first = rows[0] if isinstance(rows, list) and rows else None
+    return isinstance(first, dict) and bool(
+        first.keys() & {"proxyWallet", "proxy_wallet", "parentEntityType", "holders"}
+    )
+
+
+@answer("a Polymarket answer")
+def read_recorded(raw: Any, fetched_at: datetime, market: str | None) -> list[Record]:
+    if not is_table(raw):
+        return list(parse_market_answer(raw, fetched_at, market))
+    rows = [mapping(row, "a row") for row in (raw["data"] if isinstance(raw, dict) else raw)]
+    first = rows[0]
+    if "parentEntityType" in first:
+        return list(parse_comments(rows, None, fetched_at))
+    if "holders" in first:
+        subject = (market or "").partition(":")[2]
+        return list(parse_rows(rows, "holders", subject, fetched_at))
+    kind = "trades"
+    if {"avgPrice", "avg_price"} & first.keys():
+        kind = "positions"
+    elif "type" in first:
+        kind = "activity"
+    groups: dict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        names = (
+            ("conditionId", "condition_id") if kind == "trades" else ("proxyWallet", "proxy_wallet")
+        )
+        subject = str(row.get(names[0]) or row.get(names[1]))
+        groups[subject if kind == "trades" else subject.lower()].append(row)
+    return [
+        record
+        for subject, mine in groups.items()
+        for record in parse_rows(mine, kind, subject, fetched_at)
+    ]
+
+
+KINDS = ("positions", "activity", "trades", "holders", "builders")
+PAGE = 500
+
+
+def _data(kind: str) -> Ask:
+    def ask(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+        request = {
+            "positions": lambda: user_request(kind, subject, PAGE),
+            "activity": lambda: user_request(kind, subject, PAGE, end=None if live else until),
+            "trades": lambda: trades_request(subject, PAGE),
+            "holders": lambda: holders_request(subject, 100),
+            "builders": lambda: builders_request(subject, 100),
+        }[kind]()
+        return [(request, lambda b, at: list(parse_rows(b, kind, subject, at)))]
+
+    return ask
+
+
+def _comments(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+    request = comments_request(subject.removeprefix("event:"), 100)
+    return [(request, lambda b, at: list(parse_comments(b, subject, at)))]
+
+
+THE_SOURCE = Source(
+    SOURCE,
+    (
+        Provider(
+            "polymarket-data",
+            "Polymarket Data API",
+            "https://data-api.polymarket.com",
+            (
+                Limit(1000, 10.0),
+                Limit(200, 10.0, ("trades",)),
+                Limit(150, 10.0, ("positions",)),
+            ),
+        ),
+    ),
+    answers={**{kind: _data(kind) for kind in KINDS}, "comment": _comments},
+    probes=(
+        Probe(
+            "data prices-history",
+            known("token", history_request),
+            "data",
+            words("timestamp price resolution_seconds"),
+            "polymarket",
+        ),
+        Probe(
+            "data holders",
+            known("market", lambda market: holders_request(market, 2)),
+            "data",
+            words("token_id holders"),
+            "polymarket",
+        ),
+        Probe(
+            "data trades",
+            known("market", lambda market: trades_request(market, 2)),
+            "data",
+            words("proxy_wallet token_id side size price timestamp transaction_hash"),
+            "polymarket",
+        ),
+        Probe(
+            "data builders",
+            lambda _: builders_request("week", 2),
+            "data",
+            words("rank builder_name volume active_users"),
+            "polymarket",
+        ),
+    ),
+    recorded=read_recorded,
+)

@@ -11,9 +11,10 @@ from typing import Any
 from urllib.parse import quote
 
 from beforehand.clock import iso
+from beforehand.records.base import Record
 from beforehand.records.world import Observation
+from beforehand.sources.base import Limit, Parse, Provider, Request, Source, params, snapshot
 from beforehand.sources.fields import answer, mapping, number, required, rows, seconds, text
-from beforehand.sources.request import Request, params
 
 SOURCE = "reddit"
 WINDOWS = {"3m": "year", "6m": "year", "12m": "year", "24m": "all", "all": "all"}
@@ -143,3 +144,54 @@ def parse_thread_file(raw: Any, stored_at: datetime) -> list[Observation]:
     if isinstance(raw, dict) and "body" in raw and "uri" in raw:
         return parse(raw["body"], stored_at)
     return parse(raw, stored_at)
+
+
+THREAD_LIMIT, THREAD_DEPTH = 200, 8
+
+
+def _posts(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+    subreddit, window, limit, query = subject.split("|", 3)
+
+    def read(body: Any, at: datetime) -> list[Any]:
+        posts = parse(body, at)
+        ids = [post.id for post in posts]
+        return [snapshot(SOURCE, "search", subject, ids, at), *posts]
+
+    return [(search_request(query, subreddit or None, window, int(limit)), read)]
+
+
+def _thread(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+    request = thread_request(subject, THREAD_DEPTH, THREAD_LIMIT)
+    return [(request, lambda b, at: list(parse(b, at)))]
+
+
+def read_recorded(raw: Any, fetched_at: datetime, market: str | None) -> list[Record]:
+    """A thread file of the cache."""
+    return list(parse_thread_file(raw, fetched_at))
+
+
+THE_SOURCE = Source(
+    SOURCE,
+    (
+        Provider(
+            "reddit",
+            "Reddit Data API",
+            "https://oauth.reddit.com",
+            (Limit(60, 60.0),),  # The lower of the figures in circulation.
+            auth="reddit",
+            keys=("REDDIT_CLIENT_ID", "REDDIT_CLIENT_SECRET"),
+            without="Reddit needs approved credentials since late 2025; the cache-backed "
+            "reddit_search_and_fetch_threads works without",
+        ),
+        Provider(
+            "reddit-auth",
+            "Reddit sign-in",
+            "https://www.reddit.com",
+            (Limit(10, 60.0),),
+            auth="reddit",
+            keys=("REDDIT_CLIENT_ID", "REDDIT_CLIENT_SECRET"),
+        ),
+    ),
+    answers={"search": _posts, "comment": _thread},
+    recorded=read_recorded,
+)

@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from beforehand.records.world import Observation
+from beforehand.sources.base import Limit, Parse, Provider, Request, Source, snapshot
 from beforehand.sources.fields import answer, mapping, number, rows, text
-from beforehand.sources.observed import snapshot
-from beforehand.sources.request import Request
 
 SOURCE, MODEL = "openai", "gpt-5-nano"
 SNIPPET = 240
@@ -75,3 +74,32 @@ def parse(raw: Any, filed_under: str, fetched_at: datetime) -> Observation:
     tokens = {k: number(usage.get(k)) for k in ("input_tokens", "output_tokens")}
     data = {**made.data, "answer": "\n".join(t for t in texts if t), "tokens": tokens}
     return made.model_copy(update={"data": data})
+
+
+def _answer(subject: str, until: datetime, live: bool) -> list[tuple[Request, Parse]]:
+    query, region, hours = subject.rsplit("|", 2)
+    request = search_request(query, 8, float(hours) if hours else None, region or None)
+    return [(request, lambda b, at: [parse(b, subject, at)])]
+
+
+THE_SOURCE = Source(
+    SOURCE,
+    (
+        Provider(
+            "openai",
+            "OpenAI Responses API",
+            "https://api.openai.com/v1",
+            (
+                Limit(60, 60.0),
+            ),  # Ours; the documented 20 per 10 minutes bind each user of a server.
+            timeout=15.0,
+            deadline=15.0,
+            attempts=3,
+            auth="bearer",
+            keys=("OPENAI_API_KEY",),
+            without="stored answers and documents of the archive work without a key "
+            "(--mode replay)",
+        ),
+    ),
+    answers={"answer": _answer},
+)

@@ -2,26 +2,14 @@
 
 from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from typing_extensions import TypedDict
 
 from beforehand.gateway.market_search import stems
+from beforehand.tools import servers as servers_folder
 from beforehand.tools.registry import REGISTRY, Tool, find_tool
-
-MODULES = (
-    "polymarket",
-    "polymarket_composites",
-    "agent_tools",
-    "kalshi",
-    "google_news",
-    "web_search",
-    "reddit",
-    "edgar",
-    "market_data",
-    "code",
-)
-"""The files that hold tools, in the order of the pages."""
 
 
 class Described(TypedDict):
@@ -71,10 +59,11 @@ def servers() -> list[str]:
 
 @cache
 def load_tools() -> dict[str, Tool]:
-    """Import every file of tools; returns the registry, in the order of the files."""
-    for name in MODULES:
-        import_module(f"beforehand.tools.servers.{name}")
-    place = {f"beforehand.tools.servers.{name}": i for i, name in enumerate(MODULES)}
+    """Import every file of tools; returns the registry, in the order of the files' names."""
+    modules = [f"{servers_folder.__name__}.{m.name}" for m in iter_modules(servers_folder.__path__)]
+    for name in modules:
+        import_module(name)
+    place = {name: i for i, name in enumerate(modules)}
     ordered = sorted(REGISTRY.items(), key=lambda item: place.get(item[1].function.__module__, -1))
     REGISTRY.clear()
     REGISTRY.update(ordered)

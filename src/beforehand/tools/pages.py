@@ -5,27 +5,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from beforehand.sources.providers import PROVIDERS, Provider
+from beforehand.sources.base import Provider
+from beforehand.sources.catalogue import PROVIDERS
 from beforehand.store.files import write_atomic
 from beforehand.store.market_data.templates import TEMPLATES
 from beforehand.tools.bounds import MAX_TOKENS
 from beforehand.tools.discovery import load_tools
-from beforehand.tools.registry import Tool
+from beforehand.tools.registry import SERVERS, Tool
 from beforehand.tools.servers.discovery_mode import is_structured, listing_costs
 
-PURPOSES = {
-    "polymarket": "Read-only access to Polymarket: markets, events, order books, prices, wallets, "
-    "comments, builders; composites; the price of Bitcoin.",
-    "polymarket-agent": "The agents' four tools over Polymarket, with the log of their searches.",
-    "kalshi": "Read-only access to Kalshi: markets, odds at an instant, events, order books, "
-    "candles, trades.",
-    "google-news-rss": "Build, check and fetch English Google News search feeds.",
-    "web-search": "General web search with a narrative answer and citations.",
-    "search": "Dated documents, nothing known later than an upper bound.",
-    "reddit": "Reddit threads, stored or fetched with approved credentials.",
-    "edgar": "What companies reported to the SEC, by the day it was filed.",
-    "market-data": "The market-data table, by query template.",
-}
 AUTH = (
     "Over HTTP a bearer token that covers this server (`beforehand token issue --user NAME "
     "--servers {server}`); its digest alone is kept, in `workspace/access.db` or Postgres. Over "
@@ -50,7 +38,7 @@ def pages() -> dict[str, str]:
 
 def _page(server: str, tools: list[Tool]) -> str:
     cost = next(row for row in listing_costs() if row["server"] == server)
-    lines = [f"# Server `{server}`", "", PURPOSES[server], ""]
+    lines = [f"# Server `{server}`", "", SERVERS[server], ""]
     lines += ["Written from the tool registry by `make docs`.", ""]
     lines += [
         f"Served by `beforehand mcp {server}`. Connecting costs a client about "

@@ -94,6 +94,7 @@ class Tool:
     services: tuple[str, ...]
     outside: bool
     limit: ToolLimit | None
+    probe: str | None = None
 
     @property
     def instant(self) -> bool:
@@ -190,6 +191,16 @@ def _first(error: ValidationError) -> str:
 Row = dict[str, Any]
 """A row that a vendor shapes, with that vendor's own keys."""
 REGISTRY: dict[str, Tool] = {}
+SERVERS: dict[str, str] = {}
+"""What each server is for, by its name."""
+
+
+def server(name: str, purpose: str) -> str:
+    """Say what a server is for; returns its name."""
+    SERVERS[name] = purpose
+    return name
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -202,9 +213,11 @@ def tool(
     services: tuple[str, ...] = (),
     outside: bool = True,
     limit: ToolLimit | None = None,
+    probe: str | None = None,
 ) -> Callable[[F], F]:
     """Register a function as a tool of a server. The TypedDict that it returns is the shape of its
-    answers: a key that may be absent is NotRequired, one that may be unknown at t is null."""
+    answers: a key that may be absent is NotRequired, one that may be unknown at t is null. `probe`
+    names the live check that stands for it."""
 
     def register(function: F) -> F:
         made = Tool(
@@ -217,6 +230,7 @@ def tool(
             services,
             outside,
             limit,
+            probe,
         )
         if made.name in REGISTRY:
             raise ValueError(f"two tools are named {made.name}")

@@ -1,6 +1,6 @@
 """What the vendors' other services would have said in a simulated world: books, comments, wallets,
-feeds, threads, filings, Bitcoin. A little of each, so that every tool has something to answer
-without a network; all of it is made up, and says so.
+feeds, threads, Bitcoin, and what each source adds itself. A little of each, so that every tool has
+something to answer without a network; all of it is made up, and says so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from beforehand.clock import end_of_day, iso
+from beforehand.clock import iso
 from beforehand.ids import digest
 from beforehand.records.base import Record
 from beforehand.records.world import (
@@ -20,28 +20,28 @@ from beforehand.records.world import (
     OrderBook,
     PricePoint,
 )
-from beforehand.sources import btc, edgar, google_news, reddit, web_search
-from beforehand.sources.observed import fetch_mark, snapshot
+from beforehand.sources import btc, google_news, reddit, web_search
+from beforehand.sources.base import snapshot
+from beforehand.sources.catalogue import SOURCES
 from beforehand.sources.polymarket_data import SOURCE
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
-CIK = "9999999999"
 SEARCH = "index"
 """The search under which the simulated feed, answer and threads are filed."""
 _WALLETS = 4
 
 
-Told = Sequence[tuple[Market, Sequence[PricePoint]]]
+Priced = Sequence[tuple[Market, Sequence[PricePoint]]]
 
 
-def records(told: Told, start: datetime, stop: datetime, seed: int) -> Iterator[Record]:
+def records(priced: Priced, start: datetime, stop: datetime, seed: int) -> Iterator[Record]:
     """Observations between two instants about these markets, in line with their prices."""
     rng = np.random.default_rng([seed, 2])
     wallets = [f"0x{digest([seed, i])[:40]}" for i in range(_WALLETS)]
-    for market, prices in told:
+    for market, prices in priced:
         yield from _about(rng, market, prices, wallets, stop)
     for at in _every(start, stop, 7 * DAY):
-        yield from _wallets(rng, wallets, told, at)
+        yield from _wallets(rng, wallets, priced, at)
         volumes = sorted((float(v) for v in rng.integers(1_000, 90_000, 3)), reverse=True)
         rows = [_builder(rng, i + 1, volume) for i, volume in enumerate(volumes)]
         for period in ("day", "week", "month", "all"):
@@ -58,7 +58,9 @@ def records(told: Told, start: datetime, stop: datetime, seed: int) -> Iterator[
             data={"price": price, "observed_at": iso(at), "source": "simulated"},
             known_at=at,
         )
-    yield from _company(rng, start, stop)
+    for source in SOURCES:
+        if source.sample is not None:
+            yield from source.sample(rng, start, stop)
 
 
 def _every(start: datetime, stop: datetime, step: timedelta) -> Iterator[datetime]:
@@ -146,12 +148,12 @@ def _comment(
 
 
 def _wallets(
-    rng: np.random.Generator, wallets: list[str], told: Told, at: datetime
+    rng: np.random.Generator, wallets: list[str], priced: Priced, at: datetime
 ) -> Iterator[Observation]:
     """Positions, as fetched at `at`, and one trade of each wallet."""
     trading = [
         (market, price)
-        for market, prices in told
+        for market, prices in priced
         if (market.scheduled_close or at) > at and (price := _price_at(prices, at)) is not None
     ]
     for wallet in wallets if trading else ():
@@ -197,11 +199,15 @@ def _texts(rng: np.random.Generator, at: datetime) -> Iterator[Record]:
     feed = google_news.build(SEARCH)
     yield snapshot(google_news.SOURCE, "feed", feed.subject, [item], at)
     cited = {"title": title, "url": item["link"], "snippet": title}
-    told = snapshot(
+    answered = snapshot(
         web_search.SOURCE, "answer", web_search.subject(SEARCH, None, None), [cited], at
     )
-    data = {**told.data, "answer": f"Simulated answer: the index stands at {level}.", "tokens": {}}
-    yield told.model_copy(update={"data": data})
+    data = {
+        **answered.data,
+        "answer": f"Simulated answer: the index stands at {level}.",
+        "tokens": {},
+    }
+    yield answered.model_copy(update={"data": data})
     name = digest(["thread", iso(at)])[:7]
     post = {
         "id": name,
@@ -219,38 +225,6 @@ def _texts(rng: np.random.Generator, at: datetime) -> Iterator[Record]:
     reply = {"id": f"{name}c", "body": "Simulated reply.", "author": "sim"}
     reply |= {"created_at": iso(at + HOUR), "parent": f"t3_{name}"}
     yield _row(reddit.SOURCE, "comment", name, f"{name}c", reply, at + HOUR)
-
-
-def _company(rng: np.random.Generator, start: datetime, stop: datetime) -> Iterator[Observation]:
-    """A company that reports every quarter, filed five weeks after the quarter's end."""
-    yield fetch_mark(edgar.SOURCE, "fact", CIK, 0, start)
-    for i, at in enumerate(_every(start, stop, 91 * DAY)):
-        filed, accession = at + 35 * DAY, f"{CIK}-{i:06d}"
-        day = filed.date().isoformat()
-        fact = {
-            "concept": "us-gaap:Revenues",
-            "unit": "USD",
-            "value": float(rng.integers(10_000, 99_000)),
-            "start": None,
-            "end": at.date().isoformat(),
-            "fiscal_year": at.year,
-            "fiscal_period": f"Q{1 + i % 4}",
-            "form": "10-Q",
-            "filed": day,
-            "accession": accession,
-        }
-        known = end_of_day(filed)
-        yield _row(edgar.SOURCE, "fact", CIK, f"us-gaap:Revenues/{accession}", fact, known)
-        filing = {
-            "accession": accession,
-            "form": "10-Q",
-            "filed": day,
-            "report_date": fact["end"],
-            "accepted": None,
-            "document": None,
-            "description": "Simulated filing",
-        }
-        yield _row(edgar.SOURCE, "filing", CIK, accession, filing, known)
 
 
 def _row(

@@ -27,8 +27,7 @@ from beforehand.forecast.base import (
 )
 from beforehand.gateway.opening import open_traffic
 from beforehand.sources.address import split_address
-from beforehand.sources.providers import Limit, Provider
-from beforehand.sources.request import Request
+from beforehand.sources.base import Limit, Provider, Request
 from beforehand.store.journal.calls import Usage
 from beforehand.traffic import Traffic
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from beforehand.gateway.worlds.pull import Puller
 from beforehand.records.world import Observation, Resolution
-from beforehand.sources import kalshi, kalshi_requests
+from beforehand.sources import kalshi
 
 
 class KalshiTiers(Puller):
@@ -25,8 +25,8 @@ class KalshiTiers(Puller):
         cutoff, _ = self._cutoff()
         historical = bool(settled) and settled[-1] < cutoff
         found: list[Any] = []
-        for low, high in kalshi_requests.candle_windows(start, end, minutes):
-            request = kalshi_requests.candles_request(ticker, low, high, minutes, historical)
+        for low, high in kalshi.candle_windows(start, end, minutes):
+            request = kalshi.candles_request(ticker, low, high, minutes, historical)
 
             def read(body: Any, at: datetime) -> list[Any]:
                 return [
@@ -40,7 +40,7 @@ class KalshiTiers(Puller):
     def _cutoff(self) -> tuple[datetime, datetime]:
         """(markets settled before, trades made before) stand in Kalshi's historical tier."""
         settled, traded = self.pull(
-            kalshi_requests.cutoff_request(), lambda b, _: list(kalshi.parse_cutoff(b))
+            kalshi.cutoff_request(), lambda b, _: list(kalshi.parse_cutoff(b))
         )
         return settled, traded
 
@@ -51,7 +51,7 @@ class KalshiTiers(Puller):
         tiers = [True] if until < self._cutoff()[1] else [False, True]
         found: list[Observation] = []
         for historical in tiers:
-            request = kalshi_requests.trades_request(ticker, 1000, historical, end)
+            request = kalshi.trades_request(ticker, 1000, historical, end)
             found = list(
                 self.pull(request, lambda body, at: list(kalshi.parse_trades(body, at, ticker)))
             )

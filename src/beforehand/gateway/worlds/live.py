@@ -17,9 +17,7 @@ from beforehand.gateway.market_search import Hit, MarketIndex, Method
 from beforehand.gateway.search import Grade
 from beforehand.gateway.world import Listing
 from beforehand.gateway.worlds.kalshi_tiers import KalshiTiers
-from beforehand.gateway.worlds.pull import FRESH, Keep
-from beforehand.gateway.worlds.services import (
-    ASKED,
+from beforehand.gateway.worlds.listings import (
     gamma_events,
     gamma_markets,
     kalshi_events,
@@ -27,6 +25,7 @@ from beforehand.gateway.worlds.services import (
     page_parser,
     page_request,
 )
+from beforehand.gateway.worlds.pull import FRESH, Keep
 from beforehand.ids import split_market_id
 from beforehand.records.world import (
     Document,
@@ -42,11 +41,10 @@ from beforehand.records.world import (
 from beforehand.sources import (
     exa,
     kalshi,
-    kalshi_requests,
     polymarket,
     polymarket_data,
-    polymarket_requests,
 )
+from beforehand.sources.catalogue import ANSWERS
 from beforehand.store.archive.series import Series
 from beforehand.traffic import Traffic, spent
 
@@ -80,17 +78,17 @@ class LiveWorld(KalshiTiers):
         try:
             if venue == polymarket.VENUE:
                 if native.startswith("0x"):
-                    request = polymarket_requests.markets_request(condition_ids=[native])
+                    request = polymarket.markets_request(condition_ids=[native])
                 elif native.isdigit():
-                    request = polymarket_requests.markets_request(ids=[native])
+                    request = polymarket.markets_request(ids=[native])
                 else:
-                    request = polymarket_requests.markets_request(slugs=[native])
+                    request = polymarket.markets_request(slugs=[native])
                 return self.pull(request, gamma_markets)
             if venue == kalshi.VENUE:
                 try:
-                    return self.pull(kalshi_requests.market_request(native), kalshi_markets)
+                    return self.pull(kalshi.market_request(native), kalshi_markets)
                 except NotFound:
-                    return self.pull(kalshi_requests.market_request(native, True), kalshi_markets)
+                    return self.pull(kalshi.market_request(native, True), kalshi_markets)
         except NotFound:
             return []
         return []
@@ -131,10 +129,10 @@ class LiveWorld(KalshiTiers):
             def read(body: Any, at: datetime) -> list[Any]:
                 return [kalshi.parse_book(body, market_id, at)]
 
-            self.pull(kalshi_requests.book_request(native), read)
+            self.pull(kalshi.book_request(native), read)
         elif tokens := self._tokens(market_id):
             self.pull(
-                polymarket_requests.books_request(tokens[:1]),
+                polymarket.books_request(tokens[:1]),
                 lambda body, at: polymarket.parse(body, at, market_id),
             )
         return self.held(OrderBook, market_id)
@@ -207,7 +205,7 @@ class LiveWorld(KalshiTiers):
                 def read(body: Any, at: datetime, token: str = token) -> list[Any]:
                     return list(polymarket.parse_quotes(body, token, market_id, at))
 
-                self.pull(polymarket_requests.prices_request([token]), read)
+                self.pull(polymarket.prices_request([token]), read)
                 return self.held(PricePoint, market_id)
             for earlier in (timedelta(0), timedelta(hours=3), timedelta(hours=12)):
                 # The last bucket may end after t; the one before it has ended.
@@ -232,17 +230,17 @@ class LiveWorld(KalshiTiers):
         """One event as it is shown now; of all, a page of the venue and those seen before."""
         if event_id is None:
             if venue == kalshi.VENUE:
-                self.pull(kalshi_requests.events_request(200, status="open"), kalshi_events)
+                self.pull(kalshi.events_request(200, status="open"), kalshi_events)
             elif venue == polymarket.VENUE:
-                self.pull(polymarket_requests.events_request(closed=False), gamma_events)
+                self.pull(polymarket.events_request(closed=False), gamma_events)
             return self.seen(Event)
         venue, native = split_market_id(event_id)
         try:
             if venue == kalshi.VENUE:
-                found = self.pull(kalshi_requests.event_request(native), kalshi.parse)
+                found = self.pull(kalshi.event_request(native), kalshi.parse)
             elif venue == polymarket.VENUE:
                 number = native.isdigit()
-                request = polymarket_requests.events_request(
+                request = polymarket.events_request(
                     ids=[native] if number else (), slugs=() if number else [native]
                 )
                 found = self.pull(request, gamma_events)
@@ -282,14 +280,14 @@ class LiveWorld(KalshiTiers):
         found: list[Any] = []
         if venues is None or polymarket.VENUE in venues:
             for page in range(1, SEARCH_PAGES + 1):
-                records = self.pull(polymarket_requests.search_request(query, page), gamma_events)
+                records = self.pull(polymarket.search_request(query, page), gamma_events)
                 found += records
                 if len([r for r in found if isinstance(r, Market)]) >= 2 * limit or not records:
                     break
         if venues is not None and kalshi.VENUE in venues:
             cursor: str | None = None
             for _ in range(EVENT_PAGES):
-                request = kalshi_requests.events_request(200, cursor, "open")
+                request = kalshi.events_request(200, cursor, "open")
                 *records, cursor = self.pull(request, kalshi_events)
                 found += records
                 if cursor is None:
@@ -317,7 +315,7 @@ class LiveWorld(KalshiTiers):
             return [*stored, *(row for row in rows if isinstance(row, Observation))]
         if (source, kind) == ("kalshi", "trade") and subject is not None:
             return [*stored, *self._trades(subject, from_us(until), live)]
-        ask = ASKED.get((source, kind))
+        ask = ANSWERS.get((source, kind))
         if ask is None or subject is None or ((source, kind) in BLIND and not live):
             return stored
         try:

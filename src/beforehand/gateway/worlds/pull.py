@@ -17,11 +17,11 @@ from pydantic import ValidationError
 
 from beforehand.clock import Clock
 from beforehand.errors import BeforehandError, InputError
-from beforehand.gateway.worlds.services import Skipped
+from beforehand.gateway.worlds.listings import Skipped
 from beforehand.records.base import Record
 from beforehand.records.world import Exchange
+from beforehand.sources.base import Request
 from beforehand.sources.fields import answer, decode_json
-from beforehand.sources.request import Request
 from beforehand.store.files import read_json, write_json
 from beforehand.traffic import Polled, Traffic, spent
 

@@ -19,7 +19,7 @@ from beforehand.records.world import PricePoint
 from beforehand.sources.polymarket import VENUE
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import ListedMarket, lookup, search
-from beforehand.tools.registry import Call, Example, Row, tool
+from beforehand.tools.registry import Call, Example, Row, server, tool
 from beforehand.tools.servers.polymarket import GAMMA, HISTORY, NAMES, YES, Id, moment
 
 
@@ -68,7 +68,11 @@ class PriceRange(TypedDict):
     note: str
 
 
-SERVER, PLATFORM = "polymarket-agent", "polymarket"
+SERVER = server(
+    "polymarket-agent",
+    "The agents' four tools over Polymarket, with the log of their searches.",
+)
+PLATFORM = "polymarket"
 LOG = Example("offline", "2026-11-22", "the home folder's own log")
 SAME_HOUR = timedelta(hours=1)
 
@@ -84,6 +88,7 @@ SAME_HOUR = timedelta(hours=1)
         counted=False,
     ),
     services=("gamma",),
+    probe="gamma public-search",
 )
 def search_polymarket_markets(
     call: Call,
@@ -197,7 +202,7 @@ def _source(call: Call) -> tuple[str, str]:
     return "polymarket_data_api_v2", "Polymarket Data API v2"
 
 
-@tool(SERVER, example=HISTORY, services=("polymarket-data", "gamma"))
+@tool(SERVER, example=HISTORY, services=("polymarket-data", "gamma"), probe="data prices-history")
 def get_market_price_history(
     call: Call,
     *,
@@ -237,6 +242,7 @@ def get_market_price_history(
     example=HISTORY,
     rows=Rows("prices", default=1000, maximum=5000, series=YES, counts=("data_points",)),
     services=("polymarket-data", "gamma"),
+    probe="data prices-history",
 )
 def get_market_price_range(
     call: Call,

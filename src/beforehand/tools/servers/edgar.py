@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from beforehand.sources import edgar
 from beforehand.tools.bounds import Rows
-from beforehand.tools.registry import Call, Example, Row, tool
+from beforehand.tools.registry import Call, Example, Row, server, tool
 
 
 class Facts(TypedDict):
@@ -20,7 +20,8 @@ class Filings(TypedDict):
     filings: list[Row]
 
 
-SERVER, SERVICES = "edgar", ("edgar",)
+SERVER = server("edgar", "What companies reported to the SEC, by the day it was filed.")
+SERVICES = ("edgar",)
 FACTS = Example("recorded", "2025-11-01", "one company's facts")
 FILINGS = Example("simulated", "2026-11-01", "EDGAR's documentation (shape, not recorded)")
 Cik = Annotated[str, Field(max_length=13, description="Central index key, such as 320193.")]
@@ -31,6 +32,7 @@ Cik = Annotated[str, Field(max_length=13, description="Central index key, such a
     example=FACTS,
     rows=Rows("facts", default=20, maximum=1000),
     services=SERVICES,
+    probe="edgar companyfacts",
 )
 def get_company_facts(
     call: Call,
@@ -59,6 +61,7 @@ def get_company_facts(
     example=FILINGS,
     rows=Rows("filings", default=20, maximum=1000),
     services=SERVICES,
+    probe="edgar submissions",
 )
 def list_company_filings(
     call: Call,

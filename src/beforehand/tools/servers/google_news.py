@@ -12,7 +12,7 @@ from beforehand.errors import NotFound, ReplayMiss
 from beforehand.records.world import Document
 from beforehand.sources import google_news
 from beforehand.tools.bounds import Rows
-from beforehand.tools.registry import Call, Example, Row, tool
+from beforehand.tools.registry import Call, Example, Row, server, tool
 
 
 class EditionRow(TypedDict):
@@ -55,7 +55,7 @@ class FeedItems(TypedDict):
     items: list[Row]
 
 
-SERVER = "google-news-rss"
+SERVER = server("google-news-rss", "Build, check and fetch English Google News search feeds.")
 PLAIN = Example("offline", "2026-11-22", "needs no network")
 FEED = Example("simulated", "2026-11-01", "community documentation (shape, not recorded)")
 SERVICES = (google_news.SOURCE,)
@@ -128,6 +128,7 @@ def build_search_feed(
     example=FEED,
     rows=Rows("items", default=10, maximum=100, counts=("count",)),
     services=SERVICES,
+    probe="google news search",
 )
 def preview_search_feed(call: Call, *, query: Query, edition: Edition = "US") -> FeedItems:
     """Look at a feed once: its newest items as text. A feed is polled at most once in three
@@ -140,6 +141,7 @@ def preview_search_feed(call: Call, *, query: Query, edition: Edition = "US") ->
     example=FEED,
     rows=Rows("items", default=50, maximum=100, counts=("count",)),
     services=SERVICES,
+    probe="google news search",
 )
 def fetch_search_feed(call: Call, *, query: Query, edition: Edition = "US") -> FeedItems:
     """Fetch a feed for a schedule, cached by its queryKey: at most one poll in three hours."""

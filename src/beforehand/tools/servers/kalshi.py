@@ -24,7 +24,7 @@ from beforehand.tools.markets import (
     search,
     venues,
 )
-from beforehand.tools.registry import Call, Example, Row, tool
+from beforehand.tools.registry import Call, Example, Row, server, tool
 from beforehand.tools.servers.polymarket import (
     FOUND_ROWS,
     MARKET_ROWS,
@@ -63,7 +63,12 @@ class Trades(TypedDict):
     trades: list[Row]
 
 
-SERVER, SOURCE, SERVICES = "kalshi", "kalshi", ("kalshi",)
+SERVER = server(
+    "kalshi",
+    "Read-only access to Kalshi: markets, odds at an instant, events, order books, "
+    "candles, trades.",
+)
+SOURCE, SERVICES = "kalshi", ("kalshi",)
 NAMES = venues(VENUE)
 MARKET = Example("recorded", "2026-07-25", "Trade API responses; OpenAPI 3.13")
 CANDLE = Example("recorded", "2026-08-05", "candles of both tiers; OpenAPI 3.13")
@@ -71,7 +76,7 @@ CANDLE_EXTREMES = (("low", "close", "yes_bid"), ("high", "close", "yes_ask"))
 Ticker = Annotated[str, Field(min_length=1, max_length=200, description="Ticker or VENUE:ticker.")]
 
 
-@tool(SERVER, example=MARKET, services=SERVICES)
+@tool(SERVER, example=MARKET, services=SERVICES, probe="kalshi markets")
 def get_market_metadata(call: Call, *, id: Ticker) -> FullMarket:
     """Get one Kalshi market in full: text and rules, status, quote, settlement once known."""
     return detail(call.view, lookup(call.view, VENUE, id))
@@ -101,7 +106,7 @@ def get_odds_at(
     }
 
 
-@tool(SERVER, example=MARKET, rows=FOUND_ROWS, services=SERVICES)
+@tool(SERVER, example=MARKET, rows=FOUND_ROWS, services=SERVICES, probe="kalshi events")
 def search_kalshi_markets(
     call: Call,
     *,
@@ -113,7 +118,7 @@ def search_kalshi_markets(
     return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
 
 
-@tool(SERVER, example=MARKET, rows=MARKET_ROWS, services=SERVICES)
+@tool(SERVER, example=MARKET, rows=MARKET_ROWS, services=SERVICES, probe="kalshi markets")
 def list_kalshi_markets(
     call: Call,
     *,
@@ -131,6 +136,7 @@ def list_kalshi_markets(
     example=MARKET,
     rows=Rows("markets", default=20, maximum=200),
     services=SERVICES,
+    probe="kalshi events",
 )
 def get_kalshi_event(call: Call, *, id: Ticker) -> KalshiEvent:
     """Get one Kalshi event with its markets."""
@@ -237,6 +243,7 @@ def _eastern_midnight(day: str) -> datetime:
     example=MARKET,
     rows=Rows("trades", default=50, maximum=1000),
     services=SERVICES,
+    probe="kalshi trades",
 )
 def get_kalshi_trades(call: Call, *, id: Ticker) -> Trades:
     """Get the trades of a Kalshi market, newest first."""

@@ -9,7 +9,7 @@ from beforehand.clock import to_us
 from beforehand.config import MAX_ROWS_PER_QUERY
 from beforehand.store.market_data.templates import COLUMNS, signatures
 from beforehand.tools.bounds import Rows
-from beforehand.tools.registry import Call, Example, Row, tool
+from beforehand.tools.registry import Call, Example, Row, server, tool
 
 
 class QueryMetadata(TypedDict):
@@ -29,7 +29,10 @@ QUOTES = Example("recorded", "2024-05-09", "CME option quotes")
 ROWS = Rows("data", 100, MAX_ROWS_PER_QUERY, ("metadata.row_count",), whole=True)
 
 
-@tool("market-data", example=QUOTES, rows=ROWS)
+SERVER = server("market-data", "The market-data table, by query template.")
+
+
+@tool(SERVER, example=QUOTES, rows=ROWS)
 def run_query(
     call: Call,
     *,

@@ -29,7 +29,7 @@ from beforehand.tools.markets import (
     search,
     venues,
 )
-from beforehand.tools.registry import Call, Example, Row, tool
+from beforehand.tools.registry import Call, Example, Row, server, tool
 
 
 class ListedEvent(TypedDict):
@@ -106,7 +106,12 @@ class Builders(TypedDict):
     builders: list[Row]
 
 
-SERVER, SOURCE = "polymarket", "polymarket"
+SERVER = server(
+    "polymarket",
+    "Read-only access to Polymarket: markets, events, order books, prices, wallets, "
+    "comments, builders; composites; the price of Bitcoin.",
+)
+SOURCE = "polymarket"
 NAMES = venues(VENUE)
 GAMMA = Example("recorded", "2026-07-25", "Gamma responses")
 BOOK = Example("recorded", "2026-08-09", "CLOB order books")
@@ -131,7 +136,7 @@ FOUND_ROWS = Rows("markets", default=10, maximum=50, counted=False)
 MARKET_ROWS = Rows("markets", default=10, maximum=100, whole=True)
 
 
-@tool(SERVER, example=GAMMA, rows=FOUND_ROWS, services=("gamma",))
+@tool(SERVER, example=GAMMA, rows=FOUND_ROWS, services=("gamma",), probe="gamma public-search")
 def search_markets(
     call: Call,
     *,
@@ -150,7 +155,7 @@ def search_markets(
     return {"markets": found, "search_method": method, "llm_scoring_enabled": rated}
 
 
-@tool(SERVER, example=GAMMA, rows=MARKET_ROWS, services=("gamma",))
+@tool(SERVER, example=GAMMA, rows=MARKET_ROWS, services=("gamma",), probe="gamma markets")
 def list_markets(
     call: Call,
     *,
@@ -164,7 +169,7 @@ def list_markets(
     return {"markets": found}
 
 
-@tool(SERVER, example=GAMMA, services=("gamma",))
+@tool(SERVER, example=GAMMA, services=("gamma",), probe="gamma markets")
 def get_market(call: Call, *, id: Id) -> FullMarket:
     """Get one market in full: text, status, price with its age, resolution once known."""
     return detail(call.view, lookup(call.view, VENUE, id))
@@ -175,6 +180,7 @@ def get_market(call: Call, *, id: Id) -> FullMarket:
     example=GAMMA,
     rows=Rows("events", default=10, maximum=100),
     services=("gamma",),
+    probe="gamma events",
 )
 def list_events(call: Call) -> Events:
     """List events: groups of markets on one happening."""
@@ -199,6 +205,7 @@ def _event(event: Any) -> ListedEvent:
     example=GAMMA,
     rows=Rows("markets", default=20, maximum=200),
     services=("gamma",),
+    probe="gamma events",
 )
 def get_event(
     call: Call, *, id: Annotated[str, Field(min_length=1, description="Event id or slug.")]
@@ -228,10 +235,7 @@ def event_markets(call: Call, event: Any) -> list[ListedMarket]:
 
 
 @tool(
-    SERVER,
-    example=BOOK,
-    rows=Rows("books", 20, 20),
-    services=("clob", "gamma"),
+    SERVER, example=BOOK, rows=Rows("books", 20, 20), services=("clob", "gamma"), probe="clob books"
 )
 def get_order_books(
     call: Call,
@@ -307,6 +311,7 @@ def get_prices(call: Call, *, ids: Ids) -> Prices:
     example=HISTORY,
     rows=Rows("points", default=400, maximum=10_000, series=YES, counts=("data_points",)),
     services=("polymarket-data", "gamma"),
+    probe="data prices-history",
 )
 def get_price_history(
     call: Call,
@@ -392,6 +397,7 @@ def get_user_activity(
     example=SHAPE,
     rows=Rows("holders", default=20, maximum=200),
     services=DATA,
+    probe="data holders",
 )
 def get_top_holders(call: Call, *, id: Id) -> Holders:
     """Get the largest holders of a market's outcomes, as last fetched."""
@@ -410,6 +416,7 @@ def get_top_holders(call: Call, *, id: Id) -> Holders:
     example=COMMENTS,
     rows=Rows("comments", default=20, maximum=200),
     services=("gamma",),
+    probe="gamma comments",
 )
 def list_comments(call: Call, *, id: Id) -> Comments:
     """List comments, newest first.
@@ -445,6 +452,7 @@ def comment_subject(call: Call, name: str) -> str:
     example=SHAPE,
     rows=Rows("builders", default=20, maximum=100),
     services=DATA,
+    probe="data builders",
 )
 def get_builder_leaderboard(
     call: Call,

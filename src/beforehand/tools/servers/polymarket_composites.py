@@ -80,7 +80,7 @@ COINBASE = Example(
 COMPOSED = ("gamma", "clob", "polymarket-data")
 
 
-@tool(SERVER, example=COINBASE, services=("coinbase",))
+@tool(SERVER, example=COINBASE, services=("coinbase",), probe="coinbase ticker")
 def get_btc_price(call: Call) -> Bitcoin:
     """Get the price of Bitcoin in US dollars."""
     rows = call.view.observations(btc.SOURCE, "price", btc.SUBJECT)

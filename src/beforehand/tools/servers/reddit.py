@@ -13,7 +13,7 @@ from beforehand.gateway.search import words
 from beforehand.records.world import Observation
 from beforehand.sources import reddit
 from beforehand.tools.bounds import Rows
-from beforehand.tools.registry import Call, Example, Row, tool
+from beforehand.tools.registry import Call, Example, Row, server, tool
 
 
 class Threads(TypedDict):
@@ -21,7 +21,10 @@ class Threads(TypedDict):
     thread_count: int
 
 
-SERVER = "reddit"
+SERVER = server(
+    "reddit",
+    "Reddit threads, stored or fetched with approved credentials.",
+)
 LISTING = Example("recorded", "2016-07-12", "Reddit listings and comments (old shape)")
 THREADS = Rows("threads", default=10, maximum=100, counts=("thread_count",))
 WINDOW_DAYS = {"3m": 91, "6m": 182, "12m": 365, "24m": 730}

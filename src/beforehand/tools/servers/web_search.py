@@ -9,10 +9,10 @@ from beforehand.clock import iso
 from beforehand.config import DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS
 from beforehand.errors import BeforehandError, InputError, NotFound, ReplayMiss
 from beforehand.sources import web_search
-from beforehand.sources.providers import PROVIDERS
+from beforehand.sources.catalogue import PROVIDERS
 from beforehand.tools.bounds import Rows
 from beforehand.tools.caller import ToolLimit
-from beforehand.tools.registry import Call, Example, Row, tool
+from beforehand.tools.registry import Call, Example, Row, server, tool
 from beforehand.tools.servers.polymarket import moment
 
 
@@ -51,7 +51,9 @@ class FoundDocuments(TypedDict):
     results: list[Found]
 
 
-SERVER, MAX_RESULTS, DEFAULT_RESULTS = "web-search", 8, 5
+SERVER = server("web-search", "General web search with a narrative answer and citations.")
+EVIDENCE = server("search", "Dated documents, nothing known later than an upper bound.")
+MAX_RESULTS, DEFAULT_RESULTS = 8, 5
 OPENAI = Example("simulated", "2026-10-31", "openai 3.54 (shape, not recorded)")
 PLAIN = Example("offline", "2026-11-22", "needs no network")
 EXA = Example("simulated", "2026-10-31", "exa-py 2.27 (shape, not recorded)")
@@ -133,7 +135,7 @@ def get_search_capabilities(call: Call) -> Capabilities:
 
 
 @tool(
-    "search",
+    EVIDENCE,
     example=EXA,
     rows=Rows("results", DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS, counted=False),
     services=("exa",),

@@ -1,4 +1,4 @@
-"""Recorded responses of Polymarket, Kalshi, EDGAR and Reddit, as JSON files.
+"""Recorded responses of outside services, as JSON files.
 
 What a response shows is known at the moment it was fetched (`--fetched-at`; without it, the
 time of the import: late at worst, never early). Books and price histories carry their own times.
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from beforehand.records.base import Record
-from beforehand.sources.responses import PARSERS, is_table
+from beforehand.sources.catalogue import RECORDED
+from beforehand.sources.polymarket_data import is_table
 from beforehand.store.files import read_json
 from beforehand.world.importers.lines import Rejects, guarded
 
@@ -22,7 +23,7 @@ def read(
     for number, raw in enumerate(_items(venue, read_json(path)), start=1):
 
         def one(item: Any) -> list[Record]:
-            return PARSERS[venue](item, fetched_at, market)
+            return RECORDED[venue](item, fetched_at, market)
 
         yield from guarded(path, number, raw, rejects, one)
 
