@@ -1,6 +1,7 @@
 """Kalshi's two tiers: what was settled or traded before the cutoff is in the historical one alone,
 and the live one would answer with nothing."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -9,19 +10,21 @@ from beforehand.records.world import Observation, Resolution
 from beforehand.sources import kalshi
 
 
-class KalshiTiers(Puller):
-    """Candles and trades from the tier that holds them."""
+class KalshiTiers:
+    """Candles and trades from the tier that holds them. `once` asks for a market unless a fresh
+    state of it is at hand."""
 
-    def _once(self, market_id: str) -> None:
-        """Ask for a market unless a fresh state of it is at hand."""
-        raise NotImplementedError
+    def __init__(self, puller: Puller, once: Callable[[str], None]) -> None:
+        self._puller, self._once = puller, once
 
-    def _candles(self, ticker: str, start: datetime, end: datetime, minutes: int) -> list[Any]:
+    def candles(self, ticker: str, start: datetime, end: datetime, minutes: int) -> list[Any]:
         """Candles from the tier that holds them: a market settled before the cutoff is in the
         historical one alone, and the live one would answer with nothing."""
         name = f"{kalshi.VENUE}:{ticker}"
         self._once(name)
-        settled = [r.resolved_at for r in self.held(Resolution, name) if r.status == "resolved"]
+        settled = [
+            r.resolved_at for r in self._puller.held(Resolution, name) if r.status == "resolved"
+        ]
         cutoff, _ = self._cutoff()
         historical = bool(settled) and settled[-1] < cutoff
         found: list[Any] = []
@@ -34,17 +37,17 @@ class KalshiTiers(Puller):
                     *kalshi.candle_rows(body, ticker, minutes, at),
                 ]
 
-            found += self.pull(request, read)
+            found += self._puller.pull(request, read)
         return found
 
     def _cutoff(self) -> tuple[datetime, datetime]:
         """(markets settled before, trades made before) stand in Kalshi's historical tier."""
-        settled, traded = self.pull(
+        settled, traded = self._puller.pull(
             kalshi.cutoff_request(), lambda b, _: list(kalshi.parse_cutoff(b))
         )
         return settled, traded
 
-    def _trades(self, ticker: str, until: datetime, live: bool) -> list[Observation]:
+    def trades(self, ticker: str, until: datetime, live: bool) -> list[Observation]:
         """The newest trades until an instant: those made before the cutoff are in the historical
         tier, the live one would answer with nothing."""
         end = None if live else until
@@ -53,7 +56,9 @@ class KalshiTiers(Puller):
         for historical in tiers:
             request = kalshi.trades_request(ticker, 1000, historical, end)
             found = list(
-                self.pull(request, lambda body, at: list(kalshi.parse_trades(body, at, ticker)))
+                self._puller.pull(
+                    request, lambda body, at: list(kalshi.parse_trades(body, at, ticker))
+                )
             )
             if len(found) > 1:  # More than the mark of the fetch.
                 break

@@ -25,7 +25,7 @@ from beforehand.gateway.worlds.listings import (
     page_parser,
     page_request,
 )
-from beforehand.gateway.worlds.pull import FRESH, Keep
+from beforehand.gateway.worlds.pull import FRESH, Keep, Puller, R
 from beforehand.ids import split_market_id
 from beforehand.records.world import (
     Document,
@@ -53,7 +53,7 @@ BLIND = frozenset({("google-news", "feed"), ("openai", "answer"), ("reddit", "se
 SEARCH_PAGES, LIST_PAGES, EVENT_PAGES, CANDLES = 3, 20, 10, 1000
 
 
-class LiveWorld(KalshiTiers):
+class LiveWorld:
     """Answers the gateway from the services. `extra` gives observations stored on this machine."""
 
     def __init__(
@@ -65,11 +65,16 @@ class LiveWorld(KalshiTiers):
         extra: Callable[[], Iterable[Observation]] = tuple,
         feeds: Path | None = None,
     ) -> None:
-        super().__init__(traffic, clock, keep, feeds)
+        self._puller, self._clock = Puller(traffic, clock, keep, feeds), clock
+        self._kalshi = KalshiTiers(self._puller, self._once)
         self.grade: Grade = grade
         self.live = True
         self._extra = extra
         self._singled: set[str] = set()
+
+    def seen(self, model: type[R]) -> list[R]:
+        """Every record of a kind that was fetched in this session."""
+        return self._puller.seen(model)
 
     def _pull_market(self, market_id: str) -> list[Any]:
         """The records of one market as its venue shows it now, and that it was listed."""
@@ -83,12 +88,12 @@ class LiveWorld(KalshiTiers):
                     request = polymarket.markets_request(ids=[native])
                 else:
                     request = polymarket.markets_request(slugs=[native])
-                return self.pull(request, gamma_markets)
+                return self._puller.pull(request, gamma_markets)
             if venue == kalshi.VENUE:
                 try:
-                    return self.pull(kalshi.market_request(native), kalshi_markets)
+                    return self._puller.pull(kalshi.market_request(native), kalshi_markets)
                 except NotFound:
-                    return self.pull(kalshi.market_request(native, True), kalshi_markets)
+                    return self._puller.pull(kalshi.market_request(native, True), kalshi_markets)
         except NotFound:
             return []
         return []
@@ -96,15 +101,15 @@ class LiveWorld(KalshiTiers):
     def market_versions(self, market_id: str | None, until: int) -> Sequence[Market]:
         """One market as it is shown now; of all, those seen in this session."""
         if market_id is None:
-            return self.seen(Market)
+            return self._puller.seen(Market)
         if self._fresh(market_id):
-            return self.held(Market, market_id)
+            return self._puller.held(Market, market_id)
         return [r for r in self._pull_market(market_id) if isinstance(r, Market)]
 
     def states(self, market_id: str, until: int) -> Sequence[MarketState]:
         """The state as it is shown now."""
         self._once(market_id)
-        return self.held(MarketState, market_id)
+        return self._puller.held(MarketState, market_id)
 
     def _once(self, market_id: str) -> None:
         """Ask for a market unless a fresh state of it is at hand."""
@@ -113,12 +118,12 @@ class LiveWorld(KalshiTiers):
 
     def _fresh(self, market_id: str) -> bool:
         """True where a listing or a question has just shown this market."""
-        held = self.held(MarketState, market_id)
+        held = self._puller.held(MarketState, market_id)
         return bool(held) and bool(self._clock.now() - held[-1].known_at < FRESH)
 
     def _tokens(self, market_id: str) -> tuple[str, ...]:
         self._once(market_id)
-        known = [m.tokens for m in self.held(Market, market_id) if m.tokens]
+        known = [m.tokens for m in self._puller.held(Market, market_id) if m.tokens]
         return known[-1] if known else ()
 
     def books(self, market_id: str, until: int) -> Sequence[OrderBook]:
@@ -129,38 +134,40 @@ class LiveWorld(KalshiTiers):
             def read(body: Any, at: datetime) -> list[Any]:
                 return [kalshi.parse_book(body, market_id, at)]
 
-            self.pull(kalshi.book_request(native), read)
+            self._puller.pull(kalshi.book_request(native), read)
         elif tokens := self._tokens(market_id):
-            self.pull(
+            self._puller.pull(
                 polymarket.books_request(tokens[:1]),
                 lambda body, at: polymarket.parse(body, at, market_id),
             )
-        return self.held(OrderBook, market_id)
+        return self._puller.held(OrderBook, market_id)
 
     def resolutions(self, market_id: str | None, until: int) -> Sequence[Resolution]:
         """How a market ended, as its venue says now."""
         if market_id is None:
-            return self.seen(Resolution)
+            return self._puller.seen(Resolution)
         self._once(market_id)
-        state = next(iter(self.held(MarketState, market_id)[-1:]), None)
+        state = next(iter(self._puller.held(MarketState, market_id)[-1:]), None)
         venue, native = split_market_id(market_id)
         closed = state is not None and state.status == "closed"
         if venue == polymarket.VENUE and closed and market_id in self._singled:
             # Asked for on its own, not as one of a listing: worth a call of its own.
-            turned = any((m.model_extra or {}).get("turned") for m in self.held(Market, market_id))
-            self.pull(
+            turned = any(
+                (m.model_extra or {}).get("turned") for m in self._puller.held(Market, market_id)
+            )
+            self._puller.pull(
                 polymarket_data.resolutions_request(native),
                 lambda body, at: polymarket_data.parse_resolutions(body, at, turned),
             )
-        return self.held(Resolution, market_id)
+        return self._puller.held(Resolution, market_id)
 
     def prices(self, market_id: str, until: int) -> Sequence[PricePoint]:
         """The whole history, coarse, and the last fourteen days before `until` by the hour."""
         end = min(from_us(until), self._clock.now())
         venue, native = split_market_id(market_id)
-        found = list(self.held(PricePoint, market_id))
+        found = list(self._puller.held(PricePoint, market_id))
         if venue == kalshi.VENUE:
-            found += _points(self._candles(native, end - timedelta(days=180), end, 60))
+            found += _points(self._kalshi.candles(native, end - timedelta(days=180), end, 60))
         for token in self._tokens(market_id)[:1]:
             start = end - timedelta(days=14)
             fine = {"start": start, "end": end, "bucket_seconds": 3600}
@@ -178,7 +185,7 @@ class LiveWorld(KalshiTiers):
                 points, following = polymarket_data.parse_history(body, market_id, at)
                 return [*points, following]
 
-            *points, cursor = self.pull(request, read)
+            *points, cursor = self._puller.pull(request, read)
             found += points
             if cursor is None:
                 break
@@ -189,13 +196,13 @@ class LiveWorld(KalshiTiers):
         venue, native = split_market_id(market_id)
         if live:
             self._once(market_id)
-            held = self.held(PricePoint, market_id)
+            held = self._puller.held(PricePoint, market_id)
             if held and self._clock.now() - held[-1].known_at < FRESH:
                 return held
         if venue == kalshi.VENUE:
             for days, minutes in ((2, 1), (150, 60)):
                 at = from_us(until)
-                found = self._candles(native, at - timedelta(days=days), at, minutes)
+                found = self._kalshi.candles(native, at - timedelta(days=days), at, minutes)
                 if points := _points(found):
                     return points
             return []
@@ -205,8 +212,8 @@ class LiveWorld(KalshiTiers):
                 def read(body: Any, at: datetime, token: str = token) -> list[Any]:
                     return list(polymarket.parse_quotes(body, token, market_id, at))
 
-                self.pull(polymarket.prices_request([token]), read)
-                return self.held(PricePoint, market_id)
+                self._puller.pull(polymarket.prices_request([token]), read)
+                return self._puller.held(PricePoint, market_id)
             for earlier in (timedelta(0), timedelta(hours=3), timedelta(hours=12)):
                 # The last bucket may end after t; the one before it has ended.
                 points = self._history(market_id, token, {"as_of": from_us(until) - earlier})
@@ -230,20 +237,20 @@ class LiveWorld(KalshiTiers):
         """One event as it is shown now; of all, a page of the venue and those seen before."""
         if event_id is None:
             if venue == kalshi.VENUE:
-                self.pull(kalshi.events_request(200, status="open"), kalshi_events)
+                self._puller.pull(kalshi.events_request(200, status="open"), kalshi_events)
             elif venue == polymarket.VENUE:
-                self.pull(polymarket.events_request(closed=False), gamma_events)
-            return self.seen(Event)
+                self._puller.pull(polymarket.events_request(closed=False), gamma_events)
+            return self._puller.seen(Event)
         venue, native = split_market_id(event_id)
         try:
             if venue == kalshi.VENUE:
-                found = self.pull(kalshi.event_request(native), kalshi.parse)
+                found = self._puller.pull(kalshi.event_request(native), kalshi.parse)
             elif venue == polymarket.VENUE:
                 number = native.isdigit()
                 request = polymarket.events_request(
                     ids=[native] if number else (), slugs=() if number else [native]
                 )
-                found = self.pull(request, gamma_events)
+                found = self._puller.pull(request, gamma_events)
             else:
                 return []
         except NotFound:
@@ -259,7 +266,9 @@ class LiveWorld(KalshiTiers):
             cursor: str | None = None
             seen: set[str] = set()
             for _ in range(LIST_PAGES):
-                records = self.pull(page_request(venue, listing, cursor), page_parser(venue))
+                records = self._puller.pull(
+                    page_request(venue, listing, cursor), page_parser(venue)
+                )
                 *records, cursor = records
                 markets = [r for r in records if isinstance(r, Market)]
                 found += markets
@@ -280,7 +289,7 @@ class LiveWorld(KalshiTiers):
         found: list[Any] = []
         if venues is None or polymarket.VENUE in venues:
             for page in range(1, SEARCH_PAGES + 1):
-                records = self.pull(polymarket.search_request(query, page), gamma_events)
+                records = self._puller.pull(polymarket.search_request(query, page), gamma_events)
                 found += records
                 if len([r for r in found if isinstance(r, Market)]) >= 2 * limit or not records:
                     break
@@ -288,7 +297,7 @@ class LiveWorld(KalshiTiers):
             cursor: str | None = None
             for _ in range(EVENT_PAGES):
                 request = kalshi.events_request(200, cursor, "open")
-                *records, cursor = self.pull(request, kalshi_events)
+                *records, cursor = self._puller.pull(request, kalshi_events)
                 found += records
                 if cursor is None:
                     break
@@ -308,13 +317,13 @@ class LiveWorld(KalshiTiers):
         ]
         if (source, kind) == ("kalshi", "candle") and subject is not None:
             ticker, _, minutes = subject.partition("|")
-            ended = self.held(Resolution, f"{kalshi.VENUE}:{ticker}")
+            ended = self._puller.held(Resolution, f"{kalshi.VENUE}:{ticker}")
             end = min([from_us(until), *(r.resolved_at for r in ended)])
             start = end - timedelta(minutes=int(minutes) * CANDLES)
-            rows = self._candles(ticker, start, end, int(minutes))
+            rows = self._kalshi.candles(ticker, start, end, int(minutes))
             return [*stored, *(row for row in rows if isinstance(row, Observation))]
         if (source, kind) == ("kalshi", "trade") and subject is not None:
-            return [*stored, *self._trades(subject, from_us(until), live)]
+            return [*stored, *self._kalshi.trades(subject, from_us(until), live)]
         ask = ANSWERS.get((source, kind))
         if ask is None or subject is None or ((source, kind) in BLIND and not live):
             return stored
@@ -322,7 +331,7 @@ class LiveWorld(KalshiTiers):
             for request, parse in ask(subject, from_us(until), live):
                 stored += [
                     row
-                    for row in self.pull(request, parse)
+                    for row in self._puller.pull(request, parse)
                     if isinstance(row, Observation) and row.kind == kind
                 ]
         except NotFound:
@@ -331,11 +340,11 @@ class LiveWorld(KalshiTiers):
 
     def document(self, document_id: str, until: int) -> Sequence[Document]:
         """A document seen in this session."""
-        return self.held(Document, document_id)
+        return self._puller.held(Document, document_id)
 
     def documents(self, until: int, since: int | None, limit: int) -> Sequence[Document]:
         """Documents seen in this session."""
-        return sorted(self.seen(Document), key=lambda d: d.known_at)[-limit:]
+        return sorted(self._puller.seen(Document), key=lambda d: d.known_at)[-limit:]
 
     def search(
         self,
@@ -353,7 +362,7 @@ class LiveWorld(KalshiTiers):
             return documents
 
         request = exa.search_request(query, None if live else from_us(until), limit)
-        return list(self.pull(request, read))
+        return list(self._puller.pull(request, read))
 
 
 def _points(records: Sequence[Any]) -> list[PricePoint]:
