@@ -1,23 +1,25 @@
 """How a market is shown: the documented keys, from what was known at t."""
 
 from dataclasses import replace
-from typing import Any, NotRequired
+from datetime import datetime
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from beforehand.clock import iso
+from beforehand.clock import iso, parse_instant
 from beforehand.config import (
     MARKET_STATUS_ACTIVE,
     MARKET_STATUS_CLOSED,
     MARKET_STATUS_RESOLVED,
     MAX_POLYMARKET_RESULTS,
 )
-from beforehand.errors import BeforehandError, NotFound
+from beforehand.errors import BeforehandError, InputError, NotFound
 from beforehand.gateway.market_search import Hit, Method
 from beforehand.gateway.view import View
 from beforehand.gateway.world import Listing
 from beforehand.ids import split_market_id
-from beforehand.records.world import Market, MarketState, Odds
+from beforehand.records.world import Market, MarketState, Odds, OrderBook
+from beforehand.tools.bounds import Rows
 from beforehand.tools.registry import Call
 
 
@@ -101,6 +103,13 @@ MOST_LISTED = 1000
 _ENDED = frozenset({"closed", "determined", "disputed", "amended"})
 _WAITING = frozenset({"inactive", "initialized", "unopened", "paused"})
 _SETTLED = frozenset({"finalized", "settled", "resolved"})
+
+
+YES = (("yes",), ("yes",))
+"""Which columns a thinned series keeps the lowest and the highest of."""
+Status = Literal["active", "closed", "resolved"]
+FOUND_ROWS = Rows("markets", default=10, maximum=50, counted=False)
+MARKET_ROWS = Rows("markets", default=10, maximum=100, whole=True)
 
 
 def venues(*names: str) -> frozenset[str]:
@@ -276,3 +285,39 @@ def _rated(
         row["relevance_score"], row["relevance_reason"] = round(score, 4), reason
     rows.sort(key=lambda row: -float(row["relevance_score"]))
     return rows, "hybrid_llm", True
+
+
+def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -> Book:
+    """A book with its spread; `observed_at` is null where none is on record."""
+    if book is None:
+        return {"market_id": market_id, "observed_at": None, "bids": [], "asks": []}
+    bids = [[level.price, level.size] for level in book.bids]
+    asks = [[level.price, level.size] for level in book.asks]
+    spread = round(asks[0][0] - bids[0][0], 9) if bids and asks else None
+    return {
+        "market_id": market_id,
+        "observed_at": iso(book.known_at),
+        "age_seconds": round((at - book.known_at).total_seconds(), 3),
+        "bids": bids[:depth],
+        "asks": asks[:depth],
+        "spread": spread,
+        "levels": [len(bids), len(asks)],
+    }
+
+
+def span(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
+    """The instants `start` and `end`; InputError where they stand the wrong way round."""
+    low, high = moment("start", start), moment("end", end)
+    if low is not None and high is not None and low > high:
+        raise InputError(f"start {start} lies after end {end}")
+    return low, high
+
+
+def moment(name: str, text: str | None) -> datetime | None:
+    """An instant among the arguments; InputError names it."""
+    if text is None:
+        return None
+    try:
+        return parse_instant(text)
+    except ValueError as error:
+        raise InputError(f"{name}: {error}") from None

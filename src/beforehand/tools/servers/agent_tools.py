@@ -18,9 +18,8 @@ from beforehand.records.bus import PredictionQuery
 from beforehand.records.world import PricePoint
 from beforehand.sources.polymarket import VENUE
 from beforehand.tools.bounds import Rows
-from beforehand.tools.markets import ListedMarket, lookup, search
+from beforehand.tools.markets import YES, ListedMarket, lookup, moment, search, venues
 from beforehand.tools.registry import Call, Example, Row, server, tool
-from beforehand.tools.servers.polymarket import GAMMA, HISTORY, NAMES, YES, Id, moment
 
 
 class AgentMarkets(TypedDict):
@@ -73,6 +72,12 @@ SERVER = server(
     "The agents' four tools over Polymarket, with the log of their searches.",
 )
 PLATFORM = "polymarket"
+NAMES = venues(VENUE)
+GAMMA = Example("recorded", "2026-07-25", "Gamma responses")
+HISTORY = Example("recorded", "2026-02-07", "CLOB price histories; Data API v2 from its SDK 0.14")
+Id = Annotated[
+    str, Field(min_length=1, max_length=200, description="Condition id, slug or VENUE:id.")
+]
 LOG = Example("offline", "2026-11-22", "the home folder's own log")
 SAME_HOUR = timedelta(hours=1)
 

@@ -13,26 +13,24 @@ from beforehand.records.world import PricePoint
 from beforehand.sources.kalshi import PERIODS, VENUE, eastern_day
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import (
+    FOUND_ROWS,
+    MARKET_ROWS,
     Book,
     FoundMarkets,
     FullMarket,
     Markets,
+    Status,
+    book_row,
     detail,
     listed,
     lookup,
+    moment,
     qualified,
     search,
+    span,
     venues,
 )
 from beforehand.tools.registry import Call, Example, Row, server, tool
-from beforehand.tools.servers.polymarket import (
-    FOUND_ROWS,
-    MARKET_ROWS,
-    Status,
-    book_row,
-    moment,
-    span,
-)
 
 
 class OddsAt(TypedDict):

@@ -1,25 +1,30 @@
 """The `polymarket` server: markets, events, books, prices, wallets, comments, builders."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from beforehand.clock import iso, parse_instant
+from beforehand.clock import iso
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway.world import Listing, Order
 from beforehand.ids import split_market_id
-from beforehand.records.world import Market, OrderBook
+from beforehand.records.world import Market
 from beforehand.sources.polymarket import VENUE
 from beforehand.tools.bounds import Rows
 from beforehand.tools.markets import (
+    FOUND_ROWS,
+    MARKET_ROWS,
+    YES,
     Book,
     FoundMarkets,
     FullMarket,
     ListedMarket,
     Markets,
     Missing,
+    Status,
+    book_row,
     describe,
     detail,
     listed,
@@ -27,6 +32,7 @@ from beforehand.tools.markets import (
     odds,
     qualified,
     search,
+    span,
     venues,
 )
 from beforehand.tools.registry import Call, Example, Row, server, tool
@@ -129,11 +135,6 @@ Ids = Annotated[
 Wallet = Annotated[
     str, Field(pattern=r"^0x[0-9a-fA-F]{40}$", description="Wallet address, 0x and 40 hex digits.")
 ]
-YES = (("yes",), ("yes",))
-"""Which columns a thinned series keeps the lowest and the highest of."""
-Status = Literal["active", "closed", "resolved"]
-FOUND_ROWS = Rows("markets", default=10, maximum=50, counted=False)
-MARKET_ROWS = Rows("markets", default=10, maximum=100, whole=True)
 
 
 @tool(SERVER, example=GAMMA, rows=FOUND_ROWS, services=("gamma",), probe="gamma public-search")
@@ -262,24 +263,6 @@ def found_markets(call: Call, ids: list[str]) -> tuple[list[Market], list[Missin
     return markets, missing
 
 
-def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -> Book:
-    """A book with its spread; `observed_at` is null where none is on record."""
-    if book is None:
-        return {"market_id": market_id, "observed_at": None, "bids": [], "asks": []}
-    bids = [[level.price, level.size] for level in book.bids]
-    asks = [[level.price, level.size] for level in book.asks]
-    spread = round(asks[0][0] - bids[0][0], 9) if bids and asks else None
-    return {
-        "market_id": market_id,
-        "observed_at": iso(book.known_at),
-        "age_seconds": round((at - book.known_at).total_seconds(), 3),
-        "bids": bids[:depth],
-        "asks": asks[:depth],
-        "spread": spread,
-        "levels": [len(bids), len(asks)],
-    }
-
-
 @tool(
     SERVER,
     example=BOOK,
@@ -333,24 +316,6 @@ def get_price_history(
         if high is None or p.observed_at <= high
     ]
     return {"market_id": market.native_id, "data_points": len(points), "points": points}
-
-
-def span(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
-    """The instants `start` and `end`; InputError where they stand the wrong way round."""
-    low, high = moment("start", start), moment("end", end)
-    if low is not None and high is not None and low > high:
-        raise InputError(f"start {start} lies after end {end}")
-    return low, high
-
-
-def moment(name: str, text: str | None) -> datetime | None:
-    """An instant among the arguments; InputError names it."""
-    if text is None:
-        return None
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise InputError(f"{name}: {error}") from None
 
 
 @tool(

@@ -12,8 +12,8 @@ from beforehand.sources import web_search
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.tools.bounds import Rows
 from beforehand.tools.caller import ToolLimit
+from beforehand.tools.markets import moment
 from beforehand.tools.registry import Call, Example, Row, server, tool
-from beforehand.tools.servers.polymarket import moment
 
 
 class WebAnswer(TypedDict):
