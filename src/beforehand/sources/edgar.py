@@ -176,7 +176,7 @@ def simulated(rng: Any, start: datetime, stop: datetime) -> Iterator[Record]:
 
 
 def _quarters(start: datetime, stop: datetime) -> Iterator[datetime]:
-    at = start
+    at = start + timedelta(days=91)
     while at < stop:
         yield at
         at += timedelta(days=91)
