@@ -149,6 +149,6 @@ def test_invariants() -> None:
 
 
 def test_the_shipped_scout_schema_is_generated() -> None:
-    from beforehand.records.schema import SCOUT_PLAN, scout_plan_schema
+    from beforehand.records.plan import SCOUT_PLAN, scout_plan_schema
 
     assert SCOUT_PLAN.read_text() == scout_plan_schema()

@@ -24,7 +24,7 @@ from beforehand.serve.guards import Body
 from beforehand.store.archive.reader import Archive
 from beforehand.tools.bounds import Page, bound, estimate_tokens
 from beforehand.tools.caller import Caller
-from beforehand.tools.schemas import argument_schema
+from beforehand.tools.registry import argument_schema
 from live import Setup
 from postgres import cluster
 

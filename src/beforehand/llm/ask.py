@@ -31,10 +31,9 @@ from pydantic_ai.settings import ModelSettings
 
 from beforehand.config import Workspace
 from beforehand.errors import BadAnswer, NotConfigured
-from beforehand.llm.local import MOST_TOKENS, PATIENCE_S
-from beforehand.llm.names import LOCAL, ModelSpec
+from beforehand.llm.local import MOST_TOKENS, PATIENCE_S, address
+from beforehand.llm.names import LOCAL, SCRIPTED, ModelSpec, need_key
 from beforehand.llm.prompt import Prompt
-from beforehand.llm.vendors import open_vendor
 from beforehand.meter import Meter
 from beforehand.sources.base import Limit, Provider, Request
 from beforehand.store.journal.calls import Usage, call_key
@@ -305,3 +304,33 @@ def _provider(spec: ModelSpec, limits: tuple[Limit, ...], timeout: float) -> Pro
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:500]
+
+
+NO_KEY = "none"
+
+
+def open_vendor(spec: ModelSpec, timeout: float, workspace: Workspace) -> Model:
+    """The model behind a name. Raises NotConfigured where a key or an extra is missing."""
+    if spec.vendor == SCRIPTED:
+        from beforehand.llm.scripted import scripted_model
+
+        return scripted_model()
+    key = need_key(spec, workspace.settings)
+    if spec.vendor == "anthropic":
+        from anthropic import AsyncAnthropic
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
+
+        caller = AsyncAnthropic(api_key=key, max_retries=0, timeout=timeout)
+        return AnthropicModel(spec.name, provider=AnthropicProvider(anthropic_client=caller))
+    from openai import AsyncOpenAI
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    client = AsyncOpenAI(
+        api_key=key or NO_KEY,
+        base_url=f"{address(workspace.home)}/v1" if spec.vendor == LOCAL else spec.base or None,
+        max_retries=0,
+        timeout=timeout,
+    )
+    return OpenAIChatModel(spec.name, provider=OpenAIProvider(openai_client=client))

@@ -1,5 +1,7 @@
 """The scout plan, `scout_plan_v1`: what `ScoutAgent.plan()` emits. `code` is kept, never run."""
 
+import json
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -81,3 +83,12 @@ class ScoutPlan(Record):
     subreddits: list[str] = Field(default_factory=list)
     limits: ScoutLimits = ScoutLimits()
     dag: Dag
+
+
+SCOUT_PLAN = Path(__file__).resolve().parents[1] / "schemas" / "scout_plan_v1.json"
+
+
+def scout_plan_schema() -> str:
+    """The schema file's text; a test holds the shipped file to it."""
+    schema = ScoutPlan.model_json_schema(by_alias=True)
+    return json.dumps({"$id": "scout_plan_v1", **schema}, indent=2, sort_keys=True) + "\n"

@@ -16,7 +16,7 @@ from functools import cached_property
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import BeforehandError, InputError, NotFound, Refused
@@ -25,7 +25,6 @@ from beforehand.gateway.view import View
 from beforehand.ids import digest
 from beforehand.tools.bounds import MAX_TOKENS, Page, Rows, ToolAnswer, bound, decode_cursor
 from beforehand.tools.caller import OWNER, Caller, CallSignals, ToolLimit
-from beforehand.tools.schemas import answer_schema, argument_schema
 from beforehand.tools.storage import Storage
 from beforehand.traffic import counting
 
@@ -370,3 +369,64 @@ def _kinds(annotation: Any) -> set[type]:
         return set().union(*(_kinds(part) for part in get_args(annotation)))
     found = origin or annotation
     return {found} if isinstance(found, type) else set()
+
+
+META = {
+    "type": "object",
+    "description": "As of when, from which world, what it cost, what was cut.",
+}
+
+
+def argument_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of a tool's arguments."""
+    found = _plain(model.model_json_schema())
+    found["properties"] = {
+        name: _without_null(entry) for name, entry in found.get("properties", {}).items()
+    }
+    return found
+
+
+def answer_schema(shape: Any) -> dict[str, Any]:
+    """The schema of a tool's answer: the shape, and `_meta`."""
+    found = _plain(TypeAdapter(shape).json_schema())
+    found.pop("description", None)
+    found.setdefault("properties", {})["_meta"] = META
+    return found
+
+
+def _without_null(entry: dict[str, Any]) -> dict[str, Any]:
+    """`X or null, by default null` as X."""
+    made = dict(entry)
+    if made.get("default", ...) is None:
+        del made["default"]
+    if "anyOf" in made:
+        kept = [part for part in made.pop("anyOf") if part.get("type") != "null"]
+        made = {**kept[0], **made} if len(kept) == 1 else {"anyOf": kept, **made}
+    return made
+
+
+VERBATIM = frozenset({"default", "const", "enum", "examples"})
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without titles and references. (No tool has a type that holds itself.)"""
+    definitions = schema.get("$defs", {})
+
+    def walk(value: Any, names: bool = False) -> Any:
+        """`names` is True among properties, where a key is a name and no keyword."""
+        if isinstance(value, list):
+            return [walk(item) for item in value]
+        if not isinstance(value, Mapping):
+            return value
+        if "$ref" in value and not names:
+            beside = {key: item for key, item in value.items() if key != "$ref"}
+            return {**walk(definitions[value["$ref"].rpartition("/")[2]]), **walk(beside)}
+        return {
+            key: item
+            if key in VERBATIM and not names
+            else walk(item, key == "properties" and not names)
+            for key, item in value.items()
+            if names or key not in ("title", "$defs")
+        }
+
+    return dict(walk(schema))
