@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from beforehand.config import Workspace
 from beforehand.errors import BadAnswer, InputError
@@ -62,8 +63,7 @@ Kind = Literal["baseline", "external", "model"]
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63})=(.+)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What a Forecaster says of a Context. `probability` of YES and `confidence` lie in [0, 1]
     (None: twice the distance from a half); `evidence_ids` are those of the snippets it rests on;
     `traces` tell how a model came to it."""

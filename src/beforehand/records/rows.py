@@ -14,6 +14,7 @@ import orjson
 from msgspec import UNSET, Struct, UnsetType, field
 
 from beforehand.clock import parse_us
+from beforehand.ids import digest
 
 Mode = Literal["daytona_agent", "direct_llm", "hybrid", "baseline", "external"]
 """How a decision was made: the documented modes, and ours."""
@@ -121,7 +122,7 @@ class AggregateRow(Struct, frozen=True):
 
 class IntervalRow(Struct, frozen=True):
     """One instant of one experiment: the documented IntervalData. `digest` is over all but itself
-    and `run_id`."""
+    and `run_id`, and stands in the line that `sealed` gives."""
 
     run_id: str
     market_id: str
@@ -137,11 +138,11 @@ class IntervalRow(Struct, frozen=True):
         """Decisions, then failures."""
         return [*self.decisions, *self.failures]
 
-    def body(self) -> dict[str, Any]:
-        """What the digest is over."""
+    def sealed(self) -> bytes:
+        """The row as a line of JSON, with its digest."""
         found: dict[str, Any] = msgspec.to_builtins(self)
-        del found["run_id"], found["digest"]
-        return found
+        body = {key: value for key, value in found.items() if key not in ("run_id", "digest")}
+        return orjson.dumps({**found, "digest": digest(body)})
 
 
 class TraceRow(Struct, frozen=True, kw_only=True):

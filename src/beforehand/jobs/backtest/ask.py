@@ -76,7 +76,7 @@ class Asker:
             for one in interval.forecasters:
                 mine = answers[one.entry] = Answers()
                 if isinstance(one, PanelForecaster):
-                    mine.add(_known(one, interval.known[one.entry], interval.context))
+                    _know(mine, one, interval.known[one.entry], interval.context)
                     continue
                 for i in range(interval.simulations):
                     later = None
@@ -108,11 +108,12 @@ def meter_of(
     return step.about(question, interval.t, simulation)
 
 
-def _known(one: PanelForecaster, p: float, context: Context) -> Answers:
+def _know(mine: Answers, one: PanelForecaster, p: float, context: Context) -> None:
+    """Take in what a baseline says."""
     try:
-        return Answers([one.decision(p, context).row(one.model_id, 0, context)])
+        mine.decisions.append(one.decision(p, context).row(one.model_id, 0, context))
     except NoDecision as error:
-        return Answers(failures=[FailureRow(one.model_id, 0, str(error))])
+        mine.failures.append(FailureRow(one.model_id, 0, str(error)))
 
 
 def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> Answers:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -22,7 +21,6 @@ from beforehand.forecast.schemes.held import HeldForecaster
 from beforehand.forecast.schemes.model import Model
 from beforehand.gateway import Audit, Gateway, RecordedWorld
 from beforehand.gateway.panel import Evidence, Panel, QueryMaker
-from beforehand.ids import digest
 from beforehand.jobs.backtest.ask import Answers, Asker, ByForecaster, Interval, meter_of
 from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
@@ -206,13 +204,14 @@ class Walker:
     ) -> None:
         """The lines of one interval, each with the key that sorts it."""
         t, market = int(panel.t[k]), panel.market[k]
+        price = _price(panel, k)
         predictions = (
-            self._prediction(panel, k, self._forecasters[entry], mine)
+            self._prediction(panel, k, self._forecasters[entry], mine, price)
             for entry, mine in answers.items()
         )
         traces = (trace for mine in answers.values() for trace in mine.traces)
-        found = {"intervals": (made,), "predictions": predictions, "traces": traces}
-        for kind, rows in found.items():
+        kept["intervals"].append(sort_key(t, market, experiment, 0) + made.sealed())
+        for kind, rows in (("predictions", predictions), ("traces", traces)):
             for n, row in enumerate(rows):
                 if row is not None:
                     _keep(kept, kind, sort_key(t, market, experiment, n), row)
@@ -272,7 +271,7 @@ class Walker:
         context = interval.context
         decisions = [row for mine in answers.values() for row in mine.decisions]
         together = aggregate(self._method, [row.probability for row in decisions])
-        row = IntervalRow(
+        return IntervalRow(
             run_id=self._folder.run_id,
             market_id=context.market.id,
             time=context.time,
@@ -286,10 +285,14 @@ class Walker:
                 len(decisions),
             ),
         )
-        return msgspec.structs.replace(row, digest=digest(row.body()))
 
     def _prediction(
-        self, panel: Panel, k: int, one: Forecaster, answers: Answers
+        self,
+        panel: Panel,
+        k: int,
+        one: Forecaster,
+        answers: Answers,
+        price: list[EvidenceLine],
     ) -> PredictionLine | None:
         """A forecaster's PredictionRecord: the mean of its simulations, and what it cites."""
         made = answers.decisions
@@ -299,7 +302,7 @@ class Walker:
             panel.market[k],
             PayloadLine(
                 next(iter(forecasts(made).values())),
-                _evidence(panel, k, made),
+                [*price, *_documents(panel, k, made)],
                 made[0].rationale,
             ),
             MetadataLine(one.model_id, iso_us(int(panel.t[k])), one.version, one.name),
@@ -354,14 +357,18 @@ def _known(value: float) -> float | None:
     return None if value != value else float(value)
 
 
-def _evidence(panel: Panel, k: int, made: Sequence[DecisionRow]) -> list[EvidenceLine]:
-    """The price, and the cited documents, as evidence items."""
-    cited = {c for row in made for c in row.key_evidence_ids}
+def _price(panel: Panel, k: int) -> list[EvidenceLine]:
+    """The price as an evidence item, once it is known."""
     known_at, price = int(panel.known_at[k]), f"price {panel.price[k]:g}"
-    found = list[EvidenceLine]()
-    if known_at >= 0:
-        found.append(EvidenceLine("market_snapshot", panel.market[k], price, iso_us(known_at)))
-    return found + [
+    if known_at < 0:
+        return []
+    return [EvidenceLine("market_snapshot", panel.market[k], price, iso_us(known_at))]
+
+
+def _documents(panel: Panel, k: int, made: Sequence[DecisionRow]) -> list[EvidenceLine]:
+    """The cited documents as evidence items."""
+    cited = {c for row in made for c in row.key_evidence_ids}
+    return [
         EvidenceLine("document", d.url or d.id, d.title, iso(d.known_at))
         for d in panel.documents[k]
         if d.id in cited

@@ -13,9 +13,8 @@ import msgspec
 
 from beforehand.clock import to_us
 from beforehand.forecast.aggregate import Past, aggregate
-from beforehand.ids import digest
 from beforehand.records.cutoff import visible_us
-from beforehand.records.rows import AggregateRow, IntervalRow, encode, forecasts, label, yes_or_no
+from beforehand.records.rows import AggregateRow, IntervalRow, forecasts, label, yes_or_no
 from beforehand.records.world import Resolution
 from beforehand.runs.rows import read_intervals
 from beforehand.store.files import write_atomic
@@ -41,7 +40,7 @@ def weigh(path: Path, answers: Mapping[str, Resolution]) -> None:
         rows[i] = _again(row, past)
         if row.decisions:
             latest.setdefault(row.market_id, {}).update(forecasts(row.decisions))
-    write_atomic(path, b"".join(encode(row) + b"\n" for row in rows))
+    write_atomic(path, b"".join(row.sealed() + b"\n" for row in rows))
 
 
 def _again(row: IntervalRow, past: Past) -> IntervalRow:
@@ -50,5 +49,4 @@ def _again(row: IntervalRow, past: Past) -> IntervalRow:
     together = aggregate("weighted", [one.probability for one in row.decisions], weights)
     decision = None if together is None else yes_or_no(together)
     found = AggregateRow(row.aggregate.method, together, decision, row.aggregate.n)
-    row = msgspec.structs.replace(row, aggregate=found)
-    return msgspec.structs.replace(row, digest=digest(row.body()))
+    return msgspec.structs.replace(row, aggregate=found)
