@@ -144,3 +144,11 @@ def test_two_of_one_name_are_refused(sim: Path, home: Path, capsys: Out) -> None
     asked = ["--forecasters", "a=drift,a=shrunk", "--archive", str(sim)]
     assert cli(["backtest", "run", *asked]) == EXIT_USAGE
     assert "would both be called a" in capsys.readouterr().err
+
+
+def test_scripted_is_never_ranked_whatever_it_is_called(sim: Path, home: Path, capsys: Out) -> None:
+    command = ["--archive", str(sim), "--forecasters", "market,mine=scripted", *QUICK]
+    for more in (["backtest", "run", "--every", "56d"], ["bench", "run", "--horizon", "30d"]):
+        found = told(capsys, *more, *command)
+        row = next(r for r in found["leaderboard"] if r["forecaster"] == "mine")
+        assert row["verdict"] == "not ranked"

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -230,19 +230,6 @@ class Opening:
         """End the sandbox."""
         if self._sandbox is not None:
             self._sandbox.close()
-
-
-class Scheme(Protocol):
-    """What a file in `forecast/schemes/` registers: the class of its forecasters."""
-
-    kind: ClassVar[Kind]
-
-    @classmethod
-    def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
-        """The forecaster that `rest` (the whole text, without a name) stands for; InputError."""
-
-    @staticmethod
-    def usage(answer: str) -> Usage: ...
 
 
 _SCHEMES: dict[str, type[Any]] = {}

@@ -11,6 +11,7 @@ from beforehand.forecast.schemes.http import parse_rate
 from beforehand.forecast.schemes.model import Model
 from beforehand.gateway import RecordedWorld
 from beforehand.records.world import Resolution
+from beforehand.score.evaluate import UNRANKED
 from beforehand.store.archive.reader import Archive
 
 
@@ -46,6 +47,11 @@ def check_all(forecasters: Iterable[Forecaster], opening: Opening) -> None:
     known = {name for one in models_of(forecasters) for name in (one.provider, one.name)}
     if unknown := [name for name in opening.models.cutoffs if name not in known]:
         raise InputError(f"--cutoff {unknown[0]}: no such model is asked in this run")
+
+
+def unranked(forecasters: Iterable[Forecaster]) -> tuple[str, ...]:
+    """The names of those that only prove that the path works, whatever they are called."""
+    return tuple({*UNRANKED, *(one.name for one in forecasters if not one.ranked)})
 
 
 def models_of(forecasters: Iterable[Forecaster]) -> list[Model]:

@@ -30,7 +30,7 @@ from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
 from beforehand.jobs.backtest.request import BacktestRequest, Fork
 from beforehand.jobs.backtest.walk import Walker
-from beforehand.jobs.forecasters import check_all, models_of, opening_of
+from beforehand.jobs.forecasters import check_all, models_of, opening_of, unranked
 from beforehand.jobs.isolation import how_kept
 from beforehand.jobs.report_text import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
@@ -330,7 +330,15 @@ class BacktestJob:
             models=training is not None,
             share_after_training_cutoff=training.share if training else None,
         )
-        result = evaluate(table, facts, replace(self.request.settings, variants=tried))
+        result = evaluate(
+            table,
+            facts,
+            replace(
+                self.request.settings,
+                variants=tried,
+                unranked=unranked(self.forecasters.values()),
+            ),
+        )
         name = pictured(intervals)
         shown = [row for row in rows if row.market_id == name]
         asked = next(event for event in events if event["id"] == name)

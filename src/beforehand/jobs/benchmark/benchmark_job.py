@@ -1,7 +1,7 @@
 """The benchmark as runs: the predict stage over a file of events, and all stages in one Plan."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from beforehand.jobs.backtest.order import compile_plan
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark.events import experiment, ingest, load_events
-from beforehand.jobs.forecasters import check_all, models_of, opening_of
+from beforehand.jobs.forecasters import check_all, models_of, opening_of, unranked
 from beforehand.jobs.isolation import how_kept
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.benchmark import EventSpec
@@ -234,7 +234,8 @@ class BenchmarkJob(_Stage):
         training = self._opening.guard.training([(one.spec, counted) for one in models])
         differs = outputs["collect"]["differs"]
         kept = how_kept(self._forecasters.values(), differs, context)
-        settings = self._request.settings
+        cast = self._forecasters.values()
+        settings = replace(self._request.settings, unranked=unranked(cast))
         done = evaluation.evaluate_files(events, said, endings, settings, training, kept)
         evaluation.store(done, (events, said, endings), path)
         files = self.folder.digests("scores.json", "leaderboard.csv", "report.html")
