@@ -18,7 +18,7 @@ from beforehand.clock import FrozenClock, from_us
 from beforehand.gateway import Gateway
 from beforehand.score import metrics
 from beforehand.score.intervals import Resampler
-from beforehand.store.archive.series import Series
+from beforehand.store.archive.reader import Series
 
 N = 1_000_000
 ROUNDS = 7

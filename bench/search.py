@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from beforehand.clock import to_us
-from beforehand.gateway.market_search import MarketIndex, encoder
+from beforehand.gateway.search import MarketIndex, encoder
 from beforehand.records.world import Market
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

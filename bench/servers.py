@@ -126,9 +126,8 @@ def ours(port: int) -> None:
     from beforehand.store.tokens import Tokens
     from beforehand.tools import discovery
     from beforehand.tools.bounds import Rows as Where
-    from beforehand.tools.caller import ToolLimit
+    from beforehand.tools.caller import Storage, ToolLimit
     from beforehand.tools.registry import Call, Example, tool
-    from beforehand.tools.storage import Storage
 
     made, here = rows(), Example("offline", "2026-11-22", "a benchmark")
     discovery.load_tools()

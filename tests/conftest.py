@@ -140,5 +140,5 @@ def made(tmp_path: Path) -> Path:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short pauses between attempts."""
-    monkeypatch.setattr("beforehand.engine.execute.BACKOFF_S", 0.01)
+    monkeypatch.setattr("beforehand.engine.driver.BACKOFF_S", 0.01)
     monkeypatch.setattr("beforehand.traffic.BACKOFF_S", 0.01)

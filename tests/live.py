@@ -10,8 +10,8 @@ from typing import Any
 from beforehand.config import Home, Workspace
 from beforehand.gateway.opening import Door, open_door
 from beforehand.store.market_data.load import load
+from beforehand.tools.caller import Storage
 from beforehand.tools.registry import Toolbox
-from beforehand.tools.storage import Storage
 from toolcalls import NOW, QUOTES, vendor_of_shapes
 from vendor import Vendor, serving
 

@@ -8,9 +8,9 @@ import pytest
 from beforehand.config import Home
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.store.archive.reader import Archive
+from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
-from beforehand.tools.storage import Storage
 
 load_tools()
 

@@ -10,8 +10,7 @@ import pytest
 from beforehand.clock import parse_instant
 from beforehand.errors import Corrupt, NotConfigured, Unavailable
 from beforehand.records.world import Document, Market, PricePoint
-from beforehand.store.archive.reader import Archive
-from beforehand.store.archive.series import Series
+from beforehand.store.archive.reader import Archive, Series
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.files import Reject, exclusive
 from beforehand.world.render import records

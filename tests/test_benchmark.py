@@ -18,7 +18,7 @@ from beforehand.records.benchmark import ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.runs.rows import read_jsonl
 from beforehand.score.evaluate import Settings
-from beforehand.score.leaks.recheck import audit_evidence
+from beforehand.score.leaks import audit_evidence
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records

@@ -21,11 +21,10 @@ from beforehand.sandbox.daytona import Daytona
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import MODULES, Policy
 from beforehand.tools.bounds import estimate_tokens
-from beforehand.tools.caller import OWNER, ToolLimit
+from beforehand.tools.caller import OWNER, Storage, ToolLimit
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.servers.code import NAME, CodeMode
-from beforehand.tools.storage import Storage
 from experiments import Out, told
 from jobs import runtime, small
 
@@ -386,7 +385,7 @@ def test_it_fails_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     start = module._interpreter()
     broken = start[-1].replace(
         "from beforehand.sandbox.server import main",
-        "from beforehand.sandbox import seccomp; seccomp.program = lambda *_: bytes(8); "
+        "from beforehand.sandbox import lock; lock.program = lambda *_: bytes(8); "
         "from beforehand.sandbox.server import main",
     )
     monkeypatch.setattr(module, "_interpreter", lambda: [*start[:-1], broken])

@@ -10,11 +10,9 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
 from beforehand.errors import BadAnswer
-from beforehand.forecast.answer import from_output
-from beforehand.forecast.prompts import code_in
+from beforehand.forecast.prompts import code_in, from_output
 from beforehand.records.backtest import IntervalData
-from beforehand.runs.decision_counts import reason
-from beforehand.runs.rows import read_jsonl
+from beforehand.runs.rows import read_jsonl, reason
 from experiments import Out, config, intervals, told
 from modelserver import completion, model_server, sensible, wanted
 

@@ -13,8 +13,8 @@ import pytest
 
 import shapes
 from beforehand.errors import BadAnswer, BeforehandError
-from beforehand.gateway.worlds.listings import gamma_events, gamma_markets, kalshi_markets
-from beforehand.records.base import Record
+from beforehand.gateway.worlds.pull import gamma_events, gamma_markets, kalshi_markets
+from beforehand.records.record import Record
 from beforehand.sources import (
     btc,
     edgar,

@@ -21,9 +21,9 @@ from beforehand.errors import (
 from beforehand.gateway.opening import open_door
 from beforehand.records.world import Exchange
 from beforehand.store.archive.reader import Archive
+from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
-from beforehand.tools.storage import Storage
 from beforehand.traffic import Spent
 from live import Setup
 from toolcalls import CALLS, NOW

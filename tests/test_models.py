@@ -18,8 +18,8 @@ from beforehand.engine.driver import Outcome, drive
 from beforehand.engine.plan import Step
 from beforehand.errors import BadAnswer, InputError, Refused
 from beforehand.forecast import prompts
-from beforehand.forecast.answer import Answer
 from beforehand.forecast.base import CallCounter, class_of
+from beforehand.forecast.prompts import Answer
 from beforehand.forecast.schemes.model import Model
 from beforehand.llm.ask import Models, usage
 from beforehand.llm.names import CUTOFFS, parse_model

@@ -14,14 +14,14 @@ from beforehand.clock import iso
 from beforehand.config import Home, Workspace
 from beforehand.errors import ReplayMiss
 from beforehand.gateway.opening import open_door
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import Market, Observation, OrderBook, PricePoint, Resolution
 from beforehand.sources import edgar, kalshi, polymarket, polymarket_data, reddit
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.tools.bounds import thin
+from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
-from beforehand.tools.storage import Storage
 
 load_tools()
 T0 = datetime.fromtimestamp(shapes.T0, UTC)
@@ -188,7 +188,7 @@ def test_prices_are_not_made_of_nothing() -> None:
 
 
 def test_one_odd_row_does_not_take_a_page_along() -> None:
-    from beforehand.gateway.worlds.listings import gamma_events, gamma_markets
+    from beforehand.gateway.worlds.pull import gamma_events, gamma_markets
 
     odd = [
         {**shapes.GAMMA_MARKET, "version": "v9"},

@@ -11,9 +11,9 @@ from beforehand.clock import parse_instant
 from beforehand.config import Home, Workspace
 from beforehand.gateway.opening import open_door
 from beforehand.store.market_data.load import load
+from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
-from beforehand.tools.storage import Storage
 
 pytestmark = pytest.mark.real_data
 REGISTRY = load_tools()

@@ -140,7 +140,7 @@ def test_doctor_live_reports_drift(setup: Setup) -> None:
     assert "yes_price_dollars" in states["kalshi trades"]["detail"]
     assert states["coinbase ticker"]["state"] == "drift"
     assert states["edgar submissions"]["state"] == "not reachable"
-    from beforehand.tools.tool_status import label
+    from beforehand.tools.discovery import label
 
     assert label(REGISTRY["get_market"], setup.home)["label"] == "recorded", "a mirror is not live"
     kept = live_check.read_checks(setup.home.live_checks)

@@ -19,10 +19,9 @@ from beforehand.forecast.schemes.http import Address
 from beforehand.forecast.schemes.model import Model
 from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.jobs.backtest.order import compile_plan
-from beforehand.sources.address import service_of
+from beforehand.llm.names import service_of
 from beforehand.store.archive.reader import Archive
-from beforehand.store.journal.calls import Calls
-from beforehand.store.journal.memory import remembered
+from beforehand.store.journal.calls import Calls, remembered
 from experiments import (
     DAY,
     MONDAY,

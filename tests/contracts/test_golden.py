@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from beforehand.records import backtest, benchmark, bus, plan, world
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 MODELS: dict[str, type[Record]] = {

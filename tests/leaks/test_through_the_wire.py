@@ -33,7 +33,7 @@ from beforehand.serve.auth import Verifier, open_quotas
 from beforehand.serve.http import application, listen
 from beforehand.serve.mcp import Backend
 from beforehand.store.tokens import Tokens
-from beforehand.tools.storage import Storage
+from beforehand.tools.caller import Storage
 
 NOW = FrozenClock(START + timedelta(days=9))
 PAIRS = 1000 if os.environ.get("BEFOREHAND_CHAOS") == "full" else 20

@@ -12,7 +12,7 @@ from worlds import without_the_guard
 from beforehand.clock import MICROSECOND, end_of_day, from_us, to_us
 from beforehand.errors import CutoffViolation, InputError, NotFound
 from beforehand.gateway import Gateway
-from beforehand.gateway.market_search import Hit, Method
+from beforehand.gateway.search import Hit, Method
 from beforehand.gateway.world import Listing
 from beforehand.records.cutoff import document_known_at, visible, visible_us
 from beforehand.records.world import (
@@ -26,7 +26,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.store.archive.series import Series
+from beforehand.store.archive.reader import Series
 
 T = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TIMES = {"before": T - MICROSECOND, "at": T, "after": T + MICROSECOND, "later": T + timedelta(9)}

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from beforehand.clock import MICROSECOND
-from beforehand.gateway import guard as guard_module
+from beforehand.gateway import gateway as guard_module
 from beforehand.gateway import view as view_module
 from beforehand.ids import canonical
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import (
     BookLevel,
     Document,

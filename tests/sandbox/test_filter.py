@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from beforehand.sandbox import seccomp
+from beforehand.sandbox import lock
 from sandbox import filters
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the jail is Linux's")
@@ -16,7 +16,7 @@ def machine(request: pytest.FixtureRequest) -> str:
 
 
 def filtered(machine: str, number: int, *args: int, arch: str | None = None) -> str:
-    program = seccomp.program(machine, (4,), (1, 3, 4))
+    program = lock.program(machine, (4,), (1, 3, 4))
     return filters.verdict(program, filters.AUDIT[arch or machine], number, *args)
 
 
@@ -26,7 +26,7 @@ def known(machine: str) -> dict[str, int]:
 
 
 def test_the_filter_is_a_program_that_the_kernel_takes(machine: str) -> None:
-    assert filters.jumps_stay_inside(seccomp.program(machine, (4,), (1, 3, 4)))
+    assert filters.jumps_stay_inside(lock.program(machine, (4,), (1, 3, 4)))
 
 
 def test_the_filter_on_each_known_call(machine: str) -> None:
@@ -78,4 +78,4 @@ def test_the_filter_kills_the_numbers_of_x32() -> None:
 
 def test_no_machine_without_a_filter() -> None:
     with pytest.raises(KeyError):
-        seccomp.program("riscv64", (4,), (1,))
+        lock.program("riscv64", (4,), (1,))

@@ -189,7 +189,7 @@ def ab(
 
 def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
     """What a run would make of the request, and spend."""
-    from beforehand.jobs.backtest.cost import predicted
+    from beforehand.jobs.backtest.request import predicted
 
     found = predicted(request, workspace)
     if json:

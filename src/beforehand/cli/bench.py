@@ -26,7 +26,7 @@ from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark import events as benchmark
 from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest
-from beforehand.jobs.benchmark.bets import load_bets, parse_terms
+from beforehand.jobs.benchmark.evaluation import load_bets, parse_terms
 from beforehand.score import forecastbench as recipe
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json

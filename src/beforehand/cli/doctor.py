@@ -24,8 +24,7 @@ from beforehand.sandbox.engines import Sandbox
 from beforehand.sources.base import Provider
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.store.archive.reader import Archive
-from beforehand.tools.discovery import load_tools
-from beforehand.tools.tool_status import label
+from beforehand.tools.discovery import label, load_tools
 
 LIBRARIES = (
     "numpy",

@@ -11,7 +11,7 @@ from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.sources.catalogue import RECORDED
 from beforehand.store.archive.manifest import stored_at
 from beforehand.store.archive.writer import ArchiveWriter, ImportReport

@@ -149,9 +149,9 @@ def _serve(given: ServeOptions) -> int:
     import anyio
 
     from beforehand.serve.auth import Visitor, open_quotas
-    from beforehand.serve.lines import Lines
+    from beforehand.serve.log import Lines
     from beforehand.serve.mcp import Backend, McpServer, serve_stdio
-    from beforehand.tools.storage import Storage
+    from beforehand.tools.caller import Storage
 
     workspace = Workspace.from_environment()
     path, lines = archive_path(given.archive), Lines(workspace.clock)

@@ -17,8 +17,8 @@ from beforehand.forecast.cutoff_guard import Knowledge
 from beforehand.forecast.schemes.http import parse_rate
 from beforehand.llm.names import LABEL, SCRIPTED
 from beforehand.sandbox.engines import Engine
+from beforehand.score.bets import Kelly
 from beforehand.score.evaluate import Settings
-from beforehand.score.kelly import Kelly
 from beforehand.store.files import read_text
 
 MOST = 10**12

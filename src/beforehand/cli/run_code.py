@@ -14,9 +14,9 @@ from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
 from beforehand.sandbox.engines import Engine, Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, LONGEST_CODE, LONGEST_INPUT, TIMEOUT_S, Policy
+from beforehand.tools.caller import Storage
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.servers.code import CodeMode, CodeRun
-from beforehand.tools.storage import Storage
 
 
 def run_code(

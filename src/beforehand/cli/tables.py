@@ -138,7 +138,7 @@ def _made(found: dict[str, Any] | None) -> str:
 
 def print_result(summary: dict[str, Any], report: Path) -> None:
     """Leaderboard, validity card, leak report and the report's path, for people."""
-    from beforehand.score.report.page import headline, kept_from_the_future
+    from beforehand.score.report import headline, kept_from_the_future
 
     out = console()
     out.print()
@@ -179,7 +179,7 @@ def print_result(summary: dict[str, Any], report: Path) -> None:
 
 
 def _card(out: Console, summary: dict[str, Any]) -> None:
-    from beforehand.score.report.page import TILES, card_value
+    from beforehand.score.report import TILES, card_value
 
     known = {name: check["value"] for name, check in summary["validity"].items()}
     parts = [

@@ -11,11 +11,10 @@ from beforehand.config import Home, Workspace
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import Mode, open_door
 from beforehand.tools.bounds import ToolAnswer
-from beforehand.tools.discovery import describe_tool, load_tools, search_tools, servers
+from beforehand.tools.caller import Storage
+from beforehand.tools.discovery import describe_tool, label, load_tools, search_tools, servers
 from beforehand.tools.registry import Tool, Toolbox, coerce, find_tool
 from beforehand.tools.servers.discovery_mode import DESK, definition
-from beforehand.tools.storage import Storage
-from beforehand.tools.tool_status import label
 
 
 def tool(

@@ -74,7 +74,7 @@ def fetch(
 ) -> int:
     """Download public question and resolution sets, and print their digests."""
     from beforehand.gateway.opening import open_traffic
-    from beforehand.jobs import download as work
+    from beforehand.jobs import record as work
 
     if dataset != "forecastbench":
         raise InputError(f"unknown data set {dataset!r}: only forecastbench can be fetched")

@@ -18,13 +18,12 @@ from typing import Protocol
 
 from beforehand.clock import stopwatch
 from beforehand.engine.context import Signals
-from beforehand.engine.execute import execute
+from beforehand.engine.driver import execute
 from beforehand.engine.job import Job
 from beforehand.engine.plan import Step
 from beforehand.errors import BeforehandError
-from beforehand.store.journal.journal import Journal
+from beforehand.store.journal.journal import Journal, Workers
 from beforehand.store.journal.schema import RunRow
-from beforehand.store.journal.workers import Workers
 
 BEAT_S = 1.0
 Opener = Callable[[RunRow], Job]

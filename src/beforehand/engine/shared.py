@@ -15,8 +15,7 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID
 from dbos._serialization import DBOSPortableJSONSerializer
 
 from beforehand.engine.runtime import Begin
-from beforehand.store.journal.journal import Journal
-from beforehand.store.journal.workers import Workers
+from beforehand.store.journal.journal import Journal, Workers
 from beforehand.store.postgres import postgres_engine
 
 # DBOS logs to the stderr that it found on import; what went wrong stands in our journal.

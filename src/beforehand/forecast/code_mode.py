@@ -11,8 +11,8 @@ import orjson
 
 from beforehand.errors import BadAnswer, Refused
 from beforehand.forecast import prompts
-from beforehand.forecast.answer import Answer, from_output
 from beforehand.forecast.base import Context, Meter
+from beforehand.forecast.prompts import Answer, from_output
 from beforehand.ids import digest
 from beforehand.llm.prompt import Asks, Prompt
 from beforehand.records.rows import Mode, TraceRow

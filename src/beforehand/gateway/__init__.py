@@ -1,7 +1,6 @@
 """The only door to outside data: `Gateway(world).at(t)` gives a View pinned to t."""
 
-from beforehand.gateway.audit import Audit
-from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.gateway.view import View
 from beforehand.gateway.world import World
 from beforehand.gateway.worlds.recorded import RecordedWorld

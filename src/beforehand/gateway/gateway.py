@@ -1,22 +1,154 @@
-"""The Gateway: Views over one world, panels and bulk walks, all through one guard."""
+"""The Gateway: Views over one world, panels and bulk walks, all through one guard.
 
+The one path on which anything is shown at t, a single record or a column of a million.
+
+Every View, panel and bulk walk of a gateway puts what came back from its world to the predicate
+here. Instants are microseconds since 1970.
+
+What the wall let through and what it refused: counts in bulk, refusals in full.
+"""
+
+import hashlib
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import Clock, SystemClock, to_us
+from beforehand.clock import Clock, SystemClock, from_us, iso, to_us
 from beforehand.errors import CutoffViolation, InputError
-from beforehand.gateway.audit import Audit
-from beforehand.gateway.guard import Guard
 from beforehand.gateway.panel import USUAL, Evidence, Panel, PanelBuilder, QueryMaker
 from beforehand.gateway.view import View
 from beforehand.gateway.world import FOREVER, World
 from beforehand.lazy import lazy
-from beforehand.store.archive.series import Rows, Series
+from beforehand.records.cutoff import visible_us
+from beforehand.store.archive.reader import Rows, Series
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A record that came back and was not shown."""
+
+    method: str
+    record: str
+    known_at: str | None
+    t: str
+
+
+@dataclass
+class Tally:
+    """One method's trail. `digest` chains every admitted (known_at, t) — in bulk walks their sums
+    and inner product — so that a replay can be compared with the run it repeats."""
+
+    checked: int = 0
+    admitted: int = 0
+    first_known_at: int | None = None
+    last_known_at: int | None = None
+    digest: str = ""
+
+
+@dataclass
+class Audit:
+    """The trail of one gateway."""
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def admit(self, method: str, known_at: int, t: int) -> None:
+        """Count one admitted record (microseconds)."""
+        self._add(method, 1, known_at, known_at, b"%d,%d;" % (known_at, t))
+
+    def refuse(self, method: str, record: str, known_at: int | None, t: int) -> None:
+        """Keep one refused record in full (microseconds)."""
+        self.tallies.setdefault(method, Tally()).checked += 1
+        stamp = None if known_at is None else iso(from_us(known_at))
+        self.refusals.append(Refusal(method, record, stamp, iso(from_us(t))))
+
+    def chunk(self, method: str, known_at: Ints, t: Ints) -> None:
+        """Count a column of admitted records: how many, the range of known_at, a digest."""
+        if len(known_at):
+            first, last = int(known_at.min()), int(known_at.max())
+            self._add(method, len(known_at), first, last, _sums(known_at, t))
+
+    def _add(self, method: str, n: int, first: int, last: int, raw: bytes) -> None:
+        tally = self.tallies.setdefault(method, Tally())
+        tally.checked += n
+        tally.admitted += n
+        tally.first_known_at = (
+            first if tally.first_known_at is None else min(first, tally.first_known_at)
+        )
+        tally.last_known_at = (
+            last if tally.last_known_at is None else max(last, tally.last_known_at)
+        )
+        tally.digest = hashlib.blake2b(tally.digest.encode() + raw, digest_size=16).hexdigest()
+
+    def add(self, wire: Mapping[str, Any]) -> None:
+        """Append the trail of a later step, as its `wire` gives it."""
+        for name, raw in wire["methods"].items():
+            mine, other = self.tallies.setdefault(name, Tally()), Tally(**raw)
+            mine.checked += other.checked
+            mine.admitted += other.admitted
+            firsts = [x for x in (mine.first_known_at, other.first_known_at) if x is not None]
+            lasts = [x for x in (mine.last_known_at, other.last_known_at) if x is not None]
+            mine.first_known_at = min(firsts, default=None)
+            mine.last_known_at = max(lasts, default=None)
+            chained = mine.digest.encode() + other.digest.encode()
+            mine.digest = hashlib.blake2b(chained, digest_size=16).hexdigest()
+        self.refusals += [Refusal(**raw) for raw in wire["refusals"]]
+
+    @property
+    def checked(self) -> int:
+        """Records that came back and were put to the predicate."""
+        return sum(tally.checked for tally in self.tallies.values())
+
+    def wire(self) -> dict[str, Any]:
+        """JSON-ready: per method, and every refusal."""
+        return {
+            "checked": self.checked,
+            "refused": len(self.refusals),
+            "methods": {name: vars(tally) for name, tally in sorted(self.tallies.items())},
+            "refusals": [vars(refusal) for refusal in self.refusals],
+        }
+
+
+def _sums(known_at: Ints, t: Ints) -> bytes:
+    """A cheap mark of a chunk: wrapping sums and the inner product of its two columns."""
+    return b"%d,%d,%d;" % (known_at.sum(), t.sum(), (known_at * (t | 1)).sum())
+
+
+class Guard:
+    """Applies the predicate, and keeps the trail of what passed and what did not."""
+
+    def __init__(self) -> None:
+        self.audit = Audit()
+
+    def one(self, method: str, name: str, known_at: int | None, t: int) -> bool:
+        """True if one record may be shown at t; a refusal is kept in full."""
+        if known_at is not None and visible_us(known_at, t):
+            self.audit.admit(method, known_at, t)
+            return True
+        self.audit.refuse(method, name, known_at, t)
+        return False
+
+    def all(self, method: str, name: str, known_at: Ints, t: Ints) -> None:
+        """Let a column pass whose rows (n,) are each shown at their own t (n,). Raises
+        CutoffViolation if a single one may not be: a world that hands it out cannot be trusted."""
+        if not len(t):
+            return
+        passed: Any = visible_us(known_at, t)
+        if passed.all():
+            self.audit.chunk(method, known_at, t)
+            return
+        self.audit.chunk(method, known_at[passed], t[passed])
+        for i in np.flatnonzero(~passed).tolist():
+            self.audit.refuse(method, name, int(known_at[i]), int(t[i]))
+        raise CutoffViolation(f"{name}: the world returned {method} known after t")
 
 
 class Gateway:

@@ -3,27 +3,74 @@
 replay   the archive answers; what it does not hold is an error, never a live call
 live     the services answer
 record   the services answer, and every exchange is kept
+
+Reddit threads on disk, one file each: `data/reddit_cache/threads/{id}.json`.
 """
 
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from beforehand.clock import Clock
+from beforehand.clock import Clock, parse_instant
 from beforehand.config import Home, Workspace
+from beforehand.errors import BeforehandError
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.search import Grade
-from beforehand.gateway.threads import read_threads
 from beforehand.gateway.transport import HttpTransport
 from beforehand.gateway.worlds.live import LiveWorld
 from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.ids import is_segment
 from beforehand.lazy import lazy
+from beforehand.records.world import Observation
+from beforehand.sources import reddit
 from beforehand.sources.base import Provider
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.store.archive.reader import Archive
-from beforehand.store.archive.spool import Spool
+from beforehand.store.archive.writer import Spool
+from beforehand.store.files import read_json, write_json
 from beforehand.store.ledger import Ledger
 from beforehand.traffic import Traffic
+
+LOG = logging.getLogger(__name__)
+
+
+def read_threads(folder: Path, now: datetime) -> Iterator[Observation]:
+    """Posts and comments of every thread file. A raw Reddit answer counts as fetched when it says
+    (`recorded_at`), else now; a file that is no thread is left out, with a warning."""
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        try:
+            raw = read_json(path)
+            yield from reddit.parse_thread_file(raw, _stored_at(raw, now))
+        except BeforehandError as error:
+            LOG.warning("%s is left out, it is no Reddit thread: %s", path, error)
+
+
+def _stored_at(raw: object, now: datetime) -> datetime:
+    stamp = raw.get("recorded_at") if isinstance(raw, dict) else None
+    try:
+        return parse_instant(f"{stamp}Z" if stamp and len(str(stamp)) == 19 else str(stamp))
+    except ValueError:
+        return now
+
+
+def write_threads(folder: Path, records: Iterable[Observation]) -> int:
+    """Store posts with their comments, a file a thread; returns how many threads."""
+    posts: dict[str, Observation] = {}
+    comments: dict[str, list[Observation]] = defaultdict(list)
+    for record in records:
+        if record.source == reddit.SOURCE and record.kind == "post":
+            posts[record.id] = record
+        elif record.source == reddit.SOURCE and record.kind == "comment" and not record.snapshot:
+            comments[record.subject].append(record)
+    for name, post in posts.items():
+        if is_segment(name):
+            write_json(folder / f"{name}.json", reddit.thread_file(post, comments[name]))
+    return len(posts)
+
 
 Mode = Literal["replay", "live", "record"]
 

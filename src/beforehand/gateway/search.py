@@ -5,20 +5,247 @@ prefix. Every statistic (how many documents, how rare a word) is counted over th
 a word that becomes common later does not change what a search at t returns. Ranking is BM25
 with k1 → 0 (titles and single sentences: a word is there or it is not), after Robertson and
 Zaragoza 2009, "The Probabilistic Relevance Framework".
+
+Market search as it would have answered at t: words, typing errors and meaning together.
+
+Versions of market texts lie in the order in which they became known, so what was visible at t is
+a prefix, and every statistic is taken over that prefix alone: document frequencies, the mean
+length, the vocabulary that mistyped words are matched with. (An index library keeps these over
+all it holds, so a later market would move today's ranking.) A vector of meaning depends on its
+own text only; the weights ship in wordllama's wheel.
 """
 
+import logging
 import re
+import threading
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import to_us
+from beforehand.lazy import lazy
 from beforehand.records.bulk import DocumentRow
 from beforehand.records.cutoff import document_known_at
+from beforehand.records.world import Market
+
+Method = Literal["hybrid_llm", "hybrid", "keyword", "top_volume"]
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+POOL = 200
+K1, B = 1.2, 0.5
+SIMILAR = 0.7
+"""OSA similarity from which a vocabulary word stands in for an unknown one."""
+MEANING = 0.7
+"""The share of meaning in the fused score; the rest goes to the words of the query found."""
+LEAST = 0.4
+"""Where no word is shared and no cosine reaches this, nothing fits the query."""
+_WORD = re.compile(r"[^\W_]+")
+_STOP = frozenset(
+    "a an and any are as at be been by can did do does for from had has have in into is it its "
+    "of on or over than that the their this to was were what when where which who will with "
+    "would you your".split()
+)
+
+
+def stems(text: str) -> list[str]:
+    """Lower-case words without stop words; plurals lose their s (Harman's weak stemmer, 1991)."""
+    return [_stem(w) for w in _WORD.findall(text.lower()) if w not in _STOP]
+
+
+def _stem(word: str) -> str:
+    if len(word) > 4 and word.endswith("ies") and not word.endswith(("eies", "aies")):
+        return word[:-3] + "y"
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("us", "ss", "is")):
+        return word[:-1]
+    return word
+
+
+def encoder() -> Any | None:
+    """The embedding model of the installed wheel, or None where it is missing. Loaded once."""
+    with _LOADING:
+        return _encoder()
+
+
+_LOADING = threading.Lock()
+
+
+@lru_cache(maxsize=1)
+def _encoder() -> Any | None:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    try:
+        import wordllama
+    except ImportError:
+        return None
+    finally:  # It sets up logging for the whole program when it is imported.
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A market version with its fused score in [0, 1]."""
+
+    market: Market
+    score: float
+
+
+class MarketIndex:
+    """Built once over all text versions; each query reads the prefix known at its instant."""
+
+    def __init__(self, versions: Sequence[Market], meaning: bool = True) -> None:
+        texts = [v for v in versions if v.question]
+        self.rows = sorted(texts, key=lambda v: (v.known_at, v.id))
+        self.known_at = np.array([to_us(v.known_at) for v in self.rows], dtype=np.int64)
+        self._meaning = meaning
+        postings: dict[str, list[int]] = defaultdict(list)
+        lengths = np.zeros(len(self.rows))
+        for position, row in enumerate(self.rows):
+            words = stems(row.question or "")
+            lengths[position] = len(words)
+            for word in dict.fromkeys(words):
+                postings[word].append(position)
+        self._lengths = lengths
+        self._mean = np.cumsum(lengths) / np.arange(1, len(lengths) + 1)
+        self._postings = {word: np.array(at, dtype=np.int64) for word, at in postings.items()}
+        # In the order of first appearance: the vocabulary known at t is a prefix of this one.
+        first = sorted((int(at[0]), word) for word, at in self._postings.items())
+        self._vocabulary = [word for _, word in first]
+        self._first = [position for position, _ in first]
+        self._superseded = np.full(len(self.rows), len(self.rows), dtype=np.int64)
+        last: dict[str, int] = {}
+        for position, row in enumerate(self.rows):
+            if row.id in last:
+                self._superseded[last[row.id]] = position
+            last[row.id] = position
+
+    @lazy
+    def vectors(self) -> Floats | None:
+        """One unit vector a version; None without the model."""
+        model = encoder() if self._meaning else None
+        if model is None:
+            return None
+        made = np.asarray(model.embed([row.question for row in self.rows]), dtype=np.float32)
+        return _unit(made.reshape(len(self.rows), -1))
+
+    def count_until(self, t: int) -> int:
+        """How many versions were known at t (microseconds)."""
+        return int(np.searchsorted(self.known_at, t, side="right"))
+
+    def search(
+        self, query: str, t: int, limit: int, venues: frozenset[str] | None = None
+    ) -> tuple[list[Hit], Method]:
+        """The best markets for a query and how they were found; empty where nothing fits."""
+        n = self.count_until(t)
+        if n == 0 or not _WORD.search(query):
+            return [], "keyword"
+        score, coverage = self.lexical(query, n)
+        latest = self._allowed(n, venues)
+        places = _best(score * latest, POOL)
+        if self.vectors is None:
+            places = places[np.lexsort((-places, -np.round(score[places], 9)))]
+            return self._hits(places, coverage[places], limit), "keyword"
+        cosine = self.meaning(query, n)
+        places = np.union1d(places, _best(cosine * latest, POOL))
+        if not coverage[places].any() and cosine[places].max(initial=0.0) < LEAST:
+            return [], "hybrid"
+        # Squared: a few common words in common say little, all words in common say it all.
+        fused = MEANING * np.maximum(cosine[places], 0.0) + (1 - MEANING) * coverage[places] ** 2
+        order = np.lexsort((-places, -np.round(score[places], 9), -np.round(fused, 6)))
+        return self._hits(places[order], fused[order], limit), "hybrid"
+
+    def lexical(self, query: str, n: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[Any]]:
+        """(BM25, share of the query's weight that is found) of each of the first n versions
+        (Robertson and Zaragoza 2009). A word unknown at t counts as the most similar known ones."""
+        score, found = np.zeros(n), np.zeros(n)
+        total = 0.0
+        mean = max(self._mean[n - 1], 1.0)
+        for word in dict.fromkeys(stems(query)):
+            known = self._known(word, n)
+            close = [(known, 1.0)] if known is not None else self._similar(word, n)
+            heaviest = 0.0
+            for at, similarity in close:
+                weight = float(np.log1p((n - len(at) + 0.5) / (len(at) + 0.5)))
+                heaviest = max(heaviest, weight)
+                length = 1.0 - B + B * self._lengths[at] / mean
+                found[at] += similarity * weight
+                score[at] += similarity * weight * (K1 + 1) / (1 + K1 * length)
+            total += heaviest or float(np.log1p(2.0 * n + 1.0))  # As rare as a word can be.
+        return score, np.minimum(found / total, 1.0) if total else found
+
+    def meaning(self, query: str, n: int) -> Floats:
+        """Cosine of the query with each of the first n versions."""
+        vectors, model = self.vectors, encoder()
+        assert vectors is not None
+        assert model is not None
+        asked = _unit(np.asarray(model.embed(query), dtype=np.float32).reshape(1, -1))[0]
+        return np.asarray(vectors[:n] @ asked, dtype=np.float32)
+
+    def _known(self, word: str, n: int) -> Ints | None:
+        at = self._postings.get(word)
+        if at is None or at[0] >= n:
+            return None
+        return at[: np.searchsorted(at, n)]
+
+    def _similar(self, word: str, n: int) -> list[tuple[Ints, float]]:
+        """The known words that an unknown one may be a misspelling of, the most similar first."""
+        if len(word) < 4 or word.isdigit():
+            return []
+        from rapidfuzz import process
+        from rapidfuzz.distance import OSA
+
+        known = self._vocabulary[: bisect_left(self._first, n)]
+        close = process.extract(
+            word, known, scorer=OSA.normalized_similarity, score_cutoff=SIMILAR, limit=3
+        )
+        ordered = sorted(close, key=lambda found: (-found[1], found[0]))
+        places = [(self._known(found[0], n), float(found[1]) ** 2) for found in ordered]
+        return [(at, similarity) for at, similarity in places if at is not None]
+
+    def _allowed(self, n: int, venues: frozenset[str] | None) -> npt.NDArray[np.bool_]:
+        latest = self._superseded[:n] >= n
+        if venues is None:
+            return latest
+        return latest & np.isin(self._venue_codes[:n], [self._codes.get(v, -1) for v in venues])
+
+    @lazy
+    def _codes(self) -> dict[str, int]:
+        return {venue: i for i, venue in enumerate(sorted({row.venue for row in self.rows}))}
+
+    @lazy
+    def _venue_codes(self) -> Ints:
+        return np.array([self._codes[row.venue] for row in self.rows], dtype=np.int64)
+
+    def _hits(self, places: Ints, score: npt.NDArray[Any], limit: int) -> list[Hit]:
+        return [
+            Hit(self.rows[place], round(float(min(value, 1.0)), 4))
+            for place, value in zip(places[:limit].tolist(), score[:limit].tolist(), strict=True)
+        ]
+
+
+def _unit(vectors: Floats) -> Floats:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(norms > 0, norms, 1.0), dtype=np.float32)
+
+
+def _best(score: npt.NDArray[Any], pool: int) -> Ints:
+    """Positions of the highest positive scores (all that tie with the last), ascending."""
+    places = np.flatnonzero(score > 0)
+    if len(places) <= pool:
+        return places
+    found = score[places]
+    cut = np.partition(found, len(found) - pool)[len(found) - pool]
+    return np.asarray(places[found >= cut], dtype=np.int64)
+
 
 Grade = Literal["captured", "published"]
 _WORD = re.compile(r"[^\W_]+")

@@ -17,11 +17,11 @@ from beforehand.errors import (
     NotFound,
     ReplayMiss,
 )
-from beforehand.gateway.market_search import Hit, Method
+from beforehand.gateway.search import Hit, Method
 from beforehand.gateway.world import FOREVER, Listing
 from beforehand.ids import split_market_id
-from beforehand.records.base import Record
 from beforehand.records.cutoff import document_known_at, visible_us
+from beforehand.records.record import Record
 from beforehand.records.world import (
     BookLevel,
     Document,

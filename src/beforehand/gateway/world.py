@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol
 
 from beforehand.clock import to_us
-from beforehand.gateway.market_search import Hit, Method
-from beforehand.gateway.search import Grade
+from beforehand.gateway.search import Grade, Hit, Method
 from beforehand.records.world import (
     Document,
     Event,
@@ -24,7 +23,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.store.archive.series import Series
+from beforehand.store.archive.reader import Series
 
 FOREVER = to_us(datetime.max.replace(tzinfo=UTC))
 Order = Literal["volume", "liquidity", "close_time", "id"]

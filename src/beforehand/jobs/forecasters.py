@@ -1,8 +1,12 @@
-"""Opening the forecasters of a run: one place for backtests and for the benchmark."""
+"""Opening the forecasters of a run: one place for backtests and for the benchmark.
 
-from collections.abc import Iterable, Mapping
+How a forecaster was kept from the future: what the card says of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 
 from beforehand.config import Workspace
+from beforehand.engine.context import StepContext
 from beforehand.engine.job import RunLimits
 from beforehand.errors import InputError
 from beforehand.forecast.base import Forecaster, ModelOptions, Opening
@@ -10,9 +14,12 @@ from beforehand.forecast.cutoff_guard import CutoffGuard
 from beforehand.forecast.schemes.http import parse_rate
 from beforehand.forecast.schemes.model import Model
 from beforehand.gateway import RecordedWorld
+from beforehand.llm.names import service_of
 from beforehand.records.world import Resolution
 from beforehand.score.evaluate import UNRANKED
+from beforehand.score.scoreboard import Kept
 from beforehand.store.archive.reader import Archive
+from beforehand.store.journal.calls import remembered
 
 
 def opening_of(
@@ -57,3 +64,47 @@ def unranked(forecasters: Iterable[Forecaster]) -> tuple[str, ...]:
 def models_of(forecasters: Iterable[Forecaster]) -> list[Model]:
     """The language models among them."""
     return [one for one in forecasters if isinstance(one, Model)]
+
+
+MAY_REMEMBER, NOT_AGAIN = "may remember", "not reproducible"
+MOST_RUNS = 3
+STATED_REMEMBERING = (
+    "it may remember: its predictions say that it was asked about later instants before"
+)
+
+
+def how_kept(
+    forecasters: Iterable[Forecaster], differs: Mapping[str, int], context: StepContext
+) -> dict[str, Kept]:
+    """How each forecaster of a run was kept from the future, by its name on the leaderboard.
+    `differs` counts answers that were not the ones on record when a past was shown again."""
+    restarts = list[str]()
+    run_id: str | None = context.run_id
+    while run_id is not None and (row := context.journal.run(run_id)) is not None:
+        restarts += row.restarts  # Of the runs whose answers a fork inherits as well.
+        run_id = row.parent
+    database, found = context.journal.database, dict[str, Kept]()
+    for one in forecasters:
+        if one.memoryless:
+            found[one.name] = one.kept()
+            continue
+        later = remembered(database, context.run_id, one.provider, restarts, service_of)
+        found[one.name] = kept(one, *later, differs.get(one.name, 0), bool(restarts))
+    return found
+
+
+def kept(one: Forecaster, n: int, runs: Sequence[str], differs: int, restarted: bool) -> Kept:
+    """Whoever may remember. `n` of its answers came after `runs` asked it about later instants; in
+    `differs` cases it answered otherwise than before when it was shown its past again."""
+    order = one.order + (", stated as restarted" if restarted else "")
+    if differs:
+        order += f"; {NOT_AGAIN} ({differs:,} answers differ when asked again)"
+    if not n:
+        return Kept(one.isolation, order)
+    named = ", ".join(runs[:MOST_RUNS]) + (", …" if len(runs) > MOST_RUNS else "")
+    return Kept(
+        one.isolation,
+        MAY_REMEMBER + (f"; {NOT_AGAIN} ({differs:,} answers)" if differs else ""),
+        f"it may remember: {n:,} of its answers came after it was asked about later instants "
+        f"(run {named}); restart it, and run again with --fresh",
+    )

@@ -1,6 +1,9 @@
-"""A run's files: questions and resolutions written, rows read back, the scored result stored."""
+"""A run's files: questions and resolutions written, rows read back, the scored result stored.
 
-from collections.abc import Mapping, Sequence
+The sentences of a report: which world, what was walked, what was left out.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,11 +11,12 @@ from typing import Any
 import msgspec
 
 from beforehand.clock import from_us, iso
+from beforehand.errors import NotFound
 from beforehand.gateway import Audit, Gateway
 from beforehand.jobs.backtest.grid import end_of
 from beforehand.records.rows import IntervalRow
 from beforehand.records.world import Market, Resolution
-from beforehand.runs.columns import columns_of
+from beforehand.runs.rows import columns_of
 from beforehand.score.evaluate import (
     Question,
     Result,
@@ -23,8 +27,8 @@ from beforehand.score.evaluate import (
     pair,
     score_only,
 )
-from beforehand.score.leaks.recheck import CANARY, LeakReport
-from beforehand.score.report.page import html
+from beforehand.score.leaks import CANARY, LeakReport
+from beforehand.score.report import html
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_atomic, write_json, write_jsonl
 
@@ -157,3 +161,58 @@ def store(
     write_atomic(path / "leaderboard.csv", leaderboard_csv(result.rows))
     write_atomic(path / "report.html", html(summary, intervals).encode())
     return summary
+
+
+LEAK_NOTE = (
+    "This says that no record after t was shown. A language model's own memory lies outside the "
+    "wall: for that the card has the share of forecasts after the training cutoff."
+)
+
+
+def world_kind(archive: Archive) -> str:
+    """`simulated world` or `recorded archive`, as every page must say."""
+    importers = {entry["importer"] for entry in archive.manifest["imports"]}
+    kind = "recorded archive" if "simulate" not in importers else "simulated world"
+    if kind == "simulated world" and len(importers) > 1:
+        kind = "simulated world with imported records"
+    return f"{kind} {archive.digest[:12]}"
+
+
+def subtitle(t: Any, grade: str, strict: float) -> str:
+    """What was walked, and on what grade of text."""
+    start = f"{len(t):,} forecasts. Text grade: {grade}; "
+    if strict == 1.0:
+        return (
+            start + "every forecast had a question text whose stored version was no later than t."
+        )
+    return start + (
+        f"{100 * strict:.0f} % of the forecasts had a question text whose stored version was no "
+        "later than t, the others were made on the price alone."
+    )
+
+
+def left_out_sentence(left_out: Mapping[str, int]) -> str:
+    """Markets not walked, with the reason."""
+    if not left_out:
+        return "Every market was walked."
+    parts = [f"{n:,} {why}" for why, n in sorted(left_out.items())]
+    return f"Markets not scored: {', '.join(parts)}."
+
+
+def pictured(intervals: Iterable[IntervalRow]) -> str:
+    """The market to draw: one whose price moved far while documents came in."""
+    seen: dict[str, set[str]] = {}
+    odds: dict[str, list[float]] = {}
+    for row in intervals:
+        name, price = row.market_id, row.context.odds
+        seen.setdefault(name, set()).update(s.id for s in row.context.search_snippets)
+        if price is not None:
+            odds.setdefault(name, []).append(price)
+    if not odds:
+        raise NotFound("the run has no interval to draw")
+
+    def interest(name: str) -> tuple[float, str]:
+        moved = max(odds[name]) - min(odds[name])
+        return (1 + min(len(seen[name]), 12)) * moved * min(len(odds[name]), 12), name
+
+    return max(odds, key=interest)

@@ -33,11 +33,11 @@ from beforehand.gateway.panel import Evidence, Panel
 from beforehand.ids import digest, new_run_id
 from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
-from beforehand.jobs.report_text import LEAK_NOTE, left_out_sentence, world_kind
+from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, world_kind
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
 from beforehand.records.world import Resolution
-from beforehand.runs.columns import question
+from beforehand.runs.rows import question
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
 from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from beforehand.records.base import Probability, Record, Utc
+from beforehand.records.record import Probability, Record, Utc
 from beforehand.records.rows import Mode
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from beforehand.records.base import Number, Probability, Record, Utc, _not_bool
+from beforehand.records.record import Number, Probability, Record, Utc, _not_bool
 
 Outcome = Annotated[int, BeforeValidator(_not_bool), Field(ge=0, le=1)]
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from beforehand.config import AGENT_VERSION
-from beforehand.records.base import Number, Record, Utc
+from beforehand.records.record import Number, Record, Utc
 
 
 class EnvelopeMetadata(Record):

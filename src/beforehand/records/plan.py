@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from beforehand.errors import InputError
 from beforehand.ids import check_segment
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 
 
 class ScoutLimits(Record):

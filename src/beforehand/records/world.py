@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from beforehand.records.base import Number, Probability, Record, Utc
+from beforehand.records.record import Number, Probability, Record, Utc
 
 Currency = Literal["usd", "play", "none"]
 PLAY_MONEY = frozenset({"MANIFOLD", "METACULUS", "INFER"})

@@ -1,20 +1,25 @@
-"""A finished run for other tools: one row a decision, Galileo traces, OpenTelemetry."""
+"""A finished run for other tools: one row a decision, Galileo traces, OpenTelemetry.
+
+Tables for other tools.
+"""
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import duckdb
 
 from beforehand.errors import InputError, NotFound
 from beforehand.records.rows import DecisionRow, FailureRow
-from beforehand.runs.galileo import ingest_request
 from beforehand.runs.rows import read_intervals, read_jsonl
 from beforehand.runs.spent import Cost, spent
+from beforehand.runs.telemetry import ingest_request
 from beforehand.store.files import write_atomic, write_json, write_jsonl
 from beforehand.store.journal.calls import Calls
 from beforehand.store.journal.journal import Journal
-from beforehand.store.parquet import write_parquet
 from beforehand.store.run_folder import RunFolder
 
 COLUMNS = {
@@ -115,3 +120,25 @@ def _outcomes(folder: RunFolder) -> dict[str, float]:
     path = folder.path / "resolutions.jsonl"
     rows = read_jsonl(path) if path.is_file() else iter(())
     return {row["id"]: float(row.get("payout", row["outcome"])) for row in rows}
+
+
+def write_parquet(
+    path: Path, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]
+) -> None:
+    """Rows as a Parquet file, atomically; `columns` maps each name to its SQL type."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kinds = ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items())
+    with TemporaryDirectory(dir=path.parent) as folder:
+        lines, made = Path(folder) / "rows.jsonl", Path(folder) / "rows.parquet"
+        write_jsonl(lines, rows)
+        with duckdb.connect() as db:
+            db.execute(
+                f"COPY (SELECT * FROM read_json(?, format = 'newline_delimited', "
+                f"columns = {{{kinds}}})) TO '{_quoted(made)}' (FORMAT parquet, COMPRESSION zstd)",
+                [str(lines)],
+            )
+        made.replace(path)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

@@ -8,8 +8,7 @@ from beforehand.clock import from_us
 from beforehand.errors import InputError
 from beforehand.gateway.search import words
 from beforehand.runs.rows import read_intervals, read_jsonl
-from beforehand.score.leaks.dose import Case, doses, wire
-from beforehand.score.leaks.recheck import LeakReport, recheck
+from beforehand.score.leaks import Case, LeakReport, doses, recheck, wire
 from beforehand.store.files import read_json
 from beforehand.store.run_folder import RunFolder
 

@@ -17,10 +17,9 @@ from pydantic import BaseModel
 
 from beforehand.engine.plan import Step
 from beforehand.errors import BeforehandError, NotConfigured
-from beforehand.forecast.answer import Answer, from_output
 from beforehand.forecast.base import class_of, usage_of
 from beforehand.forecast.code_mode import policy_of
-from beforehand.forecast.prompts import code_in
+from beforehand.forecast.prompts import Answer, code_in, from_output
 from beforehand.forecast.schemes.http import parse
 from beforehand.ids import digest
 from beforehand.records.backtest import IntervalData
@@ -29,7 +28,7 @@ from beforehand.records.cutoff import visible
 from beforehand.runs.rows import read_intervals
 from beforehand.runs.spent import providers
 from beforehand.sandbox.engines import Sandbox
-from beforehand.score.leaks.recheck import LeakReport, recheck
+from beforehand.score.leaks import LeakReport, recheck
 from beforehand.store.files import file_digest
 from beforehand.store.journal.calls import Calls, call_key
 from beforehand.store.journal.journal import Journal

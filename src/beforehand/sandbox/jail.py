@@ -19,10 +19,9 @@ from typing import Any
 
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured, Unavailable
-from beforehand.sandbox import seccomp
-from beforehand.sandbox.pipes import GRACE_S, Run
+from beforehand.sandbox import lock
+from beforehand.sandbox.pipes import GRACE_S, Run, ToolLines
 from beforehand.sandbox.policy import DEFAULT, INSTEAD, Execution, Policy, Tools, check
-from beforehand.sandbox.toolcalls import ToolLines
 
 REQUEST = struct.Struct("<d?")
 START_S = 20.0
@@ -137,9 +136,9 @@ class Jail:
         if self._control is not None and alive and self._owner == os.getpid():
             return self._control
         self._forget()
-        if seccomp.ARCHES.get(os.uname().machine) is None or sys.platform != "linux":
+        if lock.ARCHES.get(os.uname().machine) is None or sys.platform != "linux":
             raise NotConfigured(
-                f"the jail knows Linux on {' and '.join(seccomp.ARCHES)}, not "
+                f"the jail knows Linux on {' and '.join(lock.ARCHES)}, not "
                 f"{sys.platform} on {os.uname().machine}; {WITHOUT}"
             )
         if self._wrapped is None:  # Asked by trying: what works stays.

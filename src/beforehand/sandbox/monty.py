@@ -17,9 +17,9 @@ import orjson
 
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured
+from beforehand.sandbox.pipes import raised
 from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, check
 from beforehand.sandbox.reports import Ended
-from beforehand.sandbox.toolcalls import raised
 
 GRACE_S, LATE_S, START_S = 0.6, 0.3, 30.0
 HANDS = 16

@@ -1,4 +1,12 @@
-"""Bets with a flat stake: profit, return, win rate and drawdown from a list of entries.
+"""Profit after spread and fees: fractional Kelly at the recorded bid and ask, never the middle.
+
+One bet a question, at the first forecast that sees an edge after the spread at a price no older
+than a week. YES at ask a: f = (p-a)/(1-a); NO at bid b: f = (b-p)/b; scaled by `fraction`, capped,
+staked on the wealth of that moment as far as there is cash, settled at resolution (Kelly 1956;
+taker fee = rate * a * (1-a) a share). Where no
+book was recorded there is nothing to compute, and play money has no profit.
+
+Bets with a flat stake: profit, return, win rate and drawdown from a list of entries.
 
 A bet on a side at price p wins 1/p per unit staked; a taker fee of rate * p * (1-p) a share costs
 rate * p * (1-p) / p per unit staked, won or lost. The drawdown is in stakes, from a peak that
@@ -10,6 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from beforehand.score.table import Floats, Ints, Table
 
 
 @dataclass(frozen=True)
@@ -48,3 +58,105 @@ def score_bets(
         max_drawdown=float((peak - curve).max()),
         sides=sides,
     )
+
+
+NO_BOOK = "not computable: no bid and ask were recorded"
+PLAY_MONEY = "not computable: play-money venues only"
+
+
+@dataclass(frozen=True)
+class Kelly:
+    """Stake rules. `spread` (full width, in price) makes a book where none was recorded; what
+    comes of it is labelled as such."""
+
+    fraction: float = 0.25
+    cap: float = 0.1
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Profit:
+    """Wealth starts at 1. `returns` are per question, as shares of the wealth at the bet, with
+    `question` giving the row of the table's questions; `note` says what they rest on."""
+
+    bets: int
+    final_wealth: float
+    mean_return: float
+    sharpe: float | None
+    max_drawdown: float
+    note: str
+    question: Ints
+    returns: Floats
+    mean_return_ci: tuple[float, float] = (float("nan"), float("nan"))
+
+
+def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
+    """The wealth path over all questions with a book, or a sentence saying why there is none."""
+    real = ~table.play[table.q]
+    if not real.any():
+        return PLAY_MONEY
+    bid, ask = table.bid, table.ask
+    if rules.spread is not None:
+        missing = np.isnan(bid) | np.isnan(ask)
+        bid = np.where(missing, np.clip(table.market - rules.spread / 2, 0, 1), bid)
+        ask = np.where(missing, np.clip(table.market + rules.spread / 2, 0, 1), ask)
+    booked = real & np.isfinite(bid) & np.isfinite(ask)
+    usable = booked & table.fresh & np.isfinite(p) & (ask < 1) & (bid > 0)
+    if not booked.any():
+        return NO_BOOK
+    with np.errstate(invalid="ignore", divide="ignore"):
+        yes = np.where(usable, np.maximum(0.0, (p - ask) / (1 - ask)), 0.0)
+        no = np.where(usable, np.maximum(0.0, (bid - p) / bid), 0.0)
+    edge = np.flatnonzero((yes > 0) | (no > 0))
+    edge = edge[np.lexsort((table.t[edge], table.q[edge]))]
+    first = edge[np.unique(table.q[edge], return_index=True)[1]]
+    question = table.q[first]
+    stake = np.minimum(rules.fraction * np.maximum(yes, no)[first], rules.cap)
+    buys_yes = yes[first] > 0
+    price = np.where(buys_yes, ask[first], 1 - bid[first])
+    value = np.where(buys_yes, table.y[question], 1 - table.y[question])
+    fee = table.fee[question] * price * (1 - price)
+    wealth, shares = _wealth(
+        table.t[first], table.resolved_at[question], stake, fee / price, value / price
+    )
+    returns = shares * (value - price - fee) / price
+    peak = np.maximum.accumulate(wealth)
+    spread = float(np.std(returns, ddof=1)) if len(returns) > 1 else 0.0
+    return Profit(
+        bets=len(first),
+        final_wealth=float(wealth[-1]),
+        mean_return=float(returns.mean()) if len(returns) else 0.0,
+        sharpe=float(returns.mean()) / spread if spread > 0 else None,
+        max_drawdown=float((1 - wealth / peak).max()),
+        note="recorded book" if rules.spread is None else f"assumed spread {rules.spread:g}",
+        question=question,
+        returns=returns,
+    )
+
+
+def _wealth(
+    opened: Ints, settled: Ints, stake: Floats, fee: Floats, paid: Floats
+) -> tuple[Floats, Floats]:
+    """(wealth after each settlement, share of the wealth each bet really staked).
+
+    `fee` and `paid` are per unit staked. A bet pays its stake and fee when it is opened and never
+    more than the cash there is; wealth is cash plus what open bets cost.
+    """
+    events = sorted(
+        [(int(at), 1, i) for i, at in enumerate(opened)]
+        + [(int(at), 0, i) for i, at in enumerate(settled)]
+    )
+    cash, open_cost = 1.0, 0.0
+    cost, share = np.zeros(len(stake)), np.zeros(len(stake))
+    path = [1.0]
+    for _, opens, i in events:
+        if opens:
+            wealth = cash + open_cost
+            cost[i] = min(stake[i] * wealth, cash / (1 + fee[i]))
+            share[i] = cost[i] / wealth if wealth > 0 else 0.0
+            cash = max(cash - cost[i] * (1 + fee[i]), 0.0)
+            open_cost += cost[i]
+        else:
+            cash, open_cost = cash + cost[i] * paid[i], max(open_cost - cost[i], 0.0)
+            path.append(cash + open_cost)
+    return np.array(path), share

@@ -17,12 +17,11 @@ import numpy.typing as npt
 from beforehand.clock import iso, to_us
 from beforehand.score import placebo as placebos
 from beforehand.score import validity
-from beforehand.score.clusters import event_labels
-from beforehand.score.kelly import Kelly, Profit
+from beforehand.score.bets import Kelly, Profit
 from beforehand.score.metrics import CLIP
 from beforehand.score.scoreboard import Row, score
 from beforehand.score.skill import Options, Skill
-from beforehand.score.table import Table, relabel
+from beforehand.score.table import Table, event_labels, relabel
 
 Floats = npt.NDArray[np.float64]
 UNRANKED, PATH_TEST = ("scripted",), "a path test, not a forecaster"

@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from beforehand.score import metrics
+from beforehand.score.bets import Profit, profit
 from beforehand.score.intervals import Resampler
-from beforehand.score.kelly import Profit, profit
 from beforehand.score.skill import (
     LEADING,
     MARKET,

@@ -1,5 +1,18 @@
-"""What is scored: one row per forecast instant of a question, the same rows for everyone."""
+"""What is scored: one row per forecast instant of a question, the same rows for everyone.
 
+Which questions count as one event.
+
+Markets that share an event id are one. So are questions that resolve on the same day and share
+most of their words (the strikes of one price, the rounds of one contest), near-duplicates across
+venues whenever they resolve, and questions that name the same thing in the same three words
+("98th Academy Awards"; dates do not count). Where venues give event ids, those tell apart what
+merely reads alike, except for near-duplicates. Words are compared by the Jaccard index of their
+content words. The grouping only widens intervals; it never changes a score.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -83,3 +96,74 @@ class Table:
 def relabel(labels: npt.NDArray[np.int64]) -> Ints:
     """The same grouping with labels 0..C-1."""
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+SAME_DAY, ANY_DAY = 0.5, 0.8
+_WORD = re.compile(r"[^\W_]+")
+_STOP = frozenset("a an and at be before by for from if in is it of on or the to will with".split())
+_DATE = frozenset(
+    "january february march april may june july august september october november december "
+    "jan feb mar apr jun jul aug sep sept oct nov dec day week month year end".split()
+)
+NAME_WORDS = 3
+
+
+def event_labels(
+    texts: Sequence[str | None], days: Sequence[str | None], events: Sequence[str | None]
+) -> Ints:
+    """Cluster labels 0.. for each question, from its text, resolution day and event id."""
+    parent = list(range(len(texts)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    def join(i: int, j: int) -> None:
+        parent[max(root(i), root(j))] = min(root(i), root(j))
+
+    first: dict[str, int] = {}
+    for i, event in enumerate(events):
+        if event is not None:
+            join(i, first.setdefault(event, i))
+    for i, text in enumerate(texts):
+        for name in _names(text or "") if events[i] is None else ():
+            join(i, first.setdefault(name, i))
+    bags = [frozenset(_WORD.findall((text or "").lower())) - _STOP for text in texts]
+    for i, j, shared in _pairs(bags):
+        if root(i) == root(j):
+            continue
+        likeness = shared / (len(bags[i]) + len(bags[j]) - shared)
+        told_apart = events[i] is not None and events[j] is not None
+        bound = SAME_DAY if days[i] and days[i] == days[j] and not told_apart else ANY_DAY
+        if likeness >= bound:
+            join(i, j)
+    roots = [root(i) for i in range(len(texts))]
+    return np.unique(roots, return_inverse=True)[1].astype(np.int64)
+
+
+def _names(text: str) -> set[str]:
+    """Runs of content words without a date among them, `NAME_WORDS` long."""
+    kept = [w for w in _WORD.findall(text.lower()) if w not in _STOP]
+    runs = (kept[i : i + NAME_WORDS] for i in range(len(kept) - NAME_WORDS + 1))
+    return {" ".join(run) for run in runs if not any(w.isdigit() or w in _DATE for w in run)}
+
+
+def _pairs(bags: Sequence[frozenset[str]]) -> "list[tuple[int, int, int]]":
+    """(i, j, words shared) for pairs that could reach the lower bound; found by their rarest
+    words, as two sets with Jaccard >= 1/2 share one among each one's rarest half (plus one)."""
+    holders: dict[str, list[int]] = defaultdict(list)
+    rarity: dict[str, int] = defaultdict(int)
+    for bag in bags:
+        for word in bag:
+            rarity[word] += 1
+    found: dict[tuple[int, int], int] = {}
+    for i, bag in enumerate(bags):
+        prefix = sorted(bag, key=lambda w: (rarity[w], w))[: len(bag) // 2 + 1]
+        for word in prefix:
+            for j in holders[word]:
+                if (j, i) not in found:
+                    found[(j, i)] = len(bag & bags[j])
+            holders[word].append(i)
+    return [(i, j, shared) for (i, j), shared in found.items()]

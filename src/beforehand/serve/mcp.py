@@ -33,7 +33,7 @@ from beforehand.gateway import Gateway
 from beforehand.gateway.opening import Door
 from beforehand.serve.auth import Quotas, Visitor
 from beforehand.tools.bounds import MAX_TOKENS, ToolAnswer
-from beforehand.tools.caller import Caller, CallSignals
+from beforehand.tools.caller import Caller, CallSignals, Storage
 from beforehand.tools.discovery import load_tools, servers
 from beforehand.tools.registry import (
     LEAST_TOKENS,
@@ -52,7 +52,6 @@ from beforehand.tools.servers.discovery_mode import (
     is_structured,
     listing,
 )
-from beforehand.tools.storage import Storage
 
 Context = ServerRequestContext[Any, Any]
 ALL = "all"

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from beforehand.clock import iso
 from beforehand.ids import digest
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import Exchange, Observation
 
 RATE_LIMITED = 429

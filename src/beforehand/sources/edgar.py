@@ -9,7 +9,7 @@ from typing import Any
 
 from beforehand.clock import end_of_day
 from beforehand.errors import InputError
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import Observation
 from beforehand.sources.base import (
     Limit,

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 from beforehand.clock import iso
 from beforehand.errors import BadAnswer, InputError
 from beforehand.ids import digest
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import Document
 from beforehand.sources.base import (
     RATE_LIMITED,

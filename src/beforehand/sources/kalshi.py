@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from beforehand.clock import MICROSECOND
 from beforehand.errors import BadAnswer
 from beforehand.ids import market_id
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import (
     BookLevel,
     Event,

@@ -13,7 +13,7 @@ from typing import Any
 from beforehand.config import POLYMARKET_API_BASE_URL, POLYMARKET_GAMMA_BASE_URL
 from beforehand.errors import BadAnswer
 from beforehand.ids import market_id
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import (
     BookLevel,
     Event,

@@ -15,7 +15,7 @@ from typing import Any
 
 from beforehand.errors import BadAnswer
 from beforehand.ids import market_id
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import Observation, PricePoint, Resolution
 from beforehand.sources.base import (
     Ask,

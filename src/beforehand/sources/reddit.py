@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from beforehand.clock import iso
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import Observation
 from beforehand.sources.base import Limit, Parse, Provider, Request, Source, params, snapshot
 from beforehand.sources.fields import answer, mapping, number, required, rows, seconds, text

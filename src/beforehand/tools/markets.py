@@ -14,7 +14,7 @@ from beforehand.config import (
     MAX_POLYMARKET_RESULTS,
 )
 from beforehand.errors import BeforehandError, InputError, NotFound
-from beforehand.gateway.market_search import Hit, Method
+from beforehand.gateway.search import Hit, Method
 from beforehand.gateway.view import View
 from beforehand.gateway.world import Listing
 from beforehand.ids import split_market_id

@@ -24,8 +24,7 @@ from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
 from beforehand.ids import digest
 from beforehand.tools.bounds import MAX_TOKENS, Page, Rows, ToolAnswer, bound, decode_cursor
-from beforehand.tools.caller import OWNER, Caller, CallSignals, ToolLimit
-from beforehand.tools.storage import Storage
+from beforehand.tools.caller import OWNER, Caller, CallSignals, Storage, ToolLimit
 from beforehand.traffic import counting
 
 Evidence = Literal["recorded", "simulated", "offline"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from beforehand.clock import MICROSECOND
 from beforehand.ids import market_id
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import (
     Document,
     Event,
@@ -17,7 +17,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.score.leaks.recheck import CANARY
+from beforehand.score.leaks import CANARY
 from beforehand.world import services
 from beforehand.world.simulate import DAY, VENUES, SimConfig, SimMarket, draw
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from beforehand.clock import iso
 from beforehand.ids import digest
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import (
     BookLevel,
     Market,

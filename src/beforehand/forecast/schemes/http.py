@@ -26,7 +26,7 @@ from beforehand.forecast.base import (
     scheme,
 )
 from beforehand.gateway.opening import open_traffic
-from beforehand.sources.address import split_address
+from beforehand.llm.names import split_address
 from beforehand.sources.base import Limit, Provider, Request
 from beforehand.store.journal.calls import Usage
 from beforehand.traffic import Traffic

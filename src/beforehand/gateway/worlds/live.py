@@ -4,6 +4,9 @@ Every answer passes the traffic rules on its way in and the View's wall on its w
 fetched is known since the fetch; what a service dates itself (a trade, a candle, a filing) is known
 since then, so that a pinned View can be served prices and rows from a live service, and never
 today's texts.
+
+Kalshi's two tiers: what was settled or traded before the cutoff is in the historical one alone,
+and the live one would answer with nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,11 +16,13 @@ from typing import Any
 
 from beforehand.clock import Clock, from_us, to_us
 from beforehand.errors import InputError, NotFound
-from beforehand.gateway.market_search import Hit, MarketIndex, Method
-from beforehand.gateway.search import Grade
+from beforehand.gateway.search import Grade, Hit, MarketIndex, Method
 from beforehand.gateway.world import Listing
-from beforehand.gateway.worlds.kalshi_tiers import KalshiTiers
-from beforehand.gateway.worlds.listings import (
+from beforehand.gateway.worlds.pull import (
+    FRESH,
+    Keep,
+    Puller,
+    R,
     gamma_events,
     gamma_markets,
     kalshi_events,
@@ -25,7 +30,6 @@ from beforehand.gateway.worlds.listings import (
     page_parser,
     page_request,
 )
-from beforehand.gateway.worlds.pull import FRESH, Keep, Puller, R
 from beforehand.ids import split_market_id
 from beforehand.records.world import (
     Document,
@@ -45,8 +49,64 @@ from beforehand.sources import (
     polymarket_data,
 )
 from beforehand.sources.catalogue import ANSWERS
-from beforehand.store.archive.series import Series
+from beforehand.store.archive.reader import Series
 from beforehand.traffic import Traffic, spent
+
+
+class KalshiTiers:
+    """Candles and trades from the tier that holds them. `once` asks for a market unless a fresh
+    state of it is at hand."""
+
+    def __init__(self, puller: Puller, once: Callable[[str], None]) -> None:
+        self._puller, self._once = puller, once
+
+    def candles(self, ticker: str, start: datetime, end: datetime, minutes: int) -> list[Any]:
+        """Candles from the tier that holds them: a market settled before the cutoff is in the
+        historical one alone, and the live one would answer with nothing."""
+        name = f"{kalshi.VENUE}:{ticker}"
+        self._once(name)
+        settled = [
+            r.resolved_at for r in self._puller.held(Resolution, name) if r.status == "resolved"
+        ]
+        cutoff, _ = self._cutoff()
+        historical = bool(settled) and settled[-1] < cutoff
+        found: list[Any] = []
+        for low, high in kalshi.candle_windows(start, end, minutes):
+            request = kalshi.candles_request(ticker, low, high, minutes, historical)
+
+            def read(body: Any, at: datetime) -> list[Any]:
+                return [
+                    *kalshi.parse(body, at, name),
+                    *kalshi.candle_rows(body, ticker, minutes, at),
+                ]
+
+            found += self._puller.pull(request, read)
+        return found
+
+    def _cutoff(self) -> tuple[datetime, datetime]:
+        """(markets settled before, trades made before) stand in Kalshi's historical tier."""
+        settled, traded = self._puller.pull(
+            kalshi.cutoff_request(), lambda b, _: list(kalshi.parse_cutoff(b))
+        )
+        return settled, traded
+
+    def trades(self, ticker: str, until: datetime, live: bool) -> list[Observation]:
+        """The newest trades until an instant: those made before the cutoff are in the historical
+        tier, the live one would answer with nothing."""
+        end = None if live else until
+        tiers = [True] if until < self._cutoff()[1] else [False, True]
+        found: list[Observation] = []
+        for historical in tiers:
+            request = kalshi.trades_request(ticker, 1000, historical, end)
+            found = list(
+                self._puller.pull(
+                    request, lambda body, at: list(kalshi.parse_trades(body, at, ticker))
+                )
+            )
+            if len(found) > 1:  # More than the mark of the fetch.
+                break
+        return found
+
 
 BLIND = frozenset({("google-news", "feed"), ("openai", "answer"), ("reddit", "search")})
 """What cannot look back: asked now, it would be refused at an instant in the past."""

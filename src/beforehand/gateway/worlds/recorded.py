@@ -6,8 +6,7 @@ from datetime import datetime
 from itertools import chain
 
 from beforehand.clock import from_us
-from beforehand.gateway.market_search import Hit, MarketIndex, Method
-from beforehand.gateway.search import Grade, SearchIndex
+from beforehand.gateway.search import Grade, Hit, MarketIndex, Method, SearchIndex
 from beforehand.gateway.world import Listing
 from beforehand.ids import split_market_id
 from beforehand.lazy import lazy
@@ -23,8 +22,7 @@ from beforehand.records.world import (
     Resolution,
     currency_of,
 )
-from beforehand.store.archive.reader import Archive
-from beforehand.store.archive.series import Series
+from beforehand.store.archive.reader import Archive, Series
 
 
 class RecordedWorld:

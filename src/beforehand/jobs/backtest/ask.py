@@ -17,7 +17,7 @@ from beforehand.engine.context import StepContext
 from beforehand.errors import BadAnswer, Refused
 from beforehand.forecast.base import Context, Decision, Forecaster, NoDecision, PanelForecaster
 from beforehand.records.rows import DecisionRow, FailureRow, TraceRow
-from beforehand.score.leaks.detector import flags
+from beforehand.score.leaks import flags
 
 SIDE_BY_SIDE = 256
 """Threads that ask, started as they are needed; the run's concurrency caps the calls."""

@@ -30,15 +30,20 @@ from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
 from beforehand.jobs.backtest.request import BacktestRequest, Fork
 from beforehand.jobs.backtest.walk import Walker
-from beforehand.jobs.forecasters import check_all, models_of, opening_of, unranked
-from beforehand.jobs.isolation import how_kept
-from beforehand.jobs.report_text import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
+from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
+from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.runs.columns import columns_of, question
-from beforehand.runs.decision_counts import counts
-from beforehand.runs.rows import questions_of, read_intervals, read_jsonl, read_traces
+from beforehand.runs.rows import (
+    columns_of,
+    counts,
+    question,
+    questions_of,
+    read_intervals,
+    read_jsonl,
+    read_traces,
+)
 from beforehand.score.evaluate import build_table, evaluate
-from beforehand.score.leaks.recheck import recheck
+from beforehand.score.leaks import recheck
 from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive.reader import Archive

@@ -14,10 +14,9 @@ from beforehand.forecast.aggregate import Method, aggregate
 from beforehand.jobs.backtest.backtest_job import BacktestJob
 from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.request import BacktestRequest
-from beforehand.jobs.isolation import MAY_REMEMBER
+from beforehand.jobs.forecasters import MAY_REMEMBER
 from beforehand.records.rows import IntervalRow
-from beforehand.runs.columns import columns_of, question
-from beforehand.runs.rows import questions_of, read_intervals, read_jsonl
+from beforehand.runs.rows import columns_of, question, questions_of, read_intervals, read_jsonl
 from beforehand.score.evaluate import (
     Columns,
     Question,

@@ -3,19 +3,28 @@
 A step is either a chunk of experiments walked through all their instants, or one instant of many
 experiments (`order.py` says which). Baselines are computed for the whole step at once. Others are
 asked interval by interval, since a context holds what was decided before.
+
+Aggregates weighted by past score: after the walk, with what was known at each instant.
+
+At t a forecaster's past is its forecasts on other markets whose answer had become known by t, the
+last one before each answer. Intervals are taken in time order over all markets. (Contexts were
+written during the walk: their previous intervals hold the plain mean.)
 """
 
+import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
 from beforehand.clock import Clock, iso, iso_us, parse_us, to_us
 from beforehand.engine.context import StepContext
 from beforehand.engine.plan import Action, Step
-from beforehand.forecast.aggregate import Method, aggregate
+from beforehand.forecast.aggregate import Method, Past, aggregate
 from beforehand.forecast.base import Context, Forecaster, PanelForecaster
 from beforehand.forecast.schemes.held import HeldForecaster
 from beforehand.forecast.schemes.model import Model
@@ -24,8 +33,8 @@ from beforehand.gateway.panel import Evidence, Panel, QueryMaker
 from beforehand.jobs.backtest.ask import Answers, Asker, ByForecaster, Interval, meter_of
 from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
-from beforehand.jobs.backtest.weighted import weigh
 from beforehand.records.backtest import ExperimentConfig
+from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import (
     AggregateRow,
     DecisionRow,
@@ -41,11 +50,46 @@ from beforehand.records.rows import (
     decode_interval,
     encode,
     forecasts,
+    label,
     yes_or_no,
 )
 from beforehand.records.world import Document, Market, Resolution
+from beforehand.runs.rows import read_intervals
 from beforehand.store.files import write_atomic
 from beforehand.store.run_folder import RunFolder
+
+
+def weigh(path: Path, answers: Mapping[str, Resolution]) -> None:
+    """Rewrite the aggregates of an intervals.jsonl with weights from what was known at each t."""
+    rows = list(read_intervals(path))
+    past = Past()
+    latest: dict[str, dict[str, float]] = {}
+    waiting = [
+        (to_us(r.known_at), name, float(r.payout))
+        for name, r in answers.items()
+        if r.status == "resolved" and r.payout is not None
+    ]
+    heapq.heapify(waiting)
+    order = sorted(range(len(rows)), key=lambda i: (rows[i].context.t, rows[i].market_id))
+    for i in order:
+        row = rows[i]
+        while waiting and visible_us(waiting[0][0], row.context.t):
+            _, name, answer = heapq.heappop(waiting)
+            past.learn(latest.pop(name, {}), answer)
+        rows[i] = _again(row, past)
+        if row.decisions:
+            latest.setdefault(row.market_id, {}).update(forecasts(row.decisions))
+    write_atomic(path, b"".join(row.sealed() + b"\n" for row in rows))
+
+
+def _again(row: IntervalRow, past: Past) -> IntervalRow:
+    """The row with its decisions weighted anew."""
+    weights = past.weights([label(one.model_id) for one in row.decisions])
+    together = aggregate("weighted", [one.probability for one in row.decisions], weights)
+    decision = None if together is None else yes_or_no(together)
+    found = AggregateRow(row.aggregate.method, together, decision, row.aggregate.n)
+    return msgspec.structs.replace(row, aggregate=found)
+
 
 PREVIOUS = 10
 LONGEST_TEXT = 600

@@ -19,8 +19,7 @@ from beforehand.jobs.backtest.order import compile_plan
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark.events import experiment, ingest, load_events
-from beforehand.jobs.forecasters import check_all, models_of, opening_of, unranked
-from beforehand.jobs.isolation import how_kept
+from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.benchmark import EventSpec
 from beforehand.runs.rows import read_jsonl

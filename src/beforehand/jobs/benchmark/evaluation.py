@@ -1,4 +1,7 @@
-"""The benchmark's last stage: events, predictions and resolutions in, verdicts out."""
+"""The benchmark's last stage: events, predictions and resolutions in, verdicts out.
+
+Reading bets and their terms.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import orjson
 
 from beforehand import __version__
 from beforehand.clock import to_us
@@ -14,17 +18,17 @@ from beforehand.errors import InputError
 from beforehand.forecast.cutoff_guard import Training
 from beforehand.jobs import results
 from beforehand.jobs.benchmark.events import deadline, load_events, valid
-from beforehand.jobs.isolation import MAY_REMEMBER, STATED_REMEMBERING
+from beforehand.jobs.forecasters import MAY_REMEMBER, STATED_REMEMBERING
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.records.rows import label
-from beforehand.runs.columns import question
+from beforehand.runs.rows import question
 from beforehand.score.evaluate import Columns, Question, Result, Settings, build_table, evaluate
-from beforehand.score.leaks.recheck import LeakReport, audit_evidence
+from beforehand.score.leaks import LeakReport, audit_evidence
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
 from beforehand.score.validity import SetFacts
-from beforehand.store.files import read_lines
+from beforehand.store.files import read_bytes, read_lines
 
 
 @dataclass(frozen=True)
@@ -305,3 +309,51 @@ def store(evaluation: Evaluation, paths: Sequence[Path], out: Path) -> Path:
     }
     results.store(out, evaluation.result, _leaks(evaluation), about, [])
     return out / "report.html"
+
+
+def load_bets(path: Path, order: str) -> list[dict[str, Any]]:
+    """A JSON file with a list `bets`, a JSON list, or JSONL; each bet needs entry_price in
+    (0, 1) and won, and resolved_ts to be ordered by time."""
+    try:
+        body = orjson.loads(read_bytes(path))
+        rows = body.get("bets", [body]) if isinstance(body, dict) else body
+    except orjson.JSONDecodeError:
+        rows = [_json(path, number, line) for number, line in read_lines(path)]
+    if not isinstance(rows, list) or not rows:
+        raise InputError(f"{path} holds no list of bets")
+    for number, bet in enumerate(rows, start=1):
+        price = bet.get("entry_price") if isinstance(bet, dict) else None
+        if not isinstance(price, int | float) or isinstance(price, bool) or not 0 < price < 1:
+            raise InputError(f"{path}: bet {number}: entry_price must lie between 0 and 1")
+        if not isinstance(bet.get("won"), bool):
+            raise InputError(f"{path}: bet {number}: won must be true or false")
+        if order == "time" and not isinstance(bet.get("resolved_ts"), int | float):
+            raise InputError(f"{path}: bet {number}: resolved_ts is needed for --order time")
+    return rows
+
+
+def _json(path: Path, number: int, line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{path}:{number}: not JSON: {error}") from None
+
+
+def parse_terms(stake: str, fee: str) -> tuple[float, float]:
+    """(amount, fee rate) from `flat:AMOUNT` and `none` or `rate:R`."""
+    kind, _, amount = stake.partition(":")
+    if kind != "flat" or not _number(amount) or float(amount) <= 0:
+        raise InputError(f"--stake {stake!r}: write flat:AMOUNT, such as flat:1")
+    if fee == "none":
+        return float(amount), 0.0
+    kind, _, rate = fee.partition(":")
+    if kind != "rate" or not _number(rate) or not 0 <= float(rate) <= 1:
+        raise InputError(f"--fee {fee!r}: write none or rate:R with R in [0, 1], such as rate:0.05")
+    return float(amount), float(rate)
+
+
+def _number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

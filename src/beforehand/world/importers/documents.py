@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from beforehand.clock import end_of_day, parse_instant
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import Document
 from beforehand.world.importers.lines import Rejects, each_object
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from beforehand.clock import end_of_day, parse_instant
 from beforehand.ids import market_id
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import PricePoint, Resolution
 from beforehand.score.forecastbench import DATASETS, MARKETS
 from beforehand.store.files import read_json

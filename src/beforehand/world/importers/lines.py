@@ -9,7 +9,7 @@ import orjson
 from pydantic import ValidationError
 
 from beforehand.errors import BadAnswer, InputError
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.store.files import Reject, read_lines
 
 T = TypeVar("T")

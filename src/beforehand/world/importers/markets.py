@@ -13,7 +13,7 @@ from typing import Any
 
 from beforehand.clock import end_of_day, parse_instant
 from beforehand.ids import market_id
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import Market, PricePoint, Resolution, currency_of
 from beforehand.world.importers.lines import Rejects, each_object
 

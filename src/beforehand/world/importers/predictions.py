@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from beforehand.ids import market_id, split_market_id
-from beforehand.records.base import Record
 from beforehand.records.benchmark import PredictionRecord, ResolutionRecord
+from beforehand.records.record import Record
 from beforehand.records.world import RecordedForecast, Resolution
 from beforehand.world.importers.lines import Rejects, each_object
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from beforehand.clock import end_of_day, parse_instant
 from beforehand.ids import market_id, split_market_id
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.records.world import PricePoint
 from beforehand.store.files import plain_number, read_csv
 from beforehand.world.importers.lines import Rejects, guarded

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from beforehand.records.base import Record
+from beforehand.records.record import Record
 from beforehand.sources.catalogue import RECORDED
 from beforehand.sources.polymarket_data import is_table
 from beforehand.store.files import read_json

@@ -1,0 +1,408 @@
+"""The leak report: the same predicate again, from a run's own rows alone.
+
+The leak detector: what in a text speaks of a time after t.
+
+It reads the text alone and knows no outcome: dates after t (written in the common ways), a year
+after t's beside a word of the past, words that say an update was made, and words that report an
+ending. A flag is a reason to look, not a proof; the report gives counts with their denominators,
+and scores are shown with and without the decisions that rest on a flagged document.
+
+Leak dose-response: what if a share of the contexts had held a leak?
+
+Leaks of four grades are injected into copies of a run's contexts, from one that states the outcome
+with a date after t to one that only hints at it. Reported are the share that the detector finds, by
+grade, and how much a forecaster that believes what it reads would gain in Brier by the leaks that
+it misses. A detector that found nothing and one that found all give the two ends.
+"""
+
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Literal
+
+from beforehand.clock import from_us, iso, parse_us, to_us
+from beforehand.records.bulk import PredictionRow
+from beforehand.records.cutoff import visible, visible_us
+from beforehand.records.rows import IntervalRow
+
+Kind = Literal["date after t", "year after t", "update marker", "outcome word"]
+_MONTHS = (
+    "january february march april may june july august september october november december".split()
+)
+_MONTH = "|".join(f"{m}|{m[:3]}" for m in _MONTHS)
+_DATES = (
+    re.compile(r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d\d)-(?P<d>\d\d)\b"),
+    re.compile(
+        rf"\b(?P<n>{_MONTH})\.? (?P<d>\d{{1,2}})(?:st|nd|rd|th)?,? (?P<y>(?:19|20)\d\d)\b", re.I
+    ),
+    re.compile(
+        rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)? (?P<n>{_MONTH})\.?,? (?P<y>(?:19|20)\d\d)\b", re.I
+    ),
+)
+_YEAR = re.compile(
+    r"\b(?:was|were|had|won|lost|died|resigned|became|elected|signed|passed|ended|happened|occurred|"
+    r"defeated|announced|reported|since)\b[^.;!?]{0,60}?\b(?:in|of|since|during|after) (20\d\d)\b",
+    re.I,
+)
+_UPDATE = re.compile(
+    r"\b(?:update[ds]?(?: on| at|:)|\(updated\)|correction:|editor'?s note|this (?:article|story) "
+    r"(?:was|has been) updated)",
+    re.I,
+)
+_OUTCOME = re.compile(
+    r"\b(?:resolve[sd]? (?:to )?(?:yes|no)\b|was (?:later )?(?:confirmed|announced) as the winner|"
+    r"final (?:result|results|score|tally)|officially (?:won|lost|ended|declared)|in hindsight|"
+    r"as it turned out|has since (?:been|become|died|resigned|won|lost))",
+    re.I,
+)
+PLANNED = re.compile(
+    r"\b(?:by|before|until|through|scheduled|expected|due|will|plan(?:s|ned)?|"
+    r"set (?:for|to)|upcoming|ahead of|next|deadline|on or before|no later than)\b",
+    re.I,
+)
+"""Words that make a later date a plan: what is announced beforehand is no leak."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One thing in a text that speaks of a time after t."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What a text holds, whatever t is."""
+
+    dates: tuple[tuple[date, str, bool], ...]
+    years: tuple[tuple[int, str, bool], ...]
+    marks: tuple[Flag, ...]
+
+
+def flags(text: str, t: datetime) -> list[Flag]:
+    """What in `text` speaks of a time after `t` (an instant with a zone)."""
+    found = _read(text)
+    day = t.astimezone(UTC).date()
+    late = [
+        Flag("date after t", said)
+        for when, said, planned in found.dates
+        if when > day + timedelta(days=1) and not planned
+    ]
+    late += [
+        Flag("year after t", said)
+        for year, said, planned in found.years
+        if year > day.year and not planned
+    ]
+    return [*late, *found.marks]
+
+
+@lru_cache(maxsize=100_000)
+def _read(text: str) -> _Reading:
+    dates = []
+    for pattern in _DATES:
+        for match in pattern.finditer(text):
+            if (when := _date(match)) is not None:
+                dates.append((when, match.group(), _planned(text, match.start())))
+    years = [(int(m.group(1)), m.group(), _planned(text, m.start())) for m in _YEAR.finditer(text)]
+    marks = [Flag("update marker", m.group()) for m in _UPDATE.finditer(text)]
+    marks += [Flag("outcome word", m.group()) for m in _OUTCOME.finditer(text)]
+    return _Reading(tuple(dates), tuple(years), tuple(marks))
+
+
+def _date(match: re.Match[str]) -> date | None:
+    groups = match.groupdict()
+    name = groups.get("n")
+    month = int(groups["m"]) if name is None else 1 + _month(name)
+    try:
+        return date(int(groups["y"]), month, int(groups["d"]))
+    except ValueError:
+        return None
+
+
+def _month(name: str) -> int:
+    return next(i for i, month in enumerate(_MONTHS) if month.startswith(name.lower()[:3]))
+
+
+def _planned(text: str, start: int) -> bool:
+    """Whether the words before a date (in its sentence) make it a plan."""
+    before = text[max(0, start - 60) : start]
+    return PLANNED.search(re.split(r"[.;!?]\s", before)[-1]) is not None
+
+
+CANARY = "canary-"
+
+
+@dataclass
+class LeakReport:
+    """`checked` and `refused` come from the gateway's trail; the rest is counted here.
+
+    `rechecked` timestamps were read back from the stored rows, `admitted_after_t` of them lay
+    after their instant, each listed in `found`. `documents` is how many the world holds: with
+    none of them "0 leaks" says nothing about evidence, and the report says "untested".
+    `documents_flagged` of the showings speak of a time after t in the detector's eyes, and
+    `decisions_flagged` of the decisions cite such a document.
+    """
+
+    checked: int = 0
+    refused: int = 0
+    rechecked: int = 0
+    admitted_after_t: int = 0
+    documents: int = 0
+    documents_shown: int = 0
+    canaries_planted: int = 0
+    canaries_seen: int = 0
+    documents_flagged: int = 0
+    decisions: int = 0
+    decisions_citing: int = 0
+    decisions_flagged: int = 0
+    found: list[str] = field(default_factory=list)
+    from_file: bool = False
+
+    @property
+    def evidence(self) -> str:
+        """`untested`, or what the evidence layer was tested with."""
+        if self.from_file:
+            return "not applicable: the forecasts come from a file"
+        if not self.documents:
+            return "untested: no evidence layer"
+        if not self.documents_shown:
+            return f"untested: none of {self.documents:,} documents was shown"
+        return f"{self.documents_shown:,} showings out of {self.documents:,} documents"
+
+    @property
+    def canaries(self) -> str:
+        """How many planted records were seen, or that none was planted."""
+        if self.from_file:
+            return "not applicable: the forecasts come from a file"
+        if not self.canaries_planted:
+            return "untested: none planted in this world"
+        return f"{self.canaries_seen} of {self.canaries_planted} seen before their time"
+
+    @property
+    def detector(self) -> str:
+        """What the detector found, with the denominators."""
+        if self.from_file or not self.documents_shown:
+            return "untested: no document was shown"
+        return (
+            f"{self.documents_flagged:,} of {self.documents_shown:,} showings flagged; "
+            f"{self.decisions_flagged:,} of {self.decisions_citing:,} citing decisions rest on one"
+        )
+
+    def wire(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return {
+            **asdict(self),
+            "evidence": self.evidence,
+            "canaries": self.canaries,
+            "detector": self.detector,
+        }
+
+
+def recheck(
+    report: LeakReport,
+    intervals: Iterable[IntervalRow],
+    planted: Mapping[str, datetime] | None = None,
+) -> list[dict[str, Any]]:
+    """Put every timestamp of the stored contexts and decisions to the predicate again, and every
+    text to the detector. Returns a report for each forecast that was shown a document.
+
+    `planted` gives the canaries' own times, from the world and not from the rows: a canary is
+    seen if it stands in a context of an earlier instant, whatever the row says of its time.
+    """
+    planted = planted or {}
+    reports = list[dict[str, Any]]()
+    for row in intervals:
+        t, context = row.context.t, row.context
+        market, snippets = context.market, context.search_snippets
+        where = f"{row.market_id} at {row.time}"
+        stamps = [("odds", market.odds_known_at), ("text", market.text_known_at)]
+        stamps += [(f"document {s.id}", s.timestamp) for s in snippets]
+        stamps += [("previous interval", p.time) for p in context.previous_intervals]
+        shown, after = {s.id for s in snippets}, 0
+        for what, stamp in stamps:
+            if stamp is None:
+                continue
+            report.rechecked += 1
+            if not visible_us(parse_us(stamp), t):
+                after += 1
+                report.admitted_after_t += 1
+                report.found.append(f"{where}: {what} known at {stamp}")
+        before = report.admitted_after_t
+        at = from_us(t)
+        flagged = {s.id: found for s in snippets if (found := flags(s.text, at))}
+        report.documents_flagged += len(flagged)
+        tainted = list[str]()
+        for decision in row.decisions:
+            report.decisions += 1
+            report.decisions_citing += bool(decision.key_evidence_ids)
+            if flagged.keys() & set(decision.key_evidence_ids):
+                report.decisions_flagged += 1
+                tainted.append(decision.model_id)
+            for cited in decision.key_evidence_ids:
+                if cited not in shown:
+                    report.admitted_after_t += 1
+                    report.found.append(
+                        f"{where}: {decision.model_id} cites {cited}, which it was not shown"
+                    )
+        report.documents_shown += len(snippets)
+        early = [s.id for s in snippets if s.id in planted]
+        early = [name for name in early if not visible_us(to_us(planted[name]), t)]
+        report.canaries_seen += len(early)
+        if snippets:
+            reports.append(
+                {
+                    "market_id": row.market_id,
+                    "time": row.time,
+                    "documents": len(snippets),
+                    "after_t": after + report.admitted_after_t - before,
+                    "canaries": early,
+                    "flags": [
+                        {"document": name, "kind": flag.kind, "text": flag.text}
+                        for name, found in flagged.items()
+                        for flag in found
+                    ],
+                    "flagged_decisions": tainted,
+                }
+            )
+    return reports
+
+
+def audit_evidence(predictions: Iterable[PredictionRow]) -> tuple[int, int, list[str]]:
+    """(forecasts, those whose evidence passes, the failures in words).
+
+    Evidence passes if each item carries a timestamp that is no later than the prediction's own;
+    a prediction that cites evidence and has no time of its own fails.
+    """
+    total, failures = 0, list[str]()
+    for record in predictions:
+        total += 1
+        at = record.metadata.timestamp if record.metadata else None
+        for item in record.prediction.rationale or ():
+            if item.timestamp is None:
+                failures.append(f"{record.id}: evidence {item.source!r} has no timestamp")
+            elif at is None:
+                failures.append(f"{record.id}: the prediction that cites it has no timestamp")
+            elif not visible(item.timestamp, at):
+                failures.append(
+                    f"{record.id}: evidence {item.source!r} is dated {iso(item.timestamp)}, after "
+                    f"the prediction at {iso(at)}"
+                )
+            else:
+                continue
+            break
+    return total, total - len(failures), failures
+
+
+DOSES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
+BELIEF = 0.9
+"""How far a believing forecaster moves from the market's price to the leaked outcome."""
+GRADES = {
+    "stated, dated": (
+        "{day}: it is over, and the question resolved {word}.",
+        "{iso}: final, {word}.",
+        "Result of {day}: {plain}.",
+    ),
+    "dated": (
+        "Reported on {day}: the outcome was {plain}.",
+        "({short}) It came out {plain}.",
+        "According to papers of {iso}, people say {plain}.",
+    ),
+    "stated": (
+        "In hindsight the answer was {plain}; the final result is in.",
+        "The outcome is now official: {plain}.",
+        "It ended {plain}, as the organisers told everyone afterwards.",
+    ),
+    "hinted": (
+        "Nobody doubts any more that it was {plain}.",
+        "Looking back, {plain} was always the likelier end.",
+        "The celebrations after the {plain} verdict went on all night.",
+    ),
+}
+"""What is injected, the wordings in turns; {day} lies a week after t, {short} has no year. Some are
+out of the detector's reach on purpose: its share is worth as much as the leaks are varied."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One context: when, the market's price, the outcome (0 to 1)."""
+
+    t: datetime
+    price: float
+    outcome: float
+
+
+@dataclass(frozen=True)
+class Dose:
+    """One line of the table. `brier` is that of the believing forecaster over all contexts,
+    `brier_kept` over those without a flag (None if all have one); `flattery` is what the missed
+    leaks gain."""
+
+    grade: str
+    share: float
+    injected: int
+    found: int
+    brier: float
+    brier_kept: float | None
+    brier_clean: float
+    flattery: float
+
+
+def doses(cases: Sequence[Case], seed: int = 0) -> list[Dose]:
+    """Every grade at every dose, over the same contexts; nothing over none."""
+    table: list[Dose] = []
+    if not cases:
+        return table
+    for grade, wordings in GRADES.items():
+        order = list(range(len(cases)))
+        random.Random(f"{seed}/{grade}").shuffle(order)
+        texts = [_leak(wordings[i % len(wordings)], case) for i, case in enumerate(cases)]
+        found = [bool(flags(text, case.t)) for text, case in zip(texts, cases, strict=True)]
+        for share in DOSES:
+            chosen = set(order[: round(share * len(cases))])
+            table.append(_dose(grade, share, cases, chosen, found))
+    return table
+
+
+def wire(table: Sequence[Dose]) -> list[Mapping[str, Any]]:
+    """JSON-ready."""
+    return [asdict(row) for row in table]
+
+
+def _dose(
+    grade: str, share: float, cases: Sequence[Case], chosen: set[int], found: Sequence[bool]
+) -> Dose:
+    clean = [(case.price - case.outcome) ** 2 for case in cases]
+    believed = [
+        (case.price + BELIEF * (case.outcome - case.price) - case.outcome) ** 2
+        if i in chosen
+        else clean[i]
+        for i, case in enumerate(cases)
+    ]
+    kept = [i for i in range(len(cases)) if not (i in chosen and found[i])]
+    n = len(cases)
+    return Dose(
+        grade=grade,
+        share=share,
+        injected=len(chosen),
+        found=sum(found[i] for i in chosen),
+        brier=sum(believed) / n,
+        brier_kept=sum(believed[i] for i in kept) / len(kept) if kept else None,
+        brier_clean=sum(clean) / n,
+        flattery=sum(clean[i] - believed[i] for i in kept) / len(kept) if kept else 0.0,
+    )
+
+
+def _leak(template: str, case: Case) -> str:
+    later = case.t + timedelta(days=7)
+    yes = case.outcome >= 0.5
+    return template.format(
+        day=f"{later:%B} {later.day}, {later.year}",
+        iso=f"{later:%Y-%m-%d}",
+        short=f"{later:%b} {later.day}",
+        word="YES" if yes else "NO",
+        plain="yes" if yes else "no",
+    )

@@ -1,1 +1,0 @@
-"""Leaks: the predicate checked again, flagged texts, what a leak could be worth."""
