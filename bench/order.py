@@ -18,7 +18,8 @@ from pathlib import Path
 
 from beforehand.clock import SystemClock
 from beforehand.config import Home
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.database import Database

@@ -7,7 +7,6 @@ plainest code that gives the same figures; the peers are PyPI packages. No test 
 
 import sys
 import time
-from bisect import bisect_right
 from collections.abc import Callable
 from statistics import median
 from typing import Any
@@ -15,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from beforehand.clock import FrozenClock, from_us
-from beforehand.gateway import Gateway
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.panel import Evidence
 from beforehand.score import metrics
 from beforehand.score.intervals import Resampler
 from beforehand.store.archive.reader import Series
@@ -133,6 +133,12 @@ class _World:
     def series(self, market_id: str) -> Series | None:
         return self._series.get(market_id)
 
+    def resolutions(self, *_: object) -> list[Any]:
+        return []
+
+    def market_versions(self, *_: object) -> list[Any]:
+        return []
+
 
 def _gateway(markets: int, points: int) -> tuple[Gateway, dict[str, Series]]:
     rng = np.random.default_rng(0)
@@ -145,7 +151,7 @@ def _gateway(markets: int, points: int) -> tuple[Gateway, dict[str, Series]]:
 
 
 def lookups() -> None:
-    """As-of lookups, guarded, in batch and one at a time."""
+    """As-of lookups as a panel takes them: guarded, in batch."""
     gateway, made = _gateway(100, 10_000)
     rng = np.random.default_rng(1)
     t = np.sort(rng.integers(0, 10**15, (100, 10_000)), axis=1)
@@ -171,34 +177,10 @@ def lookups() -> None:
     assert np.isclose(ours(), floor())
     mine, plain = side_by_side(ours, floor)
     line("1 M as-of lookups, batch", mine, plain, "numpy sort+searchsorted", "<= 1.25")
-    keys = [
-        (names[i], int(x))
-        for i, x in zip(
-            rng.integers(0, 100, 200_000), rng.integers(0, 10**15, 200_000), strict=True
-        )
-    ]
-    table = {n: (s.known_at.tolist(), s.price.tolist()) for n, s in made.items()}
-
-    def one_by_one() -> float:
-        lookup = gateway.lookup
-        return sum(found[0] for name, x in keys if (found := lookup(name, x)) is not None)
-
-    def bare() -> float:
-        total = 0.0
-        for name, x in keys:
-            known, price = table[name]
-            i = bisect_right(known, x) - 1
-            if i >= 0:
-                total += price[i]
-        return total
-
-    assert np.isclose(one_by_one(), bare())
-    mine, plain = side_by_side(one_by_one, bare)
-    line("200,000 as-of lookups, scalar", mine, plain, "dict + bisect", "<= 1.43")
 
 
 def loop() -> None:
-    """A backtest loop under the guard: the bare callback, and honest-backtest."""
+    """A panel under the guard and a callback over its rows: the bare callback, honest-backtest."""
     gateway, made = _gateway(1, N)
     series = made["A:0"]
     stamps = series.known_at
@@ -207,16 +189,17 @@ def loop() -> None:
         return price < 0.0001
 
     def ours() -> int:
-        return sum(strategy(t, p) for t, p in gateway.replay("A:0"))
-
-    times, prices = stamps.tolist(), series.price.tolist()
+        panel = gateway.panel([("A:0", stamps)], evidence=Evidence(max_results=0))
+        rows = zip(panel.t.tolist(), panel.price.tolist(), strict=True)
+        return sum(strategy(t, p) for t, p in rows)
 
     def bare() -> int:
-        return sum(strategy(t, p) for t, p in zip(times, prices, strict=True))
+        rows = zip(stamps.tolist(), series.price.tolist(), strict=True)
+        return sum(strategy(t, p) for t, p in rows)
 
     assert abs(ours() - bare()) <= 2
     mine, plain = side_by_side(ours, bare)
-    line("backtest loop, 1 M steps", mine, plain, "bare callback", "<= 1.67")
+    line("panel and loop, 1 M rows", mine, plain, "bare callback", "<= 1.67")
     try:
         from honest_backtest import Decision, Signal, SlotCtx, run_signal
         from honest_backtest.signal import SlotMeta
@@ -241,7 +224,7 @@ def loop() -> None:
         meta, snaps, (empty.astype(np.int64), empty.astype(bool), empty, empty, empty.astype(bool))
     )
     (peer,) = side_by_side(lambda: run_signal(Cheap(), [ctx]), rounds=3)
-    line("backtest loop, 1 M steps", mine, peer, "honest-backtest (x4)", "<= 1", 4)
+    line("panel and loop, 1 M rows", mine, peer, "honest-backtest (x4)", "<= 1", 4)
 
 
 SECTIONS = {"scoring": scoring, "resampling": resampling, "lookups": lookups, "loop": loop}

@@ -119,15 +119,16 @@ def ours(port: int) -> None:
     """Our server with two more tools, a token and a quota for each call."""
     from beforehand.clock import iso
     from beforehand.config import Workspace
-    from beforehand.gateway.opening import open_door
+    from beforehand.gateway.opening import connect
     from beforehand.serve.auth import Verifier, open_quotas
     from beforehand.serve.http import application, listen, run
     from beforehand.serve.mcp import Backend
     from beforehand.store.tokens import Tokens
     from beforehand.tools import discovery
     from beforehand.tools.bounds import Rows as Where
-    from beforehand.tools.caller import Storage, ToolLimit
+    from beforehand.tools.caller import ToolLimit
     from beforehand.tools.registry import Call, Example, tool
+    from beforehand.tools.storage import Storage
 
     made, here = rows(), Example("offline", "2026-11-22", "a benchmark")
     discovery.load_tools()
@@ -153,7 +154,7 @@ def ours(port: int) -> None:
     workspace = Workspace.from_environment()
     home, clock = workspace.home, workspace.clock
     backend = Backend(
-        open_door(workspace, "replay", home.archive),
+        connect(workspace, "replay", home.archive),
         Storage(home),
         open_quotas(workspace),
         lambda text: print(f"{iso(clock.now())} {text}", file=log),

@@ -13,7 +13,8 @@ from provider import Provider, serving
 
 from beforehand.clock import FrozenClock, from_us, parse_instant
 from beforehand.config import recorded_data
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.records.world import Market, PricePoint, Resolution
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
@@ -140,5 +141,5 @@ def made(tmp_path: Path) -> Path:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short pauses between attempts."""
-    monkeypatch.setattr("beforehand.engine.driver.BACKOFF_S", 0.01)
+    monkeypatch.setattr("beforehand.engine.execute.BACKOFF_S", 0.01)
     monkeypatch.setattr("beforehand.traffic.BACKOFF_S", 0.01)

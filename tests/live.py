@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from beforehand.config import Home, Workspace
-from beforehand.gateway.opening import Door, open_door
+from beforehand.gateway.opening import Connection, connect
 from beforehand.store.market_data.load import load
-from beforehand.tools.caller import Storage
 from beforehand.tools.registry import Toolbox
+from beforehand.tools.storage import Storage
 from toolcalls import NOW, QUOTES, vendor_of_shapes
 from vendor import Vendor, serving
 
@@ -37,14 +37,14 @@ class Setup:
     archive: Path
     clock: Steps
 
-    def door(self, mode: str) -> Door:
+    def connection(self, mode: str) -> Connection:
         workspace = Workspace(self.home, None, self.clock, self.vendor.environment)
-        return open_door(workspace, mode, self.archive)  # type: ignore[arg-type]
+        return connect(workspace, mode, self.archive)  # type: ignore[arg-type]
 
-    def box(self, mode: str, pinned: Any = None) -> tuple[Toolbox, Door]:
-        door = self.door(mode)
-        storage = Storage(self.home, mode, door.live, door.traffic)  # type: ignore[arg-type]
-        return Toolbox(door.gateway, storage, pinned), door
+    def box(self, mode: str, pinned: Any = None) -> tuple[Toolbox, Connection]:
+        connection = self.connection(mode)
+        storage = Storage(self.home, mode, connection.live, connection.traffic)  # type: ignore[arg-type]
+        return Toolbox(connection.gateway, storage, pinned), connection
 
 
 @contextmanager

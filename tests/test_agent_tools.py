@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from beforehand.config import Home
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
-from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
+from beforehand.tools.storage import Storage
 
 load_tools()
 

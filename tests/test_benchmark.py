@@ -10,7 +10,8 @@ from beforehand.clock import iso, parse_instant
 from beforehand.config import Home, Workspace
 from beforehand.engine.runs import start
 from beforehand.errors import InputError
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark import events as benchmark
 from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest

@@ -327,7 +327,8 @@ def test_fetch_from_a_server(
 
 
 def test_gzip_is_read_everywhere(sim: Path, tmp_path: Path, capsys: Out) -> None:
-    from beforehand.gateway import Gateway, RecordedWorld
+    from beforehand.gateway.gateway import Gateway
+    from beforehand.gateway.worlds.recorded import RecordedWorld
     from beforehand.store.archive.reader import Archive
 
     record = next(

@@ -16,15 +16,16 @@ from beforehand.engine.context import StepContext
 from beforehand.engine.driver import drive
 from beforehand.engine.plan import Step
 from beforehand.errors import InputError, NotConfigured, Unavailable
-from beforehand.gateway.opening import open_door
+from beforehand.gateway.opening import connect
 from beforehand.sandbox.daytona import Daytona
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import MODULES, Policy
 from beforehand.tools.bounds import estimate_tokens
-from beforehand.tools.caller import OWNER, Storage, ToolLimit
+from beforehand.tools.caller import OWNER, ToolLimit
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.servers.code import NAME, CodeMode
+from beforehand.tools.storage import Storage
 from experiments import Out, told
 from jobs import runtime, small
 
@@ -41,8 +42,8 @@ def sandbox() -> Iterator[Sandbox]:
 @pytest.fixture
 def box(home: Path, sim: Path) -> Toolbox:
     clock = FrozenClock(parse_instant("2026-11-01T00:00:00Z"))
-    door = open_door(Workspace(Home(home), clock=clock), "replay", sim)
-    return Toolbox(door.gateway, Storage(Home(home)), T)
+    connection = connect(Workspace(Home(home), clock=clock), "replay", sim)
+    return Toolbox(connection.gateway, Storage(Home(home)), T)
 
 
 RANKING = """

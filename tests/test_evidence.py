@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from beforehand.clock import to_us
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.search import Grade
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
 from experiments import Out, told
 from test_real_data import real  # noqa: F401 (a fixture)

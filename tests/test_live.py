@@ -18,12 +18,12 @@ from beforehand.errors import (
     ReplayMiss,
     Unavailable,
 )
-from beforehand.gateway.opening import open_door
+from beforehand.gateway.opening import connect
 from beforehand.records.world import Exchange
 from beforehand.store.archive.reader import Archive
-from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
+from beforehand.tools.storage import Storage
 from beforehand.traffic import Spent
 from live import Setup
 from toolcalls import CALLS, NOW
@@ -38,14 +38,14 @@ def test_every_tool_has_a_call() -> None:
 def test_every_tool_live_then_recorded_then_replayed(setup: Setup) -> None:
     """One recording session asks for everything; with the server gone, each answer is the same as
     of the instant at which it was recorded."""
-    box, door = setup.box("record")
+    box, connection = setup.box("record")
     recorded, at = {}, {}
     for name, arguments in CALLS.items():
         recorded[name] = box.call(name, arguments).content
         at[name] = setup.clock.now()
         meta = recorded[name].pop("_meta")
         assert meta["tool"] == name
-    door.close()
+    connection.close()
     assert recorded["search_markets"]["markets"][0]["title"] == shapes.GAMMA_MARKET["question"]
     assert recorded["get_order_books"]["books"][0]["bids"][0] == [0.6, 10.0]
     assert recorded["get_prices"]["prices"][0]["price"] == 0.61
@@ -199,10 +199,10 @@ def test_a_turned_market_resolves_the_right_way(setup: Setup) -> None:
 
 
 def test_prices_alone_do_not_take_away_what_is_known(setup: Setup) -> None:
-    box, door = setup.box("record")
+    box, connection = setup.box("record")
     for name in ("get_market", "list_comments", "get_price_history", "get_order_books"):
         box.call(name, CALLS[name])
-    door.close()
+    connection.close()
     for day in (5, 6):
         pinned = NOW.replace(day=day, hour=22)
         replay = setup.box("replay", pinned)[0]
@@ -218,10 +218,10 @@ def test_an_unfinished_bucket_is_no_close(setup: Setup) -> None:
     candle = {**shapes.KALSHI_CANDLE, "end_period_ts": start + 3600}
     batch = {"market_ticker": "KXRAIN-26MAR-T1", "candlesticks": [candle]}
     setup.vendor.route("kalshi", "/markets/candlesticks", {"markets": [batch]})
-    box, door = setup.box("record")
+    box, connection = setup.box("record")
     box.call("get_price_history", CALLS["get_price_history"])
     box.call("get_kalshi_candlesticks", {"id": "KXRAIN-26MAR-T1", "period": "1h"})
-    door.close()
+    connection.close()
     setup.clock.at += timedelta(days=1)
     replay = setup.box("replay")[0]
     shown = replay.call("get_price_history", CALLS["get_price_history"]).content["points"]
@@ -300,10 +300,10 @@ def test_a_lying_service_ends_in_our_own_error(setup: Setup, lie: bytes) -> None
 
 def test_what_was_paid_is_kept_though_it_cannot_be_read(setup: Setup) -> None:
     setup.vendor.route("exa", "/search", {"results": "none of your business"})
-    box, door = setup.box("record")
+    box, connection = setup.box("record")
     with pytest.raises(BadAnswer):
         box.call("search", {"query": "rain"})
-    assert door.close() == 1
+    assert connection.close() == 1
     (kept,) = Archive(setup.archive).records(Exchange)
     assert "none of your business" in kept.body
 
@@ -311,8 +311,8 @@ def test_what_was_paid_is_kept_though_it_cannot_be_read(setup: Setup) -> None:
 def test_a_dead_network_says_so(tmp_path: Path) -> None:
     home = Home(tmp_path)
     nowhere = {f"BEFOREHAND_{p}_URL": "http://127.0.0.1:1" for p in ("GAMMA", "KALSHI", "COINBASE")}
-    door = open_door(Workspace(home, settings=nowhere), "live", tmp_path / "a")
-    box = Toolbox(door.gateway, Storage(home, "live", door.live, door.traffic))
+    connection = connect(Workspace(home, settings=nowhere), "live", tmp_path / "a")
+    box = Toolbox(connection.gateway, Storage(home, "live", connection.live, connection.traffic))
     with pytest.raises(Unavailable, match="check the network"):
         box.call("get_btc_price", {})
 

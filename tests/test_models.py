@@ -1,4 +1,4 @@
-"""Models through one door: names, keys, the traffic limits, the journal, bad answers, real exchanges."""
+"""Models through one connection: names, keys, the traffic limits, the journal, bad answers, real exchanges."""
 
 import json
 import os

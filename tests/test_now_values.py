@@ -13,15 +13,15 @@ import shapes
 from beforehand.clock import iso
 from beforehand.config import Home, Workspace
 from beforehand.errors import ReplayMiss
-from beforehand.gateway.opening import open_door
+from beforehand.gateway.opening import connect
 from beforehand.records.record import Record
 from beforehand.records.world import Market, Observation, OrderBook, PricePoint, Resolution
 from beforehand.sources import edgar, kalshi, polymarket, polymarket_data, reddit
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.tools.bounds import thin
-from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
+from beforehand.tools.storage import Storage
 
 load_tools()
 T0 = datetime.fromtimestamp(shapes.T0, UTC)
@@ -35,7 +35,7 @@ def box(tmp_path: Path, records: list[Record], pinned: datetime = T) -> Toolbox:
     )
     home = Home(tmp_path)
     return Toolbox(
-        open_door(Workspace(home), "replay", tmp_path / "a").gateway, Storage(home), pinned
+        connect(Workspace(home), "replay", tmp_path / "a").gateway, Storage(home), pinned
     )
 
 
@@ -188,16 +188,20 @@ def test_prices_are_not_made_of_nothing() -> None:
 
 
 def test_one_odd_row_does_not_take_a_page_along() -> None:
-    from beforehand.gateway.worlds.pull import gamma_events, gamma_markets
+    from beforehand.gateway.worlds.pull import Skipped, gamma_events, gamma_markets
 
     odd = [
         {**shapes.GAMMA_MARKET, "version": "v9"},
         {**shapes.GAMMA_MARKET, "outcomePrices": '["1.01", "0"]'},
+        {**shapes.GAMMA_MARKET, "outcomes": "x"},
+        {**shapes.GAMMA_MARKET, "createdAt": "yesterday"},
+        "no object",
     ]
     *records, _ = gamma_markets({"markets": [*odd, shapes.GAMMA_MARKET]}, T)
     assert sum(isinstance(r, Market) and r.question is not None for r in records) == 1
+    assert sum(isinstance(r, Skipped) for r in records) == len(odd)
     event = {**shapes.GAMMA_EVENT, "markets": [*odd, shapes.GAMMA_MARKET]}
-    assert len(gamma_events({"events": [event]}, T)) >= 3
+    assert len(gamma_events({"events": [event, "no object"]}, T)) >= 3
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=30, max_size=200))

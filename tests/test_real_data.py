@@ -1,6 +1,7 @@
 """The main job on real recorded markets and documents, against published figures."""
 
 import json
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 
 from beforehand.cli.app import run as cli
-from beforehand.clock import from_us, parse_instant, to_us
+from beforehand.clock import from_us, parse_instant
 from beforehand.errors import NotFound
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest import grid
 from beforehand.records.world import Market
 from beforehand.score import forecastbench as recipe
@@ -54,9 +56,9 @@ def test_prices_by_what_was_known(gateway: Gateway, data: Path) -> None:
         pairs = []
         for record in gateway.hindsight().resolutions():
             day = record.resolved_at.replace(hour=0, minute=0, second=0, microsecond=0)
-            hit = gateway.lookup(record.market_id, to_us(day - timedelta(days=days)))
-            if hit is not None:
-                pairs.append((hit[0], record.payout))
+            with suppress(NotFound):
+                view = gateway.at(day - timedelta(days=days))
+                pairs.append((view.odds(record.market_id).price, record.payout))
         p, y = np.array(pairs, dtype=float).T
         found[days] = (len(pairs), round(metrics.brier(p, y), 4))
     assert found == {7: (493, 0.0316), 30: (375, 0.0435)}

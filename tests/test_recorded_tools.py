@@ -9,11 +9,11 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.clock import parse_instant
 from beforehand.config import Home, Workspace
-from beforehand.gateway.opening import open_door
+from beforehand.gateway.opening import connect
 from beforehand.store.market_data.load import load
-from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
+from beforehand.tools.storage import Storage
 
 pytestmark = pytest.mark.real_data
 REGISTRY = load_tools()
@@ -63,8 +63,8 @@ def box(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Toolbox:
         data / "_look_only/options/cme_glbx_bbo1m_rows.csv",
         parse_instant("2026-01-10"),
     )
-    door = open_door(Workspace(home), "replay", archive)
-    return Toolbox(door.gateway, Storage(home), parse_instant(AT))
+    connection = connect(Workspace(home), "replay", archive)
+    return Toolbox(connection.gateway, Storage(home), parse_instant(AT))
 
 
 MARKET = "0x60c2c085ee8c16bc8f2419739a94971d4c9d00f637ead10fc0f540afa1be64e8"

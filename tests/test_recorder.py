@@ -14,20 +14,21 @@ from beforehand.sources.catalogue import PROBES
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_json
 from beforehand.tools.discovery import load_tools
+from beforehand.tools.index import listed_tools
 from live import Setup
 
 
 def test_an_unflushed_recording_survives_its_process(setup: Setup) -> None:
-    box, door = setup.box("record")
+    box, connection = setup.box("record")
     box.call("get_btc_price", {})
-    assert door.spool is not None
-    assert door.spool._file is not None
-    path = door.spool._path
+    assert connection.spool is not None
+    assert connection.spool._file is not None
+    path = connection.spool._path
     with path.open("ab") as torn:
         torn.write(b'{"exchange": {"prov')
-    door.spool._file.close()  # The process is gone, and its lock with it.
-    door.spool._file = None
-    other = setup.door("record")
+    connection.spool._file.close()  # The process is gone, and its lock with it.
+    connection.spool._file = None
+    other = setup.connection("record")
     assert other.close() == 1
     assert not path.exists()
     assert setup.box("replay")[0].call("get_btc_price", {}).content["price"] == 61234.5
@@ -44,7 +45,12 @@ ORDER = Order(
 
 def test_the_recorder(setup: Setup) -> None:
     done = record(
-        setup.door("record"), ORDER, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
+        setup.connection("record"),
+        ORDER,
+        setup.home,
+        setup.archive,
+        setup.clock,
+        sleep=setup.clock.sleep,
     )
     assert done.failures == []
     assert (done.rounds, done.stopped) == (3, "the rounds are done")
@@ -58,7 +64,12 @@ def test_the_recorder(setup: Setup) -> None:
     assert sum(a.path == "/rss/search" for a in setup.vendor.log) == 1
 
     again = record(
-        setup.door("record"), ORDER, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
+        setup.connection("record"),
+        ORDER,
+        setup.home,
+        setup.archive,
+        setup.clock,
+        sleep=setup.clock.sleep,
     )
     assert again.rounds == 3
     times = sorted(
@@ -75,7 +86,12 @@ def test_a_text_is_served_as_it_stood(setup: Setup) -> None:
     name = f"POLYMARKET:{shapes.CONDITION}"
     order = Order(markets=(name,), what=frozenset({"texts"}), rounds=1)
     record(
-        setup.door("record"), order, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
+        setup.connection("record"),
+        order,
+        setup.home,
+        setup.archive,
+        setup.clock,
+        sleep=setup.clock.sleep,
     )
     before = setup.clock.at + timedelta(minutes=1)
     setup.clock.at += timedelta(minutes=10)
@@ -85,7 +101,12 @@ def test_a_text_is_served_as_it_stood(setup: Setup) -> None:
     }
     setup.vendor.route("gamma", "/markets/keyset", {"markets": [edited], "next_cursor": None})
     record(
-        setup.door("record"), order, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
+        setup.connection("record"),
+        order,
+        setup.home,
+        setup.archive,
+        setup.clock,
+        sleep=setup.clock.sleep,
     )
     old = setup.box("replay", before)[0].call("get_market", {"id": shapes.CONDITION}).content
     new = setup.box("replay")[0].call("get_market", {"id": shapes.CONDITION}).content
@@ -98,14 +119,24 @@ def test_a_text_is_served_as_it_stood(setup: Setup) -> None:
 def test_the_recorder_is_bounded_and_goes_on_after_failures(setup: Setup) -> None:
     small = Order(markets=ORDER.markets, rounds=50, max_bytes=3000)
     done = record(
-        setup.door("record"), small, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
+        setup.connection("record"),
+        small,
+        setup.home,
+        setup.archive,
+        setup.clock,
+        sleep=setup.clock.sleep,
     )
     assert "has reached" in done.stopped
     assert done.rounds < 50
     setup.vendor.route("clob", "/books", 400)
     one = Order(markets=(*ORDER.markets, "POLYMARKET:nothing"), rounds=1)
     done = record(
-        setup.door("record"), one, setup.home, setup.archive, setup.clock, sleep=setup.clock.sleep
+        setup.connection("record"),
+        one,
+        setup.home,
+        setup.archive,
+        setup.clock,
+        sleep=setup.clock.sleep,
     )
     assert any("books" in f for f in done.failures)
     assert any("nothing" in f for f in done.failures)
@@ -117,13 +148,15 @@ def test_an_interrupt_loses_nothing(setup: Setup) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        record(setup.door("record"), ORDER, setup.home, setup.archive, setup.clock, sleep=stop)
+        record(
+            setup.connection("record"), ORDER, setup.home, setup.archive, setup.clock, sleep=stop
+        )
     assert Archive(setup.archive).counts()["exchange"] == len(setup.vendor.log)
     assert not list(setup.home.recording.glob("*.jsonl"))
 
 
 def test_doctor_live_reports_drift(setup: Setup) -> None:
-    traffic = setup.door("live").traffic
+    traffic = setup.connection("live").traffic
     assert traffic is not None
     found = live_check.check(traffic, setup.clock, setup.home.live_checks)
     assert {row["state"] for row in found} == {"ok"}, found
@@ -140,12 +173,14 @@ def test_doctor_live_reports_drift(setup: Setup) -> None:
     assert "yes_price_dollars" in states["kalshi trades"]["detail"]
     assert states["coinbase ticker"]["state"] == "drift"
     assert states["edgar submissions"]["state"] == "not reachable"
-    from beforehand.tools.discovery import label
 
-    assert label(REGISTRY["get_market"], setup.home)["label"] == "recorded", "a mirror is not live"
+    def proof(name: str) -> list[str]:
+        found = next(tool for tool in listed_tools(setup.home) if tool["name"] == name)
+        return [found["label"], found["date"], found["source"]]
+
+    assert proof("get_market")[0] == "recorded", "a mirror is not live"
     kept = live_check.read_checks(setup.home.live_checks)
     del kept["gamma markets"]["mirror"]
     write_json(setup.home.live_checks, kept)
-    verified = label(REGISTRY["get_market"], setup.home)
-    assert verified == {"label": "live-verified", "date": "2026-01-07", "source": "gamma markets"}
-    assert label(REGISTRY["get_btc_price"], setup.home)["label"] == "simulated"
+    assert proof("get_market") == ["live-verified", "2026-01-07", "gamma markets"]
+    assert proof("get_btc_price")[0] == "simulated"

@@ -17,7 +17,8 @@ from beforehand.forecast.base import class_of
 from beforehand.forecast.schemes.held import HELD
 from beforehand.forecast.schemes.http import Address
 from beforehand.forecast.schemes.model import Model
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.order import compile_plan
 from beforehand.llm.names import service_of
 from beforehand.store.archive.reader import Archive

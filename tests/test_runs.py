@@ -12,7 +12,8 @@ from beforehand.clock import Clock, FrozenClock, from_us, iso, parse_instant
 from beforehand.config import Home, Workspace
 from beforehand.engine.runs import Finished, start
 from beforehand.errors import InputError, NotFound
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs import results, score_file
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest.request import BacktestRequest

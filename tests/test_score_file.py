@@ -9,7 +9,8 @@ import pytest
 
 from beforehand.clock import from_us, iso
 from beforehand.errors import InputError
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs import score_file
 from beforehand.jobs.backtest import grid
 from beforehand.runs.rows import read_jsonl

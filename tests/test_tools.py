@@ -15,15 +15,17 @@ from beforehand.cli.app import run as cli
 from beforehand.clock import parse_instant
 from beforehand.config import Home
 from beforehand.errors import InputError, NotFound
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
 from beforehand.tools import registry as registry_module
 from beforehand.tools.bounds import MAX_TOKENS, Rows, decode_cursor, estimate_tokens, thin
-from beforehand.tools.caller import Storage
-from beforehand.tools.discovery import describe_tool, load_tools, search_tools
+from beforehand.tools.discovery import describe_tool, index, load_tools, search_tools
+from beforehand.tools.index import read_index
 from beforehand.tools.pages import pages
 from beforehand.tools.registry import Call, Example, Toolbox, coerce, tool
-from beforehand.tools.servers.discovery_mode import DESK, definition
+from beforehand.tools.servers.discovery_mode import DISCOVERY, definition
+from beforehand.tools.storage import Storage
 from toolcalls import CALLS
 
 REGISTRY = load_tools()
@@ -291,7 +293,7 @@ def test_cursors() -> None:
 
 
 def test_discovery_costs_few_tokens() -> None:
-    raw = json.dumps([definition(t, False) for t in DESK.values()])
+    raw = json.dumps([definition(t, False) for t in DISCOVERY.values()])
     assert estimate_tokens(raw) < 1000
     plain = [describe_tool(name) for name in REGISTRY]
     assert estimate_tokens(json.dumps(plain)) > 5 * estimate_tokens(raw), "what it saves"
@@ -304,7 +306,7 @@ def test_the_estimate_against_a_real_tokenizer() -> None:
     model = encoder()
     assert model is not None
     texts = [
-        json.dumps([definition(t, False) for t in DESK.values()]),
+        json.dumps([definition(t, False) for t in DISCOVERY.values()]),
         json.dumps([describe_tool(name) for name in REGISTRY]),
         json.dumps(shapes.GAMMA_EVENT),
     ]
@@ -350,6 +352,7 @@ def test_pages_are_true() -> None:
     assert {path.name for path in folder.glob("*.md")} == set(made)
     for name, text in made.items():
         assert (folder / name).read_text() == text, f"{name}: run `make docs`"
+    assert read_index() == index(), "index.json: run `make docs`"
 
 
 def test_a_tool_is_one_function() -> None:

@@ -13,8 +13,10 @@ from beforehand.errors import InputError
 from beforehand.forecast.base import Opening, open_forecasters
 from beforehand.forecast.schemes.baselines import BASELINES, always
 from beforehand.forecast.schemes.recorded import RecordedForecaster
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.panel import Evidence
 from beforehand.gateway.search import SearchIndex
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import canonical
 from beforehand.jobs.backtest import grid
 from beforehand.records.bulk import DocumentRow
@@ -189,9 +191,8 @@ def test_every_odds_record_carries_its_age(sim_archive: Archive) -> None:
     t = parse_instant(iso(gateway.hindsight().odds(name).known_at)) + timedelta(days=3)
     odds = gateway.at(t).odds(name)
     assert odds.price_age == (t - odds.observed_at).total_seconds() > 0
-    price, observed, known = gateway.lookup(name, to_us(t))
-    assert (price, observed) == (odds.price, to_us(odds.observed_at))
-    assert list(gateway.walk(name, np.array([to_us(t)]))) == [(to_us(t), odds.price)]
+    panel = gateway.panel([(name, np.array([to_us(t)]))])
+    assert (panel.price[0], panel.price_age[0]) == (odds.price, odds.price_age)
 
 
 @pytest.fixture(scope="module")
@@ -241,25 +242,18 @@ def test_choosing_forecasters() -> None:
         names("news_tilt", documents=False)
 
 
-def test_replay_and_walk_agree_with_the_view(sim_archive: Archive) -> None:
+def test_the_panel_agrees_with_the_view(sim_archive: Archive) -> None:
     gateway = Gateway(RecordedWorld(sim_archive))
     name = next(iter(gateway.hindsight().first_prices()))
-    series = gateway.world.series(name)
-    steps = list(gateway.replay(name, chunk=7))
-    assert steps == list(gateway.walk(name, series.known_at, chunk=5))
-    assert [t for t, _ in steps] == series.known_at.tolist()
-    for t, price in steps[::10]:
-        assert price == gateway.at(from_us(t)).odds(name).price == gateway.lookup(name, t)[0]
-    tally = gateway.audit.tallies
-    assert tally["replay"].admitted == tally["walk"].admitted == len(series)
-    assert (
-        list(gateway.replay("SIMEX:none"))
-        == list(gateway.walk("SIMEX:none", series.known_at))
-        == []
-    )
+    known = gateway.world.series(name).known_at
+    panel = gateway.panel([(name, known)], evidence=Evidence(max_results=0))
+    assert gateway.audit.tallies["odds"].admitted == len(known) == len(panel)
+    for t, price in list(zip(known.tolist(), panel.price.tolist(), strict=True))[::10]:
+        assert price == gateway.at(from_us(t)).odds(name).price
+    assert np.isnan(gateway.panel([("SIMEX:none", known)]).price).all()
 
 
-def test_prices_known_at_one_instant_replay_as_the_last(tmp_path: Path) -> None:
+def test_of_prices_known_at_one_instant_the_last_observed_stands(tmp_path: Path) -> None:
     made = [
         PricePoint(
             market_id="A:x",
@@ -271,8 +265,9 @@ def test_prices_known_at_one_instant_replay_as_the_last(tmp_path: Path) -> None:
     ]
     ArchiveWriter(tmp_path).add(made, importer="t", source="t", source_digest="t", recorded_at=T)
     gateway = Gateway(RecordedWorld(Archive(tmp_path)))
-    at = to_us(T + timedelta(hours=9))
-    assert list(gateway.replay("A:x")) == [(at, gateway.lookup("A:x", at)[0])]
+    at = T + timedelta(hours=9)
+    panel = gateway.panel([("A:x", np.array([to_us(at)]))])
+    assert panel.price[0] == gateway.at(at).odds("A:x").price == made[-1].price
 
 
 def test_a_book_of_the_no_side_is_turned_and_never_shown_unknown(tmp_path: Path) -> None:

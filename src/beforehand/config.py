@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from beforehand.clock import Clock, SystemClock
 
@@ -21,6 +22,8 @@ DEFAULT_POLYMARKET_RESULTS = 10
 MARKET_STATUS_ACTIVE = "active"
 MARKET_STATUS_CLOSED = "closed"
 MARKET_STATUS_RESOLVED = "resolved"
+WorldMode = Literal["replay", "live", "record"]
+"""Who answers: the archive, the services, or the services with every exchange kept."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from provider import Provider, serving
 from beforehand.clock import from_us
 from beforehand.config import Home, Workspace
 from beforehand.engine.runs import start
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.score.evaluate import Settings

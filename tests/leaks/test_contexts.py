@@ -9,9 +9,10 @@ from worlds import START, MemoryArchive, pair, without_the_guard
 
 from beforehand.clock import DAY_US, FrozenClock, to_us
 from beforehand.forecast import prompts
-from beforehand.gateway import Gateway, RecordedWorld
 from beforehand.gateway import search as search_module
+from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.walk import _context
 from beforehand.records.world import Document, Market, PricePoint
 

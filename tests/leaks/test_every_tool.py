@@ -19,13 +19,14 @@ from worlds import START, WALLET, WORDS, MemoryArchive, pair, without_the_guard
 from beforehand.clock import MICROSECOND, FrozenClock, iso
 from beforehand.config import Home
 from beforehand.errors import BeforehandError, CutoffViolation, InputError
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.market_data.load import load
 from beforehand.store.market_data.table import MarketData
 from beforehand.store.market_data.templates import TEMPLATES
-from beforehand.tools.caller import Storage
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
+from beforehand.tools.storage import Storage
 
 REGISTRY = load_tools()
 MARKETS = ["POLYMARKET:m0", "m1", "MANIFOLD:m2", "KALSHI:m0", "none"]

@@ -23,9 +23,11 @@ from worlds import (
 from beforehand.clock import FrozenClock, to_us
 from beforehand.errors import BeforehandError
 from beforehand.forecast.schemes.baselines import BASELINES
-from beforehand.gateway import Gateway, RecordedWorld, View
+from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
+from beforehand.gateway.view import View
 from beforehand.gateway.world import Listing
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 

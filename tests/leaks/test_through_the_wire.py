@@ -27,13 +27,14 @@ from worlds import START, pair
 
 from beforehand.clock import FrozenClock, iso
 from beforehand.config import Home, Workspace
-from beforehand.gateway import Gateway, RecordedWorld
-from beforehand.gateway.opening import Door
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.opening import Connection
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.serve.auth import Verifier, open_quotas
 from beforehand.serve.http import application, listen
 from beforehand.serve.mcp import Backend
 from beforehand.store.tokens import Tokens
-from beforehand.tools.caller import Storage
+from beforehand.tools.storage import Storage
 
 NOW = FrozenClock(START + timedelta(days=9))
 PAIRS = 1000 if os.environ.get("BEFOREHAND_CHAOS") == "full" else 20
@@ -59,14 +60,14 @@ class Side:
         self.folder, self.number = folder, 0
         self.tokens = Tokens(folder / "access.db")
         self.home = Home(folder)
-        door = Door(Gateway(RecordedWorld(MemoryArchive([])), NOW), "replay")
+        connection = Connection(Gateway(RecordedWorld(MemoryArchive([])), NOW), "replay")
         quotas = open_quotas(Workspace(self.home, clock=NOW))
-        self.backend = Backend(door, Storage(self.home), quotas, lambda text: None, None)
+        self.backend = Backend(connection, Storage(self.home), quotas, lambda text: None, None)
 
     def show(self, records: list[Any], pinned: Any) -> None:
         """Another world, in a home of its own."""
         self.number += 1
-        self.backend.door.gateway = Gateway(RecordedWorld(MemoryArchive(records)), NOW)
+        self.backend.connection.gateway = Gateway(RecordedWorld(MemoryArchive(records)), NOW)
         self.backend.storage = Storage(Home(self.folder / str(self.number)))
         self.backend.storage.__dict__["table"] = shared_table()
         self.backend.pinned = pinned

@@ -11,7 +11,7 @@ from worlds import without_the_guard
 
 from beforehand.clock import MICROSECOND, end_of_day, from_us, to_us
 from beforehand.errors import CutoffViolation, InputError, NotFound
-from beforehand.gateway import Gateway
+from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.search import Hit, Method
 from beforehand.gateway.world import Listing
 from beforehand.records.cutoff import document_known_at, visible, visible_us
@@ -257,9 +257,6 @@ def test_bulk_paths_stop_at_the_liar() -> None:
     t = np.array([to_us(T)], dtype=np.int64)
     with pytest.raises(CutoffViolation):
         gateway.take(M, t)
-    assert gateway.lookup(M, to_us(T)) == (0.5, to_us(T), to_us(T))
-    with pytest.raises(CutoffViolation):
-        list(gateway.walk(M, t))
     with pytest.raises(CutoffViolation):
         gateway.panel([(M, t)])
     assert gateway.audit.refusals

@@ -11,7 +11,8 @@ import anyio
 from serving import command, over_http, served, token
 
 from beforehand.clock import iso, parse_instant
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
 
 FIRST = parse_instant("2025-02-03T12:00:00Z")

@@ -237,16 +237,20 @@ def test_an_unforeseen_failure_is_written_down(
 
     from beforehand.clock import SystemClock
     from beforehand.config import Home
-    from beforehand.gateway.opening import open_door
+    from beforehand.gateway.opening import connect
     from beforehand.serve.auth import Visitor
     from beforehand.serve.mcp import Backend, McpServer
     from beforehand.tools.caller import Storage
     from beforehand.tools.registry import REGISTRY
 
     home, clock, lines = Home(tmp_path), SystemClock(), list[str]()
-    door = open_door(Workspace(home), "replay", home.archive)
+    connection = connect(Workspace(home), "replay", home.archive)
     backend = Backend(
-        door, Storage(home), open_quotas(Workspace(home, clock=clock)), lines.append, Visitor()
+        connection,
+        Storage(home),
+        open_quotas(Workspace(home, clock=clock)),
+        lines.append,
+        Visitor(),
     )
     server = McpServer(backend, "google-news-rss")
     monkeypatch.setattr("beforehand.sources.google_news.build", lambda *a, **k: 1 / 0)

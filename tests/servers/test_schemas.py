@@ -16,7 +16,7 @@ from beforehand.errors import BeforehandError, NotFound
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Tool, Toolbox
 from beforehand.tools.servers.discovery_mode import (
-    DESK,
+    DISCOVERY,
     definition,
     desk_call,
     is_structured,
@@ -26,7 +26,7 @@ from live import Setup
 from toolcalls import CALLS
 
 REGISTRY = load_tools()
-EVERY = {**REGISTRY, **DESK}
+EVERY = {**REGISTRY, **DISCOVERY}
 WORLDS = 40
 
 
@@ -182,16 +182,16 @@ def test_what_connecting_costs() -> None:
 
 def test_the_desk_reaches_every_tool(setup: Setup) -> None:
     box, _ = setup.box("live")
-    names = desk_call(box, DESK["search_tools"], {}).content["tools"]
+    names = desk_call(box, DISCOVERY["search_tools"], {}).content["tools"]
     assert {row["name"] for row in names} == set(REGISTRY)
     for name in REGISTRY:
-        described = desk_call(box, DESK["get_tool_schema"], {"name": name}).content
+        described = desk_call(box, DISCOVERY["get_tool_schema"], {"name": name}).content
         assert described["inputSchema"] == REGISTRY[name].schema
         given = {"name": name, "arguments": CALLS[name]}
         try:
             plain = set(box.call(name, CALLS[name]).content)
         except NotFound:  # Stored threads, before any was fetched.
             with pytest.raises(NotFound):
-                desk_call(box, DESK["call_tool"], given)
+                desk_call(box, DISCOVERY["call_tool"], given)
         else:
-            assert set(desk_call(box, DESK["call_tool"], given).content) == plain
+            assert set(desk_call(box, DISCOVERY["call_tool"], given).content) == plain

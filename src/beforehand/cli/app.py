@@ -105,7 +105,8 @@ def build(asked: Sequence[str] = ()) -> App:
                 parent.command(App(name=group, help=GROUPS[group]))
             parent = parent[group]
         parent.command(f"beforehand.cli.{module}:{function}", name=name, help=SUMMARIES[path])
-    app.register_install_completion_command()
+    if not asked or asked[0].startswith("-"):  # It is an option, and its libraries take 8 ms.
+        app.register_install_completion_command()
     return app
 
 

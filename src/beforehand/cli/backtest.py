@@ -1,8 +1,9 @@
 """`beforehand backtest run`."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from pydantic import ValidationError
@@ -23,7 +24,7 @@ from beforehand.cli.options import (
     settings,
     with_model,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, reporting
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, reporting, scores_of
 from beforehand.cli.tables import console, duration, figure, print_result, span, table
 from beforehand.clock import parse_instant
 from beforehand.config import Workspace
@@ -35,56 +36,69 @@ from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.store.files import read_json
 
+if TYPE_CHECKING:
+    from beforehand.jobs.backtest.compare_configs import Arm
+    from beforehand.jobs.backtest.cost import OrderCost
+
+
+ConfigFile = Annotated[
+    Path | None, Parameter(help="ExperimentConfig JSON, one or a list; replaces the flags.")
+]
+MarketIds = Annotated[
+    str, Parameter(help="all, ids separated by commas, or a file with one id a line.")
+]
+Every = Annotated[str, Parameter(help="Interval between forecasts: 6h, 1d, 7d, 2w.")]
+GridKind = Annotated[
+    Literal["aligned", "own"],
+    Parameter(
+        help="aligned: all markets at the same instants (weekly: Mondays 00:00 UTC). own: each "
+        "market from its first price on."
+    ),
+]
+ForecasterNames = Annotated[
+    str,
+    Parameter(
+        help="all (baselines), or names separated by commas: market, always:0.3, drift, "
+        "http://host:port/path, scripted, local, openai:NAME, anthropic:NAME, "
+        "NAME@http://host:port/v1. MINE=any of them gives it the name MINE."
+    ),
+]
+Sims = Annotated[int, Parameter(help="How often each model and each address is asked the same.")]
+Start = Annotated[str | None, Parameter(help="Leave out the instants before (ISO 8601).")]
+End = Annotated[str | None, Parameter(help="Leave out the instants after (ISO 8601).")]
+MostShown = Annotated[int, Parameter(help="Documents shown per forecast, at most 20.")]
+TextGrade = Annotated[
+    Literal["captured", "published"],
+    Parameter(help="captured: text stored by t (strict). published: dated by t."),
+]
+DryRun = Annotated[
+    bool, Parameter(negative="", help="Say what would be asked and paid; do nothing.")
+]
+
 
 def run(
-    config: Annotated[
-        Path | None, Parameter(help="ExperimentConfig JSON, one or a list; replaces the flags.")
-    ] = None,
+    config: ConfigFile = None,
     /,
     *,
-    markets: Annotated[
-        str, Parameter(help="all, ids separated by commas, or a file with one id a line.")
-    ] = "all",
-    every: Annotated[str, Parameter(help="Interval between forecasts: 6h, 1d, 7d, 2w.")] = "7d",
-    grid: Annotated[
-        Literal["aligned", "own"],
-        Parameter(
-            help="aligned: all markets at the same instants (weekly: Mondays 00:00 UTC). own: each "
-            "market from its first price on."
-        ),
-    ] = "aligned",
-    forecasters: Annotated[
-        str,
-        Parameter(
-            help="all (baselines), or names separated by commas: market, always:0.3, drift, "
-            "http://host:port/path, scripted, local, openai:NAME, anthropic:NAME, "
-            "NAME@http://host:port/v1. MINE=any of them gives it the name MINE."
-        ),
-    ] = "all",
-    sims: Annotated[
-        int, Parameter(help="How often each model and each address is asked the same.")
-    ] = 1,
-    start: Annotated[
-        str | None, Parameter(help="Leave out the instants before (ISO 8601).")
-    ] = None,
-    end: Annotated[str | None, Parameter(help="Leave out the instants after (ISO 8601).")] = None,
+    markets: MarketIds = "all",
+    every: Every = "7d",
+    grid: GridKind = "aligned",
+    forecasters: ForecasterNames = "all",
+    sims: Sims = 1,
+    start: Start = None,
+    end: End = None,
     fresh: Fresh = False,
     seed: Seed = 0,
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
-    evidence: Annotated[int, Parameter(help="Documents shown per forecast, at most 20.")] = 5,
-    grade: Annotated[
-        Literal["captured", "published"],
-        Parameter(help="captured: text stored by t (strict). published: dated by t."),
-    ] = "captured",
+    evidence: MostShown = 5,
+    grade: TextGrade = "captured",
     spread: Spread = None,
     run_id: RunId = None,
     archive: ArchivePath = None,
     limit_flags: LimitFlags | None = None,
     model_flags: ModelFlags | None = None,
-    dry_run: Annotated[
-        bool, Parameter(negative="", help="Say what would be asked and paid; do nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     json: Json = False,
 ) -> int:
     """Backtest forecasters point in time over the archive's markets, and score them."""
@@ -112,12 +126,12 @@ def run(
         return _dry_run(request, workspace, json)
     with reporting("backtest") as report_to:
         finished = start_run(request, workspace, run_id, report_to)
-    report = finished.folder.path / "report.html"
+    found, report = scores_of(finished), finished.folder.path / "report.html"
     if json:
-        emit({**finished.summary, "report": str(report)})
+        emit({**found, "report": str(report)})
     else:
-        print_result(finished.summary, report)
-    return EXIT_FAILED if finished.summary["leaks"]["admitted_after_t"] else EXIT_OK
+        print_result(found, report)
+    return EXIT_FAILED if found["leaks"]["admitted_after_t"] else EXIT_OK
 
 
 def ab(
@@ -159,9 +173,15 @@ def ab(
         found = compare(arms, workspace, name, report_to)
     if json:
         emit(found)
-        return EXIT_OK
+    else:
+        _print_arms(found["first"], found["arms"])
+    return EXIT_OK
+
+
+def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
+    """The arms as a table, and which of their forecasters may remember."""
     columns = [("arm", "left"), ("n", "right"), ("Brier ↓", "right"), ("skill ↑", "right")]
-    columns += [(f"better than {found['first']} by", "right"), ("95 %", "right")]
+    columns += [(f"better than {first} by", "right"), ("95 %", "right")]
     columns += [("calls", "right"), ("cost", "right"), ("a forecast", "right")]
     rows = [
         [
@@ -175,21 +195,20 @@ def ab(
             f"${arm['cost']:,.2f}",
             f"${arm['cost_per_forecast']:,.4f}",
         ]
-        for arm in found["arms"]
+        for arm in arms
     ]
     console().print(table("", columns, rows))
-    for arm in found["arms"]:
+    for arm in arms:
         for name in arm["may_remember"]:
             print(
                 f"{arm['arm']}: {name} may remember: it was asked about later instants before, by "
                 "an earlier arm or another run. Give each arm a service of its own"
             )
-    return EXIT_OK
 
 
 def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
     """What a run would make of the request, and spend."""
-    from beforehand.jobs.backtest.request import predicted
+    from beforehand.jobs.backtest.cost import predicted
 
     found = predicted(request, workspace)
     if json:
@@ -212,7 +231,7 @@ def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
     return EXIT_OK
 
 
-def _waiting(found: dict[str, Any]) -> str:
+def _waiting(found: "OrderCost") -> str:
     """What asking in order of time costs."""
     text = (
         f"in order of time: {found['instants']:,} instants wait for each other, "

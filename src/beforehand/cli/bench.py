@@ -17,7 +17,7 @@ from beforehand.cli.options import (
     run_limits,
     settings,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, reporting
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, reporting, scores_of
 from beforehand.cli.tables import console, figure, print_evaluation, print_result, table
 from beforehand.config import Workspace
 from beforehand.engine.runs import start
@@ -117,7 +117,7 @@ def run(
     if json:
         emit({"run_id": finished.folder.run_id, **finished.summary, "report": str(report)})
     else:
-        print_result(finished.summary, report)
+        print_result(scores_of(finished), report)
     return EXIT_OK
 
 

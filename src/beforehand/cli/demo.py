@@ -1,11 +1,10 @@
 """`beforehand demo`: the main job from nothing, in seconds, without keys or network."""
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.output import Json, emit, note, progress
+from beforehand.cli.output import Json, emit, note, progress, scores_of
 from beforehand.cli.tables import print_result
 from beforehand.cli.world import store_world
 from beforehand.config import Workspace, recorded_data
@@ -34,15 +33,15 @@ def demo(
     store_world(SimConfig(seed=seed, dates=DATES), path)
     with progress("demo") as update:
         finished = start(BacktestRequest(path), workspace, report=Reporter(progress=update))
-    report: Path = finished.folder.path / "report.html"
+    found, report = scores_of(finished), finished.folder.path / "report.html"
     if json:
-        emit({**finished.summary, "report": str(report)})
+        emit({**found, "report": str(report)})
     else:
         print(f"run {finished.folder.run_id}")
-        print_result(finished.summary, report)
+        print_result(found, report)
         if recorded_data() is None:
             print(
                 "\nyour own forecasts:  beforehand score mine.csv --archive "
                 f"{path.relative_to(home.root)}   (id,time,probability)"
             )
-    return EXIT_FAILED if finished.summary["leaks"]["admitted_after_t"] else EXIT_OK
+    return EXIT_FAILED if found["leaks"]["admitted_after_t"] else EXIT_OK

@@ -24,7 +24,7 @@ from beforehand.sandbox.engines import Sandbox
 from beforehand.sources.base import Provider
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.store.archive.reader import Archive
-from beforehand.tools.discovery import label, load_tools
+from beforehand.tools.index import listed_tools
 
 LIBRARIES = (
     "numpy",
@@ -78,8 +78,8 @@ def doctor(
                 "ok": not broken,
                 "checks": [{"name": n, "ok": ok, "detail": d} for n, ok, d in checks],
                 "tools": [
-                    {"name": tool.name, "server": tool.server, **label(tool, home)}
-                    for tool in load_tools().values()
+                    {key: tool[key] for key in ("name", "server", "label", "date", "source")}
+                    for tool in listed_tools(home)
                 ],
             }
         )
@@ -103,7 +103,7 @@ Check = tuple[str, bool | None, str]
 def _tools() -> Check:
     """How many tools there are, and how far they are proven from this home."""
     home = Home.from_environment()
-    found = [label(tool, home) for tool in load_tools().values()]
+    found = listed_tools(home)
     counts = Counter(entry["label"] for entry in found)
     said = ", ".join(f"{n} {name}" for name, n in sorted(counts.items()))
     checks = read_checks(home.live_checks).values()

@@ -1,6 +1,6 @@
 """`beforehand runs leaks`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -10,6 +10,10 @@ from beforehand.errors import EXIT_FAILED, EXIT_OK
 from beforehand.runs.leaks import leak_report
 from beforehand.runs.query import find_run
 from beforehand.store.run_folder import open_run
+
+if TYPE_CHECKING:
+    from beforehand.score.leaks import DoseWire
+    from beforehand.score.summary import Few
 
 MOST = 20
 
@@ -53,19 +57,20 @@ def leaks(
     return EXIT_FAILED if found["admitted_after_t"] else EXIT_OK
 
 
-def _scores(found: dict[str, dict[str, dict[str, float]]] | None) -> None:
+def _scores(found: "dict[str, dict[str, Few]] | None") -> None:
     if found is None:
         print("no decision rests on a flagged document: scores are the same without")
         return
     rows = [["forecaster", "Brier, all", "n", "Brier, without flagged", "n"]]
     for name, everything in found["all"].items():
-        kept = found["kept"].get(name, {"brier": None, "n": 0})
+        kept = found["kept"].get(name)
+        brier, n = (kept["brier"], kept["n"]) if kept else (None, 0)
         rows.append([name, _figure(everything["brier"]), f"{everything['n']:,}"])
-        rows[-1] += [_figure(kept["brier"]), f"{kept['n']:,}"]
+        rows[-1] += [_figure(brier), f"{n:,}"]
     print(plain_table(rows))
 
 
-def _doses(table: list[dict[str, float]]) -> None:
+def _doses(table: "list[DoseWire]") -> None:
     rows = [["injected leak", "dose", "injected", "found", "Brier believed", "kept", "flattery"]]
     for row in table:
         rows.append(

@@ -11,9 +11,9 @@ from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock, parse_instant
-from beforehand.config import Workspace
+from beforehand.config import Workspace, WorldMode
 from beforehand.errors import EXIT_OK, InputError
-from beforehand.gateway.opening import Mode, open_door
+from beforehand.gateway.opening import connect
 
 if TYPE_CHECKING:
     from beforehand.serve.mcp import Backend
@@ -36,7 +36,7 @@ class ServeOptions:
     auth: str | None
     discovery: bool
     as_of: str | None
-    mode: Mode
+    mode: WorldMode
     archive: Path | None
 
     def check(self) -> None:
@@ -94,7 +94,7 @@ def mcp(
         str | None, Parameter(help="Pin the whole server to this instant: nothing later is seen.")
     ] = None,
     mode: Annotated[
-        Mode, Parameter(help="replay: the archive. live: the services. record: both, kept.")
+        WorldMode, Parameter(help="replay: the archive. live: the services. record: both, kept.")
     ] = "replay",
     archive: ArchivePath = None,
     config: Annotated[
@@ -151,14 +151,14 @@ def _serve(given: ServeOptions) -> int:
     from beforehand.serve.auth import Visitor, open_quotas
     from beforehand.serve.log import Lines
     from beforehand.serve.mcp import Backend, McpServer, serve_stdio
-    from beforehand.tools.caller import Storage
+    from beforehand.tools.storage import Storage
 
     workspace = Workspace.from_environment()
     path, lines = archive_path(given.archive), Lines(workspace.clock)
-    door = open_door(workspace, given.mode, path)
-    storage = Storage(workspace.home, given.mode, door.live, door.traffic)
+    connection = connect(workspace, given.mode, path)
+    storage = Storage(workspace.home, given.mode, connection.live, connection.traffic)
     pinned = None if given.as_of is None else parse_instant(given.as_of)
-    backend = Backend(door, storage, open_quotas(workspace), lines.log, Visitor(), pinned)
+    backend = Backend(connection, storage, open_quotas(workspace), lines.log, Visitor(), pinned)
     pin = "" if given.as_of is None else f", pinned to {given.as_of}"
     source = "" if given.mode == "live" else f", archive {path}"
     about = f"{given.name}: {given.mode}{source}{pin}"

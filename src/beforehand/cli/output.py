@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import orjson
 from cyclopts import Parameter
@@ -12,7 +12,8 @@ from cyclopts import Parameter
 from beforehand.config import Home
 
 if TYPE_CHECKING:
-    from beforehand.engine.runs import Reporter
+    from beforehand.engine.runs import Finished, Reporter
+    from beforehand.score.summary import Summary
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")]
 ArchivePath = Annotated[
@@ -32,7 +33,7 @@ def archive_path(given: Path | None) -> Path:
     return given
 
 
-def emit(value: Any) -> None:
+def emit(value: object) -> None:
     """One JSON document on stdout."""
     sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
 
@@ -77,6 +78,11 @@ def reporting(what: str) -> Iterator["Reporter"]:
 
     with progress(what) as update:
         yield Reporter(lambda run_id: note(f"run {run_id}"), update, note)
+
+
+def scores_of(finished: "Finished") -> "Summary":
+    """The summary of a run that was scored: the engine knows runs of every kind."""
+    return cast("Summary", finished.summary)
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> str:

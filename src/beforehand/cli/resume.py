@@ -1,19 +1,19 @@
 """`beforehand runs resume|fork`: going on with a run, or leaving it for another one."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from beforehand.cli.options import Fresh, LimitFlags, RunId, run_limits
-from beforehand.cli.output import Json, emit, reporting
+from beforehand.cli.output import Json, emit, reporting, scores_of
 from beforehand.cli.runs import Run, opened
 from beforehand.clock import parse_instant
+from beforehand.engine.runs import Finished
 from beforehand.engine.runs import fork as fork_run
 from beforehand.engine.runs import resume as resume_run
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.runs.query import find_run
-from beforehand.store.run_folder import RunFolder
 
 
 def resume(
@@ -45,7 +45,7 @@ def resume(
     name = find_run(run_id, workspace.home, journal)
     with reporting("resume") as report:
         finished = resume_run(workspace, name, changes, report=report, fresh=fresh)
-    _print_finished(finished.folder, finished.summary, json)
+    _print_finished(finished, json)
     return EXIT_OK
 
 
@@ -68,18 +68,19 @@ def fork(
     with reporting("fork") as report:
         moment = _instant("--at", at)
         finished = fork_run(workspace, name, moment, model, new_id, report=report, fresh=fresh)
-    _print_finished(finished.folder, finished.summary, json)
+    _print_finished(finished, json)
     return EXIT_OK
 
 
-def _print_finished(folder: RunFolder, summary: dict[str, Any], json: bool) -> None:
+def _print_finished(finished: Finished, json: bool) -> None:
+    folder, summary = finished.folder, finished.summary
     report = folder.path / "report.html"
     if json:
         emit({**summary, "run_id": folder.run_id, "report": str(report)})
     elif "leaderboard" in summary:
         from beforehand.cli.tables import print_result
 
-        print_result(summary, report)
+        print_result(scores_of(finished), report)
     else:
         print(f"run {folder.run_id}: {summary}")
 

@@ -9,14 +9,14 @@ from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import parse_instant
-from beforehand.config import Workspace
+from beforehand.config import Workspace, WorldMode
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
-from beforehand.gateway.opening import Mode, open_door
+from beforehand.gateway.opening import connect
 from beforehand.sandbox.engines import Engine, Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, LONGEST_CODE, LONGEST_INPUT, TIMEOUT_S, Policy
-from beforehand.tools.caller import Storage
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.servers.code import CodeMode, CodeRun
+from beforehand.tools.storage import Storage
 
 
 def run_code(
@@ -37,7 +37,8 @@ def run_code(
         bool, Parameter(negative="", help="Code mode: every tool is an async function inside.")
     ] = False,
     mode: Annotated[
-        Mode, Parameter(help="Of tools: replay: the archive. live: the services. record: both.")
+        WorldMode,
+        Parameter(help="Of tools: replay: the archive. live: the services. record: both."),
     ] = "replay",
     archive: ArchivePath = None,
     json: Json = False,
@@ -79,19 +80,21 @@ def run_code(
 
 
 def _with_tools(
-    code: str, given: Any, policy: Policy, sandbox: Sandbox, mode: Mode, archive: Path | None
+    code: str, given: Any, policy: Policy, sandbox: Sandbox, mode: WorldMode, archive: Path | None
 ) -> CodeRun:
     workspace = Workspace.from_environment()
-    door = open_door(workspace, mode, archive_path(archive))
+    connection = connect(workspace, mode, archive_path(archive))
     if policy.now is not None:
-        door.gateway.live().narrow(policy.now)
+        connection.gateway.live().narrow(policy.now)
     toolbox = Toolbox(
-        door.gateway, Storage(workspace.home, mode, door.live, door.traffic), policy.now
+        connection.gateway,
+        Storage(workspace.home, mode, connection.live, connection.traffic),
+        policy.now,
     )
     try:
         return CodeMode(toolbox, sandbox).run(code, given, policy)
     finally:
-        door.close()
+        connection.close()
 
 
 def _input(given: str | None) -> Any:

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import orjson
 from cyclopts import Parameter
@@ -29,6 +29,9 @@ from beforehand.store.files import read_json
 from beforehand.store.journal.events import RunEvent, events_after
 from beforehand.store.journal.journal import Journal
 from beforehand.store.run_folder import RunFolder, open_run
+
+if TYPE_CHECKING:
+    from beforehand.score.summary import Summary
 
 Run = Annotated[str, Parameter(help="The run, or latest.")]
 LOOK_S = 0.5
@@ -68,6 +71,7 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
     name = find_run(run_id, home, journal)
     row = journal.run(name) if journal else None
     folder = RunFolder(home.runs, name)
+    folder.check_form()
     if row is None:
         folder = open_run(home.runs, name)
     scores = folder.path / "scores.json"
@@ -86,7 +90,7 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
 
         if not state:
             print(f"run {name}")
-        print_result(summary, folder.path / "report.html")
+        print_result(cast("Summary", summary), folder.path / "report.html")
     elif not state:
         print(f"{name}: {folder.facts()['status']}, no scores; files in {folder.path}")
     return EXIT_OK

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from beforehand.score.summary import DecisionCounts, ResultWire, ShortWire, Summary
 
 NAME_WIDTH, MANY, MOST_NAMED = 18, 3, 8
 
@@ -74,7 +77,7 @@ def short(name: str) -> str:
 _TONE = {"beats the market": "green", "worse than the market": "red"}
 
 
-def leaderboard(summary: dict[str, Any], width: int = 140) -> Table:
+def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
     """The table a run ends with; a narrow terminal gets fewer columns, never cut figures."""
     columns = [
         ("forecaster", "left"),
@@ -88,8 +91,13 @@ def leaderboard(summary: dict[str, Any], width: int = 140) -> Table:
     if width >= 130:
         columns[3:3] = [("Brier 95 %", "right")]
         columns[-1:-1] = [("ECE ↓", "right"), ("Kelly", "right")]
+    board = summary["leaderboard"]
+    added = board[0].get("added", {})
+    arrows = {"lower": "↓", "higher": "↑"}
+    marks = {name: f"{name} {arrows[metric['better']]}" for name, metric in added.items()}
+    columns[-1:-1] = [(mark, "right") for mark in marks.values()]
     rows = list[Sequence[str | Text]]()
-    for row in summary["leaderboard"]:
+    for row in board:
         kelly = row["kelly"]
         cells: dict[str, str | Text] = {
             "forecaster": short(row["forecaster"]),
@@ -102,17 +110,20 @@ def leaderboard(summary: dict[str, Any], width: int = 140) -> Table:
             "Kelly": "–" if isinstance(kelly, str) else figure(kelly["final_wealth"], 2),
             "verdict": Text(row["verdict"], style=_TONE.get(row["verdict"], "default")),
         }
+        for name, metric in row.get("added", {}).items():
+            cells[marks[name]] = figure(metric["value"])
         rows.append([cells[name] for name, _ in columns])
     return table("", columns, rows)
 
 
-def explain(out: Console, summary: dict[str, Any]) -> None:
+def explain(out: Console, summary: "ResultWire") -> None:
     """Why a forecaster whose interval lies off 0 is still "not shown", and the failed bounds."""
     for row in summary["leaderboard"]:
         if row["verdict"] == "not ranked":
             out.print(Text(f"{row['forecaster']}: {'; '.join(row['reasons'])}", style="dim"))
         low, high = row["skill_ci"]
-        surprising = low is not None and (low > 0 or high < 0) and row["verdict"] == "not shown"
+        off = low is not None and high is not None and (low > 0 or high < 0)
+        surprising = off and row["verdict"] == "not shown"
         if surprising and row["reasons"]:
             out.print(Text(f"{row['forecaster']}: {'; '.join(row['reasons'])}"), soft_wrap=True)
     failed = [name for name, check in summary["validity"].items() if check["ok"] is False]
@@ -120,23 +131,31 @@ def explain(out: Console, summary: dict[str, Any]) -> None:
         out.print(Text(f"bounds not met: {', '.join(failed)}", style="red"), soft_wrap=True)
 
 
-def _made(found: dict[str, Any] | None) -> str:
+def _made(found: "DecisionCounts | None") -> str:
     """How the decisions of models came about; nothing where there are only baselines."""
     if not found or not (found["code"] + found["fallback"] + found["direct"] + found["failed"]):
         return ""
-    parts = [f"{found[k]:,} {k}" for k in ("code", "fallback", "direct", "external") if found[k]]
+    ways = {
+        "code": found["code"],
+        "fallback": found["fallback"],
+        "direct": found["direct"],
+        "external": found["external"],
+    }
+    parts = [f"{n:,} {way}" for way, n in ways.items() if n]
     said = f"{', '.join(parts) or 'none'}; {found['failed']:,} failed"
     why = {**found["reasons"], **found["failures"]}
     if why:
         said += f" ({', '.join(f'{name}: {n:,}' for name, n in why.items())})"
     marks = {
-        "unshown_evidence_ids": "cite what was not in their context",
-        "answer_in_training": "on a question whose answer is older than the model's training",
+        "cite what was not in their context": found["unshown_evidence_ids"],
+        "on a question whose answer is older than the model's training": found[
+            "answer_in_training"
+        ],
     }
-    return said + "".join(f"; {found[k]:,} {text}" for k, text in marks.items() if found[k])
+    return said + "".join(f"; {n:,} {text}" for text, n in marks.items() if n)
 
 
-def print_result(summary: dict[str, Any], report: Path) -> None:
+def print_result(summary: "Summary", report: Path) -> None:
     """Leaderboard, validity card, leak report and the report's path, for people."""
     from beforehand.score.report import headline, kept_from_the_future
 
@@ -161,8 +180,7 @@ def print_result(summary: dict[str, Any], report: Path) -> None:
     )
     if made := _made(summary.get("decisions")):
         _say(out, "decisions", made)
-    if summary.get("placebo"):
-        drawn = summary["placebo"]
+    if drawn := summary["placebo"]:
         _say(
             out,
             "placebo",
@@ -178,7 +196,7 @@ def print_result(summary: dict[str, Any], report: Path) -> None:
     _say(out, "report", str(report))
 
 
-def _card(out: Console, summary: dict[str, Any]) -> None:
+def _card(out: Console, summary: "ResultWire") -> None:
     from beforehand.score.report import TILES, card_value
 
     known = {name: check["value"] for name, check in summary["validity"].items()}
@@ -190,7 +208,7 @@ def _card(out: Console, summary: dict[str, Any]) -> None:
     _say(out, "validity", " · ".join(parts))
 
 
-def _apart(out: Console, found: dict[str, Any] | None) -> None:
+def _apart(out: Console, found: "ShortWire | None") -> None:
     """The markets that were too short for the grid, with their own scores."""
     if found is None:
         return
@@ -206,7 +224,7 @@ def _apart(out: Console, found: dict[str, Any] | None) -> None:
     )
 
 
-def print_evaluation(summary: dict[str, Any]) -> None:
+def print_evaluation(summary: "ResultWire") -> None:
     """Leaderboard, reasons and card of an evaluation that stores no run."""
     out = console()
     out.print(leaderboard(summary, out.width))

@@ -1,8 +1,8 @@
 """`beforehand token issue|list|revoke`: who may use the servers."""
 
 import re
-from datetime import timedelta
-from typing import Annotated, Any
+from datetime import datetime, timedelta
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -112,7 +112,7 @@ def _servers(text: str) -> frozenset[str] | None:
     return None if ALL in names else frozenset(names)
 
 
-def _pin(as_of: str | None) -> Any:
+def _pin(as_of: str | None) -> datetime | None:
     try:
         pinned = None if as_of is None else parse_instant(as_of)
     except ValueError as error:
@@ -132,7 +132,7 @@ def _span(text: str) -> timedelta:
     return span
 
 
-def _row(token: Token, now: Any) -> dict[str, Any]:
+def _row(token: Token, now: datetime) -> dict[str, object]:
     return {
         "id": token.id,
         "user": token.user,
@@ -148,7 +148,7 @@ def _covers(token: Token) -> str:
     return "all servers" if token.servers is None else ", ".join(sorted(token.servers))
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "-"
     return ",".join(value) if isinstance(value, list) else str(value)

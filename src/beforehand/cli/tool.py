@@ -1,20 +1,21 @@
 """`beforehand tool list|find|schema|NAME`: every tool, callable by name."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
 
 import orjson
 from cyclopts import Parameter
 
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
 from beforehand.clock import parse_instant
-from beforehand.config import Home, Workspace
+from beforehand.config import Home, Workspace, WorldMode
 from beforehand.errors import EXIT_OK, InputError
-from beforehand.gateway.opening import Mode, open_door
-from beforehand.tools.bounds import ToolAnswer
-from beforehand.tools.caller import Storage
-from beforehand.tools.discovery import describe_tool, label, load_tools, search_tools, servers
-from beforehand.tools.registry import Tool, Toolbox, coerce, find_tool
-from beforehand.tools.servers.discovery_mode import DESK, definition
+from beforehand.tools.index import IndexedTool, listed_tools, read_index
+
+if TYPE_CHECKING:
+    from beforehand.tools.bounds import AnswerMeta, ToolAnswer
+    from beforehand.tools.registry import Tool
 
 
 def tool(
@@ -31,7 +32,7 @@ def tool(
     ] = None,
     server: Annotated[str | None, Parameter(help="Of list and find: only this server.")] = None,
     mode: Annotated[
-        Mode, Parameter(help="replay: the archive. live: the services. record: both, kept.")
+        WorldMode, Parameter(help="replay: the archive. live: the services. record: both, kept.")
     ] = "replay",
     archive: ArchivePath = None,
     json: Json = False,
@@ -40,17 +41,19 @@ def tool(
 
     `beforehand tool list` shows all, `tool find WORDS` some, and `tool schema NAME` what one takes.
     """
-    load_tools()
     if name in ("list", "find"):
-        if server is not None and server not in servers():
-            raise InputError(f"no server {server!r}: there are {', '.join(servers())}")
         if name == "list" and what:
             raise InputError(f"`tool list` takes no words: `tool find {what!r}` searches")
-        return _list(search_tools(what if name == "find" else "", server), json)
+        return _list(_found(what, server), json)
     if name == "schema":
         return _schema(what, json)
     if what:
         raise InputError(f"{name} takes its arguments as --arg name=value, not {what!r}")
+
+    from beforehand.tools.discovery import load_tools
+    from beforehand.tools.registry import coerce, find_tool
+
+    load_tools()
     found = find_tool(name)
     if server is not None:
         raise InputError("--server goes with list and find")
@@ -70,22 +73,30 @@ def tool(
 
 
 def _call(
-    found: Tool, values: dict[str, Any], as_of: str | None, mode: Mode, archive: Any
-) -> ToolAnswer:
+    found: "Tool",
+    values: Mapping[str, object],
+    as_of: str | None,
+    mode: WorldMode,
+    archive: Path | None,
+) -> "ToolAnswer":
+    from beforehand.gateway.opening import connect
+    from beforehand.tools.registry import Toolbox
+    from beforehand.tools.storage import Storage
+
     workspace = Workspace.from_environment()
     try:
         pinned = None if as_of is None else parse_instant(as_of)
     except ValueError as error:
         raise InputError(f"--as-of: {error}") from None
     path = archive_path(archive)
-    door = open_door(workspace, mode, path)
+    connection = connect(workspace, mode, path)
     if pinned is not None:
-        door.gateway.live().narrow(pinned)
-    storage = Storage(workspace.home, mode, door.live, door.traffic)
+        connection.gateway.live().narrow(pinned)
+    storage = Storage(workspace.home, mode, connection.live, connection.traffic)
     try:
-        return Toolbox(door.gateway, storage, pinned).call(found.name, values)
+        return Toolbox(connection.gateway, storage, pinned).call(found.name, values)
     finally:
-        if moved := door.close():
+        if moved := connection.close():
             note(f"recorded {moved} exchanges in {path}")
 
 
@@ -96,31 +107,33 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _list(found: list[Tool], json: bool) -> int:
-    home = Home.from_environment()
-    rows = [
-        {
-            "name": t.name,
-            "server": t.server,
-            "summary": t.summary,
-            **label(t, home),
-            "as_of": t.outside,
-        }
-        for t in found
-    ]
+def _found(words: str, server: str | None) -> list[IndexedTool]:
+    """The tools of the index that fit, best first; only a search by words loads the tools."""
+    listed = listed_tools(Home.from_environment())
+    names = dict.fromkeys(tool["server"] for tool in listed)
+    if server is not None and server not in names:
+        raise InputError(f"no server {server!r}: there are {', '.join(names)}")
+    if not words:
+        return [tool for tool in listed if server in (None, tool["server"])]
+
+    from beforehand.tools.discovery import search_tools
+
+    by_name = {tool["name"]: tool for tool in listed}
+    return [by_name[tool.name] for tool in search_tools(words, server)]
+
+
+def _list(found: list[IndexedTool], json: bool) -> int:
     if json:
-        emit({"tools": rows, "discovery": [definition(t, False) for t in DESK.values()]})
+        rows = [{key: value for key, value in tool.items() if key != "probe"} for tool in found]
+        emit({"tools": rows, "discovery": read_index()["discovery"]})
         return EXIT_OK
     if not found:
         print("no tool fits: `beforehand tool list` shows all")
         return EXIT_OK
-    from beforehand.cli.tables import console, table
-
-    columns = ("tool", "server", "tried on", "what it does")
     cells = [
-        [r["name"], r["server"], f"{r['label']} {r['date']}", _brief(r["summary"])] for r in rows
+        [t["name"], t["server"], f"{t['label']} {t['date']}", _brief(t["summary"])] for t in found
     ]
-    console().print(table("", [(name, "left") for name in columns], cells, 40))
+    print(plain_table([("tool", "server", "tried on", "what it does"), *cells]))
     return EXIT_OK
 
 
@@ -132,13 +145,18 @@ def _brief(text: str) -> str:
 def _schema(name: str, json: bool) -> int:
     if not name:
         raise InputError("name a tool: beforehand tool schema NAME")
-    found = describe_tool(name)
+
+    from beforehand.tools.discovery import describe_tool, load_tools
+    from beforehand.tools.registry import find_tool
+
+    load_tools()
     if json:
-        emit(found)
+        emit(describe_tool(name))
         return EXIT_OK
-    print(f"{found['name']} ({found['server']})\n\n{found['description']}\n")
-    required = set(found["inputSchema"].get("required", ()))
-    for key, entry in found["inputSchema"]["properties"].items():
+    found = find_tool(name)
+    print(f"{found.name} ({found.server})\n\n{found.description}\n")
+    required = set(found.schema.get("required", ()))
+    for key, entry in found.schema["properties"].items():
         kind = entry.get("type") or " or ".join(
             str(e.get("type", "")) for e in entry.get("anyOf", ())
         )
@@ -152,9 +170,9 @@ def _schema(name: str, json: bool) -> int:
     return EXIT_OK
 
 
-def _print(content: dict[str, Any]) -> None:
+def _print(content: dict[str, object]) -> None:
     """The answer for people: JSON without `_meta`, what was cut as a note."""
-    meta = content.pop("_meta")
+    meta = cast("AnswerMeta", content.pop("_meta"))
     print(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
     for text in meta.get("notes", ()):
         note(text)

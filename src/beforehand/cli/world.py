@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -16,6 +16,9 @@ from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
+
+if TYPE_CHECKING:
+    from beforehand.jobs.record import Order
 
 
 def simulate(
@@ -118,34 +121,24 @@ def record(
 
     Stop it with Ctrl-C and start it again at will: nothing that was fetched is lost.
     """
-    from beforehand.gateway.opening import open_door
+    from beforehand.gateway.opening import connect
     from beforehand.jobs import record as work
-    from beforehand.jobs.backtest.grid import parse_interval
-    from beforehand.sources.google_news import build
 
     workspace, path = Workspace.from_environment(), archive_path(archive)
-    names = market_names(markets) if markets else []
-    feeds = []
-    for text in news or ():
-        edition, bar, words = text.rpartition("|")
-        feeds.append(build(words, edition=edition if bar else "US"))
-    chosen = frozenset(part.strip() for part in what.split(",") if part.strip())
-    if unknown := sorted(chosen - set(work.WHAT)):
-        raise InputError(f"--what {unknown[0]!r}: one or more of {', '.join(work.WHAT)}")
-    if rounds is not None and rounds < 1:
-        raise InputError(f"--rounds must be at least 1, not {rounds}")
-    if max_mb < 1:
-        raise InputError(f"--max-mb must be at least 1, not {max_mb}")
-    order = work.Order(
-        tuple(names), tuple(feeds), chosen, parse_interval(every), rounds, max_mb * 1_000_000
-    )
-    done = work.Recording()
+    order, done = _order(markets, news, what, every, rounds, max_mb), work.Recording()
     try:
         order.check()
-        door = open_door(workspace, "record", path)
+        connection = connect(workspace, "record", path)
         with progress("record") as update:
             work.record(
-                door, order, workspace.home, path, workspace.clock, done, say=note, progress=update
+                connection,
+                order,
+                workspace.home,
+                path,
+                workspace.clock,
+                done,
+                say=note,
+                progress=update,
             )
     finally:
         if json:
@@ -158,6 +151,35 @@ def record(
     if done.failures:
         return EXIT_PARTIAL if done.exchanges else EXIT_FAILED
     return EXIT_OK
+
+
+def _order(
+    markets: str | None,
+    news: list[str] | None,
+    what: str,
+    every: str,
+    rounds: int | None,
+    max_mb: int,
+) -> "Order":
+    """What to record and how often; InputError names the flag that is wrong."""
+    from beforehand.jobs.backtest.grid import parse_interval
+    from beforehand.jobs.record import WHAT, Order
+    from beforehand.sources.google_news import build
+
+    names = market_names(markets) if markets else []
+    feeds = []
+    for text in news or ():
+        edition, bar, words = text.rpartition("|")
+        feeds.append(build(words, edition=edition if bar else "US"))
+    chosen = frozenset(part.strip() for part in what.split(",") if part.strip())
+    if unknown := sorted(chosen - set(WHAT)):
+        raise InputError(f"--what {unknown[0]!r}: one or more of {', '.join(WHAT)}")
+    if rounds is not None and rounds < 1:
+        raise InputError(f"--rounds must be at least 1, not {rounds}")
+    if max_mb < 1:
+        raise InputError(f"--max-mb must be at least 1, not {max_mb}")
+    interval = parse_interval(every)
+    return Order(tuple(names), tuple(feeds), chosen, interval, rounds, max_mb * 1_000_000)
 
 
 def verify(*, archive: ArchivePath = None, json: Json = False) -> int:

@@ -3,26 +3,22 @@
 It stands outside any workflow and remembers nothing: killing it at any line is harmless, and
 starting it again *is* resuming. A step that is done (its row says success, with the same inputs)
 is skipped; whatever else is on record is started, attached to, or taken over.
-
-One step: look up, run, record. Failures that may pass are tried again; the rest is recorded.
 """
 
 import heapq
 import os
 import queue
-import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Literal
+from typing import Literal
 
-from beforehand import errors
 from beforehand.clock import stopwatch
-from beforehand.engine.context import Signals, StepContext
+from beforehand.engine.execute import recorded_error
 from beforehand.engine.job import Job
 from beforehand.engine.plan import Step
 from beforehand.engine.runtime import Runtime
@@ -33,90 +29,9 @@ from beforehand.errors import (
     InputError,
     Interrupted,
     Stopped,
-    Unavailable,
 )
 from beforehand.store.journal.events import What
-from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import Status, Task
-
-BACKOFF_S, LONGEST_BACKOFF_S = 0.5, 60.0
-
-
-def execute(
-    job: Job,
-    step: Step,
-    inputs: str,
-    *,
-    owner: str,
-    journal: Journal,
-    signals: Signals,
-) -> None:
-    """Run a step and write down how it ended. Returns normally in either case.
-
-    Raises only what must end the process's part in the run: a broken invariant, or an exception
-    that is not ours (a bug); both are on record as well.
-    """
-    if signals.stop.is_set() and signals.leaving:
-        return
-    run_id, started = job.plan.run_id, stopwatch()
-
-    def failed(error: BaseException) -> None:
-        text = f"{type(error).__name__}: {error}"
-        if isinstance(error, Stopped):  # Its first word says why, as the documents have it.
-            text = str(error) if str(error).startswith(("cancelled", "skipped")) else text
-        journal.failed(run_id, step.id, step.action, text, 1000 * (stopwatch() - started))
-
-    outputs: Mapping[str, Any] = {dep: journal.output(run_id, dep) for dep in step.deps}
-    for attempt in range(1, step.attempts + 1):
-        context = StepContext(
-            run_id,
-            step.id,
-            owner,
-            journal,
-            signals,
-        )
-        try:
-            output = job.actions[step.action](step.args, outputs, context)
-        except Stopped as error:
-            if not signals.leaving:  # Else it stays on record as begun, and is taken over.
-                failed(error)
-            return
-        except Unavailable as error:
-            wait = error.retry_after or random.uniform(0.5, 1.0) * BACKOFF_S * 2 ** (attempt - 1)
-            if attempt < step.attempts and not signals.stop.wait(min(wait, LONGEST_BACKOFF_S)):
-                continue
-            if not signals.leaving:
-                failed(error)
-            return
-        except BeforehandError as error:
-            failed(error)
-            if isinstance(error, (Corrupt, CutoffViolation)):
-                raise
-            return
-        except BaseException as error:
-            failed(error)
-            raise
-        else:
-            journal.finished(
-                run_id,
-                step.id,
-                step.action,
-                output,
-                inputs=inputs,
-                duration_ms=1000 * (stopwatch() - started),
-                parts=context.parts,
-            )
-            return
-
-
-def recorded_error(text: str) -> BeforehandError:
-    """The error that a failed task's text stands for."""
-    name, _, message = text.partition(": ")
-    kind = getattr(errors, name, None)
-    if isinstance(kind, type) and issubclass(kind, BeforehandError):
-        return kind(message)
-    return BeforehandError(text)
-
 
 POLL_S = 0.1
 WINDOW = 256

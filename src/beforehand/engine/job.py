@@ -97,9 +97,9 @@ class Kind:
                 f"the journal's request of run {row.run_id} cannot be read: {error}"
             ) from None
 
-    def wire(self, request: Any) -> dict[str, Any]:
+    def wire(self, request: Any) -> dict[str, object]:
         """A request as the journal keeps it."""
-        found: dict[str, Any] = TypeAdapter(self.request).dump_python(request, mode="json")
+        found: dict[str, object] = TypeAdapter(self.request).dump_python(request, mode="json")
         return found
 
     def forked(

@@ -75,7 +75,7 @@ class Plan:
             raise InputError(f"steps depend on each other in a circle: {stuck!r}")
         return order
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """JSON-ready, for `plan.json`."""
         return {
             "run_id": self.run_id,

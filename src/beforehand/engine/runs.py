@@ -25,7 +25,7 @@ from beforehand.store.files import file_digest, write_json
 from beforehand.store.journal.events import What
 from beforehand.store.journal.journal import Journal, opened_journal
 from beforehand.store.journal.schema import RunRow
-from beforehand.store.run_folder import LOG, RunFolder
+from beforehand.store.run_folder import FORM, LOG, RunFolder
 
 HOLD_TRIES, REPORT_S = 5, 0.5
 PAID_AT_ONCE = 8
@@ -326,8 +326,9 @@ def new_runtime(
 
 
 def _fingerprint(kind: Kind, job: Job) -> str:
-    """What makes a run this run: what it does, over which world, by which version."""
-    return digest([__version__, kind.name, job.fingerprint])
+    """What makes a run this run: what it does, over which world, by which version, in which form.
+    Contexts of another form would be other questions: what was paid for would be paid again."""
+    return digest([__version__, FORM, kind.name, job.fingerprint])
 
 
 def _exists(run_id: str, home: Home) -> InputError:

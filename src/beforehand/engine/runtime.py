@@ -18,7 +18,7 @@ from typing import Protocol
 
 from beforehand.clock import stopwatch
 from beforehand.engine.context import Signals
-from beforehand.engine.driver import execute
+from beforehand.engine.execute import execute
 from beforehand.engine.job import Job
 from beforehand.engine.plan import Step
 from beforehand.errors import BeforehandError

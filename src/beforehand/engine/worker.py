@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from beforehand.config import Workspace
 from beforehand.engine.runs import Allowed, Reporter, carry_on, new_runtime, open_job
@@ -18,13 +18,20 @@ ORPHANS_S = 2.0
 """How often a worker looks for runs without a driver."""
 
 
+class Worked(TypedDict):
+    """A worker's id, and how many steps it ran."""
+
+    worker: str
+    steps: int
+
+
 def work(
     workspace: Workspace,
     concurrency: int,
     archive: Path | None,
     stop: threading.Event,
     say: Callable[[str], None],
-) -> dict[str, Any]:
+) -> Worked:
     """Take part in every run of the shared database until `stop` is set: steps from the queue,
     and runs whose driver died. Returns the worker's id and how many steps it ran. Raises
     NotConfigured without `BEFOREHAND_DATABASE_URL`."""

@@ -5,7 +5,7 @@ prompt. Whatever happens comes back as a decision or a failure, with a trace of 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import orjson
 
@@ -30,6 +30,20 @@ MODES: dict[Arm, Mode] = {"code": "daytona_agent", "direct": "direct_llm"}
 """The documented mode of a decision, by the arm that made it."""
 NO_CODE = "no code in the answer"
 CODE_TOKENS, DIRECT_TOKENS, QUERY_TOKENS = 1500, 600, 200
+
+
+class Told(TypedDict, total=False):
+    """What a trace tells of how it went, as far as it got: those fields of a TraceRow."""
+
+    code: str
+    engine: str
+    layers: list[str]
+    output: str
+    result: object
+    answer: dict[str, object]
+    queries: list[str]
+    error: str
+    fallback_reason: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,7 @@ class Agent:
 
     def queries(self, asked: Asked) -> TraceRow:
         """The trace of a request for search queries for the question of a context."""
-        found: dict[str, Any] = {}
+        found: Told = {}
         calls: list[str] = []
         text = prompts.shown({"market": {"description": asked.context.market.description}})
         prompt = Prompt(prompts.QUERIES, text, prompts.Queries, QUERY_TOKENS)
@@ -89,7 +103,7 @@ class Agent:
         )
 
     def _attempt(self, arm: Arm, asked: Asked, fallback_reason: str | None = None) -> Attempt:
-        kept: dict[str, Any] = {}
+        kept: Told = {}
         calls: list[str] = []
         answer, reason = None, None
         way = self._code if arm == "code" else self._direct
@@ -110,7 +124,7 @@ class Agent:
         )
         return Attempt(arm, answer, reason, trace)
 
-    def _code(self, asked: Asked, kept: dict[str, Any], calls: list[str]) -> Answer:
+    def _code(self, asked: Asked, kept: Told, calls: list[str]) -> Answer:
         seen = asked.context.wire()
         prompt = Prompt(prompts.CODE, prompts.code_prompt(seen), prompts.Written, CODE_TOKENS)
         written = self._models.ask(asked.spec, prompt, asked.meter, calls)
@@ -118,7 +132,8 @@ class Agent:
         if code is None:
             raise BadAnswer(NO_CODE)
         kept["code"] = code
-        done = self._run(code, seen, asked.meter)
+        policy = policy_of(seen, asked.meter.simulation)
+        done = self._run(code, seen, policy, asked.meter)
         kept |= {"engine": done.engine, "layers": list(done.layers), "output": done.output}
         if done.result is not None:
             kept["result"] = done.result
@@ -126,17 +141,18 @@ class Agent:
             raise BadAnswer(done.error)
         return from_output(done.output, done.result)
 
-    def _direct(self, asked: Asked, kept: dict[str, Any], calls: list[str]) -> Answer:
+    def _direct(self, asked: Asked, kept: Told, calls: list[str]) -> Answer:
         shown = prompts.shown(asked.context.wire())
         prompt = Prompt(prompts.DIRECT, shown, Answer, DIRECT_TOKENS)
         answer: Answer = self._models.ask(asked.spec, prompt, asked.meter, calls)
         kept["answer"] = answer.model_dump(mode="json")
         return answer
 
-    def _run(self, code: str, seen: dict[str, Any], meter: Meter) -> Execution:
+    def _run(
+        self, code: str, seen: Mapping[str, object], policy: Policy, meter: Meter
+    ) -> Execution:
         """Run the code on the context, its clock at t. A remote run is paid for: it passes the
         journal like any other call."""
-        policy = policy_of(seen, meter.simulation)
         if self._sandbox.engine != "daytona":
             return self._sandbox.run(code, seen, policy)
         asked = {"code": code, "context": digest(seen), "seed": policy.seed}

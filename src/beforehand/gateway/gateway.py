@@ -9,11 +9,9 @@ What the wall let through and what it refused: counts in bulk, refusals in full.
 """
 
 import hashlib
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from beforehand.gateway.view import View
 from beforehand.gateway.world import FOREVER, World
 from beforehand.lazy import lazy
 from beforehand.records.cutoff import visible_us
-from beforehand.store.archive.reader import Rows, Series
+from beforehand.store.archive.reader import Series
 
 Ints = npt.NDArray[np.int64]
 
@@ -107,7 +105,7 @@ class Audit:
         """Records that came back and were put to the predicate."""
         return sum(tally.checked for tally in self.tallies.values())
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """JSON-ready: per method, and every refusal."""
         return {
             "checked": self.checked,
@@ -158,7 +156,6 @@ class Gateway:
         self.world = world
         self.clock = clock or SystemClock()
         self.guard = Guard()
-        self._rows: dict[str, Rows] = {}
 
     @property
     def audit(self) -> Audit:
@@ -202,42 +199,6 @@ class Gateway:
         """
         return self.at(FOREVER)
 
-    def lookup(self, market_id: str, t: int) -> tuple[float, int, int] | None:
-        """(price, observed_at, known_at) at `t` in microseconds, guarded; None before the first.
-
-        The one-at-a-time path for loops: plain lists and a bisection. No record is built and no
-        trail is kept; the comparison is `visible_us` written out, as the call would cost as much
-        as the lookup.
-        """
-        known_at, price, observed_at, known = self._rows.get(market_id) or self._list(market_id)
-        i = bisect_right(known_at, t) - 1
-        if i < 0:
-            return None
-        if known[i] > t:
-            raise CutoffViolation(f"{market_id}: a price known after t was looked up")
-        return price[i], observed_at[i], known[i]
-
-    def _list(self, market_id: str) -> Rows:
-        series = self.world.series(market_id) or Series.empty(market_id)
-        rows = self._rows[market_id] = series.rows()
-        return rows
-
-    def replay(self, market_id: str, chunk: int = 65_536) -> Iterator[tuple[int, float]]:
-        """(t, price at t) for each instant at which a price became known, a chunk at a time."""
-        series = self.world.series(market_id) or Series.empty(market_id)
-        if not series.distinct:  # Several became known at once: the last stands.
-            return self.walk(market_id, np.unique(series.known_at), chunk)
-        instants, prices, _, _ = self._rows.get(market_id) or self._list(market_id)
-
-        def chunks() -> Iterator[Iterator[tuple[int, float]]]:
-            for start in range(0, len(instants), chunk):
-                part = slice(start, start + chunk)
-                known, t = series.known_at[series.latest[part]], series.known_at[part]
-                self.guard.all("replay", market_id, known, t)
-                yield zip(instants[part], prices[part], strict=True)
-
-        return chain.from_iterable(chunks())
-
     def take(
         self, market_id: str, t: npt.NDArray[np.int64], method: str = "odds"
     ) -> tuple[Series, npt.NDArray[np.int64]]:
@@ -254,18 +215,3 @@ class Gateway:
             known, at = series.known_at[rows[rows >= 0]], t[rows >= 0]
         self.guard.all(method, market_id, known, at)
         return series, rows
-
-    def walk(
-        self, market_id: str, t: npt.NDArray[np.int64], chunk: int = 16384
-    ) -> Iterator[tuple[int, float]]:
-        """(t, price) for each instant that has a price, guarded a chunk at a time."""
-
-        def chunks() -> Iterator[Iterator[tuple[int, float]]]:
-            for start in range(0, len(t), chunk):
-                part = t[start : start + chunk]
-                series, rows = self.take(market_id, part, "walk")
-                if len(rows) and rows.min() < 0:
-                    part, rows = part[rows >= 0], rows[rows >= 0]
-                yield zip(part.tolist(), series.price[rows].tolist(), strict=True)
-
-        return chain.from_iterable(chunks())

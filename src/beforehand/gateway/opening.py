@@ -1,4 +1,4 @@
-"""Opening the door: the recorded world, or the live services, with or without a recording.
+"""Opening the connection: the recorded world, or the live services, with or without a recording.
 
 replay   the archive answers; what it does not hold is an error, never a live call
 live     the services answer
@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from beforehand.clock import Clock, parse_instant
-from beforehand.config import Home, Workspace
+from beforehand.config import Home, Workspace, WorldMode
 from beforehand.errors import BeforehandError
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.search import Grade
@@ -72,15 +72,12 @@ def write_threads(folder: Path, records: Iterable[Observation]) -> int:
     return len(posts)
 
 
-Mode = Literal["replay", "live", "record"]
-
-
 @dataclass
-class Door:
+class Connection:
     """An opened gateway, and what stands behind it."""
 
     gateway: Gateway
-    mode: Mode
+    mode: WorldMode
     traffic: Traffic | None = None
     live: LiveWorld | None = None
     spool: Spool | None = None
@@ -117,12 +114,14 @@ def open_traffic(workspace: Workspace, providers: dict[str, Provider] = PROVIDER
     return Traffic(Ledger(workspace.traffic), transport.send, workspace.clock, providers)
 
 
-def open_door(workspace: Workspace, mode: Mode, archive: Path, grade: Grade = "captured") -> Door:
+def connect(
+    workspace: Workspace, mode: WorldMode, archive: Path, grade: Grade = "captured"
+) -> Connection:
     """A gateway in this mode. Nothing is read or sent before the first question."""
     home, clock = workspace.home, workspace.clock
     if mode == "replay":
         world: Any = _Later(archive, grade, home, clock)
-        return Door(Gateway(world, clock), mode)
+        return Connection(Gateway(world, clock), mode)
     traffic = open_traffic(workspace)
     spool = Spool(home.recording, archive) if mode == "record" else None
     live = LiveWorld(
@@ -133,4 +132,4 @@ def open_door(workspace: Workspace, mode: Mode, archive: Path, grade: Grade = "c
         extra=lambda: read_threads(home.reddit_cache, clock.now()),
         feeds=home.feeds,
     )
-    return Door(Gateway(live, clock), mode, traffic, live, spool)
+    return Connection(Gateway(live, clock), mode, traffic, live, spool)

@@ -83,8 +83,8 @@ class PanelBuilder:
     ) -> Panel:
         """One panel over markets and their instants, as `Gateway.panel` describes it."""
         parts = [self._market(name, t, recorded, evidence, queries) for name, t in pairs if len(t)]
-        if not parts:
-            return _EMPTY
+        if len(parts) < 2:
+            return parts[0] if parts else _EMPTY
         joined = {
             key: np.concatenate([getattr(part, key) for part in parts])
             for key in (
@@ -100,9 +100,9 @@ class PanelBuilder:
             )
         }
         return Panel(
-            market=[m for part in parts for m in part.market],
-            text=[x for part in parts for x in part.text],
-            documents=[d for part in parts for d in part.documents],
+            market=list(chain.from_iterable(part.market for part in parts)),
+            text=list(chain.from_iterable(part.text for part in parts)),
+            documents=list(chain.from_iterable(part.documents for part in parts)),
             recorded={
                 name: np.concatenate([part.recorded[name] for part in parts]) for name in recorded
             },
@@ -136,9 +136,11 @@ class PanelBuilder:
             base_n=count,
             text=texts,
             documents=[
-                self._search(text, int(at), evidence, queries)
-                for text, at in zip(texts, t, strict=True)
-            ],
+                self._search(text, at, evidence, queries)
+                for text, at in zip(texts, t.tolist(), strict=True)
+            ]
+            if evidence.max_results
+            else [[]] * len(t),
             recorded={source: self._replay(name, source, t) for source in recorded},
         )
 
@@ -152,6 +154,8 @@ class PanelBuilder:
             ),
             key=lambda v: v.known_at,
         )
+        if not versions:
+            return [None] * len(t)
         known = np.array([to_us(v.known_at) for v in versions], dtype=np.int64)
         place = np.searchsorted(known, t, side="right") - 1
         shown = place >= 0
@@ -162,7 +166,7 @@ class PanelBuilder:
         self, text: Market | None, t: int, evidence: Evidence, queries: QueryMaker | None
     ) -> list[Document]:
         """The documents for a wording; those of several queries in turns, best first."""
-        if text is None or text.question is None or evidence.max_results == 0:
+        if text is None or text.question is None:
             return []
         view, since = self._gateway.at(t), from_us(t) - timedelta(days=evidence.days)
         asked = [text.question] if queries is None else queries(text)
@@ -191,6 +195,8 @@ class PanelBuilder:
 
 def _pick(column: npt.NDArray[Any], rows: Ints) -> Floats:
     """The column at those rows; NaN where the row is -1."""
+    if not len(rows) or rows.min() >= 0:
+        return np.asarray(column[rows], dtype=np.float64)
     out = np.full(len(rows), np.nan)
     found = rows >= 0
     out[found] = column[rows[found]]

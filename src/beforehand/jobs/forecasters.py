@@ -13,7 +13,7 @@ from beforehand.forecast.base import Forecaster, ModelOptions, Opening
 from beforehand.forecast.cutoff_guard import CutoffGuard
 from beforehand.forecast.schemes.http import parse_rate
 from beforehand.forecast.schemes.model import Model
-from beforehand.gateway import RecordedWorld
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.llm.names import service_of
 from beforehand.records.world import Resolution
 from beforehand.score.evaluate import UNRANKED

@@ -1,8 +1,8 @@
 """Asking the live services whether they still answer in the shapes we read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 from xml.etree import ElementTree
 
 from beforehand.clock import Clock, iso
@@ -14,17 +14,29 @@ from beforehand.store.files import read_json, write_json
 from beforehand.traffic import Traffic
 
 
+class CheckRow(TypedDict):
+    """How a probe went. `state` is ok, drift, empty, not asked, not configured or not reachable;
+    `mirror` is the address that an override named; `date` is the day, in what is kept."""
+
+    name: str
+    server: str
+    state: str
+    detail: str
+    mirror: NotRequired[str]
+    date: NotRequired[str]
+
+
 def check(
     traffic: Traffic,
     clock: Clock,
     keep: Path,
     progress: Callable[[str, int, int], None] = lambda *_: None,
-) -> list[dict[str, Any]]:
+) -> list[CheckRow]:
     """One row a probe: ok, drift (with the fields that are missing), empty, or why it could not be
     asked. What answered is written down with its date: `tool list` and `doctor` show it (a mirror
     named by an override is no live service, and does not count)."""
     facts: dict[str, str] = {}
-    found = []
+    found = list[CheckRow]()
     for i, probe in enumerate(PROBES):
         progress(probe.name, i, len(PROBES))
         found.append(_probe(traffic, probe, facts))
@@ -32,12 +44,12 @@ def check(
     earlier = read_checks(keep)
     for row in found:
         if row["state"] in ("ok", "drift"):
-            earlier[row["name"]] = {"date": iso(clock.now())[:10], **row}
+            earlier[row["name"]] = {**row, "date": iso(clock.now())[:10]}
     write_json(keep, earlier)
     return found
 
 
-def read_checks(path: Path) -> dict[str, Any]:
+def read_checks(path: Path) -> dict[str, CheckRow]:
     """The checks that were kept; none where the file is missing or damaged."""
     try:
         kept = read_json(path)
@@ -46,46 +58,53 @@ def read_checks(path: Path) -> dict[str, Any]:
     return kept if isinstance(kept, dict) else {}
 
 
-def _probe(traffic: Traffic, probe: Probe, facts: dict[str, str]) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": probe.name, "server": probe.server}
+def _probe(traffic: Traffic, probe: Probe, facts: dict[str, str]) -> CheckRow:
+    row: CheckRow = {"name": probe.name, "server": probe.server, "state": "", "detail": ""}
+    row["state"], row["detail"] = _asked(traffic, probe, facts, row)
+    return row
+
+
+def _asked(traffic: Traffic, probe: Probe, facts: dict[str, str], row: CheckRow) -> tuple[str, str]:
+    """The state and the detail of a probe; `row` takes note of a mirror."""
     try:
         request = probe.ask(facts)
         if request is None:
-            return row | {"state": "not asked", "detail": "an earlier probe found no market"}
+            return "not asked", "an earlier probe found no market"
         reply = traffic.fetch(request)
         if not reply.url.startswith(PROVIDERS[request.provider].base):
             row["mirror"] = reply.url.split("?")[0]  # An override: not the service itself.
         if probe.rows == "rss":
-            items = [{n.tag: n.text for n in item} for item in _rss(reply.text)]
+            items = _rss(reply.text)
         else:
             items = rows_of(decode_json(reply.body, probe.name), probe.rows)
         _learn(items, facts)
     except NotConfigured as error:
-        return row | {"state": "not configured", "detail": str(error)}
+        return "not configured", str(error)
     except RateLimited as error:
-        return row | {"state": "not asked", "detail": str(error)}
+        return "not asked", str(error)
     except (BadAnswer, AttributeError) as error:
-        return row | {"state": "drift", "detail": str(error)}
+        return "drift", str(error)
     except BeforehandError as error:
-        return row | {"state": "not reachable", "detail": str(error)}
+        return "not reachable", str(error)
     if not items:
-        return row | {"state": "empty", "detail": "no rows to compare"}
+        return "empty", "no rows to compare"
     missing = sorted(probe.expected - set().union(*(item.keys() for item in items)))
     if missing:
-        return row | {"state": "drift", "detail": f"missing: {', '.join(missing)}"}
-    return row | {"state": "ok", "detail": f"{len(probe.expected)} fields as expected"}
+        return "drift", f"missing: {', '.join(missing)}"
+    return "ok", f"{len(probe.expected)} fields as expected"
 
 
-def _rss(body: str) -> list[Any]:
+def _rss(body: str) -> list[dict[str, object]]:
     if "<!DOCTYPE" in body:
         raise BadAnswer("the feed carries a document type")
     try:
-        return list(ElementTree.fromstring(body).iter("item"))
+        items = ElementTree.fromstring(body).iter("item")
+        return [{node.tag: node.text for node in item} for item in items]
     except ElementTree.ParseError as error:
         raise BadAnswer(f"the feed is not XML: {error}") from None
 
 
-def _learn(items: list[dict[str, Any]], facts: dict[str, str]) -> None:
+def _learn(items: Sequence[Mapping[str, Any]], facts: dict[str, str]) -> None:
     """Ids that later probes ask about."""
     for item in items:
         if item.get("conditionId") and item.get("clobTokenIds"):

@@ -9,17 +9,16 @@ Downloading public data sets, each file with its digest.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from beforehand.clock import Clock, iso, parse_instant
 from beforehand.config import Home
 from beforehand.errors import BadAnswer, BeforehandError, InputError
-from beforehand.gateway.opening import Door
+from beforehand.gateway.opening import Connection
 from beforehand.gateway.transport import file_request
 from beforehand.gateway.view import View
 from beforehand.ids import digest, split_market_id
@@ -108,7 +107,7 @@ class Recording:
     failures: list[str] = field(default_factory=list)
     stopped: str = "stopped"
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> Mapping[str, object]:
         """JSON-ready."""
         return {
             "rounds": self.rounds,
@@ -143,7 +142,7 @@ class _Grid:
 
 
 def record(
-    door: Door,
+    connection: Connection,
     order: Order,
     home: Home,
     archive: Path,
@@ -162,28 +161,28 @@ def record(
     with exclusive(path.with_suffix(".lock")):
         grid = _Grid(path)
         try:
-            done.exchanges += door.close()  # What an earlier run left behind.
+            done.exchanges += connection.close()  # What an earlier run left behind.
             while True:
-                if size(archive) + _waiting(door) >= order.max_bytes:
+                if size(archive) + _waiting(connection) >= order.max_bytes:
                     done.stopped = f"the archive has reached {order.max_bytes / 1e6:,.0f} MB"
                     return done
                 if order.rounds != 1:
                     _wait_until(grid.due(order.every, clock.now()), clock, sleep, say)
                 began, before = clock.now(), len(done.failures)
-                _round(door.gateway.live(), order, done, grid, progress)
+                _round(connection.gateway.live(), order, done, grid, progress)
                 grid.save(began)
                 done.rounds += 1
                 for failure in done.failures[before:][:5]:
                     say(failure)
                 if len(done.failures) > before:
                     say(f"round {done.rounds}: {len(done.failures) - before} failures")
-                if _waiting(door) >= FLUSH_BYTES:
-                    done.exchanges += door.close()
+                if _waiting(connection) >= FLUSH_BYTES:
+                    done.exchanges += connection.close()
                 if order.rounds is not None and done.rounds >= order.rounds:
                     done.stopped = "the rounds are done"
                     return done
         finally:
-            done.exchanges += door.close()
+            done.exchanges += connection.close()
 
 
 def size(folder: Path) -> int:
@@ -191,8 +190,8 @@ def size(folder: Path) -> int:
     return sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
 
 
-def _waiting(door: Door) -> int:
-    return 0 if door.spool is None else door.spool.size
+def _waiting(connection: Connection) -> int:
+    return 0 if connection.spool is None else connection.spool.size
 
 
 def _wait_until(due: datetime, clock: Clock, sleep: Callable[[float], None], say: Say) -> None:

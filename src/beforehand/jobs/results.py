@@ -1,42 +1,46 @@
-"""A run's files: questions and resolutions written, rows read back, the scored result stored.
+"""What a run writes and how it ends: its questions and resolutions, and the report, with the
+sentences that say which world it was, what was walked, and what was left out."""
 
-The sentences of a report: which world, what was walked, what was left out.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from beforehand.clock import from_us, iso
 from beforehand.errors import NotFound
-from beforehand.gateway import Audit, Gateway
+from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.jobs.backtest.grid import end_of
 from beforehand.records.rows import IntervalRow
 from beforehand.records.world import Market, Resolution
-from beforehand.runs.rows import columns_of
+from beforehand.runs.columns import columns_of
+from beforehand.runs.rows import EventLine, ResolutionLine
 from beforehand.score.evaluate import (
     Question,
     Result,
     Settings,
     build_table,
-    leaderboard_csv,
-    number,
-    pair,
     score_only,
 )
 from beforehand.score.leaks import CANARY, LeakReport
 from beforehand.score.report import html
+from beforehand.score.summary import (
+    About,
+    Few,
+    ShortWire,
+    Summary,
+    leaderboard_csv,
+    number,
+    pair,
+)
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_atomic, write_json, write_jsonl
 
 
-def event_wire(market: Market, resolution: Resolution | None) -> dict[str, Any]:
+def event_wire(market: Market, resolution: Resolution | None) -> EventLine:
     """An EventSpec line; `event_id` and `currency` are additive."""
     date = resolution.resolved_at if resolution else market.scheduled_close
-    source: dict[str, Any] = {"type": market.venue.title(), "market_id": market.native_id}
+    source: dict[str, str] = {"type": market.venue.title(), "market_id": market.native_id}
     if market.url:
         source["url"] = market.url
     if date:
@@ -54,13 +58,13 @@ def event_wire(market: Market, resolution: Resolution | None) -> dict[str, Any]:
     }
 
 
-def resolution_wire(resolution: Resolution) -> dict[str, Any] | None:
+def resolution_wire(resolution: Resolution) -> ResolutionLine | None:
     """A ResolutionRecord line, or None for void and disputed markets. A partial payout keeps the
     contract's 0/1 `outcome` (1 from a half up) and carries the additive `payout`."""
     if resolution.status != "resolved" or resolution.payout is None:
         return None
     payout = resolution.payout
-    line: dict[str, Any] = {
+    line: ResolutionLine = {
         "id": resolution.market_id,
         "outcome": int(payout >= 0.5),
         "resolved_at": iso(resolution.resolved_at),
@@ -71,9 +75,10 @@ def resolution_wire(resolution: Resolution) -> dict[str, Any] | None:
 def write_questions(path: Path, gateway: Gateway, resolutions: Mapping[str, Resolution]) -> None:
     """events.jsonl and resolutions.jsonl for the markets of a run; `forecast_from` and
     `forecast_until` say when each could be forecast."""
-    view, events = gateway.hindsight(), []
+    view, events = gateway.hindsight(), list[EventLine]()
     for name, ending in resolutions.items():
-        event = {**event_wire(view.market(name), ending), "forecast_until": iso(end_of(ending))}
+        event = event_wire(view.market(name), ending)
+        event["forecast_until"] = iso(end_of(ending))
         series = gateway.world.series(name)
         if series is not None and len(series):
             event["forecast_from"] = iso(from_us(series.known_at[0]))
@@ -99,7 +104,7 @@ def canaries(archive: Archive) -> dict[str, datetime]:
 
 def without_flagged(
     rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
-) -> dict[str, Any] | None:
+) -> dict[str, dict[str, Few]] | None:
     """Each forecaster's Brier and skill with all its decisions, and without those that rest on a
     flagged document; None if none does. `rows` are one a market and instant."""
 
@@ -109,7 +114,7 @@ def without_flagged(
 
     if not any(said.flagged_evidence_ids for row in rows for said in row.decisions):
         return None
-    found = {}
+    found = dict[str, dict[str, Few]]()
     for name, scored in (("all", rows), ("kept", map(kept, rows))):
         table = build_table(columns_of(scored), questions)
         found[name] = {
@@ -125,7 +130,7 @@ def without_flagged(
 
 def short_wire(
     rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
-) -> dict[str, Any] | None:
+) -> ShortWire | None:
     """The scores of markets whose life held no instant of the grid: each was asked once, when its
     first price was known. They are scored apart, since being asked outside the grid tells that the
     end is near. None where there are none."""
@@ -148,17 +153,22 @@ def short_wire(
     }
 
 
-def store(
+SCORED = ("scores.json", "leaderboard.csv", "report.html")
+"""The files that every scored run ends in."""
+
+
+def end_in_report(
     path: Path,
     result: Result,
     leaks: LeakReport,
-    about: Mapping[str, Any],
-    intervals: Sequence[IntervalRow],
-) -> dict[str, Any]:
-    """Write scores.json, leaderboard.csv and report.html; returns the summary for `--json`."""
-    summary = {**about, **result.wire(), "leaks": leaks.wire()}
+    about: About,
+    intervals: Sequence[IntervalRow] = (),
+) -> Summary:
+    """How every scored run ends: write scores.json, leaderboard.csv and report.html; returns the
+    summary for `--json`. `intervals` are the rows of one market, to be drawn."""
+    summary: Summary = {**about, **result.wire(), "leaks": leaks.wire()}
     write_json(path / "scores.json", summary)
-    write_atomic(path / "leaderboard.csv", leaderboard_csv(result.rows))
+    write_atomic(path / "leaderboard.csv", leaderboard_csv(summary["leaderboard"]))
     write_atomic(path / "report.html", html(summary, intervals).encode())
     return summary
 
@@ -178,7 +188,7 @@ def world_kind(archive: Archive) -> str:
     return f"{kind} {archive.digest[:12]}"
 
 
-def subtitle(t: Any, grade: str, strict: float) -> str:
+def subtitle(t: Sized, grade: str, strict: float) -> str:
     """What was walked, and on what grade of text."""
     start = f"{len(t):,} forecasts. Text grade: {grade}; "
     if strict == 1.0:

@@ -5,11 +5,11 @@ baselines are taken at the very instants of the file, through the same wall as a
 the forecasts were really made, nobody can see from a file: the times are taken as stated.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import orjson
@@ -28,8 +28,9 @@ from beforehand.clock import (
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import Context, Decision
 from beforehand.forecast.schemes.baselines import BASELINES, always
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence, Panel
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest, new_run_id
 from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
@@ -37,9 +38,10 @@ from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, world_kind
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
 from beforehand.records.world import Resolution
-from beforehand.runs.rows import question
+from beforehand.runs.columns import read_questions
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
 from beforehand.score.skill import MARKET
+from beforehand.score.summary import About, Summary
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import plain_number, read_bytes, read_csv, read_lines, write_jsonl
@@ -74,6 +76,12 @@ class Rejected:
         """How many rows were not scored."""
         return sum(len(lines) for lines in self.reasons.values())
 
+    def rows(self) -> Iterator[Mapping[str, object]]:
+        """A row for each, with the reason."""
+        for reason, lines in self.reasons.items():
+            for line in lines:
+                yield {"line": line, "reason": reason}
+
 
 def read(path: Path, name: str, rejected: Rejected) -> list[Line]:
     """The file's forecasts: CSV with a header, or JSONL of plain rows or PredictionRecords."""
@@ -92,7 +100,7 @@ def read(path: Path, name: str, rejected: Rejected) -> list[Line]:
     return lines
 
 
-def _csv_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _csv_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, object]]]:
     for number, row, problem in read_csv(path, ("id", "time", "probability")):
         if row is None:
             rejected.add(problem, number)
@@ -100,7 +108,7 @@ def _csv_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str
             yield number, row
 
 
-def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, object]]]:
     for number, line in read_lines(path):
         try:
             raw = orjson.loads(line)
@@ -122,7 +130,7 @@ def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[st
             rejected.add("not a JSON object", number)
 
 
-def _line(number: int, row: Mapping[str, Any], name: str) -> Line:
+def _line(number: int, row: Mapping[str, object], name: str) -> Line:
     identifier = str(row.get("id") or "").strip()
     if not identifier:
         raise ValueError("the id is missing")
@@ -154,7 +162,7 @@ class Scored:
     """The run's folder and the summary of scores.json; `rejected` says what was left out."""
 
     folder: RunFolder
-    summary: dict[str, Any]
+    summary: Summary
     rejected: Rejected
 
 
@@ -173,36 +181,22 @@ def run(
     """Score a file; raises InputError if not a single row can be."""
     rejected = Rejected()
     lines = read(path, name or path.name.split(".")[0], rejected)
-    unread = rejected.count
-    world = RecordedWorld(archive)
-    gateway = Gateway(world)
+    stated = Stated(path.name, len(lines) + rejected.count, rejected)
+    gateway = Gateway(RecordedWorld(archive))
     endings = {r.market_id: r for r in gateway.hindsight().resolutions()}
     cells = _match(lines, gateway, endings, rejected)
     if not cells:
         reasons = "; ".join(f"{len(ns)} × {why}" for why, ns in rejected.reasons.items())
         raise InputError(f"no row of {path} can be scored: {reasons or 'it has no rows'}")
-    instants: dict[str, list[int]] = {}
-    for market, t in sorted(cells):
-        instants.setdefault(market, []).append(t)
-    pairs = [(market, np.array(t, dtype=np.int64)) for market, t in instants.items()]
-    panel = gateway.panel(pairs, evidence=Evidence(max_results=0))
+    panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
-    used = {market: endings[market] for market, _ in pairs}
-    view = gateway.hindsight()
-    events = [results.event_wire(view.market(m), r) for m, r in used.items()]
-    questions = [
-        question(e, results.resolution_wire(r)) for e, r in zip(events, used.values(), strict=True)
-    ]
-    table = build_table(columns, questions)
+    used = {market: endings[market] for market in dict.fromkeys(panel.market)}
     clock = clock or SystemClock()
     folder = RunFolder(runs, run_id or new_run_id(clock.now(), lambda n: (runs / n).exists()))
     folder.create()
     results.write_questions(folder.path, gateway, used)
     write_jsonl(folder.path / "predictions.jsonl", _predictions(cells))
-    write_jsonl(
-        folder.path / "rejected.jsonl",
-        [{"line": n, "reason": why} for why, ns in rejected.reasons.items() for n in ns],
-    )
+    write_jsonl(folder.path / "rejected.jsonl", rejected.rows())
     names = sorted({who for said in cells.values() for who in said})
     # What was said identifies a variant, not its name; the market's own prices are no trial.
     variants = [digest(_said(cells, who)) for who in names if not _copies(panel, cells, who)]
@@ -218,34 +212,54 @@ def run(
         subjects=tuple(names),
         kept={b.name: b.kept() for b in YARDSTICKS if b.name not in names},
     )
+    table = build_table(columns, read_questions(folder.path))
     result = evaluate(table, facts, replace(settings, variants=tried, subjects=tuple(names)))
-    name_of = max(used, key=lambda m: (len(instants[m]), m))
-    about = {
-        "subjects": names,
-        "run_id": folder.run_id,
-        "title": f"{path.name}",
-        "version": __version__,
-        "world_kind": world_kind(archive),
-        "subtitle": f"{len(lines) + unread - rejected.count:,} of {len(lines) + unread:,} rows of "
-        f"{path.name} scored, {rejected.count:,} not. The market's price and the yardsticks are "
-        "taken at the same instants.",
-        "rows": {"scored": len(lines) + unread - rejected.count, "not_scored": rejected.count},
-        "grid": "The instants are the file's own, taken as stated; the market's price is the "
-        "latest observation known then",
-        "left_out": left_out_sentence({})
-        if not rejected.count
-        else f"{rejected.count:,} rows were not scored: see below.",
-        "leak_note": LEAK_NOTE,
-        "rejected": dict(sorted(rejected.reasons.items())),
-        "pictured": {
-            "id": name_of,
-            "settled": used[name_of].payout,
-            "question": view.market(name_of).question,
-        },
+    sizes = Counter(panel.market)
+    drawn = max(used, key=lambda m: (sizes[m], m))
+    about = _about(stated, archive, folder, names)
+    view = gateway.hindsight()
+    about["pictured"] = {
+        "id": drawn,
+        "settled": used[drawn].payout,
+        "question": view.market(drawn).question,
     }
-    summary = results.store(folder.path, result, leaks, about, _picture(panel, cells, name_of))
+    rows = _picture(panel, cells, drawn)
+    summary = results.end_in_report(folder.path, result, leaks, about, rows)
     folder.seal("score", archive.digest)
     return Scored(folder, summary, rejected)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A file as it came: its name, how many rows it has, and those that are not scored."""
+
+    name: str
+    rows: int
+    rejected: Rejected
+
+
+def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]) -> About:
+    """What the report says of the file."""
+    rejected = stated.rejected
+    scored = stated.rows - rejected.count
+    return {
+        "subjects": names,
+        "run_id": folder.run_id,
+        "title": stated.name,
+        "version": __version__,
+        "world_kind": world_kind(archive),
+        "subtitle": f"{scored:,} of {stated.rows:,} rows of {stated.name} scored, "
+        f"{rejected.count:,} not. The market's price and the yardsticks are taken at the same "
+        "instants.",
+        "rows": {"scored": scored, "not_scored": rejected.count},
+        "grid": "The instants are the file's own, taken as stated; the market's price is the "
+        "latest observation known then",
+        "left_out": f"{rejected.count:,} rows were not scored: see below."
+        if rejected.count
+        else left_out_sentence({}),
+        "leak_note": LEAK_NOTE,
+        "rejected": dict(sorted(rejected.reasons.items())),
+    }
 
 
 Cells = dict[tuple[str, int], dict[str, float]]
@@ -305,6 +319,15 @@ def _misfit(
     return None
 
 
+def _panel(gateway: Gateway, cells: Cells) -> Panel:
+    """The market's price at the instants of the file."""
+    instants: dict[str, list[int]] = {}
+    for market, t in sorted(cells):
+        instants.setdefault(market, []).append(t)
+    pairs = [(market, np.array(t, dtype=np.int64)) for market, t in instants.items()]
+    return gateway.panel(pairs, evidence=Evidence(max_results=0))
+
+
 def _columns(panel: Panel, cells: Cells) -> Columns:
     own = {who for said in cells.values() for who in said}
     yardsticks = {b.name: b.forecast(panel) for b in YARDSTICKS if b.name not in own}
@@ -336,7 +359,7 @@ def _said(cells: Cells, who: str) -> list[tuple[str, int, float]]:
     return sorted((m, t, said[who]) for (m, t), said in cells.items() if who in said)
 
 
-def _predictions(cells: Cells) -> Iterator[dict[str, Any]]:
+def _predictions(cells: Cells) -> Iterator[Mapping[str, object]]:
     for (market, t), said in sorted(cells.items()):
         for who, p in sorted(said.items()):
             yield {

@@ -5,7 +5,7 @@ moved a little by rule, and is never ranked.
 
 import json
 import re
-from typing import Any
+from typing import TypedDict
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -58,6 +58,21 @@ print(json.dumps({
 """
 
 
+class _Market(TypedDict, total=False):
+    """What the model reads of a market."""
+
+    description: str | None
+    odds: float | None
+
+
+class _Seen(TypedDict, total=False):
+    """What the model reads of a context; a search for queries shows it less."""
+
+    market: _Market
+    search_snippets: list[object]
+    previous_intervals: list[object]
+
+
 def scripted_model() -> FunctionModel:
     """The model; it has no vendor, so no tokens and no cost are counted."""
     return FunctionModel(_answer, model_name=SCRIPTED)
@@ -69,7 +84,7 @@ def _answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse([TextPart(LABEL)])
     tool = info.output_tools[0]
     wanted = tool.parameters_json_schema.get("properties", {})
-    said: dict[str, Any] = _direct(context)
+    said = _direct(context)
     if "code" in wanted:
         said = {"code": _code(context)}
     elif "queries" in wanted:
@@ -77,7 +92,7 @@ def _answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse([ToolCallPart(tool.name, said)])
 
 
-def _code(context: dict[str, Any]) -> str:
+def _code(context: _Seen) -> str:
     """Code for what this context holds."""
     parts = [BASIC]
     if context.get("previous_intervals"):
@@ -87,7 +102,7 @@ def _code(context: dict[str, Any]) -> str:
     return "".join([*parts, LAST])
 
 
-def _direct(context: dict[str, Any]) -> dict[str, Any]:
+def _direct(context: _Seen) -> dict[str, object]:
     odds = context.get("market", {}).get("odds")
     probability = 0.5 if odds is None else odds
     return {
@@ -98,7 +113,7 @@ def _direct(context: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _queries(context: dict[str, Any]) -> dict[str, Any]:
+def _queries(context: _Seen) -> dict[str, object]:
     """The question's names, and its long words."""
     text = context.get("market", {}).get("description") or ""
     names = re.findall(r"\b[A-Z][\w'-]+(?: [A-Z][\w'-]+)*", text.split("\n")[0])
@@ -108,13 +123,13 @@ def _queries(context: dict[str, Any]) -> dict[str, Any]:
     return {"queries": [query for query in dict.fromkeys(found) if query] or [text[:80] or "news"]}
 
 
-def _context(messages: list[ModelMessage]) -> dict[str, Any]:
+def _context(messages: list[ModelMessage]) -> _Seen:
     """The JSON in the first user prompt."""
     for message in messages:
         for part in message.parts if isinstance(message, ModelRequest) else ():
             if isinstance(part, UserPromptPart) and isinstance(part.content, str):
                 start = part.content.find("{")
                 if start >= 0:
-                    found, _ = json.JSONDecoder().raw_decode(part.content[start:])
-                    return dict(found)
+                    found: _Seen = json.JSONDecoder().raw_decode(part.content[start:])[0]
+                    return found
     return {}

@@ -78,9 +78,9 @@ class Context(Struct, frozen=True):
         """The market's probability at t."""
         return self.market.odds
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """The documented JSON."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
+        found: dict[str, object] = msgspec.to_builtins(self)
         return found
 
 
@@ -140,7 +140,7 @@ class IntervalRow(Struct, frozen=True):
 
     def sealed(self) -> bytes:
         """The row as a line of JSON, with its digest."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
+        found: dict[str, object] = msgspec.to_builtins(self)
         body = {key: value for key, value in found.items() if key not in ("run_id", "digest")}
         return orjson.dumps({**found, "digest": digest(body)})
 

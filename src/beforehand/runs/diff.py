@@ -1,8 +1,8 @@
 """What differs between two runs: configuration, forecasts, results."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from beforehand.runs.rows import read_jsonl
 from beforehand.store.files import read_json
@@ -11,9 +11,50 @@ from beforehand.store.run_folder import RunFolder
 IGNORED = ("run_id", "digest")
 
 
-def differences(left: RunFolder, right: RunFolder) -> dict[str, Any]:
-    """JSON-ready. `config` lists fields as [left, right]; `intervals.first` is the first
-    forecast that differs, by market and time; `leaderboard` the Brier scores of both."""
+Json = Mapping[str, Any]
+"""A JSON object that was read back; it may be of another version, so nothing is taken for granted.
+"""
+
+
+class FirstDifference(TypedDict):
+    """The first forecast that differs, and the parts of its row that do."""
+
+    market_id: str
+    time: str
+    parts: list[str]
+
+
+class IntervalDiff(TypedDict):
+    """Rows that both have, those of them that differ, and those that one has alone."""
+
+    both: int
+    different: int
+    only_left: int
+    only_right: int
+    first: FirstDifference | None
+
+
+class BoardDiff(TypedDict):
+    """A forecaster's Brier score and verdict in both; null where it is in one alone."""
+
+    forecaster: str
+    brier: list[float | None]
+    verdict: list[str | None]
+
+
+class RunDiff(TypedDict):
+    """What differs; `config` lists fields as [left, right]."""
+
+    left: str
+    right: str
+    same: bool
+    config: dict[str, list[object]]
+    intervals: IntervalDiff
+    leaderboard: list[BoardDiff]
+
+
+def differences(left: RunFolder, right: RunFolder) -> RunDiff:
+    """Two runs compared; JSON-ready."""
     intervals = _intervals(left.path, right.path)
     return {
         "left": left.run_id,
@@ -25,13 +66,13 @@ def differences(left: RunFolder, right: RunFolder) -> dict[str, Any]:
     }
 
 
-def _json(path: Path, name: str) -> dict[str, Any]:
+def _json(path: Path, name: str) -> Json:
     file = path / name
     found = read_json(file) if file.is_file() else {}
     return found if isinstance(found, dict) else {}
 
 
-def _fields(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _fields(left: Json, right: Json) -> dict[str, list[object]]:
     names = [name for name in left.keys() | right.keys() if name != "experiments"]
     found = {
         name: [left.get(name), right.get(name)]
@@ -48,8 +89,8 @@ def _fields(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, list
     return found
 
 
-def _values(experiments: list[dict[str, Any]], name: str) -> list[Any]:
-    seen: list[Any] = []
+def _values(experiments: Sequence[Json], name: str) -> list[object]:
+    seen: list[object] = []
     for experiment in experiments:
         if experiment.get(name) not in seen:
             seen.append(experiment.get(name))
@@ -60,18 +101,16 @@ Where = tuple[str, str]
 """Market and time."""
 
 
-def _rows(path: Path) -> dict[Where, list[dict[str, Any]]]:
+def _rows(path: Path) -> dict[Where, list[Json]]:
     """Rows by market and time: several experiments may have asked the same."""
-    file, found = path / "intervals.jsonl", dict[Where, list[dict[str, Any]]]()
+    file, found = path / "intervals.jsonl", dict[Where, list[Json]]()
     for row in read_jsonl(file) if file.is_file() else ():
         kept = {k: v for k, v in row.items() if k not in IGNORED}
         found.setdefault((row["market_id"], row["time"]), []).append(kept)
     return found
 
 
-def _pairs(
-    left: list[dict[str, Any]], right: list[dict[str, Any]]
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _pairs(left: Sequence[Json], right: Sequence[Json]) -> list[tuple[Json, Json]]:
     """Rows of the same forecasters with each other, then what is left of both in its order."""
     mine, other, pairs = list(left), list(right), []
     for row in left:
@@ -83,17 +122,17 @@ def _pairs(
     return [*pairs, *zip(mine, other, strict=False)]
 
 
-def _who(row: dict[str, Any]) -> set[str]:
+def _who(row: Json) -> set[str]:
     return {said["model_id"] for said in [*row["decisions"], *row["failures"]]}
 
 
-def _intervals(left: Path, right: Path) -> dict[str, Any]:
+def _intervals(left: Path, right: Path) -> IntervalDiff:
     mine, other = _rows(left), _rows(right)
     pairs = [
         (where, a, b) for where, rows in mine.items() for a, b in _pairs(rows, other.get(where, []))
     ]
     differ = [(where, a, b) for where, a, b in pairs if a != b]
-    first = None
+    first: FirstDifference | None = None
     if differ:
         (market, time), a, b = differ[0]
         first = {
@@ -110,7 +149,7 @@ def _intervals(left: Path, right: Path) -> dict[str, Any]:
     }
 
 
-def _boards(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _boards(left: Json, right: Json) -> list[BoardDiff]:
     boards = [
         {row["forecaster"]: row for row in side.get("leaderboard", [])} for side in (left, right)
     ]

@@ -1,25 +1,20 @@
-"""A finished run for other tools: one row a decision, Galileo traces, OpenTelemetry.
-
-Tables for other tools.
-"""
+"""A finished run for other tools: one row a decision, Galileo traces, OpenTelemetry."""
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TypedDict
 
-import duckdb
-
-from beforehand.errors import InputError, NotFound
+from beforehand.errors import InputError, NotConfigured, NotFound
 from beforehand.records.rows import DecisionRow, FailureRow
+from beforehand.runs.galileo import ingest_request
 from beforehand.runs.rows import read_intervals, read_jsonl
 from beforehand.runs.spent import Cost, spent
-from beforehand.runs.telemetry import ingest_request
 from beforehand.store.files import write_atomic, write_json, write_jsonl
 from beforehand.store.journal.calls import Calls
 from beforehand.store.journal.journal import Journal
+from beforehand.store.parquet import write_parquet
 from beforehand.store.run_folder import RunFolder
 
 COLUMNS = {
@@ -45,9 +40,15 @@ COLUMNS = {
 """The columns of the tables; `outcome` is what the market settled at, empty where it is void."""
 
 
-def export(
-    folder: RunFolder, format: str, out: str | None, journal: Journal | None
-) -> dict[str, Any]:
+class Exported(TypedDict):
+    """Where an export went, and how many rows of what."""
+
+    out: str
+    rows: int
+    what: str
+
+
+def export(folder: RunFolder, format: str, out: str | None, journal: Journal | None) -> Exported:
     """Write one format; returns the place, and how many of what. Raises NotFound for a run that is
     not finished or has no forecasts, NotConfigured where an extra is missing."""
     if folder.facts()["status"] != "success":
@@ -55,11 +56,7 @@ def export(
     if not (folder.path / "intervals.jsonl").is_file():
         raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
     if format == "otlp":
-        from beforehand.runs.telemetry import send
-
-        if out is None:
-            raise InputError("--out: name the collector's address, such as http://localhost:4318")
-        return send(folder, journal, out)
+        return _send(folder, journal, out)
     calls = None if journal is None else journal.calls
     endings = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".json": "galileo"}
     suffix = next(end for end, kind in endings.items() if kind == format)
@@ -86,7 +83,21 @@ def export(
     return {"out": str(path), "rows": len(rows), "what": "decisions"}
 
 
-def decisions(folder: RunFolder, calls: Calls | None) -> Iterator[dict[str, Any]]:
+def _send(folder: RunFolder, journal: Journal | None, address: str | None) -> Exported:
+    if address is None:
+        raise InputError("--out: name the collector's address, such as http://localhost:4318")
+    try:
+        from beforehand.runs.telemetry import send
+    except ImportError:
+        raise NotConfigured(
+            "OpenTelemetry needs the extra: pip install 'beforehand[otel]'; csv, parquet, jsonl "
+            "and galileo work without"
+        ) from None
+    n = send(folder, journal, address)
+    return {"out": address, "rows": n, "what": "spans, and the run's metrics"}
+
+
+def decisions(folder: RunFolder, calls: Calls | None) -> Iterator[Mapping[str, object]]:
     """One row a decision, and one a failure, with what it cost where that is on record."""
     outcomes, paid = _outcomes(folder), spent(folder, calls)
     for row in read_intervals(folder.path / "intervals.jsonl"):
@@ -120,25 +131,3 @@ def _outcomes(folder: RunFolder) -> dict[str, float]:
     path = folder.path / "resolutions.jsonl"
     rows = read_jsonl(path) if path.is_file() else iter(())
     return {row["id"]: float(row.get("payout", row["outcome"])) for row in rows}
-
-
-def write_parquet(
-    path: Path, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]
-) -> None:
-    """Rows as a Parquet file, atomically; `columns` maps each name to its SQL type."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kinds = ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items())
-    with TemporaryDirectory(dir=path.parent) as folder:
-        lines, made = Path(folder) / "rows.jsonl", Path(folder) / "rows.parquet"
-        write_jsonl(lines, rows)
-        with duckdb.connect() as db:
-            db.execute(
-                f"COPY (SELECT * FROM read_json(?, format = 'newline_delimited', "
-                f"columns = {{{kinds}}})) TO '{_quoted(made)}' (FORMAT parquet, COMPRESSION zstd)",
-                [str(lines)],
-            )
-        made.replace(path)
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")

@@ -2,21 +2,59 @@
 how much leaks that it misses could flatter a score."""
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import TypedDict
 
 from beforehand.clock import from_us
 from beforehand.errors import InputError
 from beforehand.gateway.search import words
 from beforehand.runs.rows import read_intervals, read_jsonl
-from beforehand.score.leaks import Case, LeakReport, doses, recheck, wire
+from beforehand.score.leaks import (
+    Case,
+    DoseWire,
+    ForecastLeaks,
+    LeakReport,
+    LeaksWire,
+    doses,
+    recheck,
+    wire,
+)
+from beforehand.score.summary import Few
 from beforehand.store.files import read_json
 from beforehand.store.run_folder import RunFolder
 
-COVERED = ("contexts", "with_text", "with_document", "with_relevant")
 RELEVANT = 3
 
 
-def leak_report(folder: RunFolder, seed: int = 0) -> dict[str, Any]:
+class Coverage(TypedDict):
+    """Contexts: all, with a text of the question, with any document, with a relevant one."""
+
+    contexts: int
+    with_text: int
+    with_document: int
+    with_relevant: int
+
+
+class MarketCoverage(Coverage):
+    """The coverage of one market."""
+
+    market_id: str
+
+
+class RunLeaks(LeaksWire):
+    """A run's leak report as JSON."""
+
+    run_id: str
+    forecasts_with_documents: int
+    forecasts_flagged: int
+    suspicious: list[ForecastLeaks]
+    coverage: list[MarketCoverage]
+    coverage_total: Coverage
+    without_flagged: dict[str, dict[str, Few]] | None
+    dose_response: list[DoseWire]
+
+
+def leak_report(folder: RunFolder, seed: int = 0) -> RunLeaks:
     """The counts with their denominators, the forecasts with something to look at, the scores with
     and without flagged decisions, and the dose-response over the run's own contexts."""
     kind, rows = folder.facts().get("kind"), folder.path / "intervals.jsonl"
@@ -40,13 +78,13 @@ def leak_report(folder: RunFolder, seed: int = 0) -> dict[str, Any]:
         "forecasts_flagged": sum(bool(row["flags"]) for row in forecasts),
         "suspicious": suspicious,
         "coverage": covered,
-        "coverage_total": {kind: sum(row[kind] for row in covered) for kind in COVERED},
+        "coverage_total": _total(covered),
         "without_flagged": kept.get("without_flagged"),
         "dose_response": wire(doses(_cases(folder), seed)),
     }
 
 
-def coverage(folder: RunFolder) -> list[dict[str, Any]]:
+def coverage(folder: RunFolder) -> list[MarketCoverage]:
     """For each market: its contexts, those whose question had a text, those that were shown any
     document, and those that were shown a relevant one (three content words shared with the
     question, or all of a shorter one's)."""
@@ -59,10 +97,25 @@ def coverage(folder: RunFolder) -> list[dict[str, Any]]:
         mine["with_text"] += text is not None
         mine["with_document"] += bool(shown)
         mine["with_relevant"] += any(len(asked & w) >= min(RELEVANT, len(asked)) for w in shown)
-    return [
-        {"market_id": name, **{kind: counts[kind] for kind in COVERED}}
-        for name, counts in sorted(found.items())
-    ]
+    return [{"market_id": name, **_coverage(counts)} for name, counts in sorted(found.items())]
+
+
+def _coverage(counts: Counter[str]) -> Coverage:
+    return {
+        "contexts": counts["contexts"],
+        "with_text": counts["with_text"],
+        "with_document": counts["with_document"],
+        "with_relevant": counts["with_relevant"],
+    }
+
+
+def _total(covered: Sequence[MarketCoverage]) -> Coverage:
+    return {
+        "contexts": sum(row["contexts"] for row in covered),
+        "with_text": sum(row["with_text"] for row in covered),
+        "with_document": sum(row["with_document"] for row in covered),
+        "with_relevant": sum(row["with_relevant"] for row in covered),
+    }
 
 
 def _cases(folder: RunFolder) -> list[Case]:

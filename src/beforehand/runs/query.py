@@ -3,7 +3,7 @@ writes."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from beforehand.config import Home, Workspace
 from beforehand.errors import Held, NotFound
@@ -34,7 +34,7 @@ class RunState:
     created_at: str
     updated_at: str
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """JSON-ready."""
         return asdict(self)
 
@@ -88,22 +88,42 @@ def state_of(row: RunRow, journal: Journal) -> RunState:
     )
 
 
-def all_runs(home: Home, journal: Journal | None) -> list[dict[str, Any]]:
-    """Every run, newest first: those of the journal, and folders of runs that need none. JSON-ready
-    (the fields of RunState, or what a folder says of itself, and the digest of the world)."""
+class ListedRun(TypedDict, total=False):
+    """A run in a list: the fields of RunState, or what a folder says of itself; and the world."""
+
+    run_id: str
+    kind: str
+    status: str
+    reason: str | None
+    done: int
+    failed: int
+    running: int
+    total: int
+    calls: int
+    tokens: int
+    cost: float
+    limits: dict[str, float]
+    parent: str | None
+    created_at: str
+    updated_at: str
+    version: str
+    form: int
+    archive_digest: str | None
+
+
+def all_runs(home: Home, journal: Journal | None) -> list[ListedRun]:
+    """Every run, newest first: those of the journal, and folders of runs that need none."""
     rows = journal.runs() if journal else []
-    found = [state_of(row, journal).wire() for row in rows if journal]
     folders = [run.facts() for run in list_runs(home.runs)]
-    worlds = {f["run_id"]: f.get("archive_digest") for f in folders}
-    for state in found:
-        state["archive_digest"] = worlds.get(state["run_id"])
+    worlds = {facts["run_id"]: facts.get("archive_digest") for facts in folders}
     known = {row.run_id for row in rows}
-    found += [
-        {"kind": "", **{k: v for k, v in facts.items() if k != "files"}}
-        for facts in folders
-        if facts["run_id"] not in known
-    ]
-    return sorted(found, key=lambda f: str(f.get("created_at", "")), reverse=True)
+    states = [state_of(row, journal).wire() for row in rows if journal]
+    found = [{**state, "archive_digest": worlds.get(str(state["run_id"]))} for state in states]
+    for facts in folders:
+        if facts["run_id"] not in known:
+            found.append({"kind": "", **{k: v for k, v in facts.items() if k != "files"}})
+    found.sort(key=lambda run: str(run.get("created_at", "")), reverse=True)
+    return cast(list[ListedRun], found)
 
 
 def is_driven(row: RunRow, home: Home, journal: Journal) -> bool:

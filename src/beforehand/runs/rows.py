@@ -1,31 +1,27 @@
-"""The rows of a run's files, read back and typed.
+"""The rows of a run's files, read back and typed; and how its decisions came about: by code, by
+fallback, directly, or not at all, with the reasons."""
 
-How the decisions of a run came about, counted from its rows: by code, by fallback, directly, or
-not at all, with the reasons.
-
-The rows of a run as columns for scoring, and its questions as scoring needs them.
-"""
-
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import msgspec
 import orjson
 
-from beforehand.clock import parse_instant
 from beforehand.records.rows import (
     DecisionRow,
     IntervalRow,
+    PredictionLine,
     TraceRow,
     decode_interval,
+    decode_line,
     decode_trace,
-    forecasts,
 )
-from beforehand.score.evaluate import FEES, Columns, Question
+
+if TYPE_CHECKING:
+    from beforehand.score.summary import DecisionCounts, WayCounts
 
 
 def read_intervals(path: Path) -> Iterator[IntervalRow]:
@@ -41,11 +37,42 @@ def read_traces(path: Path) -> Iterator[TraceRow]:
             yield from map(decode_trace, lines)
 
 
-def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+def read_predictions(path: Path) -> Iterator[PredictionLine]:
+    """The rows of a predictions.jsonl that a run wrote."""
+    with path.open("rb") as lines:
+        yield from map(decode_line, lines)
+
+
+def read_jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
     """Each line of a file this program wrote."""
     with path.open("rb") as lines:
         for line in lines:
             yield orjson.loads(line)
+
+
+class EventLine(TypedDict):
+    """A line of events.jsonl: an EventSpec, with our additive keys."""
+
+    id: str
+    question: str
+    domain: str | None
+    resolution_date: str | None
+    source: dict[str, str]
+    ground_truth_source: str
+    tags: list[str]
+    event_id: str | None
+    currency: str
+    forecast_until: NotRequired[str]
+    forecast_from: NotRequired[str]
+
+
+class ResolutionLine(TypedDict):
+    """A line of resolutions.jsonl: a ResolutionRecord; `payout` is there where it is partial."""
+
+    id: str
+    outcome: int
+    resolved_at: str
+    payout: NotRequired[float]
 
 
 def questions_of(rows: Iterable[IntervalRow]) -> Iterator[IntervalRow]:
@@ -71,10 +98,9 @@ def questions_of(rows: Iterable[IntervalRow]) -> Iterator[IntervalRow]:
 
 _ARM = re.compile(r"(?:^|; )(?:code|direct): ")
 MARKS = ("unshown_evidence_ids", "flagged_evidence_ids", "answer_in_training")
-KINDS = ("code", "fallback", "direct", "external", "baseline")
 
 
-def counts(intervals: Iterable[IntervalRow], traces: Iterable[TraceRow]) -> dict[str, Any]:
+def counts(intervals: Iterable[IntervalRow], traces: Iterable[TraceRow]) -> "DecisionCounts":
     """Decisions by how they were made, failures, and why code did not decide; per model as well.
 
     `reasons` counts what kept code from deciding (and then the fallback was asked), `failures`
@@ -127,51 +153,16 @@ def _kind(decision: DecisionRow, fallback: bool) -> str:
     return "code" if decision.mode == "daytona_agent" else decision.mode
 
 
-def _shown(found: Counter[str]) -> dict[str, int]:
-    return {name: found[name] for name in ("made", *KINDS, "failed", *MARKS)}
-
-
-def columns_of(rows: Iterable[IntervalRow], sort: bool = True) -> Columns:
-    """Rows of `questions_of` as columns for scoring, by market and then by time if `sort`."""
-    columns = Columns()
-    for row in rows:
-        market = row.context.market
-        columns.id.append(row.market_id)
-        columns.t.append(row.context.t)
-        columns.market.append(_number(market.odds))
-        columns.price_age.append(_number(market.price_age) / 86400)
-        columns.strict.append(market.text_known_at is not None)
-        columns.evidence.append(len(row.context.search_snippets))
-        columns.bid.append(_number(market.bid))
-        columns.ask.append(_number(market.ask))
-        said = forecasts(row.decisions)
-        said.pop("market", None)
-        columns.forecasts.append(said)
-    return columns.by_market() if sort else columns
-
-
-def question(event: Mapping[str, Any], resolution: Mapping[str, Any] | None) -> Question:
-    """What scoring needs, from an EventSpec and its ResolutionRecord."""
-    name = str(event["id"])
-    venue = name.split(":", 1)[0]
-    settled, resolved_at = None, None
-    if resolution is not None:
-        payout = resolution.get("payout")
-        settled = float(resolution["outcome"]) if payout is None else float(payout)
-        stamp = resolution.get("resolved_at") or event.get("resolution_date")
-        resolved_at = parse_instant(stamp) if stamp else None
-    text = str(event["question"])
-    return Question(
-        id=name,
-        text=None if text == name else text,
-        event_id=event.get("event_id"),
-        settled=settled,
-        resolved_at=resolved_at,
-        play=event.get("currency", "usd") != "usd",
-        fee=FEES.get(venue, 0.0),
-    )
-
-
-def _number(value: float | None) -> float:
-    """NaN for what is unknown."""
-    return math.nan if value is None else float(value)
+def _shown(found: Counter[str]) -> "WayCounts":
+    return {
+        "made": found["made"],
+        "code": found["code"],
+        "fallback": found["fallback"],
+        "direct": found["direct"],
+        "external": found["external"],
+        "baseline": found["baseline"],
+        "failed": found["failed"],
+        "unshown_evidence_ids": found["unshown_evidence_ids"],
+        "flagged_evidence_ids": found["flagged_evidence_ids"],
+        "answer_in_training": found["answer_in_training"],
+    }

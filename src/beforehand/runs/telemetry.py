@@ -1,121 +1,136 @@
 """A run over OTLP: its steps and calls as spans with their real times, its totals as metrics.
 
-Nothing is sent unless a collector is named. Needs the extra `otel`.
-
-A run as Galileo traces: what its SDK sends to the ingestion endpoint, as plain JSON.
-
-One trace an interval: a retriever span with the evidence, a span a decision. Times are the
-interval's own instant; durations and tokens are given where they were measured, and left out
-where they were not. Ids are derived from the run's rows, so exporting twice gives the same file.
+Nothing is sent unless a collector is named. Importing this needs the extra `otel`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, cast
-from uuid import UUID
+from typing import cast
 
-import msgspec
-import orjson
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    InMemoryMetricReader,
+    MetricExportResult,
+    MetricsData,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 from beforehand import __version__
 from beforehand.clock import parse_instant, to_us
-from beforehand.errors import NotConfigured, NotFound, Unavailable
+from beforehand.errors import NotFound, Unavailable
 from beforehand.ids import digest
-from beforehand.records.rows import BASELINE, DecisionRow, FailureRow, IntervalRow
-from beforehand.runs.spent import Spent
-from beforehand.store.journal.journal import Journal
+from beforehand.store.journal.calls import CallRow
+from beforehand.store.journal.journal import Journal, TaskSpan
+from beforehand.store.journal.schema import RunRow
 from beforehand.store.run_folder import RunFolder
 
 TIMEOUT_S = 5
 
 
-def send(folder: RunFolder, journal: Journal | None, address: str) -> dict[str, Any]:
-    """Send a run's spans and metrics to a collector (`http://host:4318`)."""
-    try:
-        from opentelemetry import trace
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.metrics import MeterProvider
-        from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricExportResult
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
-        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-        from opentelemetry.sdk.trace.id_generator import IdGenerator
-    except ImportError:
-        raise NotConfigured(
-            "OpenTelemetry needs the extra: pip install 'beforehand[otel]'; csv, parquet, jsonl "
-            "and galileo work without"
-        ) from None
+def send(folder: RunFolder, journal: Journal | None, address: str) -> int:
+    """Send a run's spans and metrics to a collector (`http://host:4318`); returns how many spans.
+    Raises NotFound for a run without a journal, Unavailable where the collector does not take it.
+    """
     row = None if journal is None else journal.run(folder.run_id)
     if journal is None or row is None:
         raise NotFound(f"run {folder.run_id} is not in the journal: its times are not on record")
-    resource = Resource.create({"service.name": "beforehand", "service.version": __version__})
+    every = journal.calls.rows(folder.run_id)
+    calls = [call for call in every if call["origin"] is None]  # A fork's own.
+    steps = journal.spans(folder.run_id)
+    spans = _spans(row, steps, calls)
+    base = address.rstrip("/")
+    sent = OTLPSpanExporter(f"{base}/v1/traces", timeout=TIMEOUT_S).export(spans)
+    metrics = _metrics(row, len(steps), calls)
+    counted = OTLPMetricExporter(f"{base}/v1/metrics", timeout=TIMEOUT_S).export(metrics)
+    if sent is not SpanExportResult.SUCCESS or counted is not MetricExportResult.SUCCESS:
+        raise Unavailable(f"the collector at {address} did not take the run: is it up?")
+    return len(spans)
+
+
+def _resource() -> Resource:
+    return Resource.create({"service.name": "beforehand", "service.version": __version__})
+
+
+def _spans(
+    row: RunRow, steps: Sequence[TaskSpan], calls: Sequence[CallRow]
+) -> Sequence[ReadableSpan]:
+    """The run as a span, its steps inside it, and each call inside its step."""
     kept = InMemorySpanExporter()
-    ids = cast(IdGenerator, _Ids(folder.run_id))
-    tracer_provider = TracerProvider(resource=resource, id_generator=ids)
-    tracer_provider.add_span_processor(SimpleSpanProcessor(kept))
-    tracer = tracer_provider.get_tracer("beforehand", __version__)
+    provider = TracerProvider(
+        resource=_resource(), id_generator=cast(IdGenerator, _Ids(row.run_id))
+    )
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    tracer = provider.get_tracer("beforehand", __version__)
     root = tracer.start_span(
         "run",
         start_time=_ns(row.created_at),
         attributes={"run.id": row.run_id, "run.kind": row.kind, "run.status": row.status},
     )
     inside = trace.set_span_in_context(root)
-    parents = {}
-    for task in journal.spans(folder.run_id):
+    parents = dict[str, Context]()
+    for step in steps:
         span = tracer.start_span(
-            f"step {task['task_id'].split('/')[0]}",
+            f"step {step['task_id'].split('/')[0]}",
             inside,
-            start_time=_ns(task["started_at"]),
-            attributes={"step.id": task["task_id"], "step.status": task["status"]},
+            start_time=_ns(step["started_at"]),
+            attributes={"step.id": step["task_id"], "step.status": step["status"]},
         )
-        parents[task["task_id"]] = trace.set_span_in_context(span)
-        span.end(_ns(task["completed_at"] or task["started_at"]))
-    every = journal.calls.rows(folder.run_id)
-    rows = [call for call in every if call["origin"] is None]  # A fork's own.
-    for call in rows:
-        attributes = {
-            "call.key": call["call_key"],
-            "call.state": call["state"],
-            "gen_ai.request.model": call["provider"],
-            "simulation.index": call["simulation_index"],
-        }
-        if call["tokens"] is not None:
-            attributes["gen_ai.usage.total_tokens"] = call["tokens"]
-        if call["cost"] is not None:
-            attributes["cost.usd"] = call["cost"]
+        parents[step["task_id"]] = trace.set_span_in_context(span)
+        span.end(_ns(step["completed_at"] or step["started_at"]))
+    for call in calls:
         span = tracer.start_span(
             "call",
             parents.get(call["task_id"], inside),
             start_time=_ns(call["sent_at"]),
-            attributes=attributes,
+            attributes=_attributes(call),
         )
         span.end(_ns(call["answered_at"] or call["sent_at"]))
     root.end(_ns(row.updated_at))
+    provider.shutdown()
+    return kept.get_finished_spans()
+
+
+def _attributes(call: CallRow) -> Mapping[str, str | int | float]:
+    """What a span says of a call, in OpenTelemetry's names where it has them."""
+    found: dict[str, str | int | float] = {
+        "call.key": call["call_key"],
+        "call.state": call["state"],
+        "gen_ai.request.model": call["provider"],
+        "simulation.index": call["simulation_index"],
+    }
+    if call["tokens"] is not None:
+        found["gen_ai.usage.total_tokens"] = call["tokens"]
+    if call["cost"] is not None:
+        found["cost.usd"] = call["cost"]
+    return found
+
+
+def _metrics(row: RunRow, steps: int, calls: Sequence[CallRow]) -> MetricsData:
+    """The run's totals as counters, and how long its calls took as a histogram."""
     reader = InMemoryMetricReader()
-    meters = MeterProvider(metric_readers=[reader], resource=resource)
+    meters = MeterProvider(metric_readers=[reader], resource=_resource())
     meter = meters.get_meter("beforehand", __version__)
     labels = {"run.id": row.run_id, "run.kind": row.kind}
     meter.create_counter("beforehand.calls").add(row.calls, labels)
     meter.create_counter("beforehand.tokens").add(row.tokens, labels)
     meter.create_counter("beforehand.cost", unit="USD").add(row.cost, labels)
-    meter.create_counter("beforehand.steps").add(len(parents), labels)
+    meter.create_counter("beforehand.steps").add(steps, labels)
     latency = meter.create_histogram("beforehand.call.duration", unit="ms")
-    for call in rows:
+    for call in calls:
         if call["latency_ms"] is not None:
             latency.record(call["latency_ms"], {**labels, "provider": call["provider"]})
-    base = address.rstrip("/")
-    spans = kept.get_finished_spans()
-    sent = OTLPSpanExporter(f"{base}/v1/traces", timeout=TIMEOUT_S).export(spans)
-    metrics = reader.get_metrics_data()
-    assert metrics is not None
-    counted = OTLPMetricExporter(f"{base}/v1/metrics", timeout=TIMEOUT_S).export(metrics)
-    tracer_provider.shutdown()
+    found = reader.get_metrics_data()
+    assert found is not None
     meters.shutdown()
-    if sent is not SpanExportResult.SUCCESS or counted is not MetricExportResult.SUCCESS:
-        raise Unavailable(f"the collector at {address} did not take the run: is it up?")
-    return {"out": address, "rows": len(spans), "what": "spans, and the run's metrics"}
+    return found
 
 
 class _Ids:
@@ -138,122 +153,3 @@ class _Ids:
 def _ns(stamp: str) -> int:
     instant: datetime = parse_instant(stamp)
     return to_us(instant) * 1000
-
-
-LOGGING_METHOD = "api_direct"
-
-
-def ingest_request(
-    intervals: Iterable[IntervalRow], outcomes: Mapping[str, float], spent: Spent
-) -> dict[str, Any]:
-    """The body of a traces request. `outcomes` are settlements by market, `spent` says what a
-    decision or a failure cost."""
-    traces = [_trace(row, outcomes.get(row.market_id), spent) for row in intervals]
-    return {
-        "logging_method": LOGGING_METHOD,
-        "reliable": False,
-        "traces": traces,
-        "is_complete": True,
-    }
-
-
-def _trace(row: IntervalRow, outcome: float | None, spent: Spent) -> dict[str, Any]:
-    context = row.context
-    name = f"{row.market_id}@{row.time}"
-    seed = f"beforehand/{row.run_id}/{name}"
-    question = context.market.description or row.market_id
-    facts: dict[str, Any] = {
-        "dataset_input": question,
-        "dataset_output": None if outcome is None else f"{outcome:g}",
-        "dataset_metadata": {},
-    }
-    spans = [
-        {
-            "type": "retriever",
-            "input": question,
-            "output": [
-                {"content": s.text, "metadata": {"id": s.id, "published": s.timestamp}}
-                for s in context.search_snippets
-            ],
-            "redacted_output": [{"content": "", "metadata": {}}],  # The SDK's own default.
-            "name": "search<=t",
-            "created_at": row.time,
-            "user_metadata": {},
-            "tags": [],
-            "metrics": {},
-            **facts,
-            "id": _id(seed, "search"),
-            "spans": [],
-        }
-    ]
-    for said in row.said:
-        spans.append(_decision(row, said, facts, seed, spent))
-    return {
-        "type": "trace",
-        "input": _text(context.wire()),
-        "output": _text({"probability": row.aggregate.probability}),
-        "name": name,
-        "created_at": row.time,
-        "user_metadata": {"run_id": row.run_id, "market_id": row.market_id, "t": row.time},
-        "tags": ["backtest"],
-        "metrics": {},
-        **facts,
-        "id": _id(seed, "trace"),
-        "spans": spans,
-    }
-
-
-def _decision(
-    row: IntervalRow,
-    said: DecisionRow | FailureRow,
-    facts: Mapping[str, Any],
-    seed: str,
-    spent: Spent,
-) -> dict[str, Any]:
-    """A paid forecaster is a model span, a baseline a tool span."""
-    model, index = said.model_id, said.simulation_index
-    paid = spent(row, said)
-    name = f"{model}#{index}"
-    metrics: dict[str, Any] = {}
-    if paid is not None and paid.latency_ms is not None:
-        metrics["duration_ns"] = round(paid.latency_ms * 1e6)
-    if paid is not None and paid.tokens is not None:
-        metrics["num_total_tokens"] = paid.tokens
-    if isinstance(said, FailureRow):
-        answer: dict[str, Any] = {"error": said.error}
-    else:
-        answer = {"probability": said.probability, "rationale": said.rationale}
-    shared = {
-        "name": name,
-        "created_at": row.time,
-        "user_metadata": {"simulation_index": str(index)},
-        "tags": ["failed"] if isinstance(said, FailureRow) else [],
-        "metrics": metrics,
-        **facts,
-        "id": _id(seed, name),
-    }
-    baseline = isinstance(said, DecisionRow) and said.mode == "baseline"
-    if paid is None and (baseline or model.startswith(BASELINE)):
-        return {
-            "type": "tool",
-            "input": _text(msgspec.to_builtins(row.context.market)),
-            "output": _text(answer),
-            **shared,
-            "spans": [],
-        }
-    return {
-        "type": "llm",
-        "input": [{"content": _text(row.context.wire()), "role": "user"}],
-        "output": {"content": _text(answer), "role": "assistant"},
-        **shared,
-        "model": model,
-    }
-
-
-def _id(seed: str, part: str) -> str:
-    """A version 4 id, as the SDK wants, whose bits come from the content and not from chance."""
-    return str(UUID(digest([seed, part])[:32], version=4))
-
-
-def _text(value: Any) -> str:
-    return orjson.dumps(value).decode()

@@ -30,7 +30,7 @@ from beforehand.runs.spent import providers
 from beforehand.sandbox.engines import Sandbox
 from beforehand.score.leaks import LeakReport, recheck
 from beforehand.store.files import file_digest
-from beforehand.store.journal.calls import Calls, call_key
+from beforehand.store.journal.calls import CallRow, Calls, call_key
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import RunRow
 from beforehand.store.run_folder import LOG, RunFolder
@@ -122,7 +122,7 @@ def _files(folder: RunFolder, seal: Mapping[str, str] | None, known: bool) -> Ru
 def _intervals(folder: RunFolder, path: Path) -> RunCheck:
     check = RunCheck("intervals", "rows against their schema and their own digest")
 
-    def row(value: dict[str, Any]) -> None:
+    def row(value: Mapping[str, Any]) -> None:
         IntervalData.model_validate(value)
         body = {k: v for k, v in value.items() if k not in ("run_id", "digest")}
         if digest(body) != value["digest"]:
@@ -153,7 +153,7 @@ def _cutoff(path: Path, stored: Path) -> RunCheck:
 def _records(path: Path, model: type[BaseModel]) -> RunCheck:
     check = RunCheck(path.stem, "records against their schema, evidence against the cutoff")
 
-    def row(value: dict[str, Any]) -> None:
+    def row(value: Mapping[str, Any]) -> None:
         record = model.model_validate(value)
         if not isinstance(record, PredictionRecord) or record.metadata is None:
             return
@@ -241,7 +241,7 @@ def _models(
     rerun = Rerun()
     kept = keyed(row for row in _lines(traces) if isinstance(row, dict))
 
-    def row(value: dict[str, Any]) -> None:
+    def row(value: Mapping[str, Any]) -> None:
         check.n -= 1  # Counted by the decision, not by the row.
         for decision in value["decisions"]:
             if decision.get("mode") in ARM_OF:
@@ -259,7 +259,7 @@ def _models(
 def _said_so(
     check: RunCheck,
     row: Mapping[str, Any],
-    rows: Mapping[str, dict[str, Any]],
+    rows: Mapping[str, CallRow],
     asked: Mapping[str, str],
 ) -> None:
     """Compare one interval's forecasts from addresses with what was answered."""
@@ -278,7 +278,7 @@ def _said_so(
             raise ValueError(f"{where}: {decision['probability']} stored, {said} answered")
 
 
-def _each(check: RunCheck, path: Path, test: Callable[[dict[str, Any]], None]) -> None:
+def _each(check: RunCheck, path: Path, test: Callable[[Mapping[str, Any]], None]) -> None:
     for number, value in enumerate(_lines(path), start=1):
         check.n += 1
         try:

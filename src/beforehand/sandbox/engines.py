@@ -8,7 +8,7 @@ monty   Monty, and the jail for what Monty lacks or computes otherwise.
 import atexit
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
@@ -93,7 +93,7 @@ class Sandbox:
         if engine not in ENGINES:
             raise InputError(f"no engine {engine!r}: there are {', '.join(ENGINES)}")
         self.engine, self._settings = engine, settings
-        self._made: dict[str, Any] = {}
+        self._made: dict[str, Runs] = {}
         self._making = threading.Lock()
         self._jailless = False
 
@@ -157,11 +157,11 @@ class Sandbox:
     def _without_jail(
         self, code: str, input_data: Any, policy: Policy, tools: Tools | None
     ) -> Execution:
-        first: Execution = self._get("monty").run(code, input_data, policy, tools)
+        first = self._get("monty").run(code, input_data, policy, tools)
         if first.success or limited(first) or tools:
             return first
         try:
-            second: Execution = self._get("wasi").run(code, input_data, policy)
+            second = self._get("wasi").run(code, input_data, policy)
         except NotConfigured:
             return first
         return replace(second, notes=(f"monty: {first.error}",))
@@ -169,8 +169,7 @@ class Sandbox:
     def _get(self, name: str) -> Runs:
         with self._making:
             if name not in self._made:
-                kinds = {"jail": Jail, "monty": Monty, "wasi": Wasi}
+                kinds: dict[str, Callable[[], Runs]] = {"jail": Jail, "monty": Monty, "wasi": Wasi}
                 daytona = name == "daytona"
                 self._made[name] = Daytona(self._settings) if daytona else kinds[name]()
-            engine: Runs = self._made[name]
-            return engine
+            return self._made[name]

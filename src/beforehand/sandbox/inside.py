@@ -10,7 +10,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,16 @@ PRELOADED = (
     "contextlib reprlib keyword abc enum types weakref struct typing"
 ).split()
 """What the allowed modules load late: nothing can be opened once the lock is on."""
+
+
+class JobOptions(program.RunOptions):
+    """The first line of a job: the lengths of its code and input, its limit in seconds, and the
+    names of its tools."""
+
+    code: int
+    input: int
+    timeout: float
+    tools: list[str]
 
 
 def preload() -> None:
@@ -72,10 +82,10 @@ def run() -> None:
     os._exit(0)
 
 
-def _prepare() -> tuple[bytes, bytes, dict[str, Any], "asyncio.AbstractEventLoop | None", Any]:
+def _prepare() -> tuple[bytes, bytes, JobOptions, "asyncio.AbstractEventLoop | None", Any]:
     """Everything that needs what the lock takes away."""
     source = os.fdopen(JOB, "rb", closefd=False)
-    options = json.loads(source.readline())
+    options: JobOptions = json.loads(source.readline())
     lock.limits(options["memory"], options["timeout"])
     code, raw = source.read(options["code"]), source.read(options["input"])
     os.close(JOB)
@@ -100,7 +110,7 @@ def _prepare() -> tuple[bytes, bytes, dict[str, Any], "asyncio.AbstractEventLoop
     return code, raw, options, loop, out
 
 
-def _report(value: dict[str, Any]) -> None:
+def _report(value: Mapping[str, object]) -> None:
     data = json.dumps(value).encode() + b"\n"
     while data:
         data = data[os.write(REPORT, data) :]

@@ -20,6 +20,7 @@ from typing import Any
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured, Unavailable
 from beforehand.sandbox import lock
+from beforehand.sandbox.inside import JobOptions
 from beforehand.sandbox.pipes import GRACE_S, Run, ToolLines
 from beforehand.sandbox.policy import DEFAULT, INSTEAD, Execution, Policy, Tools, check
 
@@ -53,7 +54,7 @@ class Jail:
         """Run the code. Raises InputError for what cannot be run at all, NotConfigured where this
         machine cannot lock a process in; whatever the code does comes back as an Execution."""
         source, raw = check(code, input_data, policy)
-        options = {
+        options: JobOptions = {
             "code": len(source),
             "input": len(raw),
             "timeout": policy.timeout,

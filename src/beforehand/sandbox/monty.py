@@ -169,7 +169,7 @@ class Monty:
                 self._loop, self._owner = loop, os.getpid()
             return self._loop
 
-    def _plainly(self, code: str, data: dict[str, Any], policy: Policy) -> Execution:
+    def _plainly(self, code: str, data: dict[str, object], policy: Policy) -> Execution:
         """Without tools and sleeps: no event loop is needed, which takes half the time."""
         ran, started = MontyRun(policy), stopwatch()
         try:
@@ -182,7 +182,7 @@ class Monty:
         return ran.execution(started)
 
     async def _execute(
-        self, code: str, data: dict[str, Any], policy: Policy, tools: Tools
+        self, code: str, data: dict[str, object], policy: Policy, tools: Tools
     ) -> Execution:
         calls, ran, started = ToolCalls(tools), MontyRun(policy), stopwatch()
         try:
@@ -238,7 +238,7 @@ def limited(execution: Execution) -> bool:
     return error.startswith(("the time limit", "the output is longer", "MemoryError"))
 
 
-def _session(policy: Policy) -> dict[str, Any]:
+def _session(policy: Policy) -> dict[str, object]:
     limits = {
         "max_memory": policy.memory,
         "max_feed_duration_secs": policy.timeout,
@@ -248,8 +248,8 @@ def _session(policy: Policy) -> dict[str, Any]:
     return {"script_name": "<code>", "limits": limits, "os_policy": _clock(policy)}
 
 
-def _clock(policy: Policy) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _clock(policy: Policy) -> dict[str, object]:
+    found: dict[str, object] = {
         "random_start": {"seed": policy.seed},
         "sleep": "system",
         "sleep_system_max": float("inf"),

@@ -127,8 +127,8 @@ class Run:
         self._printed, self._reported, self._state = bytearray(), bytearray(), b""
         self._pending, self._taken_in = set[Future[None]](), 0
         self._too_much = self._cancelled = False
-        self._first: dict[str, Any] | None = None
-        self._last: dict[str, Any] | None = None
+        self._first: reports.Report | None = None
+        self._last: reports.Report | None = None
         self.peak = 0
 
     def _pipe(self) -> tuple[int, int]:

@@ -97,7 +97,7 @@ class Execution:
 
     def wire(self) -> dict[str, Any]:
         """The documented four keys; engine, layers and the rest under `_meta`."""
-        meta: dict[str, Any] = {"engine": self.engine, "layers": list(self.layers)}
+        meta: dict[str, object] = {"engine": self.engine, "layers": list(self.layers)}
         if self.result is not None:
             meta["result"] = self.result
         if self.peak_mb is not None:

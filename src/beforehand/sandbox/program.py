@@ -13,7 +13,7 @@ import random
 import time
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,13 +36,25 @@ FROM_C = ("time", "_strptime")
 """Modules that built-in functions import in the name of the code that calls them."""
 
 
+class RunOptions(TypedDict):
+    """What a run is given beside its code and input. `now` is in seconds since 1970, `memory` in
+    bytes; `instead` is what to use in place of a module."""
+
+    seed: int
+    now: float | None
+    modules: list[str]
+    memory: int
+    guard: bool
+    instead: dict[str, str]
+
+
 def execute(
     code: bytes,
     raw: bytes,
-    options: dict[str, Any],
+    options: RunOptions,
     loop: "asyncio.AbstractEventLoop | None",
     functions: dict[str, Callable[..., Any]],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Compile and run, with `functions` as globals too; returns {"error": …} or {"result": …}.
 
     With a loop, the code may use asyncio and await outside of functions.
@@ -78,7 +90,7 @@ def execute(
         return {"error": _told(error, options["memory"])}
 
 
-def _guarded(modules: list[str], instead: dict[str, str]) -> dict[str, Any]:
+def _guarded(modules: list[str], instead: dict[str, str]) -> dict[str, object]:
     """Builtins without those that reach outside, and with an import that keeps to the list."""
     allowed, real = {*modules, "__future__"}, builtins.__import__
 
@@ -213,7 +225,7 @@ def _runner(loop: "asyncio.AbstractEventLoop") -> Any:
     return run
 
 
-def alone(options: dict[str, Any], code: bytes, raw: bytes) -> dict[str, Any]:
+def alone(options: RunOptions, code: bytes, raw: bytes) -> dict[str, object]:
     """A whole run in an interpreter that is locked in from outside; returns what `execute` does."""
     seed_random(options["seed"])
     if options["now"] is not None:

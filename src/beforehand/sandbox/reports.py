@@ -3,7 +3,7 @@ caller gets an error text and a value that can be passed on as JSON."""
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, TypeGuard
 
 import orjson
 
@@ -13,16 +13,32 @@ LONGEST_ERROR = 4000
 LONGEST_RESULT = 2**20
 
 
-def parse(raw: bytes) -> dict[str, Any] | None:
+class Report(TypedDict, total=False):
+    """What is reported of a run: `layers`, `refused` or `failed` by the jail before the code runs;
+    `error` or `result` after it, when the code may have written anything."""
+
+    layers: list[str]
+    refused: str
+    failed: object
+    error: object
+    result: object
+
+
+def parse(raw: bytes) -> Report | None:
     """A report, or None for what is none."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if _is_object(found) else None
 
 
-def error_of(report: dict[str, Any] | None) -> str | None:
+def _is_object(found: object) -> TypeGuard[Report]:
+    """Any JSON object will do: whoever reads a key knows what may stand there."""
+    return isinstance(found, dict)
+
+
+def error_of(report: Report | None) -> str | None:
     """The error that a report states, if it states one."""
     if report is None or "error" not in report:
         return None

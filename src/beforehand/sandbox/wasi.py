@@ -81,7 +81,7 @@ class Wasi:
 
 def script(policy: Policy, length: int) -> str:
     """A whole program that reads code and input from stdin and reports on stderr."""
-    options = {
+    options: program.RunOptions = {
         "seed": policy.seed,
         "now": None if policy.now is None else policy.now.timestamp(),
         "modules": list(policy.modules),

@@ -13,13 +13,22 @@ rate * p * (1-p) / p per unit staked, won or lost. The drawdown is in stakes, fr
 starts at 0, in the order given.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
 from beforehand.score.table import Floats, Ints, Table
+
+
+class Bet(TypedDict):
+    """A bet as it stands in a file: bought at `entry_price`, in (0, 1)."""
+
+    entry_price: float
+    won: bool
+    side: NotRequired[str]
+    resolved_ts: NotRequired[float]
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,7 @@ class BetScore:
     sides: dict[str, int]
 
 
-def score_bets(
-    bets: Sequence[Mapping[str, Any]], stake: float, fee_rate: float, order: str
-) -> BetScore:
+def score_bets(bets: Sequence[Bet], stake: float, fee_rate: float, order: str) -> BetScore:
     """Score `bets` (entry_price, won, side, resolved_ts) in `order`: `file` or `time`."""
     rows = list(bets) if order == "file" else sorted(bets, key=lambda b: b["resolved_ts"])
     price = np.array([b["entry_price"] for b in rows], dtype=np.float64)

@@ -1,13 +1,11 @@
-"""From rows to a verdict: the table, the scores, the card, the files and the report.
+"""From rows to a verdict: the table, the scores, the card, the placebo.
 
 Backtests, the benchmark and `score FILE` all end here, so that their figures mean the same.
 """
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -17,10 +15,11 @@ import numpy.typing as npt
 from beforehand.clock import iso, to_us
 from beforehand.score import placebo as placebos
 from beforehand.score import validity
-from beforehand.score.bets import Kelly, Profit
+from beforehand.score.bets import Kelly
 from beforehand.score.metrics import CLIP
 from beforehand.score.scoreboard import Row, score
-from beforehand.score.skill import Options, Skill
+from beforehand.score.skill import Options
+from beforehand.score.summary import ResultWire, check_wire, row_wire
 from beforehand.score.table import Table, event_labels, relabel
 
 Floats = npt.NDArray[np.float64]
@@ -87,12 +86,19 @@ class Result:
     checks: list[validity.Check]
     placebo: placebos.Placebo | None
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> ResultWire:
         """JSON-ready: leaderboard, validity card, placebo."""
+        drawn = self.placebo
         return {
             "leaderboard": [row_wire(row) for row in self.rows],
             "validity": {check.field: check_wire(check) for check in self.checks},
-            "placebo": asdict(self.placebo) if self.placebo else None,
+            "placebo": None
+            if drawn is None
+            else {
+                "draws": drawn.draws,
+                "any_share": drawn.any_share,
+                "share_by": drawn.share_by,
+            },
             "log_loss_clip": CLIP,
         }
 
@@ -172,129 +178,3 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
 def _unranked(row: Row) -> Row:
     row.verdict, row.reasons = "not ranked", [PATH_TEST]
     return row
-
-
-def number(value: float | None) -> float | None:
-    """NaN and infinities become null on the wire."""
-    return None if value is None or not math.isfinite(value) else value
-
-
-def pair(interval: tuple[float, float]) -> list[float | None]:
-    """An interval as JSON."""
-    return [number(interval[0]), number(interval[1])]
-
-
-def check_wire(check: validity.Check) -> dict[str, Any]:
-    """A field of the card as JSON."""
-    value = number(check.value) if isinstance(check.value, float) else check.value
-    return {"value": value, "bound": check.bound, "ok": check.ok}
-
-
-def skill_wire(skill: Skill | None) -> dict[str, Any] | None:
-    """Paired skill over one set of rows as JSON."""
-    if skill is None:
-        return None
-    return {
-        "n": skill.n,
-        "n_questions": skill.n_questions,
-        "n_events": skill.n_events,
-        "brier": number(skill.brier),
-        "skill_vs_market": number(skill.skill),
-        "skill_ci": pair(skill.ci),
-        "skill_ci_by": {kind: pair(ci) for kind, ci in skill.ci_by.items()},
-        "leading": skill.leading,
-        "deflated_lower": number(skill.lower),
-        "deflated_upper": number(skill.upper),
-        "effective_n": number(skill.effective_n),
-        "minimum_detectable_effect": number(skill.minimum_detectable_effect),
-    }
-
-
-def profit_wire(result: Profit | str) -> dict[str, Any] | str:
-    """Kelly figures as JSON, or why there are none."""
-    if isinstance(result, str):
-        return result
-    return {
-        "bets": result.bets,
-        "final_wealth": result.final_wealth,
-        "mean_return": result.mean_return,
-        "sharpe": result.sharpe,
-        "max_drawdown": result.max_drawdown,
-        "note": result.note,
-        "mean_return_ci": pair(result.mean_return_ci),
-    }
-
-
-def row_wire(row: Row) -> dict[str, Any]:
-    """One leaderboard row as JSON."""
-    ci = {f"{key}_ci": pair(value) for key, value in row.intervals.items() if key != "skill"}
-    bins = row.bins
-    return {
-        "forecaster": row.forecaster,
-        "n": row.n,
-        "n_questions": row.n_questions,
-        "missing": row.missing,
-        "brier": number(row.brier),
-        "log_loss": number(row.log_loss),
-        "els": number(row.els),
-        "accuracy": number(row.accuracy),
-        "ece": number(row.ece),
-        **ci,
-        **{
-            k: v
-            for k, v in (skill_wire(row.skill) or {}).items()
-            if k not in ("n", "n_questions", "brier")
-        },
-        "murphy": {key: number(value) for key, value in asdict(row.murphy).items()},
-        "sharpness": {"variance": number(row.sharpness[0]), "mean_p_1_p": number(row.sharpness[1])},
-        "kelly": profit_wire(row.profit),
-        "fresh": skill_wire(row.fresh),
-        "verdict": row.verdict,
-        "reasons": row.reasons,
-        "isolation": row.kept.isolation if row.kept else None,
-        "order": row.kept.order if row.kept else None,
-        "reliability_bins": {
-            "weight": bins.weight.tolist(),
-            "forecast": [number(v) for v in bins.forecast.tolist()],
-            "outcome": [number(v) for v in bins.outcome.tolist()],
-        },
-    }
-
-
-CSV_COLUMNS = (
-    "forecaster",
-    "n",
-    "n_questions",
-    "missing",
-    "brier",
-    "brier_low",
-    "brier_high",
-    "log_loss",
-    "els",
-    "skill_vs_market",
-    "skill_low",
-    "skill_high",
-    "leading",
-    "accuracy",
-    "ece",
-    "effective_n",
-    "kelly_final_wealth",
-    "verdict",
-    "isolation",
-    "order",
-)
-
-
-def leaderboard_csv(rows: Sequence[Row]) -> bytes:
-    """The leaderboard as CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for row in rows:
-        wire = row_wire(row)
-        wire["brier_low"], wire["brier_high"] = wire["brier_ci"]
-        wire["skill_low"], wire["skill_high"] = wire["skill_ci"]
-        kelly = wire["kelly"]
-        wire["kelly_final_wealth"] = kelly if isinstance(kelly, str) else kelly["final_wealth"]
-        writer.writerow([wire[name] for name in CSV_COLUMNS])
-    return out.getvalue().encode()

@@ -17,11 +17,11 @@ it misses. A detector that found nothing and one that found all give the two end
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from beforehand.clock import from_us, iso, parse_us, to_us
 from beforehand.records.bulk import PredictionRow
@@ -136,6 +136,28 @@ def _planned(text: str, start: int) -> bool:
 CANARY = "canary-"
 
 
+class LeaksWire(TypedDict):
+    """A LeakReport as JSON; the three texts say what was tested, with the denominators."""
+
+    checked: int
+    refused: int
+    rechecked: int
+    admitted_after_t: int
+    documents: int
+    documents_shown: int
+    canaries_planted: int
+    canaries_seen: int
+    documents_flagged: int
+    decisions: int
+    decisions_citing: int
+    decisions_flagged: int
+    found: list[str]
+    from_file: bool
+    evidence: str
+    canaries: str
+    detector: str
+
+
 @dataclass
 class LeakReport:
     """`checked` and `refused` come from the gateway's trail; the rest is counted here.
@@ -192,65 +214,73 @@ class LeakReport:
             f"{self.decisions_flagged:,} of {self.decisions_citing:,} citing decisions rest on one"
         )
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> LeaksWire:
         """JSON-ready."""
         return {
-            **asdict(self),
+            "checked": self.checked,
+            "refused": self.refused,
+            "rechecked": self.rechecked,
+            "admitted_after_t": self.admitted_after_t,
+            "documents": self.documents,
+            "documents_shown": self.documents_shown,
+            "canaries_planted": self.canaries_planted,
+            "canaries_seen": self.canaries_seen,
+            "documents_flagged": self.documents_flagged,
+            "decisions": self.decisions,
+            "decisions_citing": self.decisions_citing,
+            "decisions_flagged": self.decisions_flagged,
+            "found": self.found,
+            "from_file": self.from_file,
             "evidence": self.evidence,
             "canaries": self.canaries,
             "detector": self.detector,
         }
 
 
+class FlagWire(TypedDict):
+    """A flag of the detector: in which document, of which kind, on which words."""
+
+    document: str
+    kind: str
+    text: str
+
+
+class ForecastLeaks(TypedDict):
+    """A line of leaks.jsonl: one forecast that was shown documents."""
+
+    market_id: str
+    time: str
+    documents: int
+    after_t: int
+    canaries: list[str]
+    flags: list[FlagWire]
+    flagged_decisions: list[str]
+
+
 def recheck(
     report: LeakReport,
     intervals: Iterable[IntervalRow],
     planted: Mapping[str, datetime] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[ForecastLeaks]:
     """Put every timestamp of the stored contexts and decisions to the predicate again, and every
     text to the detector. Returns a report for each forecast that was shown a document.
 
     `planted` gives the canaries' own times, from the world and not from the rows: a canary is
     seen if it stands in a context of an earlier instant, whatever the row says of its time.
     """
-    planted = planted or {}
-    reports = list[dict[str, Any]]()
+    reports = list[ForecastLeaks]()
     for row in intervals:
-        t, context = row.context.t, row.context
-        market, snippets = context.market, context.search_snippets
-        where = f"{row.market_id} at {row.time}"
-        stamps = [("odds", market.odds_known_at), ("text", market.text_known_at)]
-        stamps += [(f"document {s.id}", s.timestamp) for s in snippets]
-        stamps += [("previous interval", p.time) for p in context.previous_intervals]
-        shown, after = {s.id for s in snippets}, 0
-        for what, stamp in stamps:
-            if stamp is None:
-                continue
-            report.rechecked += 1
-            if not visible_us(parse_us(stamp), t):
-                after += 1
-                report.admitted_after_t += 1
-                report.found.append(f"{where}: {what} known at {stamp}")
-        before = report.admitted_after_t
-        at = from_us(t)
-        flagged = {s.id: found for s in snippets if (found := flags(s.text, at))}
-        report.documents_flagged += len(flagged)
-        tainted = list[str]()
-        for decision in row.decisions:
-            report.decisions += 1
-            report.decisions_citing += bool(decision.key_evidence_ids)
-            if flagged.keys() & set(decision.key_evidence_ids):
-                report.decisions_flagged += 1
-                tainted.append(decision.model_id)
-            for cited in decision.key_evidence_ids:
-                if cited not in shown:
-                    report.admitted_after_t += 1
-                    report.found.append(
-                        f"{where}: {decision.model_id} cites {cited}, which it was not shown"
-                    )
+        before, snippets, at = report.admitted_after_t, row.context.search_snippets, row.context.t
+        _check_times(report, row)
+        flagged = {s.id: found for s in snippets if (found := flags(s.text, from_us(at)))}
+        tainted = _check_citations(report, row, flagged.keys())
+        early = [
+            s.id
+            for s in snippets
+            if planted and s.id in planted and not visible_us(to_us(planted[s.id]), at)
+        ]
         report.documents_shown += len(snippets)
-        early = [s.id for s in snippets if s.id in planted]
-        early = [name for name in early if not visible_us(to_us(planted[name]), t)]
+        report.documents_flagged += len(flagged)
         report.canaries_seen += len(early)
         if snippets:
             reports.append(
@@ -258,7 +288,7 @@ def recheck(
                     "market_id": row.market_id,
                     "time": row.time,
                     "documents": len(snippets),
-                    "after_t": after + report.admitted_after_t - before,
+                    "after_t": report.admitted_after_t - before,
                     "canaries": early,
                     "flags": [
                         {"document": name, "kind": flag.kind, "text": flag.text}
@@ -269,6 +299,40 @@ def recheck(
                 }
             )
     return reports
+
+
+def _check_times(report: LeakReport, row: IntervalRow) -> None:
+    """Put each time of the context to the predicate."""
+    context = row.context
+    stamps = [("odds", context.market.odds_known_at), ("text", context.market.text_known_at)]
+    stamps += [(f"document {s.id}", s.timestamp) for s in context.search_snippets]
+    stamps += [("previous interval", p.time) for p in context.previous_intervals]
+    for what, stamp in stamps:
+        if stamp is None:
+            continue
+        report.rechecked += 1
+        if not visible_us(parse_us(stamp), context.t):
+            report.admitted_after_t += 1
+            report.found.append(f"{row.market_id} at {row.time}: {what} known at {stamp}")
+
+
+def _check_citations(report: LeakReport, row: IntervalRow, flagged: Set[str]) -> list[str]:
+    """What decisions cite must have been shown to them; returns who cites a flagged document."""
+    shown, tainted = {s.id for s in row.context.search_snippets}, list[str]()
+    for decision in row.decisions:
+        report.decisions += 1
+        report.decisions_citing += bool(decision.key_evidence_ids)
+        if flagged & set(decision.key_evidence_ids):
+            report.decisions_flagged += 1
+            tainted.append(decision.model_id)
+        for cited in decision.key_evidence_ids:
+            if cited not in shown:
+                report.admitted_after_t += 1
+                report.found.append(
+                    f"{row.market_id} at {row.time}: {decision.model_id} cites {cited}, which it "
+                    "was not shown"
+                )
+    return tainted
 
 
 def audit_evidence(predictions: Iterable[PredictionRow]) -> tuple[int, int, list[str]]:
@@ -367,9 +431,34 @@ def doses(cases: Sequence[Case], seed: int = 0) -> list[Dose]:
     return table
 
 
-def wire(table: Sequence[Dose]) -> list[Mapping[str, Any]]:
+class DoseWire(TypedDict):
+    """A Dose as JSON."""
+
+    grade: str
+    share: float
+    injected: int
+    found: int
+    brier: float
+    brier_kept: float | None
+    brier_clean: float
+    flattery: float
+
+
+def wire(table: Sequence[Dose]) -> list[DoseWire]:
     """JSON-ready."""
-    return [asdict(row) for row in table]
+    return [
+        {
+            "grade": row.grade,
+            "share": row.share,
+            "injected": row.injected,
+            "found": row.found,
+            "brier": row.brier,
+            "brier_kept": row.brier_kept,
+            "brier_clean": row.brier_clean,
+            "flattery": row.flattery,
+        }
+        for row in table
+    ]
 
 
 def _dose(

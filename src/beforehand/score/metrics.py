@@ -4,6 +4,7 @@ Every function takes optional row weights `w` (any positive scale); without them
 equally. All arrays are float64 of one shape (n,). Formulas and conventions: docs/metrics.md.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,45 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 CLIP = 1e-6
 BINS = 10
+BUILT_IN = ("brier", "log_loss", "els", "accuracy", "ece", "skill_vs_market", "n", "missing")
+
+
+RowMetric = Callable[[Floats, Floats, Floats], Floats]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of the leaderboard that somebody added: the mean of `rows` per question, then over
+    questions, with the clustered interval of all others. `better` is lower or higher; `about` is
+    one line that says what it is."""
+
+    name: str
+    better: Literal["lower", "higher"]
+    about: str
+    rows: RowMetric
+
+
+ADDED: dict[str, Metric] = {}
+"""Metrics beyond those that every leaderboard has."""
+
+
+def metric(name: str, better: Literal["lower", "higher"]) -> Callable[[RowMetric], RowMetric]:
+    """Add a metric: a function of arrays (p forecast, m market's price or NaN, y settled value) to
+    one value a row, NaN where it has none. Its docstring's first line says what it is.
+
+    Raises ValueError for a name that is taken, or no identifier.
+    """
+
+    def add(rows: RowMetric) -> RowMetric:
+        if not name.isidentifier() or name in ADDED or name in BUILT_IN:
+            raise ValueError(
+                f"a metric cannot be called {name!r}: the name is taken or no identifier"
+            )
+        about = (rows.__doc__ or name).strip().splitlines()[0]
+        ADDED[name] = Metric(name, better, about, rows)
+        return rows
+
+    return add
 
 
 def mean(x: Floats, w: Floats | None = None) -> float:

@@ -6,7 +6,8 @@ Hand-drawn rather than by a plotting library: the report is one file without scr
 four pictures it needs are a few lines of SVG each.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from html import escape
@@ -15,21 +16,23 @@ from typing import Any
 
 from beforehand.clock import from_us, parse_us
 from beforehand.records.rows import IntervalRow, forecasts, label
+from beforehand.score.summary import BoardRow, DecisionCounts, ModelCounts, Summary
 
 INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)")
 
 
-def skill_axis(rows: Sequence[dict[str, Any]]) -> tuple[float, float]:
+def skill_axis(rows: Sequence[BoardRow]) -> tuple[float, float]:
     """A range that holds 0, every interval that reaches above it, and the typical ones below;
     what lies far below is cut rather than squeezing the rest."""
-    known = [row["skill_ci"] for row in rows if None not in row["skill_ci"]]
+    intervals = [row["skill_ci"] for row in rows]
+    known = [(low, high) for low, high in intervals if low is not None and high is not None]
     widths = sorted(max(abs(low), abs(high)) for low, high in known if (low, high) != (0.0, 0.0))
     above = [high for _, high in known if high > 0]
     reach = max([*above, *widths[: (len(widths) + 1) // 2]], default=0.0) * 1.1
     return (-reach, reach) if reach > 0 else (-0.01, 0.01)
 
 
-def whisker(row: dict[str, Any], axis: tuple[float, float]) -> str:
+def whisker(row: BoardRow, axis: tuple[float, float]) -> str:
     """Point and interval on a shared axis with a line at 0; an arrow where it leaves the axis."""
     width, height = 190, 22
     low, high = axis
@@ -57,7 +60,7 @@ def whisker(row: dict[str, Any], axis: tuple[float, float]) -> str:
     )
 
 
-def reliability(row: dict[str, Any]) -> str:
+def reliability(row: BoardRow) -> str:
     """Mean forecast against mean outcome per bin; a dot's area is the bin's share of questions."""
     size, pad = 190, 26
     bins = row["reliability_bins"]
@@ -98,53 +101,59 @@ def reliability(row: dict[str, Any]) -> str:
     )
 
 
+WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 920, 300, 42, 16, 14, 44
+"""The market's picture in pixels: its size and its margins."""
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Times from `first` on over `span` seconds, and probabilities upwards."""
+
+    first: datetime
+    span: float
+
+    def x(self, t: datetime) -> float:
+        return LEFT + (WIDE - LEFT - RIGHT) * (t - self.first).total_seconds() / self.span
+
+    def y(self, p: float) -> float:
+        return TALL - FOOT - (TALL - TOP - FOOT) * p
+
+    def lines(self, last: datetime) -> Iterator[str]:
+        """Lines at probabilities, and days below."""
+        for v in (0, 0.25, 0.5, 0.75, 1):
+            yield (
+                f'<line class="grid" x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{self.y(v)}" '
+                f'y2="{self.y(v)}"/>'
+            )
+            yield f'<text x="{LEFT - 6}" y="{self.y(v) + 4}" text-anchor="end">{v:g}</text>'
+        for i in range(5):
+            t = self.first + (last - self.first) * (i / 4)
+            anchor = ("start", "middle", "middle", "middle", "end")[i]
+            yield (
+                f'<text x="{self.x(t):.1f}" y="{TALL - 8}" text-anchor="{anchor}">'
+                f"{t:%Y-%m-%d}</text>"
+            )
+
+
 def market_line(
     intervals: Sequence[IntervalRow], names: Sequence[str], outcome: float | None
 ) -> str:
     """One market: its price as steps, the named forecasters, evidence ticks, the ending."""
-    width, height, left, right, top, foot = 920, 300, 42, 16, 14, 44
     times = [from_us(row.context.t) for row in intervals]
-    first = times[0]
-    span = max((times[-1] - first).total_seconds(), 1.0) * (1.06 if outcome is not None else 1.0)
-
-    def x(t: datetime) -> float:
-        return left + (width - left - right) * (t - first).total_seconds() / span
-
-    def y(p: float) -> float:
-        return height - foot - (height - top - foot) * p
-
-    parts = []
-    for v in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(
-            f'<line class="grid" x1="{left}" x2="{width - right}" y1="{y(v)}" y2="{y(v)}"/>'
-        )
-        parts.append(f'<text x="{left - 6}" y="{y(v) + 4}" text-anchor="end">{v:g}</text>')
-    for i in range(5):
-        t = times[0] + (times[-1] - times[0]) * (i / 4)
-        anchor = ("start", "middle", "middle", "middle", "end")[i]
-        parts.append(
-            f'<text x="{x(t):.1f}" y="{height - 8}" text-anchor="{anchor}">{t:%Y-%m-%d}</text>'
-        )
-    seen: set[str] = set()
-    for row, t in zip(intervals, times, strict=True):
-        fresh = [s for s in row.context.search_snippets if s.id not in seen]
-        seen.update(s.id for s in fresh)
-        for s in fresh:
-            known = max(from_us(parse_us(s.timestamp)), first)
-            tip = escape(f"{s.timestamp[:16]} {s.text} (shown at {t:%Y-%m-%d})")
-            parts.append(
-                f'<line class="evidence" x1="{x(known):.1f}" x2="{x(known):.1f}" '
-                f'y1="{height - foot + 4}" y2="{height - foot + 16}"><title>{tip}</title></line>'
-            )
+    span = max((times[-1] - times[0]).total_seconds(), 1.0) * (1.06 if outcome is not None else 1.0)
+    axes = _Axes(times[0], span)
+    parts = [*axes.lines(times[-1]), *_evidence(axes, intervals, times)]
     spoken = [forecasts(row.decisions) for row in intervals]
     for color, name in zip(INK, names, strict=False):
         points = [
-            (x(t), y(said[name])) for said, t in zip(spoken, times, strict=True) if name in said
+            (axes.x(t), axes.y(said[name]))
+            for said, t in zip(spoken, times, strict=True)
+            if name in said
         ]
         line = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
         parts.append(f'<polyline class="forecast" style="stroke:{color}" points="{line}"/>')
     odds = [
-        (x(t), y(row.context.odds))
+        (axes.x(t), axes.y(row.context.odds))
         for row, t in zip(intervals, times, strict=True)
         if row.context.odds is not None
     ]
@@ -153,16 +162,33 @@ def market_line(
     )
     parts.append(f'<path class="market" d="{steps}"/>')
     if outcome is not None:
-        end = width - right - 4
+        end = WIDE - RIGHT - 4
         parts.append(
-            f'<circle class="ending" cx="{end}" cy="{y(outcome):.1f}" r="6">'
+            f'<circle class="ending" cx="{end}" cy="{axes.y(outcome):.1f}" r="6">'
             f"<title>settled at {outcome:g}</title></circle>"
         )
     return (
-        f'<svg class="wide" viewBox="0 0 {width} {height}" role="img" '
+        f'<svg class="wide" viewBox="0 0 {WIDE} {TALL}" role="img" '
         'aria-label="The market, the forecasts and the evidence through time">'
         f"{''.join(parts)}</svg>"
     )
+
+
+def _evidence(
+    axes: _Axes, intervals: Sequence[IntervalRow], times: Sequence[datetime]
+) -> Iterator[str]:
+    """A tick for each document, where it became known."""
+    seen: set[str] = set()
+    for row, t in zip(intervals, times, strict=True):
+        fresh = [s for s in row.context.search_snippets if s.id not in seen]
+        seen.update(s.id for s in fresh)
+        for s in fresh:
+            at = axes.x(max(from_us(parse_us(s.timestamp)), axes.first))
+            tip = escape(f"{s.timestamp[:16]} {s.text} (shown at {t:%Y-%m-%d})")
+            yield (
+                f'<line class="evidence" x1="{at:.1f}" x2="{at:.1f}" y1="{TALL - FOOT + 4}" '
+                f'y2="{TALL - FOOT + 16}"><title>{tip}</title></line>'
+            )
 
 
 def show(value: float | None, digits: int = 4) -> str:
@@ -205,14 +231,14 @@ TILES: dict[str, tuple[str, str]] = {
 def _template() -> Any:
     from jinja2 import Environment
 
-    source = files("beforehand.score.report").joinpath("report.html.j2").read_text("utf-8")
+    source = files("beforehand.score").joinpath("report.html.j2").read_text("utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["show"] = show
     environment.filters["value"] = card_value
     return environment.from_string(source)
 
 
-def html(summary: dict[str, Any], intervals: Sequence[IntervalRow] = ()) -> str:
+def html(summary: Summary, intervals: Sequence[IntervalRow] = ()) -> str:
     """The page for a scored run; `intervals` are the rows of one market, to be drawn."""
     from markupsafe import Markup
 
@@ -234,6 +260,7 @@ def html(summary: dict[str, Any], intervals: Sequence[IntervalRow] = ()) -> str:
             ],
             whiskers=[Markup(whisker(row, axis)) for row in board],
             axis=axis,
+            added=board[0].get("added", {}),
             diagrams=[
                 (row["forecaster"], row["ece"], row["murphy"], Markup(reliability(row)))
                 for row in board[:PICTURED]
@@ -247,18 +274,16 @@ def html(summary: dict[str, Any], intervals: Sequence[IntervalRow] = ()) -> str:
     )
 
 
-def _asked(decisions: dict[str, Any] | None) -> list[tuple[str, dict[str, int]]]:
+def _asked(decisions: DecisionCounts | None) -> list[tuple[str, ModelCounts]]:
     """How each language model decided; nothing for baselines and addresses."""
-    models = decisions["models"] if decisions else {}
-    ways = ("code", "fallback", "direct")
     return [
         (name, made)
-        for name, made in models.items()
-        if any(made[way] for way in ways) or (made["failed"] and made["requests"])
+        for name, made in (decisions["models"].items() if decisions else ())
+        if made["code"] + made["fallback"] + made["direct"] or (made["failed"] and made["requests"])
     ]
 
 
-def headline(summary: dict[str, Any]) -> str:
+def headline(summary: Summary) -> str:
     """The verdict in one sentence."""
     subjects = summary.get("subjects")
     others = [
@@ -290,9 +315,7 @@ def headline(summary: dict[str, Any]) -> str:
     return f"None of {len(others)} forecasters is shown to beat the market over {size}."
 
 
-def kept_from_the_future(
-    board: Sequence[dict[str, Any]], named: Callable[[str], str] = str
-) -> list[str]:
+def kept_from_the_future(board: Sequence[BoardRow], named: Callable[[str], str] = str) -> list[str]:
     """How each forecaster was kept from the future, those alike together."""
     alike: dict[str, list[str]] = {}
     for row in board:
@@ -305,7 +328,7 @@ def kept_from_the_future(
     ]
 
 
-def _count(n: int, noun: str) -> str:
+def _count(n: object, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 

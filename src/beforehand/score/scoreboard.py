@@ -73,6 +73,7 @@ class Row:
     verdict: Verdict = "not shown"
     reasons: list[str] = field(default_factory=list)
     kept: Kept | None = None
+    added: dict[str, tuple[float, Interval]] = field(default_factory=dict)
 
 
 def score(table: Table, options: Options = Options()) -> list[Row]:
@@ -94,6 +95,10 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
         row.profit = _profit(table, everyone[name], samplers, options)
+        row.added = {
+            added: _added(table, everyone[name], metric, samplers, options)
+            for added, metric in metrics.ADDED.items()
+        }
         start += size
         rows.append(row)
     return sorted(rows, key=_rank)
@@ -154,6 +159,30 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
         profit="",
     )
     return stacked, row
+
+
+def _added(
+    table: Table,
+    p: Floats,
+    metric: metrics.Metric,
+    samplers: dict[str, Resampler],
+    options: Options,
+) -> tuple[float, Interval]:
+    """An added metric over the rows where it has a value, with its wider interval."""
+    valid = np.isfinite(p)
+    values = metric.rows(np.where(valid, p, np.nan), table.market, table.y[table.q])
+    known = valid & np.isfinite(values)
+    columns = np.stack(table.question_means(np.where(known, values, 0.0), known), axis=1)
+    found = {
+        kind: samplers[kind].interval(
+            ratio(samplers[kind].totals(columns)),
+            options.level,
+            samplers[kind].clusters(columns[:, 1]),
+        )
+        for kind in LEADING
+    }
+    total, n = columns.sum(axis=0)
+    return float(total / n) if n else float("nan"), max(found.values(), key=width)
 
 
 def _profit(

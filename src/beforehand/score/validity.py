@@ -18,7 +18,7 @@ class Check:
     """One field of the card; `ok` is None where it carries no bound."""
 
     field: str
-    value: Any
+    value: int | float | bool | str | None
     bound: str | None = None
     ok: bool | None = None
 

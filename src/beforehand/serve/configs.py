@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from beforehand.config import Home
 from beforehand.errors import InputError
@@ -29,13 +28,13 @@ class Target:
     token: bool = True
 
     @property
-    def remote(self) -> dict[str, Any]:
+    def remote(self) -> dict[str, object]:
         """The headers of a server at an address, with the token's place marked: nobody prints a
         token into a file unasked."""
         return {"headers": {"Authorization": f"Bearer <{TOKEN}>"}} if self.token else {}
 
     @property
-    def started(self) -> dict[str, Any]:
+    def started(self) -> dict[str, object]:
         """The usual three keys of a local server."""
         return {"command": self.command[0], "args": self.command[1:], "env": self.environment}
 

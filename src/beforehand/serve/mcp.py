@@ -1,8 +1,8 @@
 """MCP servers over the tool registry, on the official SDK's low level.
 
-One Backend stands behind every server of a process: the door to the world, what is stored, the
-instant it is pinned to. A server is a name, the tools of one or all servers, and whether they are
-listed plainly or reached through discovery. A call runs on a thread of its own: validated,
+One Backend stands behind every server of a process: the connection to the world, what is stored,
+the instant it is pinned to. A server is a name, the tools of one or all servers, and whether they
+are listed plainly or reached through discovery. A call runs on a thread of its own: validated,
 admitted and bounded by the registry, as the command line's calls are.
 """
 
@@ -29,29 +29,31 @@ from mcp.shared.exceptions import MCPError
 from beforehand import __version__
 from beforehand.clock import iso, stopwatch
 from beforehand.errors import BeforehandError, InputError
-from beforehand.gateway import Gateway
-from beforehand.gateway.opening import Door
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.opening import Connection
 from beforehand.serve.auth import Quotas, Visitor
 from beforehand.tools.bounds import MAX_TOKENS, ToolAnswer
-from beforehand.tools.caller import Caller, CallSignals, Storage
+from beforehand.tools.caller import Caller, CallSignals
 from beforehand.tools.discovery import load_tools, servers
 from beforehand.tools.registry import (
     LEAST_TOKENS,
     LONGEST_NAME,
     REGISTRY,
     SERVERS,
+    Schema,
     Tool,
     Toolbox,
     close_to,
 )
 from beforehand.tools.servers.code import EXECUTIONS
 from beforehand.tools.servers.discovery_mode import (
-    DESK,
+    DISCOVERY,
     definition,
     desk_call,
     is_structured,
     listing,
 )
+from beforehand.tools.storage import Storage
 
 Context = ServerRequestContext[Any, Any]
 ALL = "all"
@@ -82,7 +84,7 @@ def named(server: str) -> str:
 class Backend:
     """What the servers of a process share."""
 
-    door: Door
+    connection: Connection
     storage: Storage
     quotas: Quotas
     log: Callable[[str], None]
@@ -105,7 +107,7 @@ class Backend:
     def toolbox(self, visitor: Visitor, servers: frozenset[str] | None) -> Toolbox:
         """The tools as this visitor has them here: pinned to the earlier of both instants. A
         gateway of its own keeps its trail apart, and ends with the call."""
-        gateway = Gateway(self.door.gateway.world, self.door.gateway.clock)
+        gateway = Gateway(self.connection.gateway.world, self.connection.gateway.clock)
         pins = [at for at in (self.pinned, visitor.as_of) if at is not None]
         pinned = min(*pins, gateway.clock.now()) if pins else None
         caller = replace(self.quotas.caller(visitor, servers), hidden=self.hidden)
@@ -119,7 +121,7 @@ class Backend:
         for pool in (self.runners, self.hands):
             pool.shutdown(wait=False, cancel_futures=True)
         self.quotas.close()
-        return self.door.close()
+        return self.connection.close()
 
 
 class McpServer:
@@ -133,7 +135,7 @@ class McpServer:
             tool.name: tool for tool in listing(False, self._servers, self.name == ALL)
         }
         if discovery:  # What is not listed can be called by its name all the same.
-            self._offered |= DESK
+            self._offered |= DISCOVERY
         self.sdk: Server[Any] = Server(
             f"beforehand-{self.name}",
             version=__version__,
@@ -160,8 +162,8 @@ class McpServer:
             )
         return " ".join(said)
 
-    def _schema_of(self, name: str) -> Mapping[str, Any] | None:
-        found = DESK.get(name) or REGISTRY.get(name)
+    def _schema_of(self, name: str) -> Schema | None:
+        found = DISCOVERY.get(name) or REGISTRY.get(name)
         return None if found is None else found.schema
 
     async def _list(
@@ -214,7 +216,7 @@ class McpServer:
         )
 
     def _answer(
-        self, toolbox: Toolbox, found: Tool, arguments: dict[str, Any], signals: CallSignals
+        self, toolbox: Toolbox, found: Tool, arguments: Mapping[str, object], signals: CallSignals
     ) -> "Made":
         """The result of a call, errors included."""
         structured = is_structured(found)
@@ -256,21 +258,25 @@ class Made:
     said: str
 
 
-def _failed(text: str, about: dict[str, Any]) -> types.CallToolResult:
+def _failed(text: str, about: dict[str, object]) -> types.CallToolResult:
     return types.CallToolResult(
         content=[types.TextContent(text=text)], is_error=True, _meta={"beforehand/error": about}
     )
 
 
 def _run(
-    toolbox: Toolbox, found: Tool, arguments: dict[str, Any], signals: CallSignals, structured: bool
+    toolbox: Toolbox,
+    found: Tool,
+    arguments: Mapping[str, object],
+    signals: CallSignals,
+    structured: bool,
 ) -> ToolAnswer:
     """What goes out twice may be half as long each time."""
     if structured:
         asked = arguments.get("max_tokens", MAX_TOKENS)
         if isinstance(asked, int) and asked >= LEAST_TOKENS:
             arguments = {**arguments, "max_tokens": max(asked // 2, LEAST_TOKENS)}
-    if found.name in DESK:
+    if found.name in DISCOVERY:
         return desk_call(toolbox, found, arguments, signals)
     return toolbox.run(found, arguments, signals)
 

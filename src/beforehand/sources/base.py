@@ -104,7 +104,7 @@ class Request:
         )
 
 
-def params(values: Mapping[str, Any]) -> Params:
+def params(values: Mapping[str, object]) -> Params:
     """Query parameters from a mapping: None is left out, a list repeats its name, booleans and
     instants get their wire form."""
     flat: list[tuple[str, str]] = []
@@ -114,7 +114,7 @@ def params(values: Mapping[str, Any]) -> Params:
     return tuple(flat)
 
 
-def _wire(value: Any) -> str:
+def _wire(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
@@ -202,7 +202,7 @@ def known(name: str, make: Callable[[str], Request]) -> Callable[[dict[str, str]
     return lambda facts: make(facts[name]) if name in facts else None
 
 
-def rows_of(body: Any, place: str) -> list[dict[str, Any]]:
+def rows_of(body: Any, place: str) -> list[dict[str, object]]:
     """The rows of an answer: a list itself (""), the answer itself ("-"), or under a key."""
     found = body if place == "" else [body] if place == "-" else body.get(place)
     return [row for row in found or [] if isinstance(row, dict)]

@@ -3,7 +3,7 @@ period it speaks of; a filing day is over at its end in UTC (filings of a day cl
 Eastern). Submissions: shape, not recorded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -182,7 +182,7 @@ def _quarters(start: datetime, stop: datetime) -> Iterator[datetime]:
         at += timedelta(days=91)
 
 
-def _row(kind: str, name: str, data: dict[str, Any], at: datetime) -> Observation:
+def _row(kind: str, name: str, data: Mapping[str, object], at: datetime) -> Observation:
     return Observation(source=SOURCE, kind=kind, subject=CIK, id=name, data=data, known_at=at)
 
 

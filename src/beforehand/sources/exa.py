@@ -21,8 +21,8 @@ MAX_TEXT = 2000
 def search_request(query: str, time_upper_bound: datetime | None, limit: int) -> Request:
     """The documented `search(query, time_upper_bound, limit)`; None means now. It costs money, so
     a lost answer is not asked for again."""
-    contents: dict[str, Any] = {"text": {"maxCharacters": MAX_TEXT}}
-    body: dict[str, Any] = {"query": query, "numResults": limit, "type": "auto"}
+    contents: dict[str, object] = {"text": {"maxCharacters": MAX_TEXT}}
+    body: dict[str, object] = {"query": query, "numResults": limit, "type": "auto"}
     if time_upper_bound is not None:
         body["endPublishedDate"] = iso(time_upper_bound)
         contents["snapshotAsOf"] = iso(time_upper_bound)
@@ -54,7 +54,7 @@ def parse(raw: Any, fetched_at: datetime, live: bool) -> tuple[list[Document], f
             )
         )
     cost = body.get("costDollars")
-    total = mapping(cost, "costDollars").get("total") if cost else None
+    total: Any = mapping(cost, "costDollars").get("total") if cost else None
     return found, float(total or 0.0)
 
 

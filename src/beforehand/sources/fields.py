@@ -57,7 +57,7 @@ def number(value: Any) -> float | None:
     return result
 
 
-def probability(value: Any) -> float | None:
+def probability(value: object) -> float | None:
     """A number in [0, 1]; None for null and ""."""
     result = number(value)
     if result is not None and not 0.0 <= result <= 1.0:
@@ -65,7 +65,7 @@ def probability(value: Any) -> float | None:
     return result
 
 
-def instant(value: Any) -> datetime | None:
+def instant(value: object) -> datetime | None:
     """ISO 8601 as vendors write it: `Z`, `+00`, a space for the T; without a zone it is UTC."""
     if value is None or value == "":
         return None
@@ -79,7 +79,7 @@ def instant(value: Any) -> datetime | None:
     return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
 
 
-def seconds(value: Any) -> datetime:
+def seconds(value: object) -> datetime:
     """Seconds since 1970, within the years we know."""
     stamp = number(value)
     if stamp is None or not 0 <= stamp < 253_402_214_400:
@@ -87,7 +87,7 @@ def seconds(value: Any) -> datetime:
     return datetime.fromtimestamp(stamp, UTC)
 
 
-def text(value: Any) -> str | None:
+def text(value: object) -> str | None:
     """A string from a string or a number; None for null and ""."""
     if value is None or value == "":
         return None
@@ -120,7 +120,7 @@ def embedded(value: Any) -> list[Any]:
     return parsed
 
 
-def required(raw: Mapping[str, Any], key: str) -> Any:
+def required(raw: Mapping[str, object], key: str) -> object:
     """A key that must be there and not empty."""
     value = raw.get(key)
     if value is None or value == "":
@@ -128,14 +128,14 @@ def required(raw: Mapping[str, Any], key: str) -> Any:
     return value
 
 
-def mapping(value: Any, what: str) -> dict[str, Any]:
+def mapping(value: object, what: str) -> Mapping[str, object]:
     """A JSON object, or BadAnswer."""
     if not isinstance(value, dict):
         raise BadAnswer(f"{what} should be a JSON object, not {type(value).__name__}")
     return value
 
 
-def rows(value: Any, what: str) -> list[Any]:
+def rows(value: object, what: str) -> list[Any]:
     """A JSON list; null counts as empty."""
     if value is None:
         return []

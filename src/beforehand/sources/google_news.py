@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
 from html import unescape
-from typing import Any
+from typing import TypedDict
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
@@ -228,7 +228,18 @@ def parse(body: str, feed: Feed, fetched_at: datetime) -> list[Record]:
     return records
 
 
-def _item(node: ElementTree.Element) -> dict[str, Any]:
+class NewsItem(TypedDict):
+    """An item of a feed. `guid` is the feed's own id of it, or else its link."""
+
+    title: str
+    source: str | None
+    link: str
+    published_at: str | None
+    snippet: str
+    guid: str
+
+
+def _item(node: ElementTree.Element) -> NewsItem:
     title, outlet = _text(node.findtext("title")), _text(node.findtext("source"))
     if outlet and title.endswith(f" - {outlet}"):
         title = title[: -len(outlet) - 3]

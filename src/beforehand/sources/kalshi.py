@@ -5,7 +5,7 @@ historical tier drops the suffixes. A candle is known at its inclusive end. The 
 bids of both sides; a YES ask is one minus a NO bid. Shapes: Kalshi's OpenAPI 3.13.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -131,7 +131,7 @@ def candle_rows(raw: Any, ticker: str, minutes: int, fetched_at: datetime) -> li
         silent = all(_close(candle, key) is None for key in ("price", "yes_bid", "yes_ask"))
         if silent or at > fetched_at:
             continue
-        data: dict[str, Any] = {
+        data: dict[str, object] = {
             key: _field(price, key) for key in ("open", "high", "low", "close", "previous")
         }
         data |= {"yes_bid": _close(candle, "yes_bid"), "yes_ask": _close(candle, "yes_ask")}
@@ -161,7 +161,7 @@ def eastern_day(end: datetime) -> str:
 
 
 @answer("a Kalshi market")
-def listed(raw: dict[str, Any]) -> Market | None:
+def listed(raw: Mapping[str, object]) -> Market | None:
     """That the market exists, known since its creation; its text is known when fetched."""
     created = instant(raw.get("created_time") or raw.get("open_time"))
     ticker = raw.get("ticker")
@@ -217,14 +217,15 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
 
 
 @answer("a Kalshi market")
-def parse_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
+def parse_market(raw: Mapping[str, object], fetched_at: datetime) -> list[Record]:
     """A market: its text version, state, price with book, and its settlement if it has one."""
     ticker = str(raw.get("ticker") or required(raw, "ticker_name"))
     name = market_id(VENUE, ticker)
     title = str(required(raw, "title"))
-    side = raw.get("yes_sub_title")
-    rules = "\n\n".join(p for p in (raw.get("rules_primary"), raw.get("rules_secondary")) if p)
-    event = raw.get("event_ticker")
+    side: Any = raw.get("yes_sub_title")
+    parts: list[Any] = [raw.get("rules_primary"), raw.get("rules_secondary")]
+    rules = "\n\n".join(part for part in parts if part)
+    event: Any = raw.get("event_ticker")
     market = Market(
         id=name,
         venue=VENUE,
@@ -268,13 +269,13 @@ def parse_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
 
 
 def _resolution(
-    raw: dict[str, Any], name: str, status: Any, fetched_at: datetime
+    raw: Mapping[str, object], name: str, status: object, fetched_at: datetime
 ) -> Resolution | None:
     if status == "disputed":
         return Resolution(
             market_id=name, status="disputed", resolved_at=fetched_at, known_at=fetched_at
         )
-    result = raw.get("result") or ""
+    result: Any = raw.get("result") or ""
     if status not in ("determined", "amended", "finalized", "settled") or not result:
         return None
     settled = min(instant(raw.get("settlement_ts")) or fetched_at, fetched_at)
@@ -295,7 +296,7 @@ def _resolution(
 
 
 @answer("a Kalshi event")
-def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
+def parse_event(raw: Mapping[str, object], fetched_at: datetime) -> list[Record]:
     """An event and its nested markets."""
     ticker = str(raw.get("event_ticker") or required(raw, "ticker"))
     name = market_id(VENUE, ticker)
@@ -314,7 +315,7 @@ def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
 
 
 @answer("a Kalshi order book")
-def parse_book(raw: dict[str, Any], market: str, fetched_at: datetime) -> OrderBook:
+def parse_book(raw: Mapping[str, object], market: str, fetched_at: datetime) -> OrderBook:
     """Bids of both sides; the order they arrive in is not relied on."""
     body = mapping(raw.get("orderbook_fp") or raw.get("orderbook"), "the order book")
 
@@ -373,13 +374,13 @@ def quote(bid: float | None, ask: float | None, trade: float | None) -> float | 
     return trade
 
 
-def _field(block: Any, key: str) -> float | None:
+def _field(block: object, key: str) -> float | None:
     if not isinstance(block, dict):
         return None
     return probability(block.get(f"{key}_dollars", block.get(key)))
 
 
-def _close(candle: dict[str, Any], key: str) -> float | None:
+def _close(candle: Mapping[str, object], key: str) -> float | None:
     return _field(candle.get(key), "close")
 
 
@@ -447,7 +448,7 @@ def candles_request(
     ticker: str, start: datetime, end: datetime, minutes: int, historical: bool
 ) -> Request:
     """Candles that end in [start, end]; at most 5,000 may be asked for at once."""
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "start_ts": int(start.timestamp()),
         "end_ts": int(end.timestamp()),
         "period_interval": minutes,

@@ -6,7 +6,8 @@ whose `umaResolutionStatus` (or `resolutionStatus`) is `resolved` gets one, and 
 is void. Shapes: docs.polymarket.com, checked against recorded responses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -101,72 +102,29 @@ def parse(raw: Any, fetched_at: datetime, market: str | None = None) -> list[Rec
 
 @answer("a Polymarket market")
 def parse_market(
-    raw: dict[str, Any], fetched_at: datetime, event: str | None = None
+    raw: Mapping[str, object], fetched_at: datetime, event: str | None = None
 ) -> list[Record]:
     """A Gamma market: its text version, its state, its price, and its resolution if it has one."""
     if "condition_id" in raw:
         return _parse_clob_market(raw, fetched_at)
-    version = raw.get("version") or "v1"
-    if version not in ("v1", "v2"):
+    if (version := _version(raw)) not in ("v1", "v2"):
         raise BadAnswer(f"unknown market version {version!r}")
     name = market_id(VENUE, str(required(raw, "conditionId")))
-    outcomes = [str(o) for o in embedded(raw.get("outcomes"))]
-    prices = [probability(p) for p in embedded(raw.get("outcomePrices"))]
-    if len(outcomes) != 2:
-        raise BadAnswer(f"{name} has {len(outcomes)} outcomes: only binary markets are read")
-    tokens = embedded(raw.get("clobTokenIds" if version == "v1" else "positionIds"))
-    # Bid, ask and last trade are those of the first outcome.
-    quotes = [probability(raw.get(key)) for key in ("bestBid", "bestAsk", "lastTradePrice")]
-    if [o.lower() for o in outcomes] == ["no", "yes"]:
-        outcomes, prices, tokens = outcomes[::-1], prices[::-1], tokens[::-1]
-        ask, bid, last = (None if q is None else round(1.0 - q, 9) for q in quotes)
-        turned = True
-    else:
-        bid, ask, last = quotes
-        turned = False
-    parents = raw.get("events") or [{}]
-    slug = raw.get("slug")
-    market = Market(
-        id=name,
-        venue=VENUE,
-        native_id=str(raw["conditionId"]),
-        question=str(required(raw, "question")),
-        rules=raw.get("description") or None,
-        url=f"{SITE}/market/{slug}" if slug else None,
-        event_id=event
-        or (market_id(VENUE, str(parents[0]["id"])) if parents[0].get("id") else None),
-        opened_at=instant(raw.get("startDate")),
-        scheduled_close=instant(raw.get("endDate")),
-        tokens=tuple(str(t) for t in tokens),
-        known_at=fetched_at,
-        gamma_id=raw.get("id"),
-        slug=slug,
-        outcomes=outcomes,
-        turned=turned,
-    )
-    closed = bool(raw.get("closed"))
-    state = MarketState(
-        market_id=name,
-        status="closed" if closed else ("active" if raw.get("active") else "inactive"),
-        volume=number(raw.get("volumeNum", raw.get("volume"))),
-        liquidity=number(raw.get("liquidityNum", raw.get("liquidity"))),
-        last_price=last,
-        closed_at=instant(raw.get("closedTime")),
-        known_at=fetched_at,
-    )
-    records: list[Record] = [market, state]
-    resolution = _resolution(raw, name, prices, fetched_at)
+    sides = _sides(raw, name)
+    market = _text_version(raw, name, sides, fetched_at, event)
+    records: list[Record] = [market, _state(raw, name, sides.last, fetched_at)]
+    resolution = _resolution(raw, name, sides.prices, fetched_at)
     if resolution is not None:
         records.append(resolution)
     # Both prices are 0 before a market opens.
-    if not closed and _is_pair(prices):
-        assert prices[0] is not None
+    if not raw.get("closed") and _is_pair(sides.prices):
+        assert sides.prices[0] is not None
         records.append(
             PricePoint(
                 market_id=name,
-                price=prices[0],
-                bid=bid,
-                ask=ask,
+                price=sides.prices[0],
+                bid=sides.bid,
+                ask=sides.ask,
                 observed_at=fetched_at,
                 known_at=fetched_at,
             )
@@ -174,23 +132,111 @@ def parse_market(
     return records
 
 
+@dataclass(frozen=True)
+class _BothSides:
+    """The two outcomes of a market, YES first, and the quotes of YES. `turned`: Gamma gave the
+    outcomes with NO first."""
+
+    outcomes: list[str]
+    prices: list[float | None]
+    tokens: list[Any]
+    bid: float | None
+    ask: float | None
+    last: float | None
+    turned: bool
+
+
+def _sides(raw: Mapping[str, object], name: str) -> _BothSides:
+    """What a Gamma market says of each outcome, turned where NO comes first."""
+    outcomes = [str(o) for o in embedded(raw.get("outcomes"))]
+    prices = [probability(p) for p in embedded(raw.get("outcomePrices"))]
+    if len(outcomes) != 2:
+        raise BadAnswer(f"{name} has {len(outcomes)} outcomes: only binary markets are read")
+    tokens = _tokens(raw)
+    # Bid, ask and last trade are those of the first outcome.
+    bid, ask, last = (probability(raw.get(k)) for k in ("bestBid", "bestAsk", "lastTradePrice"))
+    if not _no_first(outcomes):
+        return _BothSides(outcomes, prices, tokens, bid, ask, last, turned=False)
+    ask, bid, last = (None if q is None else round(1.0 - q, 9) for q in (bid, ask, last))
+    return _BothSides(outcomes[::-1], prices[::-1], tokens[::-1], bid, ask, last, turned=True)
+
+
+def _tokens(raw: Mapping[str, object]) -> list[Any]:
+    """The ids of the outcome tokens, in the order of the outcomes; v2 has another name for them."""
+    return embedded(raw.get("clobTokenIds" if _version(raw) == "v1" else "positionIds"))
+
+
+def _version(raw: Mapping[str, object]) -> object:
+    return raw.get("version") or "v1"
+
+
+def _no_first(outcomes: Sequence[object]) -> bool:
+    return [str(o).lower() for o in outcomes] == ["no", "yes"]
+
+
+def _parent(raw: Mapping[str, object]) -> str | None:
+    """The first event that a Gamma market names as its own."""
+    parents: Any = raw.get("events") or [{}]
+    return market_id(VENUE, str(parents[0]["id"])) if parents[0].get("id") else None
+
+
+def _text_version(
+    raw: Mapping[str, object],
+    name: str,
+    sides: _BothSides,
+    fetched_at: datetime,
+    event: str | None,
+) -> Market:
+    slug = raw.get("slug")
+    return Market(
+        id=name,
+        venue=VENUE,
+        native_id=str(raw["conditionId"]),
+        question=str(required(raw, "question")),
+        rules=raw.get("description") or None,
+        url=f"{SITE}/market/{slug}" if slug else None,
+        event_id=event or _parent(raw),
+        opened_at=instant(raw.get("startDate")),
+        scheduled_close=instant(raw.get("endDate")),
+        tokens=tuple(str(t) for t in sides.tokens),
+        known_at=fetched_at,
+        gamma_id=raw.get("id"),
+        slug=slug,
+        outcomes=sides.outcomes,
+        turned=sides.turned,
+    )
+
+
+def _state(
+    raw: Mapping[str, object], name: str, last: float | None, fetched_at: datetime
+) -> MarketState:
+    open_status = "active" if raw.get("active") else "inactive"
+    return MarketState(
+        market_id=name,
+        status="closed" if raw.get("closed") else open_status,
+        volume=number(raw.get("volumeNum", raw.get("volume"))),
+        liquidity=number(raw.get("liquidityNum", raw.get("liquidity"))),
+        last_price=last,
+        closed_at=instant(raw.get("closedTime")),
+        known_at=fetched_at,
+    )
+
+
 @answer("a Polymarket market")
-def listed(raw: dict[str, Any]) -> Market | None:
+def listed(raw: Mapping[str, object]) -> Market | None:
     """What the listing itself fixed: that the market exists, of which event it is and which
     tokens it trades. Known since its creation; the text is not (it may have been edited since)."""
     created = instant(raw.get("createdAt") or raw.get("startDate"))
     if created is None or not raw.get("conditionId"):
         return None
-    version = raw.get("version") or "v1"
-    tokens = embedded(raw.get("clobTokenIds" if version == "v1" else "positionIds"))
-    if [str(o).lower() for o in embedded(raw.get("outcomes"))] == ["no", "yes"]:
+    tokens = _tokens(raw)
+    if _no_first(embedded(raw.get("outcomes"))):
         tokens = tokens[::-1]
-    parents = raw.get("events") or [{}]
     return Market(
         id=market_id(VENUE, str(raw["conditionId"])),
         venue=VENUE,
         native_id=str(raw["conditionId"]),
-        event_id=market_id(VENUE, str(parents[0]["id"])) if parents[0].get("id") else None,
+        event_id=_parent(raw),
         tokens=tuple(str(t) for t in tokens),
         known_at=created,
     )
@@ -202,7 +248,7 @@ def _is_pair(prices: Sequence[float | None]) -> bool:
 
 
 def _resolution(
-    raw: dict[str, Any], name: str, prices: Sequence[float | None], fetched_at: datetime
+    raw: Mapping[str, object], name: str, prices: Sequence[float | None], fetched_at: datetime
 ) -> Resolution | None:
     status = raw.get("umaResolutionStatus") or raw.get("resolutionStatus")
     if status == "disputed":
@@ -226,13 +272,13 @@ def _resolution(
     )
 
 
-def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
+def _parse_clob_market(raw: Mapping[str, object], fetched_at: datetime) -> list[Record]:
     """The CLOB's own market shape (snake case, tokens with a `winner` flag)."""
     name = market_id(VENUE, str(required(raw, "condition_id")))
     tokens = rows(raw.get("tokens"), "tokens")
     if len(tokens) != 2:
         raise BadAnswer(f"{name} has {len(tokens)} outcomes: only binary markets are read")
-    if [str(t.get("outcome")).lower() for t in tokens] == ["no", "yes"]:
+    if _no_first([t.get("outcome") for t in tokens]):
         tokens = tokens[::-1]
     records: list[Record] = []
     if raw.get("question"):
@@ -272,14 +318,14 @@ def _parse_clob_market(raw: dict[str, Any], fetched_at: datetime) -> list[Record
     return records
 
 
-def is_binary(raw: dict[str, Any]) -> bool:
+def is_binary(raw: Mapping[str, object]) -> bool:
     """True for a market with two outcomes and an id on the chain: no other is read (a market that
     waits to be opened has none yet)."""
     return len(embedded(raw.get("outcomes"))) == 2 and bool(raw.get("conditionId"))
 
 
 @answer("a Polymarket event")
-def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
+def parse_event(raw: Mapping[str, object], fetched_at: datetime) -> list[Record]:
     """A Gamma event and its nested binary markets."""
     name = market_id(VENUE, str(required(raw, "id")))
     children = [m for m in rows(raw.get("markets"), "markets") if is_binary(m)]
@@ -298,7 +344,7 @@ def parse_event(raw: dict[str, Any], fetched_at: datetime) -> list[Record]:
 
 
 @answer("a Polymarket book")
-def parse_book(raw: dict[str, Any], market: str | None = None) -> OrderBook:
+def parse_book(raw: Mapping[str, object], market: str | None = None) -> OrderBook:
     """A CLOB book; its own millisecond timestamp says when it stood so. Levels arrive worst
     first and leave best first; either side may be empty."""
     stamp = number(required(raw, "timestamp"))
@@ -320,7 +366,7 @@ def parse_book(raw: dict[str, Any], market: str | None = None) -> OrderBook:
     )
 
 
-def parse_history(raw: dict[str, Any], market: str) -> list[PricePoint]:
+def parse_history(raw: Mapping[str, object], market: str) -> list[PricePoint]:
     """`prices-history`: each point is an observation at its own second."""
     points = []
     for item in rows(raw.get("history"), "history"):

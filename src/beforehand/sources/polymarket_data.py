@@ -76,7 +76,7 @@ _NUMBERS = (
 
 def user_request(kind: str, user: str, limit: int, end: datetime | None = None) -> Request:
     """`/v2/positions` or `/v2/activity` (until `end`) of one wallet."""
-    values: dict[str, Any] = {"user": user, "limit": limit}
+    values: dict[str, object] = {"user": user, "limit": limit}
     if kind == "activity":
         values["end"] = None if end is None else int(end.timestamp())
         # start=1: the whole history.
@@ -119,7 +119,7 @@ def history_request(
     cursor: str | None = None,
 ) -> Request:
     """Prices of a token: a window of at most 15 days, one point `as_of`, or all of them."""
-    values: dict[str, Any] = {"token_id": token, "cursor": cursor}
+    values: dict[str, object] = {"token_id": token, "cursor": cursor}
     if as_of is not None:
         values["as_of"] = int(as_of.timestamp())
     elif start is not None:
@@ -284,10 +284,10 @@ def _page(raw: Any) -> tuple[list[Any], str | None]:
     return rows(body["data"], "data"), str(cursor) if cursor else None
 
 
-def _clean(raw: Mapping[str, Any]) -> dict[str, Any]:
+def _clean(raw: Mapping[str, object]) -> dict[str, object]:
     """One row under the v2 names, the fields that mean something, numbers as numbers."""
     row = {_V1_NAMES.get(_snake(str(k)), _snake(str(k))): v for k, v in raw.items()}
-    out: dict[str, Any] = {}
+    out: dict[str, object] = {}
     for key in ("rank", "builder_name", "builder_code", "wallet", "token_id", "condition_id"):
         if row.get(key) not in (None, ""):
             out[key] = text(row[key])

@@ -5,9 +5,9 @@ A post or comment is known when it was written, or last edited: the text that ca
 one. Scores and counts show the moment of the fetch and go to `now`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 from beforehand.clock import iso
@@ -67,7 +67,7 @@ def parse(raw: Any, fetched_at: datetime) -> list[Observation]:
     return out
 
 
-def _written(data: dict[str, Any], fetched_at: datetime) -> tuple[datetime, datetime]:
+def _written(data: Mapping[str, object], fetched_at: datetime) -> tuple[datetime, datetime]:
     """(created, known): an edit makes the text known later; where it has no time (`true`, on very
     old posts, and a removal) the text counts as of the fetch."""
     created = seconds(required(data, "created_utc"))
@@ -80,7 +80,7 @@ def _written(data: dict[str, Any], fetched_at: datetime) -> tuple[datetime, date
     return created, max(created, seconds(edited)) if edited else created
 
 
-def _post(data: dict[str, Any], fetched_at: datetime) -> Observation:
+def _post(data: Mapping[str, object], fetched_at: datetime) -> Observation:
     created, known = _written(data, fetched_at)
     name = str(required(data, "id"))
     return Observation(
@@ -107,7 +107,7 @@ def _post(data: dict[str, Any], fetched_at: datetime) -> Observation:
     )
 
 
-def _comment(data: dict[str, Any], fetched_at: datetime) -> Observation:
+def _comment(data: Mapping[str, object], fetched_at: datetime) -> Observation:
     created, known = _written(data, fetched_at)
     name = str(required(data, "id"))
     return Observation(
@@ -128,7 +128,14 @@ def _comment(data: dict[str, Any], fetched_at: datetime) -> Observation:
     )
 
 
-def thread_file(post: Observation, comments: Sequence[Observation]) -> dict[str, Any]:
+class StoredThread(TypedDict):
+    """A file of the cache: the post and its comments, each an Observation in its wire form."""
+
+    post: dict[str, object]
+    comments: list[dict[str, object]]
+
+
+def thread_file(post: Observation, comments: Sequence[Observation]) -> StoredThread:
     """A thread as the cache keeps it: what was parsed, with its times."""
     return {
         "post": post.wire(),

@@ -29,7 +29,7 @@ def search_request(
     wishes = [f"Search the web and answer: {query}", f"Cite at most {max_results} sources."]
     if freshness_hours is not None:
         wishes.append(f"Prefer sources of the last {freshness_hours:g} hours.")
-    tool: dict[str, Any] = {"type": "web_search", "search_context_size": "low"}
+    tool: dict[str, object] = {"type": "web_search", "search_context_size": "low"}
     if region:
         tool["user_location"] = {"type": "approximate", "country": region.upper()}
     body = {
@@ -48,7 +48,7 @@ def parse(raw: Any, filed_under: str, fetched_at: datetime) -> Observation:
     stands behind), as a snapshot of the fetch; tokens used are kept in `now`."""
     body = mapping(raw, "an OpenAI answer")
     texts: list[str] = []
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, str]] = {}
     for output in rows(body.get("output"), "output"):
         item = mapping(output, "an output item")
         if item.get("type") != "message":

@@ -34,7 +34,7 @@ class Transaction(ABC):
         for the members after IN."""
 
     @abstractmethod
-    def many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Execute one statement for each of the rows."""
 
     @abstractmethod
@@ -288,7 +288,7 @@ class SqliteTransaction(Transaction):
             values |= members
         return self._connection.execute(sql, values).fetchall()
 
-    def many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Execute one statement for each of the rows."""
         if rows:
             self._connection.executemany(sql, rows)

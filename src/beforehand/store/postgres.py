@@ -82,7 +82,7 @@ class PostgresTransaction(Transaction):
         result = self._connection.execute(_text(sql, lists), values)
         return [tuple(row) for row in result] if result.returns_rows else []
 
-    def many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    def many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
         """Execute one statement for each of the rows."""
         if rows:
             self._connection.execute(_text(sql), list(rows))

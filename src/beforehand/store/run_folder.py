@@ -7,7 +7,7 @@ but for the run id.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict, TypeGuard
 
 import orjson
 
@@ -17,6 +17,28 @@ from beforehand.ids import check_segment, digest, is_segment
 from beforehand.store.files import append_jsonl, exclusive, file_digest, read_json, write_json
 
 LOG = "log.json"
+FORM = 1
+"""Of a run's files; it goes up when a reader of the old ones would misread the new ones."""
+
+
+class RunFacts(TypedDict):
+    """`run.json`: a finished run has all of it."""
+
+    run_id: str
+    status: str
+    kind: NotRequired[str]
+    version: NotRequired[str]
+    form: NotRequired[int]
+    archive_digest: NotRequired[str]
+    files: NotRequired[dict[str, str]]
+
+
+class Trial(TypedDict):
+    """A line of the ledger: a variant that was tried on a set of markets."""
+
+    family: str
+    variant: str
+    markets: list[str]
 
 
 class RunFolder:
@@ -63,11 +85,12 @@ class RunFolder:
             for path in sorted(self.path.rglob("*"))
             if path.is_file() and path.name not in ("run.json", LOG)
         }
-        facts = {
+        facts: RunFacts = {
             "run_id": self.run_id,
             "kind": kind,
             "status": "success",
             "version": __version__,
+            "form": FORM,
             "archive_digest": archive_digest,
             "files": files,
         }
@@ -75,7 +98,17 @@ class RunFolder:
         last = [self.path / name for name in ("run.json", LOG)]
         return {path.name: file_digest(path) for path in last if path.is_file()}
 
-    def facts(self) -> dict[str, Any]:
+    def check_form(self) -> None:
+        """Raises InputError for a finished run whose files have another form."""
+        facts = self.facts()
+        if facts["status"] == "success" and facts.get("form") != FORM:
+            raise InputError(
+                f"run {self.run_id} has files of the form {facts.get('form', 0)}, and this "
+                f"beforehand reads form {FORM}: make the run again, or use the beforehand that "
+                "wrote it"
+            )
+
+    def facts(self) -> RunFacts:
         """`run.json`, or a note that the run did not finish."""
         sealed = self.path / "run.json"
         if not sealed.is_file():
@@ -84,13 +117,13 @@ class RunFolder:
             facts = read_json(sealed)
         except InputError:
             facts = None
-        if (
-            not isinstance(facts, dict)
-            or facts.get("run_id") != self.run_id
-            or "status" not in facts
-        ):
+        if not _are_facts(facts, self.run_id):
             return {"run_id": self.run_id, "status": "damaged"}
         return facts
+
+
+def _are_facts(found: object, run_id: str) -> TypeGuard[RunFacts]:
+    return isinstance(found, dict) and found.get("run_id") == run_id and "status" in found
 
 
 def list_runs(root: Path) -> list[RunFolder]:
@@ -103,16 +136,18 @@ def list_runs(root: Path) -> list[RunFolder]:
 
 
 def open_run(root: Path, run_id: str) -> RunFolder:
-    """An existing run; raises NotFound naming what there is."""
+    """An existing run. Raises NotFound naming what there is, InputError where another version wrote
+    its files."""
     folder = RunFolder(root, run_id)
     if not folder.path.is_dir():
         known = [run.run_id for run in list_runs(root)[:5]]
         hint = f"the latest are {', '.join(known)}" if known else "there are none yet"
         raise NotFound(f"no run {run_id!r} in {root}: {hint}")
+    folder.check_form()
     return folder
 
 
-def _trials(ledger: Path) -> list[dict[str, Any]]:
+def _trials(ledger: Path) -> list[Trial]:
     """The ledger's readable lines; a damaged one is passed over, and stays in the file."""
     rows = []
     for line in ledger.read_bytes().splitlines() if ledger.is_file() else ():
@@ -120,12 +155,14 @@ def _trials(ledger: Path) -> list[dict[str, Any]]:
             row = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
-        if isinstance(row, dict) and _is_trial(row):
+        if _is_trial(row):
             rows.append(row)
     return rows
 
 
-def _is_trial(row: dict[str, Any]) -> bool:
+def _is_trial(row: object) -> TypeGuard[Trial]:
+    if not isinstance(row, dict):
+        return False
     markets = row.get("markets")
     return (
         isinstance(row.get("family"), str)

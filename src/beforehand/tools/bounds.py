@@ -9,10 +9,10 @@ left too long is cut inside its longest texts.
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 import msgspec
 from orjson import loads
@@ -59,17 +59,48 @@ class Page:
     total: int | None = None
 
 
+class Cut(TypedDict, total=False):
+    """What was left out of an answer, and why: `limit`, `tokens` or `thinned`."""
+
+    reason: str
+    rows_found: int
+    rows_shown: int
+    next_cursor: str
+    kept: str
+    texts_shortened: int
+
+
+class LiveCost(TypedDict):
+    """What a live answer cost."""
+
+    requests: int
+    usd: float
+
+
+class AnswerMeta(TypedDict):
+    """An answer's `_meta`."""
+
+    tool: str
+    as_of: NotRequired[str | None]
+    world: NotRequired[str]
+    simulated: NotRequired[bool]
+    cost: NotRequired[LiveCost]
+    notes: NotRequired[list[str]]
+    cut: NotRequired[Cut]
+    tokens_estimated: NotRequired[int]
+
+
 @dataclass(frozen=True)
 class ToolAnswer:
     """A bounded answer: its JSON, what was cut, and what it cost (for whoever runs the program;
     under a pin the answer itself does not say)."""
 
     raw: bytes | bytearray
-    cut: dict[str, Any] | None
+    cut: Cut | None
     spent: Spent = field(default_factory=Spent)
 
     @cached_property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, object]:
         """The answer as Python values."""
         return dict(loads(self.raw))
 
@@ -101,16 +132,16 @@ def decode_cursor(cursor: str | None, asked: str) -> int:
 
 
 def bound(
-    result: dict[str, Any],
+    result: Mapping[str, object],
     rows: Rows | None,
     page: Page,
     max_tokens: int,
-    meta: dict[str, Any],
+    meta: AnswerMeta,
     asked: str,
 ) -> ToolAnswer:
     """The answer's JSON within `max_tokens`, with `_meta` saying what it cost and what was cut."""
     room = max(max_tokens - META_ROOM, 50) * BYTES_PER_TOKEN
-    cut: dict[str, Any] | None = None
+    cut: Cut | None = None
     if rows is None:
         raw = _encode(result)
     elif rows.series is not None:
@@ -132,13 +163,18 @@ def bound(
     return ToolAnswer(whole, cut)
 
 
-def _with(result: dict[str, Any], rows: Rows, kept: Sequence[Any]) -> dict[str, Any]:
+def _found(result: Mapping[str, object], rows: Rows) -> Sequence[object]:
+    """All rows of a result: a tool that says where its rows are has a list there."""
+    return cast(Sequence[object], result[rows.key])
+
+
+def _with(result: Mapping[str, object], rows: Rows, kept: Sequence[object]) -> dict[str, object]:
     """The result with these rows, and with the counts that go along."""
     made = dict(result)
     made[rows.key] = kept
     for path in rows.counts:
         *outer, last = path.split(".")
-        place = made
+        place: Any = made
         for name in outer:
             place[name] = dict(place[name])
             place = place[name]
@@ -147,10 +183,10 @@ def _with(result: dict[str, Any], rows: Rows, kept: Sequence[Any]) -> dict[str, 
 
 
 def _paged(
-    result: dict[str, Any], rows: Rows, page: Page, room: int, asked: str
-) -> tuple[dict[str, Any], bytes, dict[str, Any] | None]:
+    result: Mapping[str, object], rows: Rows, page: Page, room: int, asked: str
+) -> tuple[dict[str, object], bytes, Cut | None]:
     """The page that was asked for, as far as it fits; its JSON; what was cut."""
-    found = result[rows.key]
+    found = _found(result, rows)
     total = page.total if rows.whole else len(found)
     shown = found if rows.whole else found[page.skip : page.skip + page.limit]
     answer, reason = _with(result, rows, shown), "limit"
@@ -173,7 +209,7 @@ def _paged(
     more = len(shown) == page.limit if total is None else end < total
     if reason == "limit" and not more:
         return answer, raw, None
-    cut: dict[str, Any] = {"reason": reason, "rows_shown": len(shown)}
+    cut: Cut = {"reason": reason, "rows_shown": len(shown)}
     if total is not None and rows.counted:
         cut["rows_found"] = total
     if more or reason == "tokens":
@@ -184,10 +220,10 @@ def _paged(
 
 
 def _thinned(
-    result: dict[str, Any], rows: Rows, limit: int, room: int
-) -> tuple[dict[str, Any], bytes, dict[str, Any] | None]:
+    result: Mapping[str, object], rows: Rows, limit: int, room: int
+) -> tuple[dict[str, object], bytes, Cut | None]:
     """The series, thinned until it fits; its JSON; what was left out."""
-    found = result[rows.key]
+    found = _found(result, rows)
     assert rows.series is not None
     kept = thin(found, limit, rows.series)
     shown = _with(result, rows, kept)
@@ -234,7 +270,7 @@ def _first(row: Any, names: tuple[str, ...]) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
 
 
-def _shortened(value: dict[str, Any], room: int) -> tuple[dict[str, Any], int]:
+def _shortened(value: Mapping[str, object], room: int) -> tuple[dict[str, object], int]:
     """The value with its longest texts (then its longest lists) cut until it fits."""
     plain = msgspec.json.decode(_encode(value))
     shortened = 0

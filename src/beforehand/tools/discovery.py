@@ -1,20 +1,15 @@
-"""Finding tools: all of them, by what they do, and each in full.
+"""Finding tools: all of them, by what they do, and each in full."""
 
-How far a tool is proven: live-verified, recorded or simulated, with a date.
-"""
-
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
 
 from typing_extensions import TypedDict
 
-from beforehand.config import Home
-from beforehand.errors import InputError
 from beforehand.gateway.search import stems
-from beforehand.store.files import read_json
 from beforehand.tools import servers as servers_folder
+from beforehand.tools.index import Index
 from beforehand.tools.registry import REGISTRY, Tool, find_tool
 
 
@@ -24,8 +19,16 @@ class Described(TypedDict):
     name: str
     server: str
     description: str
-    inputSchema: dict[str, Any]
-    outputSchema: dict[str, Any]
+    inputSchema: Mapping[str, object]
+    outputSchema: Mapping[str, object]
+
+
+class Named(TypedDict):
+    """One line of a search."""
+
+    name: str
+    server: str
+    summary: str
 
 
 def search_tools(query: str = "", server: str | None = None, limit: int = 10) -> list[Tool]:
@@ -76,19 +79,23 @@ def load_tools() -> dict[str, Tool]:
     return REGISTRY
 
 
-def label(tool: Tool, home: Home | None = None) -> dict[str, Any]:
-    """{label, date, source}: live-verified where `doctor --live` saw the service answer as
-    expected from this home, else what the tool was tried on."""
-    if home is not None and tool.probe is not None:
-        try:
-            kept = read_json(home.live_checks)
-            row = kept.get(tool.probe) if isinstance(kept, dict) else None
-        except InputError:
-            row = None
-        if row is not None and row.get("state") == "ok" and "mirror" not in row:
-            return {"label": "live-verified", "date": row["date"], "source": row["name"]}
+def index() -> Index:
+    """The index as the registry has it now."""
+    from beforehand.tools.servers.discovery_mode import DISCOVERY, definition
+
     return {
-        "label": tool.example.evidence,
-        "date": tool.example.date,
-        "source": tool.example.source,
+        "tools": [
+            {
+                "name": tool.name,
+                "server": tool.server,
+                "summary": tool.summary,
+                "label": tool.example.evidence,
+                "date": tool.example.date,
+                "source": tool.example.source,
+                "as_of": tool.outside,
+                "probe": tool.probe,
+            }
+            for tool in search_tools()
+        ],
+        "discovery": [definition(tool, False) for tool in DISCOVERY.values()],
     }

@@ -3,15 +3,15 @@ FOLDER) writes them, and a test holds the committed ones to it."""
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from beforehand.sources.base import Provider
 from beforehand.sources.catalogue import PROVIDERS
-from beforehand.store.files import write_atomic
+from beforehand.store.files import write_atomic, write_json
 from beforehand.store.market_data.templates import TEMPLATES
 from beforehand.tools.bounds import MAX_TOKENS
-from beforehand.tools.discovery import load_tools
-from beforehand.tools.registry import SERVERS, Tool
+from beforehand.tools.discovery import index, load_tools
+from beforehand.tools.index import FILE
+from beforehand.tools.registry import SERVERS, Schema, Tool
 from beforehand.tools.servers.discovery_mode import is_structured, listing_costs
 
 AUTH = (
@@ -92,7 +92,7 @@ def _tool(tool: Tool) -> list[str]:
     return [*lines, f"Answers ({sent}):", "", "```", *_shape(tool.answer).split("\n"), "```", ""]
 
 
-def _shape(entry: dict[str, Any], indent: str = "") -> str:
+def _shape(entry: Schema, indent: str = "") -> str:
     """An output schema as it reads best; `?` marks what may be absent."""
     if "anyOf" in entry:
         return " | ".join(_shape(part, indent) for part in entry["anyOf"])
@@ -118,11 +118,11 @@ def _templates() -> list[str]:
     return [*lines, ""]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return "" if value in (None, "", []) else f"`{str(value).lower() if value is True else value}`"
 
 
-def _kind(entry: dict[str, Any]) -> str:
+def _kind(entry: Schema) -> str:
     if "enum" in entry:
         return ", ".join(str(choice) for choice in entry["enum"])
     if "anyOf" in entry:
@@ -159,3 +159,4 @@ def _service(provider: Provider) -> list[str]:
 if __name__ == "__main__":
     for name, text in pages().items():
         write_atomic(Path(sys.argv[1]) / name, text.encode())
+    write_json(FILE, index())

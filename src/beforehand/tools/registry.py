@@ -14,7 +14,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypedDict,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
@@ -23,8 +33,17 @@ from beforehand.errors import BeforehandError, InputError, NotFound, Refused
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
 from beforehand.ids import digest
-from beforehand.tools.bounds import MAX_TOKENS, Page, Rows, ToolAnswer, bound, decode_cursor
-from beforehand.tools.caller import OWNER, Caller, CallSignals, Storage, ToolLimit
+from beforehand.tools.bounds import (
+    MAX_TOKENS,
+    AnswerMeta,
+    Page,
+    Rows,
+    ToolAnswer,
+    bound,
+    decode_cursor,
+)
+from beforehand.tools.caller import OWNER, Caller, CallSignals, ToolLimit
+from beforehand.tools.storage import Storage
 from beforehand.traffic import counting
 
 Evidence = Literal["recorded", "simulated", "offline"]
@@ -77,6 +96,19 @@ class Call:
         if self.signals.stop.is_set():
             raise Refused("the call was cancelled by its client")
         self.signals.progress(done, total, text)
+
+
+class Schema(TypedDict, total=False):
+    """A JSON schema without references: the keywords that are read here; others go along."""
+
+    type: str
+    description: str
+    properties: dict[str, "Schema"]
+    required: list[str]
+    items: "Schema"
+    anyOf: list["Schema"]
+    enum: list[str]
+    default: object
 
 
 @dataclass(frozen=True)
@@ -146,12 +178,12 @@ class Tool:
         )
 
     @cached_property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         """The JSON schema of the arguments."""
         return argument_schema(self.model)
 
     @cached_property
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> Schema:
         """The JSON schema of an answer."""
         return answer_schema(self.returns)
 
@@ -160,7 +192,7 @@ class Tool:
         """The names of the arguments."""
         return list(self.model.model_fields)
 
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: Mapping[str, object]) -> dict[str, Any]:
         """The arguments as Python values; InputError names the first one that is wrong."""
         if unknown := [name for name in arguments if name not in self.model.model_fields]:
             raise InputError(
@@ -186,7 +218,7 @@ def _first(error: ValidationError) -> str:
     return f"{name}: {first['msg'][0].lower()}{first['msg'][1:]} (given {given})"
 
 
-Row = dict[str, Any]
+Row = dict[str, object]
 """A row that a vendor shapes, with that vendor's own keys."""
 REGISTRY: dict[str, Tool] = {}
 SERVERS: dict[str, str] = {}
@@ -273,14 +305,14 @@ class Toolbox:
     def call(
         self,
         name: str,
-        arguments: Mapping[str, Any] | None = None,
+        arguments: Mapping[str, object] | None = None,
         signals: CallSignals | None = None,
     ) -> ToolAnswer:
         """Validate, admit, run and bound one call. Raises our errors only."""
         return self.run(find_tool(name), arguments or {}, signals)
 
     def run(
-        self, found: Tool, arguments: Mapping[str, Any], signals: CallSignals | None = None
+        self, found: Tool, arguments: Mapping[str, object], signals: CallSignals | None = None
     ) -> ToolAnswer:
         """The same, of a tool at hand."""
         try:
@@ -289,7 +321,7 @@ class Toolbox:
             raise self.caller.told(error) from error.__cause__
 
     def _run(
-        self, found: Tool, arguments: Mapping[str, Any], signals: CallSignals | None
+        self, found: Tool, arguments: Mapping[str, object], signals: CallSignals | None
     ) -> ToolAnswer:
         values = found.validate(arguments)
         max_tokens = values.pop("max_tokens")
@@ -306,7 +338,7 @@ class Toolbox:
         )
         with counting() as spent:
             result = found.function(call, **values)
-        meta: dict[str, Any] = {"tool": found.name}
+        meta: AnswerMeta = {"tool": found.name}
         if found.outside:
             meta["as_of"] = None if view.live else iso(view.t)
             meta["world"] = self.storage.mode
@@ -333,12 +365,12 @@ class Toolbox:
             raise InputError(f"as_of: {error}") from None
 
 
-def coerce(found: Tool, texts: Mapping[str, str]) -> dict[str, Any]:
+def coerce(found: Tool, texts: Mapping[str, str]) -> dict[str, object]:
     """Arguments from the command line: a text where a text is wanted, else JSON; a list may be
     written with commas."""
     from orjson import JSONDecodeError, loads
 
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, text in texts.items():
         entry = found.model.model_fields.get(name)
         wanted = None if entry is None else _kinds(entry.annotation)
@@ -370,13 +402,13 @@ def _kinds(annotation: Any) -> set[type]:
     return {found} if isinstance(found, type) else set()
 
 
-META = {
+META: Schema = {
     "type": "object",
     "description": "As of when, from which world, what it cost, what was cut.",
 }
 
 
-def argument_schema(model: type[BaseModel]) -> dict[str, Any]:
+def argument_schema(model: type[BaseModel]) -> Schema:
     """The schema of a tool's arguments."""
     found = _plain(model.model_json_schema())
     found["properties"] = {
@@ -385,7 +417,7 @@ def argument_schema(model: type[BaseModel]) -> dict[str, Any]:
     return found
 
 
-def answer_schema(shape: Any) -> dict[str, Any]:
+def answer_schema(shape: Any) -> Schema:
     """The schema of a tool's answer: the shape, and `_meta`."""
     found = _plain(TypeAdapter(shape).json_schema())
     found.pop("description", None)
@@ -393,9 +425,9 @@ def answer_schema(shape: Any) -> dict[str, Any]:
     return found
 
 
-def _without_null(entry: dict[str, Any]) -> dict[str, Any]:
+def _without_null(entry: Schema) -> Schema:
     """`X or null, by default null` as X."""
-    made = dict(entry)
+    made = entry.copy()
     if made.get("default", ...) is None:
         del made["default"]
     if "anyOf" in made:
@@ -407,7 +439,7 @@ def _without_null(entry: dict[str, Any]) -> dict[str, Any]:
 VERBATIM = frozenset({"default", "const", "enum", "examples"})
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+def _plain(schema: Any) -> Schema:
     """Without titles and references. (No tool has a type that holds itself.)"""
     definitions = schema.get("$defs", {})
 
@@ -428,4 +460,5 @@ def _plain(schema: dict[str, Any]) -> dict[str, Any]:
             if names or key not in ("title", "$defs")
         }
 
-    return dict(walk(schema))
+    made: Schema = walk(schema)
+    return made

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 import numpy as np
 
@@ -86,12 +85,13 @@ def _market_records(
     name = _name(market)
     question = f"Will the {place} {noun} index close above {level} on {market.resolved:%-d %B %Y}?"
     early = rng.random() < config.early
-    text: dict[str, Any] = {
+    rules = f"Resolves YES if the {place} {noun} index closes above {level}."
+    text: dict[str, object] = {
         "id": name,
         "venue": market.venue,
         "native_id": name.split(":")[1],
         "question": question,
-        "rules": f"Resolves YES if the {place} {noun} index closes above {level}.",
+        "rules": rules,
         "event_id": market_id("SIM", f"event-{market.event:04d}"),
         "opened_at": market.opened,
         "scheduled_close": market.resolved + (30 * DAY if early else timedelta(0)),
@@ -101,21 +101,9 @@ def _market_records(
     yield Market(**text, known_at=market.opened)
     if rng.random() < config.revised_text:
         late = market.opened + 0.6 * (market.resolved - market.opened)
-        revised = {**text, "rules": text["rules"] + " Clarified: the official fixing counts."}
+        revised = {**text, "rules": f"{rules} Clarified: the official fixing counts."}
         yield Market(**revised, known_at=late.replace(microsecond=0))
-    book = market.venue != "SIMPLAY"
-    for day in np.flatnonzero(market.recorded).tolist():
-        observed = market.opened + int(day) * DAY + timedelta(hours=8)
-        price = float(market.price[day])
-        yield PricePoint(
-            market_id=name,
-            price=price,
-            bid=round(max(price - config.half_spread, 0.0), 3) if book else None,
-            ask=round(min(price + config.half_spread, 1.0), 3) if book else None,
-            volume=float(rng.integers(50, 5000)) if book else None,
-            observed_at=observed,
-            known_at=observed + timedelta(minutes=int(rng.integers(5, 60))),
-        )
+    yield from _prices(config, rng, market)
     for day, truth in enumerate(market.truth.tolist()):
         yield RecordedForecast(
             market_id=name,
@@ -134,6 +122,23 @@ def _market_records(
     )
     if rng.random() < config.canaries:
         yield from _canaries(market, f"{place} {noun}")
+
+
+def _prices(config: SimConfig, rng: np.random.Generator, market: SimMarket) -> Iterator[PricePoint]:
+    """The prices of the recorded days; a play-money venue has neither a book nor a volume."""
+    book = market.venue != "SIMPLAY"
+    for day in np.flatnonzero(market.recorded).tolist():
+        observed = market.opened + int(day) * DAY + timedelta(hours=8)
+        price = float(market.price[day])
+        yield PricePoint(
+            market_id=_name(market),
+            price=price,
+            bid=round(max(price - config.half_spread, 0.0), 3) if book else None,
+            ask=round(min(price + config.half_spread, 1.0), 3) if book else None,
+            volume=float(rng.integers(50, 5000)) if book else None,
+            observed_at=observed,
+            known_at=observed + timedelta(minutes=int(rng.integers(5, 60))),
+        )
 
 
 def _news(rng: np.random.Generator, market: SimMarket, place: str, noun: str) -> Iterator[Document]:

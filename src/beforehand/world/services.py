@@ -3,9 +3,8 @@ feeds, threads, Bitcoin, and what each source adds itself. A little of each, so 
 something to answer without a network; all of it is made up, and says so.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 import numpy as np
 
@@ -174,7 +173,7 @@ def _wallets(
         yield _row(SOURCE, "activity", wallet, name, data, at)
 
 
-def _builder(rng: np.random.Generator, rank: int, volume: float) -> dict[str, Any]:
+def _builder(rng: np.random.Generator, rank: int, volume: float) -> dict[str, object]:
     return {
         "rank": str(rank),
         "builder_name": f"Simulated Builder {rank}",
@@ -188,7 +187,7 @@ def _texts(rng: np.random.Generator, at: datetime) -> Iterator[Record]:
     """A feed, an answer, and a thread of that week."""
     level = int(rng.integers(100, 1000))
     title = f"Simulated headline: index at {level}"
-    item = {
+    item: google_news.NewsItem = {
         "title": title,
         "source": "simulated wire",
         "link": "https://example.org/simulated",
@@ -228,6 +227,6 @@ def _texts(rng: np.random.Generator, at: datetime) -> Iterator[Record]:
 
 
 def _row(
-    source: str, kind: str, subject: str, name: str, data: dict[str, Any], at: datetime
+    source: str, kind: str, subject: str, name: str, data: Mapping[str, object], at: datetime
 ) -> Observation:
     return Observation(source=source, kind=kind, subject=subject, id=name, data=data, known_at=at)

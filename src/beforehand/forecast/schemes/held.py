@@ -59,7 +59,7 @@ class HeldForecaster(Forecaster):
         it raised or said what is no JSON, Refused where the record holds a refusal."""
         body = context.wire()
         key = orjson.dumps([body, meter.simulation], option=orjson.OPT_SORT_KEYS)
-        mine = self._show(key, body, meter.simulation)
+        mine = self._show(key, context.time, body, meter.simulation)
         kept = meter.call(self.provider, body, lambda _: mine)
         if kept != mine:
             self._differs.add(key)
@@ -76,15 +76,15 @@ class HeldForecaster(Forecaster):
         self._differs.clear()
         return found
 
-    def _show(self, key: bytes, body: dict[str, Any], simulation: int) -> str:
+    def _show(self, key: bytes, at: str, body: Mapping[str, object], simulation: int) -> str:
         """What it answers. A step that is tried again shows no context a second time."""
         with self._asking:
             if self._made is None:
                 self._made = self._make()
             time, known = self._now
-            if time != body["time"]:
+            if time != at:
                 known = {}
-                self._now = body["time"], known
+                self._now = at, known
             if key not in known:
                 known[key] = self._answer(self._made, body, simulation)
             found = known[key]
@@ -92,7 +92,9 @@ class HeldForecaster(Forecaster):
             raise found
         return found
 
-    def _answer(self, made: Answers, body: dict[str, Any], simulation: int) -> str | BadAnswer:
+    def _answer(
+        self, made: Answers, body: Mapping[str, object], simulation: int
+    ) -> str | BadAnswer:
         try:
             # A copy: what it does to its context is nobody else's.
             said = made(orjson.loads(orjson.dumps(body)), simulation)

@@ -11,7 +11,6 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import orjson
 
@@ -105,7 +104,9 @@ def provider(address: str, limits: Sequence[Limit] = (), timeout: float = TIMEOU
     )
 
 
-def request(address: str, context: Mapping[str, Any], index: int, key: str, run_id: str) -> Request:
+def request(
+    address: str, context: Mapping[str, object], index: int, key: str, run_id: str
+) -> Request:
     """The post of one context; `key` is the idempotency key. It is sent again only where the
     service itself says that it failed (429, 500, 503): whether an answer that never came is asked
     for again, the journal says."""
@@ -141,13 +142,13 @@ def parse(address: str, answer: str) -> Decision:
     )
 
 
-def _amount(value: Any) -> float | None:
+def _amount(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if math.isfinite(value) and 0 <= value < 1e12 else None
 
 
-def _object(answer: str) -> dict[str, Any] | None:
+def _object(answer: str) -> dict[str, object] | None:
     try:
         body = orjson.loads(answer)
     except orjson.JSONDecodeError:
@@ -155,7 +156,7 @@ def _object(answer: str) -> dict[str, Any] | None:
     return body if isinstance(body, dict) else None
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

@@ -12,7 +12,7 @@ and the live one would answer with nothing.
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from beforehand.clock import Clock, from_us, to_us
 from beforehand.errors import InputError, NotFound
@@ -111,6 +111,15 @@ class KalshiTiers:
 BLIND = frozenset({("google-news", "feed"), ("openai", "answer"), ("reddit", "search")})
 """What cannot look back: asked now, it would be refused at an instant in the past."""
 SEARCH_PAGES, LIST_PAGES, EVENT_PAGES, CANDLES = 3, 20, 10, 1000
+
+
+class _PriceWindow(TypedDict, total=False):
+    """Which prices of a token are asked for (`polymarket_data.history_request`); all, if empty."""
+
+    start: datetime
+    end: datetime
+    as_of: datetime
+    bucket_seconds: int
 
 
 class LiveWorld:
@@ -230,12 +239,12 @@ class LiveWorld:
             found += _points(self._kalshi.candles(native, end - timedelta(days=180), end, 60))
         for token in self._tokens(market_id)[:1]:
             start = end - timedelta(days=14)
-            fine = {"start": start, "end": end, "bucket_seconds": 3600}
-            for window in ({}, fine):
+            fine: _PriceWindow = {"start": start, "end": end, "bucket_seconds": 3600}
+            for window in (_PriceWindow(), fine):
                 found += self._history(market_id, token, window)
         return list({(p.observed_at, p.known_at, p.price): p for p in found}.values())
 
-    def _history(self, market_id: str, token: str, window: dict[str, Any]) -> list[PricePoint]:
+    def _history(self, market_id: str, token: str, window: _PriceWindow) -> list[PricePoint]:
         found: list[PricePoint] = []
         cursor: str | None = None
         for _ in range(LIST_PAGES):

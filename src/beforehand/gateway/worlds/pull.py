@@ -2,14 +2,12 @@
 
 A fresh answer stands in for a new call; a feed that may not be polled again is answered with its
 last copy; what was fetched is kept before it is read, so that an answer which cannot be parsed
-today is not lost.
-
-Pages of the venues' listings: what to ask for, and the records of an answer.
+today is not lost. Above it stand the venues' listings: what to ask for, and how to read a page.
 """
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,32 +20,13 @@ from beforehand.clock import Clock
 from beforehand.errors import BadAnswer, BeforehandError, InputError
 from beforehand.gateway.world import Listing
 from beforehand.records.record import Record
-from beforehand.records.world import Exchange
+from beforehand.records.world import Exchange, Market
 from beforehand.sources import kalshi, polymarket
 from beforehand.sources.base import Request
 from beforehand.sources.fields import answer, decode_json, mapping
+from beforehand.sources.fields import rows as field_rows
 from beforehand.store.files import read_json, write_json
 from beforehand.traffic import Polled, Traffic, spent
-
-
-def gamma_markets(body: Any, at: datetime) -> list[Any]:
-    """The records of a page of Gamma markets, then the next cursor."""
-    rows, cursor = polymarket.page(body, "markets") if isinstance(body, dict) else (body, None)
-    return [*_binary(rows, at), cursor]
-
-
-def _binary(rows: Sequence[Any], at: datetime) -> list[Any]:
-    """The records of a page's binary markets; others are not read."""
-    found: list[Any] = []
-    for row in _each(rows):
-        if polymarket.is_binary(row):
-            found += _readable(polymarket.parse_market, row, at)
-            found += [m for m in [polymarket.listed(row)] if m is not None]
-    return found
-
-
-def _each(rows: Sequence[Any]) -> list[dict[str, Any]]:
-    return [mapping(row, "a row of a page") for row in rows]
 
 
 @dataclass(frozen=True)
@@ -57,50 +36,69 @@ class Skipped:
     reason: str
 
 
-def _readable(parse: Callable[..., Any], row: dict[str, Any], at: datetime) -> list[Any]:
-    """The records of one row of a page. A row that cannot be read (an unknown version, a price
-    above one) is left out, counted, and does not take the page along."""
+Read = Callable[[Mapping[str, object], datetime], Iterable[Any]]
+
+
+def _readable(read: Read, row: object, at: datetime) -> list[Any]:
+    """What one row of a page gives. A row that cannot be read (an unknown version, a price above
+    one) is left out, counted, and does not take the page along."""
+    guarded = answer("a row of a page")(lambda: list(read(mapping(row, "a row of a page"), at)))
     try:
-        return list(parse(row, at))
+        return guarded()
     except BadAnswer as error:
         return [Skipped(str(error))]
+
+
+def gamma_markets(body: Any, at: datetime) -> list[Any]:
+    """The records of a page of Gamma markets (binary ones alone), then the next cursor."""
+    rows, cursor = polymarket.page(body, "markets") if isinstance(body, dict) else (body, None)
+    return [*(record for row in rows for record in _readable(_gamma_market, row, at)), cursor]
+
+
+def _gamma_market(row: Mapping[str, object], at: datetime) -> Iterator[Any]:
+    if polymarket.is_binary(row):
+        yield from polymarket.parse_market(row, at)
+        yield from _if_any(polymarket.listed(row))
 
 
 def gamma_events(body: Any, at: datetime) -> list[Any]:
     """The records of a page of Gamma events, or of a search."""
     rows, _ = polymarket.page(body, "events")
-    found: list[Any] = []
-    for row in _each(rows):
-        children = _each(row.get("markets") or ())
-        readable = []
-        for child in children:
-            # A nested market that cannot be read is told of; the event is read without it.
-            read = (
-                _readable(polymarket.parse_market, child, at) if polymarket.is_binary(child) else []
-            )
-            odd = [record for record in read if isinstance(record, Skipped)]
-            found += odd
-            readable += [] if odd else [child]
-        found += polymarket.parse_event({**row, "markets": readable}, at)
-        found += [m for child in readable if (m := polymarket.listed(child))]
+    return [record for row in rows for record in _readable(_gamma_event, row, at)]
+
+
+def _gamma_event(row: Mapping[str, object], at: datetime) -> list[Any]:
+    """An event with its markets; a market that cannot be read is named, and left out of it."""
+    found, children = list[Any](), list[object]()
+    for child in field_rows(row.get("markets"), "an event's markets"):
+        skipped = [r for r in _readable(_gamma_market, child, at) if isinstance(r, Skipped)]
+        found += skipped
+        children += [] if skipped else [child]
+    found += polymarket.parse_event({**row, "markets": children}, at)
+    for child in children:
+        found += _if_any(polymarket.listed(mapping(child, "a market")))
     return found
 
 
 def kalshi_events(body: Any, at: datetime) -> list[Any]:
     """The records of a page of Kalshi events, then the next cursor."""
     rows, cursor = kalshi.page(body, "events")
-    found = [record for row in _each(rows) for record in _readable(kalshi.parse_event, row, at)]
-    return [*found, cursor]
+    return [*(r for row in rows for r in _readable(kalshi.parse_event, row, at)), cursor]
 
 
 def kalshi_markets(body: Any, at: datetime) -> list[Any]:
     """The records of one Kalshi market or of a page, then the next cursor."""
     rows, cursor = ([body["market"]], None) if "market" in body else kalshi.page(body, "markets")
-    found: list[Any] = []
-    for row in _each(rows):
-        found += _readable(kalshi.parse_market, row, at)
-        found += [m for m in [kalshi.listed(row)] if m is not None]
-    return [*found, cursor]
+    return [*(r for row in rows for r in _readable(_kalshi_market, row, at)), cursor]
+
+
+def _kalshi_market(row: Mapping[str, object], at: datetime) -> Iterator[Any]:
+    yield from kalshi.parse_market(row, at)
+    yield from _if_any(kalshi.listed(row))
+
+
+def _if_any(market: Market | None) -> list[Market]:
+    return [] if market is None else [market]
 
 
 def page_request(venue: str, listing: Listing, cursor: str | None) -> Request:

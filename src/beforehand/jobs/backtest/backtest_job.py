@@ -22,7 +22,8 @@ from beforehand.forecast.base import (
     open_forecasters,
 )
 from beforehand.forecast.schemes.model import Model
-from beforehand.gateway import Audit, Gateway, RecordedWorld
+from beforehand.gateway.gateway import Audit, Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
 from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
@@ -33,18 +34,14 @@ from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.runs.rows import (
-    columns_of,
-    counts,
-    question,
-    questions_of,
-    read_intervals,
-    read_jsonl,
-    read_traces,
-)
+from beforehand.records.rows import IntervalRow
+from beforehand.runs.columns import columns_of, read_questions
+from beforehand.runs.rows import counts, questions_of, read_intervals, read_traces
 from beforehand.score.evaluate import build_table, evaluate
-from beforehand.score.leaks import recheck
+from beforehand.score.leaks import LeakReport, recheck
+from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
+from beforehand.score.summary import About, Summary
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_jsonl
@@ -162,9 +159,9 @@ class BacktestJob:
         self._walker.close()
         self._opening.close()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """scores.json of the finished run."""
-        found: dict[str, Any] = read_json(self.folder.path / "scores.json")
+        found: Summary = read_json(self.folder.path / "scores.json")
         return found
 
     def _wanted(self) -> Sequence[str] | None:
@@ -275,10 +272,10 @@ class BacktestJob:
             )
         return dict(found)
 
-    def _config(self) -> dict[str, Any]:
+    def _config(self) -> Mapping[str, object]:
         request = self.request
         fork = request.fork
-        found = {
+        found: dict[str, object] = {
             "archive_digest": self.archive.digest,
             "grade": request.grade,
             "seed": request.settings.seed,
@@ -300,79 +297,73 @@ class BacktestJob:
 
     def _score(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, object]:
         """Score from the run's files alone, and write what people look at."""
-        path = self.folder.path
+        path, settings = self.folder.path, self.request.settings
         audit = Audit()
         audit.add(outputs["collect"]["audit"])
-        endings = {row["id"]: row for row in read_jsonl(path / "resolutions.jsonl")}
-        events = list(read_jsonl(path / "events.jsonl"))
-        questions = [question(event, endings.get(event["id"])) for event in events]
+        write_json(path / "audit.json", audit.wire())
+        questions = read_questions(path)
         intervals = list(read_intervals(path / "intervals.jsonl"))
         rows = list(questions_of(intervals))
         apart = set(self.selection.short)
-        scored = (row for row in rows if row.market_id not in apart)
-        table = build_table(columns_of(scored), questions)
-        planted = results.canaries(self.archive)
-        leaks = results.leak_report(audit, self.archive)
-        leaks.canaries_planted = len(planted)
-        forecasts = recheck(leaks, intervals, planted)
-        if forecasts:
-            write_jsonl(path / "leaks.jsonl", forecasts)
-        markets = [c.market_id for c in self.configs]
-        tried = note_trials(self._ledger, "backtest", markets, self.variants())
-        left_out = self.selection.left_out
-        models = models_of(self.forecasters.values())
-        training = self._opening.guard.training([(one.spec, self._spoken(one)) for one in models])
-        facts = SetFacts(
-            documents=leaks.documents,
-            void=left_out.get("void", 0),
-            unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
-            variants=tried,
-            short=len(apart),
-            kept=how_kept(self.forecasters.values(), outputs["collect"]["differs"], context),
-            admitted_after_t=leaks.admitted_after_t,
-            models=training is not None,
-            share_after_training_cutoff=training.share if training else None,
-        )
-        result = evaluate(
-            table,
-            facts,
-            replace(
-                self.request.settings,
-                variants=tried,
-                unranked=unranked(self.forecasters.values()),
-            ),
-        )
-        name = pictured(intervals)
-        shown = [row for row in rows if row.market_id == name]
-        asked = next(event for event in events if event["id"] == name)
-        write_json(path / "audit.json", audit.wire())
-        made = counts(intervals, read_traces(path / "traces.jsonl"))
-        about = {
+        table = build_table(columns_of(r for r in rows if r.market_id not in apart), questions)
+        short = [row for row in rows if row.market_id in apart]
+        leaks, written = self._leaks(audit, intervals)
+        everyone = self.forecasters.values()
+        kept = how_kept(everyone, outputs["collect"]["differs"], context)
+        facts, paths = self._facts(leaks, kept), unranked(everyone)
+        result = evaluate(table, facts, replace(settings, variants=facts.variants, unranked=paths))
+        drawn = pictured(intervals)
+        asked = next(q for q in questions if q.id == drawn)
+        about: About = {
             "run_id": self.folder.run_id,
             "title": f"run {self.folder.run_id}",
             "version": __version__,
             "world_kind": world_kind(self.archive),
             "subtitle": subtitle(table.t, self.request.grade, float(table.strict.mean())),
             "grid": grid.statement(self._grid),
-            "left_out": left_out_sentence(left_out),
+            "left_out": left_out_sentence(self.selection.left_out),
             "leak_note": LEAK_NOTE,
-            "decisions": made,
-            "without_flagged": results.without_flagged(rows, questions, self.request.settings),
-            "short": results.short_wire(
-                [row for row in rows if row.market_id in apart], questions, self.request.settings
-            ),
-            "pictured": {
-                "id": name,
-                "question": asked["question"],
-                "settled": next(q.settled for q in questions if q.id == name),
-            },
+            "decisions": counts(intervals, read_traces(path / "traces.jsonl")),
+            "without_flagged": results.without_flagged(rows, questions, settings),
+            "short": results.short_wire(short, questions, settings),
+            "pictured": {"id": drawn, "question": asked.text or drawn, "settled": asked.settled},
         }
-        summary = results.store(path, result, leaks, about, shown)
-        written = ["audit.json", "scores.json", "leaderboard.csv", "report.html"]
-        written += ["leaks.jsonl"] if forecasts else []
-        return {"rows": len(summary["leaderboard"]), "files": self.folder.digests(*written)}
+        shown = [row for row in rows if row.market_id == drawn]
+        summary = results.end_in_report(path, result, leaks, about, shown)
+        files = self.folder.digests("audit.json", *results.SCORED, *written)
+        return {"rows": len(summary["leaderboard"]), "files": files}
+
+    def _leaks(
+        self, audit: Audit, intervals: Sequence[IntervalRow]
+    ) -> tuple[LeakReport, list[str]]:
+        """The leak report, and the files written for it: one if any forecast saw a document."""
+        planted = results.canaries(self.archive)
+        leaks = results.leak_report(audit, self.archive)
+        leaks.canaries_planted = len(planted)
+        if not (forecasts := recheck(leaks, intervals, planted)):
+            return leaks, []
+        write_jsonl(self.folder.path / "leaks.jsonl", forecasts)
+        return leaks, ["leaks.jsonl"]
+
+    def _facts(self, leaks: LeakReport, kept: Mapping[str, Kept]) -> SetFacts:
+        """What the validity card needs beside the forecasts; notes the trial in the ledger."""
+        left_out = self.selection.left_out
+        models = models_of(self.forecasters.values())
+        training = self._opening.guard.training([(one.spec, self._spoken(one)) for one in models])
+        markets = [c.market_id for c in self.configs]
+        return SetFacts(
+            documents=leaks.documents,
+            void=left_out.get("void", 0),
+            unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
+            variants=note_trials(self._ledger, "backtest", markets, self.variants()),
+            short=len(self.selection.short),
+            kept=kept,
+            admitted_after_t=leaks.admitted_after_t,
+            models=training is not None,
+            share_after_training_cutoff=training.share if training else None,
+        )
 
 
 def _stamp(instant: datetime | None) -> str | None:

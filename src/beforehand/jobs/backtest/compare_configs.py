@@ -4,8 +4,8 @@ Each arm is a run of its own, so an arm that is finished is not run again. An ar
 the aggregate of its models and simulations. Arms are compared where all of them spoke.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypedDict, cast
 
 from beforehand.config import Workspace
 from beforehand.engine.runs import QUIET, Reporter, start
@@ -16,15 +16,15 @@ from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.jobs.forecasters import MAY_REMEMBER
 from beforehand.records.rows import IntervalRow
-from beforehand.runs.rows import columns_of, question, questions_of, read_intervals, read_jsonl
+from beforehand.runs.columns import columns_of, read_questions
+from beforehand.runs.rows import questions_of, read_intervals
 from beforehand.score.evaluate import (
     Columns,
     Question,
     build_table,
-    number,
-    pair,
     score_only,
 )
+from beforehand.score.summary import Pair, number, pair
 from beforehand.store.files import read_json
 from beforehand.store.journal.journal import opened_journal
 from beforehand.store.run_folder import RunFolder
@@ -39,6 +39,41 @@ class _Spoken(NamedTuple):
     probability: float
 
 
+class ArmCost(TypedDict):
+    """What an arm paid for: calls, tokens, and dollars."""
+
+    calls: int
+    tokens: int
+    cost: float
+
+
+class Arm(ArmCost):
+    """A row of the comparison. `difference` is the paired Brier difference to the first arm (above
+    0: better than it), with the same clustered interval as skill against the market."""
+
+    arm: str
+    run_id: str
+    n: int
+    n_questions: int
+    brier: float | None
+    brier_ci: Pair
+    skill_vs_market: float | None
+    skill_ci: Pair
+    difference: float | None
+    difference_ci: Pair
+    may_remember: list[str]
+    cost_per_forecast: float
+
+
+class ArmsCompared(TypedDict):
+    """Arms over the `shared` forecasts; `first` is what the others are compared with."""
+
+    run_id: str
+    first: str
+    shared: int
+    arms: list[Arm]
+
+
 NOTHING_SHARED = "the configurations have no market and instant in common: nothing can be paired"
 
 
@@ -47,13 +82,9 @@ def compare(
     workspace: Workspace,
     run_id: str,
     report: Reporter = QUIET,
-) -> dict[str, Any]:
-    """Run every arm (as `{run_id}-{arm}`) and compare them; JSON-ready.
-
-    `difference` is the paired Brier difference to the first arm (above 0: better than it), with
-    the same clustered interval as skill against the market. Raises InputError if the arms share
-    no forecast.
-    """
+) -> ArmsCompared:
+    """Run every arm (as `{run_id}-{arm}`) and compare them; JSON-ready. Raises InputError if the
+    arms share no forecast."""
     if len(arms) < 2:
         raise InputError("name two configurations or more to compare")
     _check(arms, workspace, run_id)
@@ -72,12 +103,11 @@ def compare(
     first = next(iter(arms))
     versus = score_only(build_table(_columns(shared, rows, first), questions), request.settings)
     spent = _spent(workspace, folders)
-    table = []
+    table = list[Arm]()
     for name in arms:
         scored = next(row for row in board if row.forecaster == name)
         against = next((row for row in versus if row.forecaster == name), None)
         skill = against.skill if against else None
-        made = sum(1 for key in rows[name])
         table.append(
             {
                 "arm": name,
@@ -92,7 +122,7 @@ def compare(
                 "difference_ci": pair(skill.ci) if skill and name != first else [None, None],
                 "may_remember": _may_remember(folders[name]),
                 **spent[name],
-                "cost_per_forecast": spent[name]["cost"] / made if made else None,
+                "cost_per_forecast": spent[name]["cost"] / len(rows[name]),
             }
         )
     return {"run_id": run_id, "first": first, "shared": len(shared), "arms": table}
@@ -142,17 +172,12 @@ def _columns(
     return columns
 
 
-def _questions(folders: Any) -> list[Question]:
-    found: dict[str, Question] = {}
-    for folder in folders:
-        path = folder.path
-        endings = {row["id"]: row for row in read_jsonl(path / "resolutions.jsonl")}
-        for event in read_jsonl(path / "events.jsonl"):
-            found[event["id"]] = question(event, endings.get(event["id"]))
+def _questions(folders: Iterable[RunFolder]) -> list[Question]:
+    found = {q.id: q for folder in folders for q in read_questions(folder.path)}
     return list(found.values())
 
 
-def _spent(workspace: Workspace, folders: Mapping[str, RunFolder]) -> dict[str, dict[str, Any]]:
+def _spent(workspace: Workspace, folders: Mapping[str, RunFolder]) -> dict[str, ArmCost]:
     with opened_journal(workspace) as journal:
         found = {name: journal.known_run(folder.run_id) for name, folder in folders.items()}
     return {

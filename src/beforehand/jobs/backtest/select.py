@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from beforehand.clock import from_us, iso
 from beforehand.errors import InputError
 from beforehand.forecast.base import Forecaster, ModelOptions, PanelForecaster
-from beforehand.gateway import Gateway
+from beforehand.gateway.gateway import Gateway
 from beforehand.jobs.backtest import grid
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.rows import Mode

@@ -28,8 +28,9 @@ from beforehand.forecast.aggregate import Method, Past, aggregate
 from beforehand.forecast.base import Context, Forecaster, PanelForecaster
 from beforehand.forecast.schemes.held import HeldForecaster
 from beforehand.forecast.schemes.model import Model
-from beforehand.gateway import Audit, Gateway, RecordedWorld
+from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.gateway.panel import Evidence, Panel, QueryMaker
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.ask import Answers, Asker, ByForecaster, Interval, meter_of
 from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
@@ -142,7 +143,7 @@ class Walker:
 
     def walk(
         self, args: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, object]:
         """Forecast one step's experiments; keeps intervals, predictions and traces as parts."""
         which: list[int] = args["experiments"]
         first = self._configs[which[0]]
@@ -192,7 +193,7 @@ class Walker:
 
     def settle(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], __: StepContext
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, object]:
         """Every context of an instant is settled: what waits for it may leave."""
         return {"intervals": sum(output["intervals"] for output in outputs.values()), "files": {}}
 
@@ -289,7 +290,7 @@ class Walker:
 
     def collect(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, object]:
         """Join the parts in order into one file of each kind."""
         written = list[str]()
         for kind in KINDS:

@@ -1,10 +1,12 @@
 """The benchmark as runs: the predict stage over a file of events, and all stages in one Plan."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
+
+from msgspec import structs, to_builtins
 
 from beforehand.clock import iso
 from beforehand.config import Workspace
@@ -13,8 +15,10 @@ from beforehand.engine.job import RunLimits, job
 from beforehand.engine.plan import Action, Plan, Step
 from beforehand.errors import InputError
 from beforehand.forecast.base import ModelOptions, PanelForecaster, open_forecasters
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
+from beforehand.jobs import results
 from beforehand.jobs.backtest.order import compile_plan
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.benchmark import evaluation
@@ -22,8 +26,10 @@ from beforehand.jobs.benchmark.events import experiment, ingest, load_events
 from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.benchmark import EventSpec
-from beforehand.runs.rows import read_jsonl
+from beforehand.records.rows import PredictionLine
+from beforehand.runs.rows import read_predictions
 from beforehand.score.evaluate import Settings
+from beforehand.score.summary import Summary
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_jsonl
 from beforehand.store.run_folder import RunFolder
@@ -116,13 +122,19 @@ class _Stage:
         """The last file of a finished run."""
         return self.folder.seal(self.kind, self._archive.digest)
 
-    def _predictions(self) -> list[dict[str, Any]]:
+    def _predictions(self) -> Iterator[PredictionLine]:
         """The PredictionRecords under the events' own ids."""
-        return [
-            {**row, "id": event}
-            for row in read_jsonl(self.folder.path / "predictions.jsonl")
-            for event in self._asked[row["id"], row["metadata"]["timestamp"]]
-        ]
+        for row in read_predictions(self.folder.path / "predictions.jsonl"):
+            for event in self._asked[row.id, row.metadata.timestamp]:
+                yield structs.replace(row, id=event)
+
+
+class PredictCounts(TypedDict):
+    """counts.json: how many events and predictions, and how many predictions are missing."""
+
+    events: int
+    predictions: int
+    missing: int
 
 
 @job("predict", PredictRequest)
@@ -150,29 +162,36 @@ class PredictJob(_Stage):
         events = sorted(spec.id for spec in self._specs)
         return digest([self._archive.digest, asked, events, str(self._out.resolve())])
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> PredictCounts:
         """How many events and predictions, and how many are missing."""
-        found: dict[str, Any] = read_json(self.folder.path / "counts.json")
+        found: PredictCounts = read_json(self.folder.path / "counts.json")
         return found
 
     def _write(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
-    ) -> dict[str, Any]:
-        lines = self._predictions()
+    ) -> Mapping[str, object]:
         differs = outputs["collect"]["differs"]
         asked = [f for f in self._forecasters.values() if not isinstance(f, PanelForecaster)]
         kept = how_kept(asked, differs, context)
-        for one in asked:
-            for line in lines:
-                if line["metadata"]["model"] == one.model_id:
-                    line["metadata"]["order"] = kept[one.name].order
-        write_jsonl(self._out, lines)
+        orders = {one.model_id: kept[one.name].order for one in asked}
+        lines = [_with_order(row, orders.get(row.metadata.model)) for row in self._predictions()]
+        write_jsonl(self._out, map(to_builtins, lines))
         expected = len(self._specs) * len(self._forecasters)
-        counts = {"events": len(self._specs), "predictions": len(lines)}
-        counts["missing"] = expected - len(lines)
+        counts: PredictCounts = {
+            "events": len(self._specs),
+            "predictions": len(lines),
+            "missing": expected - len(lines),
+        }
         write_json(self.folder.path / "counts.json", counts)
         out = str(self._out.resolve())
         return {**counts, "files": self.folder.digests("counts.json", out)}
+
+
+def _with_order(row: PredictionLine, order: str | None) -> PredictionLine:
+    """The record, and how it was asked where somebody was."""
+    if order is None:
+        return row
+    return structs.replace(row, metadata=structs.replace(row.metadata, order=order))
 
 
 @job("benchmark", BenchmarkRequest)
@@ -210,21 +229,21 @@ class BenchmarkJob(_Stage):
         how = [request.horizon.total_seconds(), request.textless, repr(request.settings)]
         return digest([self._archive.digest, asked, how])
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """scores.json of the finished run."""
-        found: dict[str, Any] = read_json(self.folder.path / "scores.json")
+        found: Summary = read_json(self.folder.path / "scores.json")
         return found
 
     def _ingest(
         self, _: Mapping[str, Any], __: Mapping[str, Any], ___: StepContext
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, object]:
         self._events.write(self.folder.path)
         names = ("events.jsonl", "events_snapshots.jsonl", "resolutions.jsonl")
         return {**self._events.counts, "files": self.folder.digests(*names)}
 
     def _evaluate(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
-    ) -> dict[str, Any]:
+    ) -> Mapping[str, object]:
         path = self.folder.path
         events, said = path / "events.jsonl", path / "predictions.jsonl"
         endings = path / "resolutions.jsonl"
@@ -237,5 +256,5 @@ class BenchmarkJob(_Stage):
         settings = replace(self._request.settings, unranked=unranked(cast))
         done = evaluation.evaluate_files(events, said, endings, settings, training, kept)
         evaluation.store(done, (events, said, endings), path)
-        files = self.folder.digests("scores.json", "leaderboard.csv", "report.html")
+        files = self.folder.digests(*results.SCORED)
         return {"counts": done.counts, "audit": done.audit["passed"], "files": files}

@@ -1,7 +1,5 @@
-"""The benchmark's last stage: events, predictions and resolutions in, verdicts out.
-
-Reading bets and their terms.
-"""
+"""The benchmark's last stage: events, predictions and resolutions in, verdicts out; and bets with
+their terms."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,11 +20,13 @@ from beforehand.jobs.forecasters import MAY_REMEMBER, STATED_REMEMBERING
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.records.rows import label
-from beforehand.runs.rows import question
+from beforehand.runs.columns import question
+from beforehand.score.bets import Bet
 from beforehand.score.evaluate import Columns, Question, Result, Settings, build_table, evaluate
-from beforehand.score.leaks import LeakReport, audit_evidence
+from beforehand.score.leaks import LeakReport, LeaksWire, audit_evidence
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
+from beforehand.score.summary import About, EvidenceAudit, ResultWire
 from beforehand.score.validity import SetFacts
 from beforehand.store.files import read_bytes, read_lines
 
@@ -36,7 +36,7 @@ class Evaluation:
     """A scored benchmark with its evidence audit and counts of what did not fit."""
 
     result: Result
-    audit: dict[str, Any]
+    audit: EvidenceAudit
     counts: dict[str, int]
 
 
@@ -89,7 +89,7 @@ def evaluate_files(
         texts_known=False,
         kept=_stated(rows) if kept is None else kept,
     )
-    audit = {"total": total, "passed": passed, "failures": failures[:200]}
+    audit: EvidenceAudit = {"total": total, "passed": passed, "failures": failures[:200]}
     return Evaluation(evaluate(table, facts, settings), audit, counts)
 
 
@@ -266,8 +266,17 @@ def _question(spec: EventSpec, ending: ResolutionRecord | None) -> Question:
     return question(event, ending.model_dump(mode="json") if ending else None)
 
 
-def summary(evaluation: Evaluation, paths: Sequence[Path]) -> dict[str, Any]:
+class EvaluationWire(ResultWire):
     """What `bench evaluate --json` prints."""
+
+    inputs: list[str]
+    counts: dict[str, int]
+    audit: EvidenceAudit
+    leaks: LeaksWire
+
+
+def summary(evaluation: Evaluation, paths: Sequence[Path]) -> EvaluationWire:
+    """An evaluation as JSON, where no report is written."""
     return {
         "inputs": [str(path) for path in paths],
         "counts": evaluation.counts,
@@ -294,7 +303,7 @@ def counted(counts: Mapping[str, int]) -> str:
 
 def store(evaluation: Evaluation, paths: Sequence[Path], out: Path) -> Path:
     """Write scores.json, leaderboard.csv and report.html into `out`; returns the report."""
-    about = {
+    about: About = {
         "title": paths[1].name,
         "version": __version__,
         "world_kind": "predictions from a file",
@@ -307,11 +316,11 @@ def store(evaluation: Evaluation, paths: Sequence[Path], out: Path) -> Path:
         "inputs": [path.name for path in paths],
         "counts": evaluation.counts,
     }
-    results.store(out, evaluation.result, _leaks(evaluation), about, [])
+    results.end_in_report(out, evaluation.result, _leaks(evaluation), about)
     return out / "report.html"
 
 
-def load_bets(path: Path, order: str) -> list[dict[str, Any]]:
+def load_bets(path: Path, order: str) -> list[Bet]:
     """A JSON file with a list `bets`, a JSON list, or JSONL; each bet needs entry_price in
     (0, 1) and won, and resolved_ts to be ordered by time."""
     try:

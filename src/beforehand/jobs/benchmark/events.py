@@ -9,29 +9,49 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import Forecaster, ModelOptions
-from beforehand.gateway import Gateway, RecordedWorld
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.select import mode_of
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.benchmark import EventSpec
+from beforehand.runs.rows import EventLine, ResolutionLine
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_lines, write_jsonl
+
+
+class BenchmarkEvent(EventLine):
+    """An EventSpec that was ingested: asked at `forecast_at`, with the market's price then."""
+
+    forecast_horizon_days: int
+    baseline_probability: float
+    forecast_at: str
+
+
+class SnapshotLine(TypedDict):
+    """A line of events_snapshots.jsonl: the dated price behind `baseline_probability`."""
+
+    id: str
+    probability: float
+    observed_at: str
+    known_at: str
+    price_age: float
 
 
 @dataclass(frozen=True)
 class Ingested:
     """What the first stage makes of an archive, as lines of its three files, and the counts."""
 
-    events: list[dict[str, Any]]
-    snapshots: list[dict[str, Any]]
-    resolutions: list[dict[str, Any]]
+    events: list[BenchmarkEvent]
+    snapshots: list[SnapshotLine]
+    resolutions: list[ResolutionLine]
     counts: dict[str, int]
 
     def write(self, out: Path) -> None:

@@ -2,10 +2,10 @@
 describes it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict, TypeGuard
 
 from beforehand.clock import parse_instant
 from beforehand.errors import Corrupt, InputError, NotConfigured
@@ -13,14 +13,50 @@ from beforehand.ids import digest
 from beforehand.store.files import read_json, write_json
 
 FORMAT = "beforehand-archive/1"
+Segment = TypedDict(
+    "Segment",
+    {
+        "kind": str,
+        "digest": str,
+        "file_digest": str,
+        "records": int,
+        "recorded_at": str,
+        "import": str,
+    },
+)
+"""A file of records of one kind: its digests unpacked and as it lies on disk, how many records it
+holds, when it was stored, and by which import."""
 
 
-def empty_manifest() -> dict[str, Any]:
+class ImportEntry(TypedDict):
+    """One import: its name in the archive, what it read, and how many records of each kind were
+    new."""
+
+    name: str
+    importer: str
+    source: str
+    source_digest: str
+    recorded_at: str
+    new: dict[str, int]
+    rejected: int
+    rejects_digest: NotRequired[str]
+
+
+class ArchiveManifest(TypedDict):
+    """`archive.json`; the seal is added when it is written."""
+
+    format: str
+    segments: list[Segment]
+    imports: list[ImportEntry]
+    seal: NotRequired[str]
+
+
+def empty_manifest() -> ArchiveManifest:
     """The manifest of an archive that holds nothing yet."""
     return {"format": FORMAT, "segments": [], "imports": []}
 
 
-def need_manifest(path: Path) -> dict[str, Any]:
+def need_manifest(path: Path) -> ArchiveManifest:
     """The manifest of an archive; raises NotConfigured where there is none."""
     if not (path / "archive.json").is_file():
         raise NotConfigured(
@@ -30,12 +66,12 @@ def need_manifest(path: Path) -> dict[str, Any]:
     return read_manifest(path)
 
 
-def digest_of(segments: Iterable[Mapping[str, Any]]) -> str:
+def digest_of(segments: Iterable[Segment]) -> str:
     """Identity of a content: SHA-256 over its segments' digests."""
     return digest([segment["digest"] for segment in segments])
 
 
-def counts_of(segments: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def counts_of(segments: Iterable[Segment]) -> dict[str, int]:
     """Records per kind."""
     totals = Counter[str]()
     for segment in segments:
@@ -43,9 +79,15 @@ def counts_of(segments: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return dict(sorted(totals.items()))
 
 
-def seal_of(manifest: Mapping[str, Any]) -> str:
+def seal_of(manifest: ArchiveManifest) -> str:
     """The digest by which a manifest shows that nobody changed it by hand."""
-    return digest({key: manifest[key] for key in ("format", "segments", "imports")})
+    return digest(
+        {
+            "format": manifest["format"],
+            "segments": manifest["segments"],
+            "imports": manifest["imports"],
+        }
+    )
 
 
 def stored_at(path: Path, importer: str, source_digest: str) -> datetime | None:
@@ -58,13 +100,20 @@ def stored_at(path: Path, importer: str, source_digest: str) -> datetime | None:
     return None
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of an archive; raises Corrupt where it does not match its own seal."""
+def read_manifest(path: Path) -> ArchiveManifest:
+    """The manifest of an archive. Raises Corrupt where it does not match its own seal, InputError
+    where another version wrote it."""
     try:
         manifest = read_json(path / "archive.json")
     except InputError as error:
         raise Corrupt(str(error)) from None
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if isinstance(found, str) and found.startswith("beforehand-archive/") and found != FORMAT:
+        raise InputError(
+            f"{path} is an archive of the form {found}, and this beforehand reads {FORMAT}: import "
+            "its sources into a new archive, or use the beforehand that wrote it"
+        )
+    if not _is_manifest(manifest):
         raise Corrupt(f"{path / 'archive.json'} is not a {FORMAT} manifest")
     try:
         intact = manifest["seal"] == seal_of(manifest)
@@ -77,6 +126,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
-def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+def _is_manifest(found: object) -> TypeGuard[ArchiveManifest]:
+    """What says that it is one; whether nobody changed it, its seal says."""
+    return isinstance(found, dict) and found.get("format") == FORMAT
+
+
+def write_manifest(path: Path, manifest: ArchiveManifest) -> None:
     """Seal the manifest and replace the file atomically."""
     write_json(path / "archive.json", {**manifest, "seal": seal_of(manifest)})

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,13 @@ from beforehand.errors import Corrupt
 from beforehand.records import world
 from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document, decode_series
 from beforehand.records.cutoff import visible_us
-from beforehand.store.archive.manifest import counts_of, digest_of, need_manifest, seal_of
+from beforehand.store.archive.manifest import (
+    Segment,
+    counts_of,
+    digest_of,
+    need_manifest,
+    seal_of,
+)
 from beforehand.store.files import (
     file_digest,
     json_bytes,
@@ -46,7 +52,6 @@ from beforehand.store.files import (
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Rows = tuple[list[int], list[float], list[int], list[int]]
 
 
 @dataclass(frozen=True)
@@ -97,24 +102,8 @@ class Series:
         return bool((np.diff(self.observed_at) >= 0).all())
 
     @cached_property
-    def distinct(self) -> bool:
-        """True if no two prices became known at the same instant."""
-        return bool((np.diff(self.known_at) > 0).all())
-
-    @cached_property
     def _known_list(self) -> list[int]:
         return [int(k) for k in self.known_at]
-
-    def rows(self) -> Rows:
-        """Plain lists for one-at-a-time lookups: when each prefix ends, and the price, the
-        observation and the knowledge of its latest point."""
-        at = self.latest
-        return (
-            self.known_at.tolist(),
-            self.price[at].tolist(),
-            self.observed_at[at].tolist(),
-            self.known_at[at].tolist(),
-        )
 
     def position(self, t: int) -> int:
         """The position of the price at t (microseconds), or -1 where none was known."""
@@ -172,7 +161,7 @@ class Archive:
         """`stored_until` leaves out what was stored later (the second time axis)."""
         self.path = path
         self.manifest = need_manifest(path)
-        self._segments: list[dict[str, Any]] = [
+        self._segments = [
             segment
             for segment in self.manifest["segments"]
             if stored_until is None or parse_instant(segment["recorded_at"]) <= stored_until
@@ -281,12 +270,12 @@ def _check_line(kind: str, model: type[BaseModel], line: bytes) -> None:
         model.model_validate_json(line)
 
 
-def segment_name(segment: dict[str, Any]) -> str:
+def segment_name(segment: Segment) -> str:
     """The file name of a segment."""
     return f"{segment['kind']}-{segment['digest']}.jsonl.gz"
 
 
-def _unpack(path: Path, segment: dict[str, Any]) -> bytes:
+def _unpack(path: Path, segment: Segment) -> bytes:
     """The segment's content; raises Corrupt where a single byte differs."""
     name = segment_name(segment)
     try:

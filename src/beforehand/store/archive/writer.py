@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TypedDict
 
 import msgspec
 from orjson import JSONDecodeError, dumps, loads
@@ -33,7 +33,13 @@ from beforehand.ids import canonical, digest
 from beforehand.records import world
 from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.world import Exchange
-from beforehand.store.archive.manifest import empty_manifest, read_manifest, write_manifest
+from beforehand.store.archive.manifest import (
+    ImportEntry,
+    Segment,
+    empty_manifest,
+    read_manifest,
+    write_manifest,
+)
 from beforehand.store.archive.reader import (
     KIND_OF,
     KINDS,
@@ -57,7 +63,7 @@ class ImportReport:
     rejects: list[Reject] = field(default_factory=list)
     rejects_file: str | None = None
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """JSON-ready."""
         return {
             "importer": self.importer,
@@ -100,7 +106,7 @@ class ArchiveWriter:
             report.rejects = list(rejects)
             stamp = iso(recorded_at)
             name = f"{len(manifest['imports']) + 1:04d}-{importer}"
-            entry = {
+            entry: ImportEntry = {
                 "name": name,
                 "importer": importer,
                 "source": source,
@@ -112,9 +118,7 @@ class ArchiveWriter:
             target = self.path / "rejects" / f"{name}.jsonl"
             report.rejects_file = str(target) if report.rejects else None
             for kind in sorted(lines):
-                manifest["segments"].append(
-                    {**self._write_segment(kind, lines[kind]), "recorded_at": stamp, "import": name}
-                )
+                manifest["segments"].append(self._write_segment(kind, lines[kind], stamp, name))
             known = {(i["importer"], i["source_digest"]) for i in manifest["imports"]}
             if lines or (importer, source_digest) not in known:
                 if report.rejects:
@@ -162,14 +166,17 @@ class ArchiveWriter:
             lines["price"] = fresh
         return dict(lines)
 
-    def _write_segment(self, kind: str, lines: list[bytes]) -> dict[str, Any]:
+    def _write_segment(self, kind: str, lines: list[bytes], stamp: str, name: str) -> Segment:
+        """Store lines that the import of this name brought, and return their entry."""
         content = b"\n".join(lines) + b"\n"
         packed = gzip.compress(content, compresslevel=6, mtime=0)
-        segment = {
+        segment: Segment = {
             "kind": kind,
             "digest": hashlib.sha256(content).hexdigest(),
             "file_digest": hashlib.sha256(packed).hexdigest(),
             "records": record_count(kind, lines),
+            "recorded_at": stamp,
+            "import": name,
         }
         target = self.path / "segments" / segment_name(segment)
         write_atomic(target, packed)
@@ -221,6 +228,13 @@ def _fingerprint(line: bytes) -> bytes:
 
 
 PATIENCE_S = 30.0
+
+
+class Spooled(TypedDict):
+    """A line that waits: an exchange and its records, each after its kind, in their wire form."""
+
+    exchange: dict[str, object]
+    records: list[tuple[str, dict[str, object]]]
 
 
 class Spool:
@@ -339,7 +353,7 @@ class Spool:
                 waited += 0.2
 
 
-def _read(row: dict[str, Any]) -> list[BaseModel]:
+def _read(row: Spooled) -> list[BaseModel]:
     """The exchange of a line and its records."""
     records: list[BaseModel] = [Exchange.model_validate(row["exchange"])]
     return records + [KINDS[kind].model_validate(value) for kind, value in row["records"]]

@@ -21,7 +21,7 @@ are judged as those of the run that paid for them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, cast
 
 import orjson
 
@@ -59,6 +59,29 @@ class Claim:
     attempts: int = 0
 
 
+class CallRow(TypedDict):
+    """A call of a run, by the names of the columns. `answer` is a text where the state is `done`,
+    else None; `origin` is the run that paid for it, where that is another one."""
+
+    call_key: str
+    task_id: str
+    provider: str
+    simulation_index: int
+    question: str | None
+    instant: int | None
+    state: str
+    attempts: int
+    answer: Any
+    answer_digest: str | None
+    error: str | None
+    tokens: int | None
+    cost: float | None
+    sent_at: str
+    answered_at: str | None
+    latency_ms: float | None
+    origin: str | None
+
+
 def call_key(provider: str, request: Any, index: int) -> str:
     """The content key of a call; it is also its idempotency key."""
     return digest([provider, request, index])
@@ -91,14 +114,13 @@ class Calls:
         come to and write no intent. `question` names it for people, `instant` (microseconds) is
         the one that is asked about. Raises Stopped where the run was stopped or its budget allows
         no further call."""
+        call = _Wanted(run_id, key, task_id, provider, index, owner, question, instant)
         began = 0.0
 
         def work(tx: Transaction) -> Claim:
             nonlocal began
             began = lease_clock()  # The lease runs from here on, however long others took before.
-            return self._claim(
-                tx, run_id, key, task_id, provider, index, owner, question, instant, peek
-            )
+            return self._claim(tx, call, peek)
 
         found = self._database.together(run_lock(run_id), work)
         if found.state == "ask" and not peek:
@@ -109,19 +131,8 @@ class Calls:
         """False where the lease may have lapsed: another process may be at this call by now."""
         return lease_clock() - self._held.get((run_id, key), float("-inf")) < LEASE_S
 
-    def _claim(
-        self,
-        tx: Transaction,
-        run_id: str,
-        key: str,
-        task_id: str,
-        provider: str,
-        index: int,
-        owner: str,
-        question: str | None,
-        instant: int | None,
-        peek: bool,
-    ) -> Claim:
+    def _claim(self, tx: Transaction, call: "_Wanted", peek: bool) -> Claim:
+        run_id, key = call.run_id, call.key
         now = tx.epoch(epoch(self._clock.now()))
         run = _read_run(tx, run_id)
         rows = tx.run(
@@ -134,27 +145,19 @@ class Calls:
         if state in ("done", "failed"):
             return Claim(state, answer, error, attempts)
         if state is None and run.parent is not None:
-            copied = self._copy(tx, run_id, run.parent, key, task_id)
+            copied = self._copy(tx, run_id, run.parent, key, call.task_id)
             if copied is not None:
                 return copied
         # A lease that ends too far ahead was written before the clock stepped back.
         if state == "sent" and now < lease <= now + LEASE_S:
             return Claim("wait")
         if state == "sent" and run.policy == "skip":
-            error = "sent without an answer: skipped, as the run's policy says"
-            tx.run(
-                "UPDATE calls SET state = 'failed', error = :error "
-                "WHERE run_id = :run_id AND call_key = :key",
-                error=error,
-                run_id=run_id,
-                key=key,
-            )
-            return Claim("failed", None, error, attempts)
+            return _skip(tx, run_id, key, attempts)
         if state == "sent" and run.policy == "stop":
             raise Stopped(
-                f"a call to {provider} was sent and its answer never arrived "
-                f"({question or task_id}); the policy is to stop: look at the provider's "
-                "records, then resume with --in-flight resend or --in-flight skip"
+                f"a call to {call.provider} was sent and its answer never arrived "
+                f"({call.question or call.task_id}); the policy is to stop: look at the "
+                "provider's records, then resume with --in-flight resend or --in-flight skip"
             )
         if not self._afford(tx, run_id, run, now, counted=state == "lost"):
             return Claim("wait")
@@ -162,6 +165,10 @@ class Calls:
             return Claim("ask")
         if state != "lost":
             tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :id", id=run_id)
+        return self._intend(tx, call, now, (attempts or 0) + 1)
+
+    def _intend(self, tx: Transaction, call: "_Wanted", now: float, attempt: int) -> Claim:
+        """Write the intent down: from here on the call is its owner's, until the lease ends."""
         tx.run(
             "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, "
             "question, instant, state, owner, lease_until, attempts, first_sent_at, sent_at) "
@@ -172,20 +179,24 @@ class Calls:
             "first_sent_at = CASE WHEN calls.instant IS NULL THEN excluded.sent_at "
             "ELSE calls.first_sent_at END, instant = excluded.instant, "
             "sent_at = excluded.sent_at",
-            run_id=run_id,
-            key=key,
-            task_id=task_id,
-            provider=provider,
-            index=index,
-            question=question,
-            instant=instant,
-            owner=owner,
+            run_id=call.run_id,
+            key=call.key,
+            task_id=call.task_id,
+            provider=call.provider,
+            index=call.index,
+            question=call.question,
+            instant=call.instant,
+            owner=call.owner,
             lease=now + LEASE_S,
             now=iso(self._clock.now()),
         )
-        attempt = (attempts or 0) + 1
-        told = {"provider": provider, "key": key, "attempt": attempt, "owner": owner}
-        add_event(tx, run_id, iso(self._clock.now()), "call sent", task_id, **told)
+        told = {
+            "provider": call.provider,
+            "key": call.key,
+            "attempt": attempt,
+            "owner": call.owner,
+        }
+        add_event(tx, call.run_id, iso(self._clock.now()), "call sent", call.task_id, **told)
         return Claim("ask", attempts=attempt)
 
     def answered(self, run_id: str, key: str, answer: str, usage: Usage, latency_ms: float) -> str:
@@ -395,20 +406,16 @@ class Calls:
                 )
             )
 
-    def rows(self, run_id: str) -> list[dict[str, Any]]:
+    def rows(self, run_id: str) -> list[CallRow]:
         """Every call of a run, in the order sent."""
-        names = (
-            "call_key task_id provider simulation_index question instant state attempts answer "
-            "answer_digest error "
-            "tokens cost sent_at answered_at latency_ms origin"
-        ).split()
+        names = list(CallRow.__annotations__)
         with self._database.read() as tx:
             found = tx.run(
                 f"SELECT {', '.join(names)} FROM calls WHERE run_id = :run_id "
                 "ORDER BY sent_at, call_key",
                 run_id=run_id,
             )
-        return [dict(zip(names, row, strict=True)) for row in found]
+        return cast(list[CallRow], [dict(zip(names, row, strict=True)) for row in found])
 
     def settled(self, run_id: str) -> int:
         """How many calls of a run have their final answer."""
@@ -434,6 +441,33 @@ class Calls:
             None if cost is None else float(cost),
             None if took is None else float(took) / 1000,
         )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A call that somebody wants to make: what `claim` was given."""
+
+    run_id: str
+    key: str
+    task_id: str
+    provider: str
+    index: int
+    owner: str
+    question: str | None
+    instant: int | None
+
+
+def _skip(tx: Transaction, run_id: str, key: str, attempts: int) -> Claim:
+    """Give up a call whose answer never came, for good."""
+    error = "sent without an answer: skipped, as the run's policy says"
+    tx.run(
+        "UPDATE calls SET state = 'failed', error = :error "
+        "WHERE run_id = :run_id AND call_key = :key",
+        error=error,
+        run_id=run_id,
+        key=key,
+    )
+    return Claim("failed", None, error, attempts)
 
 
 @dataclass(frozen=True)

@@ -35,9 +35,9 @@ class RunEvent:
     at: str
     what: What
     task_id: str | None
-    detail: dict[str, Any]
+    detail: dict[str, object]
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """JSON-ready."""
         return asdict(self)
 

@@ -10,7 +10,7 @@ Heartbeats: which processes are at work, so that the work of the dead can be tak
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 
@@ -31,6 +31,15 @@ from beforehand.store.journal.schema import (
     Task,
     run_row,
 )
+
+
+class TaskSpan(TypedDict):
+    """When a task ran; `completed_at` is None while it does."""
+
+    task_id: str
+    status: str
+    started_at: str
+    completed_at: str | None
 
 
 class Journal:
@@ -63,7 +72,7 @@ class Journal:
         self,
         run_id: str,
         kind: str,
-        request: Mapping[str, Any],
+        request: Mapping[str, object],
         fingerprint: str,
         home: str,
         *,
@@ -369,16 +378,18 @@ class Journal:
                 rows = tx.run(sql + " AND task_id IN :only", run_id=run_id, only=list(only))
         return [Task(*row) for row in rows]
 
-    def spans(self, run_id: str) -> list[dict[str, Any]]:
+    def spans(self, run_id: str) -> list[TaskSpan]:
         """When each task ran."""
-        names = ("task_id", "status", "started_at", "completed_at")
         with self.database.read() as tx:
             rows = tx.run(
-                f"SELECT {', '.join(names)} FROM worker_runs WHERE run_id = :run_id "
-                "ORDER BY started_at, task_id",
+                "SELECT task_id, status, started_at, completed_at FROM worker_runs "
+                "WHERE run_id = :run_id ORDER BY started_at, task_id",
                 run_id=run_id,
             )
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [
+            {"task_id": task, "status": status, "started_at": begun, "completed_at": ended}
+            for task, status, begun, ended in rows
+        ]
 
     def settled(self, run_id: str, task_id: str) -> bool:
         """True once a task succeeded or failed."""

@@ -2,7 +2,7 @@
 documented; the rest is ours."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import orjson
 
@@ -89,7 +89,7 @@ class RunRow:
     kind: str
     status: Status
     reason: str | None
-    request: dict[str, Any]
+    request: dict[str, object]
     fingerprint: str
     home: str
     parent: str | None

@@ -39,7 +39,7 @@ class LoadReport:
     rejects: list[Reject] = field(default_factory=list)
     rejects_file: str | None = None
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """JSON-ready."""
         return {
             "source": self.source,
@@ -180,6 +180,23 @@ def _check(
     top = int(db.execute("SELECT coalesce(max(id), 0) FROM market_data").fetchone()[0])
     duck.execute("SET TimeZone = 'UTC'")
     earlier = _attach_earlier(duck, db, file)
+    _make_typed(duck)
+    cases = " ".join(f"WHEN {condition} THEN '{reason}'" for condition, reason in _faults(earlier))
+    duck.execute(f"CREATE TABLE judged AS SELECT *, CASE {cases} END AS fault FROM counted")
+    _report_bad(duck, file, report)
+    report.undated = int(
+        duck.execute(
+            "SELECT count(*) FROM judged WHERE fault IS NULL AND created_t IS NULL"
+        ).fetchone()[0]
+    )
+    _make_good(duck, file, loaded_at, top)
+    _drop_same(duck, earlier, report)
+    report.loaded = int(duck.execute("SELECT count(*) FROM good").fetchone()[0])
+
+
+def _make_typed(duck: Any) -> None:
+    """`counted`: each line's texts as values too (NULL where one is none), and how often its id
+    stands there."""
     numbers = ", ".join(f"TRY_CAST({name} AS DOUBLE) AS {name}_n" for name in _NUMBERS)
     whole = "regexp_full_match(trim(id), '-?[0-9]{1,15}')"
     duck.execute(
@@ -194,6 +211,11 @@ def _check(
     duck.execute(
         "CREATE TABLE counted AS SELECT *, count(*) OVER (PARTITION BY id_n) AS same_id FROM typed"
     )
+
+
+def _faults(earlier: str) -> list[tuple[str, str]]:
+    """(condition, what is said of a row that meets it), in the order in which they are looked
+    for."""
     years = f"BETWEEN TIMESTAMPTZ '{FIRST_YEAR}-01-01' AND TIMESTAMPTZ '{LAST_YEAR}-12-31'"
     days = f"BETWEEN DATE '{FIRST_YEAR}-01-01' AND DATE '{LAST_YEAR}-12-31'"
     faults = [
@@ -215,8 +237,11 @@ def _check(
         given = f"{name} IS NOT NULL AND {name} <> ''"
         faults.append((f"{given} AND {name}_n IS NULL", f"{name} is no number"))
         faults.append((f"NOT isfinite(coalesce({name}_n, 0))", f"{name} is no finite number"))
-    cases = " ".join(f"WHEN {condition} THEN '{reason}'" for condition, reason in faults)
-    duck.execute(f"CREATE TABLE judged AS SELECT *, CASE {cases} END AS fault FROM counted")
+    return faults
+
+
+def _report_bad(duck: Any, file: Path, report: LoadReport) -> None:
+    """Count the rows with a fault, and keep the first of them."""
     bad = duck.execute(
         "SELECT line, fault, concat_ws(',', symbol, timestamp, bid, ask, price) FROM judged "
         f"WHERE fault IS NOT NULL ORDER BY line LIMIT {KEPT_REJECTS}"
@@ -227,14 +252,6 @@ def _check(
     for position, why, raw in bad:
         report.rejects.append(Reject(str(file), _line(position, skipped), why, str(raw)[:200]))
     report.rejects.sort(key=lambda reject: reject.line)
-    report.undated = int(
-        duck.execute(
-            "SELECT count(*) FROM judged WHERE fault IS NULL AND created_t IS NULL"
-        ).fetchone()[0]
-    )
-    _make_good(duck, file, loaded_at, top)
-    _drop_same(duck, earlier, report)
-    report.loaded = int(duck.execute("SELECT count(*) FROM good").fetchone()[0])
 
 
 def _make_good(duck: Any, file: Path, loaded_at: datetime, top: int) -> None:

@@ -12,7 +12,7 @@ by SQLite, and both engines are then given the symbols themselves.
 """
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +29,7 @@ from beforehand.store.market_data.templates import (
     TEMPLATES,
     QueryPlan,
     Template,
+    Values,
     check_params,
 )
 
@@ -88,7 +89,7 @@ class QueryResult:
     query: str
     params: list[Any]
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """The documented answer."""
         return {
             "data": self.rows,
@@ -129,7 +130,7 @@ class MarketData:
     def run(
         self,
         template: str,
-        params: dict[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         columns: Sequence[str] | None = None,
         limit: int = 100,
         as_of_us: int | None = None,
@@ -174,7 +175,7 @@ class _Reader:
     def run(
         self,
         spec: Template,
-        values: dict[str, Any],
+        values: Values,
         names: tuple[str, ...],
         limit: int,
         as_of_us: int | None,

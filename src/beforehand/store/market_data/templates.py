@@ -4,7 +4,7 @@ Every statement ends with three parameters: created no later than (microseconds)
 The four documented templates come first; the others were asked for by users of that system.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -34,6 +34,10 @@ _VALUE = "coalesce(price, (bid + ask) / 2)"
 _KNOWN = "created_us <= ?"
 _END = "LIMIT ? OFFSET ?"
 
+Value = str | float | None
+"""A parameter in its stored form; None leaves a condition out."""
+Values = Mapping[str, Value]
+
 
 @dataclass(frozen=True)
 class QueryPlan:
@@ -53,18 +57,18 @@ class Template:
     """A named query: its parameters (all required but the `optional` ones) and its columns."""
 
     doc: str
-    plan: Callable[[dict[str, Any]], QueryPlan]
+    plan: Callable[[Values], QueryPlan]
     required: tuple[str, ...] = ()
-    optional: dict[str, Any] = field(default_factory=dict)
+    optional: dict[str, Value] = field(default_factory=dict)
     columns: tuple[str, ...] = COLUMNS
     statistics: bool = False
 
 
-def _rows(where: str, order: str, *names: str) -> Callable[[dict[str, Any]], QueryPlan]:
+def _rows(where: str, order: str, *names: str) -> Callable[[Values], QueryPlan]:
     condition = f"{where} AND {_KNOWN}" if where else _KNOWN
     text = f"SELECT {{columns}} FROM market_data WHERE {condition} ORDER BY {order} {_END}"
 
-    def plan(values: dict[str, Any]) -> QueryPlan:
+    def plan(values: Values) -> QueryPlan:
         pattern = str(values.get("symbol_pattern", "%"))
         plain = "%" not in pattern and "_" not in pattern
         chosen = text.replace(_LIKE, _EQUAL) if plain else text
@@ -80,7 +84,7 @@ _LATEST = (
 )
 
 
-def _latest_per_symbol(values: dict[str, Any]) -> QueryPlan:
+def _latest_per_symbol(values: Values) -> QueryPlan:
     inner = _LATEST.format(columns="m.*", extra="")
     text = (
         "SELECT {columns} FROM ("
@@ -90,7 +94,7 @@ def _latest_per_symbol(values: dict[str, Any]) -> QueryPlan:
     return QueryPlan(text, (values["symbol_pattern"],))
 
 
-def _two_symbols(values: dict[str, Any]) -> QueryPlan:
+def _two_symbols(values: Values) -> QueryPlan:
     inner = _LATEST.format(columns="m.*", extra="timestamp_us <= ?3 AND ")
     text = (
         "SELECT {columns} FROM ("
@@ -100,7 +104,7 @@ def _two_symbols(values: dict[str, Any]) -> QueryPlan:
     return QueryPlan(text, (values["symbol_a"], values["symbol_b"], values["timestamp"]))
 
 
-def _cross(values: dict[str, Any]) -> QueryPlan:
+def _cross(values: Values) -> QueryPlan:
     side = _LATEST.format(columns="m.symbol, (m.bid + m.ask) / 2 AS mid, m.timestamp", extra="")
     side = side.replace(_KNOWN, "created_us <= ?3") + " WHERE s.symbol LIKE {which} LIMIT 200"
     left, right = (f"(SELECT * FROM ({side}))".replace("{which}", which) for which in ("?1", "?2"))
@@ -132,11 +136,11 @@ _STAT_COLUMNS = (
 )
 
 
-def _grouped(select: str, group: str) -> Callable[[dict[str, Any]], QueryPlan]:
+def _grouped(select: str, group: str) -> Callable[[Values], QueryPlan]:
     """A statement of DuckDB over the columns; a condition that excludes nothing is left out."""
     by = f" GROUP BY {group} ORDER BY {group}" if group else ""
 
-    def plan(values: dict[str, Any]) -> QueryPlan:
+    def plan(values: Values) -> QueryPlan:
         start, end = values["start_date"], values["end_date"]
         if values.get("file_date"):
             start = end = values["file_date"]
@@ -159,8 +163,8 @@ _OHLC = (
     f"symbol, file_date, arg_min({_MID}, {_ORDERED}) AS open, max({_MID}) AS high, "
     f"min({_MID}) AS low, arg_max({_MID}, {_ORDERED}) AS close, count({_MID}) AS quotes"
 )
-_ANY: dict[str, Any] = {"symbol_pattern": "%"}
-_DAYS: dict[str, Any] = {"start_date": None, "end_date": None}
+_ANY: dict[str, Value] = {"symbol_pattern": "%"}
+_DAYS: dict[str, Value] = {"start_date": None, "end_date": None}
 
 TEMPLATES: dict[str, Template] = {
     "by_symbol": Template(
@@ -248,7 +252,7 @@ TEMPLATES: dict[str, Template] = {
 }
 
 
-def check_params(template: str, given: dict[str, Any]) -> dict[str, Any]:
+def check_params(template: str, given: Mapping[str, object]) -> dict[str, Value]:
     """The template's parameters, checked and in their stored form."""
     spec = TEMPLATES[template]
     known = [*spec.required, *spec.optional]
@@ -277,7 +281,7 @@ def signatures() -> str:
     )
 
 
-def _value(name: str, value: Any) -> Any:
+def _value(name: str, value: object) -> Any:
     if value is None:
         return None
     if name in ("min_price", "max_price"):

@@ -8,7 +8,7 @@ through the toolbox, pinned as it is, and through a meter where there is one (a 
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 import orjson
 from pydantic import Field
@@ -20,7 +20,7 @@ from beforehand.meter import Meter
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
 from beforehand.tools.caller import ToolLimit
-from beforehand.tools.discovery import Described, describe_tool, load_tools, search_tools
+from beforehand.tools.discovery import Described, Named, describe_tool, load_tools, search_tools
 from beforehand.tools.registry import MAX_ALLOWED_TOKENS, Call, Example, Tool, Toolbox, tool
 
 
@@ -38,6 +38,9 @@ EXECUTIONS = ToolLimit(10, 3600, "executions")
 """Of code, whatever tool runs it."""
 MOST_CALLS = 1000
 """Tool calls that one piece of code may make."""
+InputData = Annotated[
+    dict[str, object] | None, Field(description="Names and values that are globals in the code.")
+]
 
 
 @tool(
@@ -51,9 +54,7 @@ def execute_python_code(
     call: Call,
     *,
     code: Annotated[str, Field(description="Python code to execute.")],
-    input_data: Annotated[
-        dict[str, Any] | None, Field(description="Names and values that are globals in the code.")
-    ] = None,
+    input_data: InputData = None,
 ) -> Executed:
     """Execute Python in the sandbox; returns success, output (what was printed), error and
     execution_time_ms.
@@ -75,14 +76,23 @@ def execute_python_code(
     }
 
 
+class ToolCall(TypedDict):
+    """A call that a piece of code made: how long it took, and why it failed if it did."""
+
+    tool: str
+    arguments: Mapping[str, object]
+    error: NotRequired[str]
+    ms: NotRequired[float]
+
+
 @dataclass
 class CodeRun:
     """What came of a piece of code: its Execution, and the tool calls that it made."""
 
     execution: Execution
-    calls: list[dict[str, Any]] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
 
-    def wire(self) -> dict[str, Any]:
+    def wire(self) -> dict[str, object]:
         """The Execution's wire form; the calls under `_meta`."""
         found = self.execution.wire()
         found["_meta"]["calls"] = self.calls
@@ -99,7 +109,7 @@ class CodeMode:
     def run(
         self,
         code: str,
-        input_data: Mapping[str, Any] | None = None,
+        input_data: Mapping[str, object] | None = None,
         policy: Policy | None = None,
         told: Callable[[int, int | None, str], None] | None = None,
     ) -> CodeRun:
@@ -134,7 +144,7 @@ class CodeMode:
             if args:
                 names = ", ".join(load_tools()[name].arguments)
                 raise TypeError(f"{python_name(name)} takes keywords only: {names}")
-            row: dict[str, Any] = {"tool": name, "arguments": arguments}
+            row: ToolCall = {"tool": name, "arguments": arguments}
             with counting:
                 if len(made.calls) >= MOST_CALLS:
                     raise Refused(f"the code made {MOST_CALLS:,} calls: it may make no more")
@@ -154,7 +164,7 @@ class CodeMode:
 
         return call
 
-    def _answer(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, name: str, arguments: Mapping[str, object]) -> dict[str, object]:
         asked = {"max_tokens": MAX_ALLOWED_TOKENS, **arguments}
 
         def send(_: str) -> str:
@@ -164,7 +174,7 @@ class CodeMode:
             return dict(self._toolbox.call(name, asked).content)
         return dict(orjson.loads(self._meter.call(f"tool:{name}", asked, send)))
 
-    def _search(self, query: str = "", server: str | None = None) -> list[dict[str, Any]]:
+    def _search(self, query: str = "", server: str | None = None) -> list[Named]:
         if not isinstance(query, str) or not isinstance(server, str | None):
             raise InputError("search_tools: query and server must be text")
         mine = {tool.name for tool in self._tools()}

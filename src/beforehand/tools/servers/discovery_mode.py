@@ -16,20 +16,19 @@ from beforehand.errors import InputError
 from beforehand.sandbox.policy import Policy
 from beforehand.tools.bounds import ToolAnswer, estimate_tokens
 from beforehand.tools.caller import CallSignals, ToolLimit
-from beforehand.tools.discovery import Described, describe_tool, load_tools, search_tools, servers
+from beforehand.tools.discovery import (
+    Described,
+    Named,
+    describe_tool,
+    load_tools,
+    search_tools,
+    servers,
+)
 from beforehand.tools.registry import LONGEST_NAME, Call, Example, Tool, Toolbox, find_tool
-from beforehand.tools.servers.code import EXECUTIONS, CodeMode, Executed
+from beforehand.tools.servers.code import EXECUTIONS, CodeMode, Executed, InputData
 
 INSIDE = Example("offline", "2026-11-22", "the registry itself")
 Name = Annotated[str, Field(max_length=LONGEST_NAME, description="A tool's name.")]
-
-
-class Named(TypedDict):
-    """One line of a search."""
-
-    name: str
-    server: str
-    summary: str
 
 
 class NamedTools(TypedDict):
@@ -70,9 +69,9 @@ def _call(
     *,
     name: Name,
     arguments: Annotated[
-        dict[str, Any] | None, Field(description="As its schema says, as_of and max_tokens too.")
+        dict[str, object] | None, Field(description="As its schema says, as_of and max_tokens too.")
     ] = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Call a tool by name."""
     raise NotImplementedError("the desk hands the inner tool's own answer on")
 
@@ -88,9 +87,7 @@ def _run(
             "get_tool_schema(name=)."
         ),
     ],
-    input_data: Annotated[
-        dict[str, Any] | None, Field(description="Names and values that are globals in the code.")
-    ] = None,
+    input_data: InputData = None,
 ) -> CodeResult:
     """Run sandboxed Python that calls the other tools: only what it prints, and its last value,
     comes back. 30 seconds, no files, no network."""
@@ -116,7 +113,7 @@ def _made(name: str, function: Any, returns: Any, limit: ToolLimit | None = None
     return Tool(name, "", function, returns, INSIDE, None, (), False, limit)
 
 
-DESK = {
+DISCOVERY = {
     tool.name: tool
     for tool in (
         _made("search_tools", _search, NamedTools),
@@ -129,7 +126,10 @@ DESK = {
 
 
 def desk_call(
-    toolbox: Toolbox, tool: Tool, arguments: Mapping[str, Any], signals: CallSignals | None = None
+    toolbox: Toolbox,
+    tool: Tool,
+    arguments: Mapping[str, object],
+    signals: CallSignals | None = None,
 ) -> ToolAnswer:
     """Call one of the four. Raises our errors only."""
     if tool.name != "call_tool":
@@ -147,10 +147,10 @@ def _allowed(toolbox: Toolbox, name: str) -> Tool:
     return find_tool(name, toolbox.caller)
 
 
-def definition(tool: Tool, structured: bool) -> dict[str, Any]:
+def definition(tool: Tool, structured: bool) -> dict[str, object]:
     """A tool as MCP lists it. With `structured` its answers come as JSON of a declared schema
     too."""
-    made: dict[str, Any] = {
+    made: dict[str, object] = {
         "name": tool.name,
         "description": unwrapped(tool.description),
         "inputSchema": tool.schema,
@@ -179,16 +179,25 @@ def listing(discovery: bool, servers: frozenset[str] | None, whole: bool) -> lis
     """The tools a client sees: the four in discovery mode, else those of the servers; `whole`
     (all servers behind one address) adds run_code."""
     if discovery:
-        return list(DESK.values())
+        return list(DISCOVERY.values())
     plain = [t for t in load_tools().values() if servers is None or t.server in servers]
-    return [*plain, DESK["run_code"]] if whole else plain
+    return [*plain, DISCOVERY["run_code"]] if whole else plain
 
 
-def listing_costs() -> list[dict[str, Any]]:
-    """What a client pays on connecting to each server, in estimated tokens: {server, tools,
-    tokens, discovery_tokens}; the last row is all of them behind one address."""
+class ListingCost(TypedDict):
+    """What a client pays on connecting to a server, in estimated tokens; `tools` is how many."""
+
+    server: str
+    tools: int
+    tokens: int
+    discovery_tokens: int
+
+
+def listing_costs() -> list[ListingCost]:
+    """What a client pays on connecting to each server; the last row is all of them behind one
+    address."""
     four = _tokens(listing(True, None, False))
-    rows = []
+    rows: list[ListingCost] = []
     for name, covered in [*((n, frozenset({n})) for n in servers()), ("all", None)]:
         tools = listing(False, covered, covered is None)
         rows.append(

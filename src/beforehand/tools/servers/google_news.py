@@ -178,7 +178,7 @@ def _shown(feed: google_news.Feed, fetched_at: str | None, items: list[Row]) -> 
 
 def _published_by(row: Row, t: datetime) -> bool:
     stamp = row.get("published_at")
-    return stamp is None or datetime.fromisoformat(stamp) <= t
+    return stamp is None or datetime.fromisoformat(str(stamp)) <= t
 
 
 def _item(document: Document) -> Row:

@@ -204,7 +204,7 @@ def get_kalshi_candlesticks(
     return {"ticker": market.native_id, "period": period, "candles": shown}
 
 
-def _candles(points: list[PricePoint], width: timedelta, t: datetime) -> list[dict[str, Any]]:
+def _candles(points: list[PricePoint], width: timedelta, t: datetime) -> list[Row]:
     """Candles of recorded prices; one that had not ended by t is left out. Days are Eastern."""
     groups: dict[Any, list[PricePoint]] = {}
     for point in points:

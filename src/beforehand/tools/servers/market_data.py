@@ -41,7 +41,7 @@ def run_query(
         list[str] | None, Field(description=f"Some of {', '.join(COLUMNS)}.")
     ] = None,
     params: Annotated[
-        dict[str, Any] | None,
+        dict[str, object] | None,
         Field(description='The template\'s own, as {"symbol_pattern": "%.C"}.'),
     ] = None,
 ) -> TableRows:

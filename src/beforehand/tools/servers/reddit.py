@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -150,10 +150,10 @@ def _stored_comments(call: Call) -> dict[str, list[Observation]]:
     return threads
 
 
-def _comments(found: list[Observation], depth: int, limit: int) -> list[dict[str, Any]]:
+def _comments(found: list[Observation], depth: int, limit: int) -> list[Row]:
     """A thread's comments, oldest first, to a depth."""
     levels: dict[str, int] = {}
-    shown: list[dict[str, Any]] = []
+    shown: list[Row] = []
     for row in reversed(found):
         parent = str(row.data.get("parent") or "")
         level = levels.get(parent.removeprefix("t1_"), 0) + 1 if parent.startswith("t1_") else 1

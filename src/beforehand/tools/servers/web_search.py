@@ -102,7 +102,7 @@ def search_web(
                 f"{iso(call.at)}"
             ) from None
         call.note("no stored answer to this question: documents of the archive that fit its words")
-        results = [
+        results: list[Row] = [
             {"title": d.title, "url": d.url, "snippet": d.text, "known_at": iso(d.known_at)}
             for d in documents
         ]

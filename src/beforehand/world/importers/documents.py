@@ -8,7 +8,7 @@ A row is known at `captured_at`, never earlier: that is when this very wording w
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Required, TypedDict
 
 from beforehand.clock import end_of_day, parse_instant
 from beforehand.records.record import Record
@@ -19,7 +19,7 @@ from beforehand.world.importers.lines import Rejects, each_object
 def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record]:
     """One Document a line."""
 
-    def parse(raw: dict[str, Any]) -> list[Record]:
+    def parse(raw: _DocumentLine) -> list[Record]:
         document = parse_row(raw)
         if document.published_at is None:
             notes["without_published_at"] = notes.get("without_published_at", 0) + 1
@@ -28,7 +28,21 @@ def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record
     return each_object(path, rejects, parse)
 
 
-def parse_row(raw: dict[str, Any]) -> Document:
+class _DocumentLine(TypedDict, total=False):
+    """A line as it should look: the Document made of it refuses anything else."""
+
+    id: Required[str]
+    title: str | None
+    text: str | None
+    url: str | None
+    source: str | None
+    published_at: str | None
+    captured_at: str | None
+    captured_how: str | None
+    licence: str | None
+
+
+def parse_row(raw: _DocumentLine) -> Document:
     """One evidence row."""
     captured = raw.get("captured_at")
     captured_at = parse_instant(captured) if captured else None

@@ -8,10 +8,10 @@ horizon; all of it is known when the set was published. Combination questions ar
 left out: they are scored by `bench forecastbench --combinations`, not walked through time.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from beforehand.clock import end_of_day, parse_instant
 from beforehand.ids import market_id
@@ -20,7 +20,7 @@ from beforehand.records.world import PricePoint, Resolution
 from beforehand.score.forecastbench import DATASETS, MARKETS
 from beforehand.store.files import read_json
 from beforehand.world.importers.lines import Rejects, guarded
-from beforehand.world.importers.markets import text_version
+from beforehand.world.importers.markets import QuestionText, text_version
 
 
 def read(
@@ -56,7 +56,7 @@ def read(
             note("combination_questions_left_out")
             continue
 
-        def one(item: dict[str, Any], parse: Any = parse) -> list[Record]:
+        def one(item: Mapping[str, object], parse: Any = parse) -> list[Record]:
             if item["source"] not in MARKETS | DATASETS:
                 raise ValueError(f"unknown source {item['source']!r}")
             found = list(parse(item, due, published_at))
@@ -72,7 +72,27 @@ def horizon_id(source: str, native: str, date: str) -> str:
     return market_id(source, f"{native}@{date}")
 
 
-def _question(raw: dict[str, Any], due: datetime, _: datetime) -> Iterator[Record]:
+class _SetQuestion(QuestionText, total=False):
+    """A question of a set: `resolution_dates` is a list for dataset questions, else `N/A`."""
+
+    id: Required[str]
+    source: Required[str]
+    market_info_open_datetime: str | None
+    market_info_close_datetime: str | None
+    resolution_dates: list[str] | str
+
+
+class _SetResolution(TypedDict):
+    """A row of a resolution set; `resolved` is False where the value is the day's price."""
+
+    id: str
+    source: str
+    resolution_date: str
+    resolved_to: float
+    resolved: bool
+
+
+def _question(raw: _SetQuestion, due: datetime, _: datetime) -> Iterator[Record]:
     source, native = raw["source"], raw["id"]
     opened, close = raw.get("market_info_open_datetime"), raw.get("market_info_close_datetime")
     if source in MARKETS:
@@ -88,7 +108,7 @@ def _question(raw: dict[str, Any], due: datetime, _: datetime) -> Iterator[Recor
         )
 
 
-def _resolution(raw: dict[str, Any], _: datetime, published_at: datetime) -> Iterator[Record]:
+def _resolution(raw: _SetResolution, _: datetime, published_at: datetime) -> Iterator[Record]:
     source, native, date = raw["source"], raw["id"], raw["resolution_date"]
     at = end_of_day(parse_instant(date))
     value, resolved = raw["resolved_to"], raw["resolved"]

@@ -59,7 +59,7 @@ def reason(error: BaseException) -> str:
 
 
 def each_object(
-    path: Path, rejects: Rejects, parse: Callable[[dict[str, Any]], Iterable[Record]]
+    path: Path, rejects: Rejects, parse: Callable[[Any], Iterable[Record]]
 ) -> Iterator[Record]:
     """Apply `parse` to every JSON object of a JSONL file; a line is taken whole or not at all."""
     for number, line in read_lines(path):

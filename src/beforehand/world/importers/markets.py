@@ -9,7 +9,7 @@ resolution is known when it was first published, and not before the end of its o
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Required, TypedDict
 
 from beforehand.clock import end_of_day, parse_instant
 from beforehand.ids import market_id
@@ -18,10 +18,43 @@ from beforehand.records.world import Market, PricePoint, Resolution, currency_of
 from beforehand.world.importers.lines import Rejects, each_object
 
 
+class QuestionText(TypedDict, total=False):
+    """The fields that market histories and ForecastBench's question sets share. `N/A` stands for
+    none; a line that is otherwise is refused."""
+
+    question: Required[str]
+    background: str | None
+    resolution_criteria: str | None
+    market_info_resolution_criteria: str | None
+    url: str | None
+
+
+class _MarketEnd(TypedDict):
+    """How a market ended: on which day, at which payout, and when that was first published (in
+    seconds since 1970)."""
+
+    date: str
+    outcome: float
+    first_published: float
+
+
+class _MarketHistory(QuestionText, total=False):
+    """A line. Each price is (day, price, published in seconds since 1970)."""
+
+    id: Required[str]
+    source: Required[str]
+    rounds: list[str] | None
+    open_datetime: str | None
+    close_datetime: str | None
+    history: Required[list[tuple[str, float, float]]]
+    freeze: list[object] | None
+    resolution: _MarketEnd | None
+
+
 def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record]:
     """Records of every line of `path`; `notes` counts what is deliberately left out."""
 
-    def parse(raw: dict[str, Any]) -> list[Record]:
+    def parse(raw: _MarketHistory) -> list[Record]:
         records = parse_row(raw)
         notes["freeze_values_not_taken_as_prices"] = notes.get(
             "freeze_values_not_taken_as_prices", 0
@@ -31,7 +64,7 @@ def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record
     return each_object(path, rejects, parse)
 
 
-def parse_row(raw: dict[str, Any]) -> list[Record]:
+def parse_row(raw: _MarketHistory) -> list[Record]:
     """One line: a text version, price points, and a resolution where there is one."""
     source, native = str(raw["source"]), str(raw["id"])
     name = market_id(source, native)
@@ -76,7 +109,12 @@ def parse_row(raw: dict[str, Any]) -> list[Record]:
 
 
 def text_version(
-    raw: dict[str, Any], source: str, native: str, known_at: datetime, opened: Any, close: Any
+    raw: QuestionText,
+    source: str,
+    native: str,
+    known_at: datetime,
+    opened: object,
+    close: object,
 ) -> Market:
     """A Market record from the fields ForecastBench rows and question sets share."""
     extra = raw.get("market_info_resolution_criteria")
@@ -96,9 +134,9 @@ def text_version(
     )
 
 
-def _stated(value: Any) -> str | None:
+def _stated(value: object) -> str | None:
     return None if value in (None, "", "N/A") else str(value)
 
 
-def _instant(value: Any) -> datetime | None:
+def _instant(value: object) -> datetime | None:
     return None if value in (None, "", "N/A") else parse_instant(str(value))

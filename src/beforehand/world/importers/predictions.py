@@ -4,9 +4,8 @@ A prediction becomes a RecordedForecast, replayed in backtests as `recorded:NAME
 its own timestamp, and without one it is refused. A resolution is known at `resolved_at`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from beforehand.ids import market_id, split_market_id
 from beforehand.records.benchmark import PredictionRecord, ResolutionRecord
@@ -22,7 +21,7 @@ def read(path: Path, rejects: Rejects, venue: str) -> Iterator[Record]:
         head, native = split_market_id(identifier)
         return market_id(head or venue, native)
 
-    def parse(raw: dict[str, Any]) -> list[Record]:
+    def parse(raw: Mapping[str, object]) -> list[Record]:
         if "outcome" in raw:
             resolution = ResolutionRecord.model_validate(raw)
             if resolution.resolved_at is None:

@@ -1,0 +1,63 @@
+"""The rows of a run as columns for scoring, and its questions as scoring needs them."""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from beforehand.clock import parse_instant
+from beforehand.records.rows import IntervalRow, forecasts
+from beforehand.runs.rows import read_jsonl
+from beforehand.score.evaluate import FEES, Columns, Question
+
+
+def columns_of(rows: Iterable[IntervalRow], sort: bool = True) -> Columns:
+    """Rows of `questions_of` as columns for scoring, by market and then by time if `sort`."""
+    columns = Columns()
+    for row in rows:
+        market = row.context.market
+        columns.id.append(row.market_id)
+        columns.t.append(row.context.t)
+        columns.market.append(_number(market.odds))
+        columns.price_age.append(_number(market.price_age) / 86400)
+        columns.strict.append(market.text_known_at is not None)
+        columns.evidence.append(len(row.context.search_snippets))
+        columns.bid.append(_number(market.bid))
+        columns.ask.append(_number(market.ask))
+        said = forecasts(row.decisions)
+        said.pop("market", None)
+        columns.forecasts.append(said)
+    return columns.by_market() if sort else columns
+
+
+def question(event: Mapping[str, Any], resolution: Mapping[str, Any] | None) -> Question:
+    """What scoring needs, from an EventSpec and its ResolutionRecord."""
+    name = str(event["id"])
+    venue = name.split(":", 1)[0]
+    settled, resolved_at = None, None
+    if resolution is not None:
+        payout = resolution.get("payout")
+        settled = float(resolution["outcome"]) if payout is None else float(payout)
+        stamp = resolution.get("resolved_at") or event.get("resolution_date")
+        resolved_at = parse_instant(stamp) if stamp else None
+    text = str(event["question"])
+    return Question(
+        id=name,
+        text=None if text == name else text,
+        event_id=event.get("event_id"),
+        settled=settled,
+        resolved_at=resolved_at,
+        play=event.get("currency", "usd") != "usd",
+        fee=FEES.get(venue, 0.0),
+    )
+
+
+def _number(value: float | None) -> float:
+    """NaN for what is unknown."""
+    return math.nan if value is None else float(value)
+
+
+def read_questions(path: Path) -> list[Question]:
+    """The questions of a run, from the events.jsonl and resolutions.jsonl in its folder."""
+    endings = {row["id"]: row for row in read_jsonl(path / "resolutions.jsonl")}
+    return [question(row, endings.get(row["id"])) for row in read_jsonl(path / "events.jsonl")]

@@ -1,0 +1,31 @@
+"""Tables for other tools."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+
+from beforehand.store.files import write_jsonl
+
+
+def write_parquet(
+    path: Path, rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]
+) -> None:
+    """Rows as a Parquet file, atomically; `columns` maps each name to its SQL type."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kinds = ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items())
+    with TemporaryDirectory(dir=path.parent) as folder:
+        lines, made = Path(folder) / "rows.jsonl", Path(folder) / "rows.parquet"
+        write_jsonl(lines, rows)
+        with duckdb.connect() as db:
+            db.execute(
+                f"COPY (SELECT * FROM read_json(?, format = 'newline_delimited', "
+                f"columns = {{{kinds}}})) TO '{_quoted(made)}' (FORMAT parquet, COMPRESSION zstd)",
+                [str(lines)],
+            )
+        made.replace(path)
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

@@ -1,0 +1,64 @@
+"""The index of all tools: what `tool list` shows, from a file, so that no tool is imported for it.
+
+`make docs` writes `index.json` from the registry, and a test holds it to it.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypedDict
+
+from beforehand.config import Home
+from beforehand.errors import InputError
+from beforehand.store.files import read_json
+
+FILE = Path(__file__).with_name("index.json")
+
+
+class Proof(TypedDict):
+    """How far a tool is proven (live-verified, recorded, simulated, offline), when and on what."""
+
+    label: str
+    date: str
+    source: str
+
+
+class IndexedTool(Proof):
+    """A tool in a line. `as_of`: it can be pinned to an instant; `probe`: what `doctor --live` asks
+    for it."""
+
+    name: str
+    server: str
+    summary: str
+    as_of: bool
+    probe: str | None
+
+
+class Index(TypedDict):
+    """Every tool, and the definitions of the discovery tools."""
+
+    tools: list[IndexedTool]
+    discovery: list[Mapping[str, object]]
+
+
+def read_index() -> Index:
+    """The index that was shipped."""
+    found: Index = read_json(FILE)
+    return found
+
+
+def listed_tools(home: Home) -> list[IndexedTool]:
+    """Every tool of the index: as live-verified where `doctor --live` saw the service answer as
+    expected from this home, else with what it was tried on."""
+    try:
+        kept = read_json(home.live_checks)
+    except InputError:
+        kept = None
+    checks = kept if isinstance(kept, dict) else {}
+    return [_checked(tool, checks) for tool in read_index()["tools"]]
+
+
+def _checked(tool: IndexedTool, kept: Mapping[str, Mapping[str, str]]) -> IndexedTool:
+    row = kept.get(tool["probe"] or "")
+    if row is None or row.get("state") != "ok" or "mirror" in row:
+        return tool
+    return {**tool, "label": "live-verified", "date": row["date"], "source": row["name"]}
