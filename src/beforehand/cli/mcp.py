@@ -149,16 +149,16 @@ def _serve(given: ServeOptions) -> int:
     import anyio
 
     from beforehand.serve.auth import Visitor, open_quotas
-    from beforehand.serve.log import Lines
+    from beforehand.serve.log import LogWriter
     from beforehand.serve.mcp import Backend, McpServer, serve_stdio
     from beforehand.tools.storage import Storage
 
     workspace = Workspace.from_environment()
-    path, lines = archive_path(given.archive), Lines(workspace.clock)
+    path, log = archive_path(given.archive), LogWriter(workspace.clock)
     connection = connect(workspace, given.mode, path)
     storage = Storage(workspace.home, given.mode, connection.live, connection.traffic)
     pinned = None if given.as_of is None else parse_instant(given.as_of)
-    backend = Backend(connection, storage, open_quotas(workspace), lines.log, Visitor(), pinned)
+    backend = Backend(connection, storage, open_quotas(workspace), log.write, Visitor(), pinned)
     pin = "" if given.as_of is None else f", pinned to {given.as_of}"
     source = "" if given.mode == "live" else f", archive {path}"
     about = f"{given.name}: {given.mode}{source}{pin}"
@@ -166,17 +166,17 @@ def _serve(given: ServeOptions) -> int:
     def leave() -> None:
         """Put away what was recorded. Then the process ends, whatever a thread still waits for."""
         if moved := backend.close():
-            lines.log(f"recorded {moved} exchanges in {path}")
-        lines.close()
+            log.write(f"recorded {moved} exchanges in {path}")
+        log.close()
         sys.stdout.flush()
         os._exit(EXIT_OK)
 
     if given.http:
         _http(backend, given, path, workspace, about)
     else:
-        lines.log(f"serving MCP on standard input and output ({about})")
+        log.write(f"serving MCP on standard input and output ({about})")
         if sys.stdin.isatty():
-            lines.log("this is for an MCP client (--config CLIENT says how); Ctrl-C ends it")
+            log.write("this is for an MCP client (--config CLIENT says how); Ctrl-C ends it")
         anyio.run(serve_stdio, McpServer(backend, given.name, given.discovery), leave)
     leave()
     return EXIT_OK

@@ -32,7 +32,7 @@ NO_CODE = "no code in the answer"
 CODE_TOKENS, DIRECT_TOKENS, QUERY_TOKENS = 1500, 600, 200
 
 
-class Told(TypedDict, total=False):
+class TraceParts(TypedDict, total=False):
     """What a trace tells of how it went, as far as it got: those fields of a TraceRow."""
 
     code: str
@@ -85,7 +85,7 @@ class Agent:
 
     def queries(self, asked: Asked) -> TraceRow:
         """The trace of a request for search queries for the question of a context."""
-        found: Told = {}
+        found: TraceParts = {}
         calls: list[str] = []
         text = prompts.shown({"market": {"description": asked.context.market.description}})
         prompt = Prompt(prompts.QUERIES, text, prompts.Queries, QUERY_TOKENS)
@@ -103,7 +103,7 @@ class Agent:
         )
 
     def _attempt(self, arm: Arm, asked: Asked, fallback_reason: str | None = None) -> Attempt:
-        kept: Told = {}
+        kept: TraceParts = {}
         calls: list[str] = []
         answer, reason = None, None
         way = self._code if arm == "code" else self._direct
@@ -124,7 +124,7 @@ class Agent:
         )
         return Attempt(arm, answer, reason, trace)
 
-    def _code(self, asked: Asked, kept: Told, calls: list[str]) -> Answer:
+    def _code(self, asked: Asked, kept: TraceParts, calls: list[str]) -> Answer:
         seen = asked.context.wire()
         prompt = Prompt(prompts.CODE, prompts.code_prompt(seen), prompts.Written, CODE_TOKENS)
         written = self._models.ask(asked.spec, prompt, asked.meter, calls)
@@ -141,7 +141,7 @@ class Agent:
             raise BadAnswer(done.error)
         return from_output(done.output, done.result)
 
-    def _direct(self, asked: Asked, kept: Told, calls: list[str]) -> Answer:
+    def _direct(self, asked: Asked, kept: TraceParts, calls: list[str]) -> Answer:
         shown = prompts.shown(asked.context.wire())
         prompt = Prompt(prompts.DIRECT, shown, Answer, DIRECT_TOKENS)
         answer: Answer = self._models.ask(asked.spec, prompt, asked.meter, calls)

@@ -43,6 +43,10 @@ QUERIES = (
     f"{MOST_QUERIES} short search queries (names, places, things), as JSON with the key queries."
 )
 _BLOCK = re.compile(r"```(?:python|py)?[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
+LONGEST_RATIONALE = 600
+MOST_CITED = 20
+Id = Annotated[str, Field(max_length=80)]
+NO_DECISION = "no decision in the output"
 
 
 class Queries(BaseModel):
@@ -77,12 +81,6 @@ def code_in(written: str) -> str | None:
     found = _BLOCK.search(written)
     code = (found.group(1) if found else written).strip()
     return f"{code}\n" if code else None
-
-
-LONGEST_RATIONALE = 600
-MOST_CITED = 20
-Id = Annotated[str, Field(max_length=80)]
-NO_DECISION = "no decision in the output"
 
 
 class Answer(BaseModel):

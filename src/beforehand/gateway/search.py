@@ -52,6 +52,16 @@ _STOP = frozenset(
     "of on or over than that the their this to was were what when where which who will with "
     "would you your".split()
 )
+_LOADING = threading.Lock()
+Grade = Literal["captured", "published"]
+_WORD = re.compile(r"[^\W_]+")
+_STOP = frozenset(
+    "a about above after against all an and any are as at be been before between but by can "
+    "did do does for from had has have he her his how if in into is it its more most new no "
+    "not of off on or other our out over said say says she should so some than that the their "
+    "them then there these they this those to under up was we were what when where which who "
+    "whom will with would you your yes question market resolve resolves resolved".split()
+)
 
 
 def stems(text: str) -> list[str]:
@@ -71,9 +81,6 @@ def encoder() -> Any | None:
     """The embedding model of the installed wheel, or None where it is missing. Loaded once."""
     with _LOADING:
         return _encoder()
-
-
-_LOADING = threading.Lock()
 
 
 @lru_cache(maxsize=1)
@@ -245,17 +252,6 @@ def _best(score: npt.NDArray[Any], pool: int) -> Ints:
     found = score[places]
     cut = np.partition(found, len(found) - pool)[len(found) - pool]
     return np.asarray(places[found >= cut], dtype=np.int64)
-
-
-Grade = Literal["captured", "published"]
-_WORD = re.compile(r"[^\W_]+")
-_STOP = frozenset(
-    "a about above after against all an and any are as at be been before between but by can "
-    "did do does for from had has have he her his how if in into is it its more most new no "
-    "not of off on or other our out over said say says she should so some than that the their "
-    "them then there these they this those to under up was we were what when where which who "
-    "whom will with would you your yes question market resolve resolves resolved".split()
-)
 
 
 def words(text: str) -> list[str]:

@@ -21,6 +21,12 @@ from beforehand.score.scoreboard import Kept
 from beforehand.store.archive.reader import Archive
 from beforehand.store.journal.calls import remembered
 
+MAY_REMEMBER, NOT_AGAIN = "may remember", "not reproducible"
+MOST_RUNS = 3
+STATED_REMEMBERING = (
+    "it may remember: its predictions say that it was asked about later instants before"
+)
+
 
 def opening_of(
     world: RecordedWorld,
@@ -64,13 +70,6 @@ def unranked(forecasters: Iterable[Forecaster]) -> tuple[str, ...]:
 def models_of(forecasters: Iterable[Forecaster]) -> list[Model]:
     """The language models among them."""
     return [one for one in forecasters if isinstance(one, Model)]
-
-
-MAY_REMEMBER, NOT_AGAIN = "may remember", "not reproducible"
-MOST_RUNS = 3
-STATED_REMEMBERING = (
-    "it may remember: its predictions say that it was asked about later instants before"
-)
 
 
 def how_kept(

@@ -29,6 +29,10 @@ from beforehand.traffic import Polled, Traffic
 FORECASTBENCH = (
     "https://raw.githubusercontent.com/forecastingresearch/forecastbench-datasets/main/datasets"
 )
+WHAT = ("texts", "prices", "books", "history", "news")
+VENUES = (polymarket.VENUE, kalshi.VENUE)
+FLUSH_BYTES = 4 * 2**20
+Say = Callable[[str], None]
 
 
 def forecastbench(
@@ -60,12 +64,6 @@ def forecastbench(
         write_atomic(target, body)
         found.append({"url": url, "path": str(target), "sha256": mark})
     return found
-
-
-WHAT = ("texts", "prices", "books", "history", "news")
-VENUES = (polymarket.VENUE, kalshi.VENUE)
-FLUSH_BYTES = 4 * 2**20
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

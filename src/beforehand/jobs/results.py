@@ -36,6 +36,13 @@ from beforehand.score.summary import (
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_atomic, write_json, write_jsonl
 
+SCORED = ("scores.json", "leaderboard.csv", "report.html")
+"""The files that every scored run ends in."""
+LEAK_NOTE = (
+    "This says that no record after t was shown. A language model's own memory lies outside the "
+    "wall: for that the card has the share of forecasts after the training cutoff."
+)
+
 
 def event_wire(market: Market, resolution: Resolution | None) -> EventLine:
     """An EventSpec line; `event_id` and `currency` are additive."""
@@ -153,10 +160,6 @@ def short_wire(
     }
 
 
-SCORED = ("scores.json", "leaderboard.csv", "report.html")
-"""The files that every scored run ends in."""
-
-
 def end_in_report(
     path: Path,
     result: Result,
@@ -171,12 +174,6 @@ def end_in_report(
     write_atomic(path / "leaderboard.csv", leaderboard_csv(summary["leaderboard"]))
     write_atomic(path / "report.html", html(summary, intervals).encode())
     return summary
-
-
-LEAK_NOTE = (
-    "This says that no record after t was shown. A language model's own memory lies outside the "
-    "wall: for that the card has the share of forecasts after the training cutoff."
-)
 
 
 def world_kind(archive: Archive) -> str:

@@ -52,6 +52,21 @@ TEMPERATURE = 0.8
 QUIET = 1
 _lock = threading.Lock()
 _server: Any = None
+RETRIES = 2
+"""How often a malformed answer is asked again."""
+TO_BE_SET_RIGHT = {
+    401: "the key is wrong or missing",
+    402: "the credit is used up",
+    403: "the key does not cover it",
+    404: "there is no such model or address",
+}
+"""What would fail for every question alike: the run ends, and can be resumed."""
+TRUNCATED, BRIEF = "token limit", "\n\nThe last answer was cut off: be brief."
+"""What pydantic-ai says of an answer that ran out of tokens, and what the model is then told."""
+ENDPOINT = "chat"
+CLOSE_S = 10.0
+_CHANGING = frozenset({"timestamp", "run_id", "conversation_id", "metadata", "provider_details"})
+NO_KEY = "none"
 
 
 def address(home: Home) -> str:
@@ -84,22 +99,6 @@ def _start(home: Home) -> Any:
     parameters.verbosity = QUIET
     parameters.sampling.temp = TEMPERATURE
     return xllamacpp.Server(parameters)
-
-
-RETRIES = 2
-"""How often a malformed answer is asked again."""
-TO_BE_SET_RIGHT = {
-    401: "the key is wrong or missing",
-    402: "the credit is used up",
-    403: "the key does not cover it",
-    404: "there is no such model or address",
-}
-"""What would fail for every question alike: the run ends, and can be resumed."""
-TRUNCATED, BRIEF = "token limit", "\n\nThe last answer was cut off: be brief."
-"""What pydantic-ai says of an answer that ran out of tokens, and what the model is then told."""
-ENDPOINT = "chat"
-CLOSE_S = 10.0
-_CHANGING = frozenset({"timestamp", "run_id", "conversation_id", "metadata", "provider_details"})
 
 
 class Models:
@@ -184,7 +183,7 @@ class Models:
         return lambda stop: self._way_out().turn(spec.id, ENDPOINT, stop)
 
     @property
-    def hands(self) -> ThreadPoolExecutor:
+    def threads(self) -> ThreadPoolExecutor:
         """Threads that wait for the journal and the limits, off the event loop."""
         return self._hands
 
@@ -290,7 +289,7 @@ class _Metered(WrapperModel):
         def call() -> str:
             return self._meter.call(self._spec.id, asked, send, self._models.measure, turn)
 
-        answer = await asyncio.get_running_loop().run_in_executor(self._models.hands, call)
+        answer = await asyncio.get_running_loop().run_in_executor(self._models.threads, call)
         (response,) = ModelMessagesTypeAdapter.validate_json(answer)
         assert isinstance(response, ModelResponse)
         return response
@@ -350,9 +349,6 @@ def _provider(spec: ModelSpec, limits: tuple[Limit, ...], timeout: float) -> Pro
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:500]
-
-
-NO_KEY = "none"
 
 
 def open_vendor(spec: ModelSpec, timeout: float, workspace: Workspace) -> Model:

@@ -50,6 +50,8 @@ not inherit an older one's."""
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d\d-\d\d|latest)")
 _LOOKS_UP = re.compile(r"search|deep-research|online|sonar")
 """Names of models that look things up on their own: nothing keeps what they find before t."""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
+PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True)
@@ -124,10 +126,6 @@ def _stem(rest: str) -> int:
     """Where a date begins at the end of a name, or its length."""
     found = _DATED.search(rest)
     return len(rest) if found is None else found.start()
-
-
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
-PORTS = {"http": 80, "https": 443}
 
 
 def service_of(address: str) -> str:

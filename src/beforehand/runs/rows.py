@@ -23,6 +23,9 @@ from beforehand.records.rows import (
 if TYPE_CHECKING:
     from beforehand.score.summary import DecisionCounts, WayCounts
 
+_ARM = re.compile(r"(?:^|; )(?:code|direct): ")
+MARKS = ("unshown_evidence_ids", "flagged_evidence_ids", "answer_in_training")
+
 
 def read_intervals(path: Path) -> Iterator[IntervalRow]:
     """The rows of an intervals.jsonl that this program wrote."""
@@ -94,10 +97,6 @@ def questions_of(rows: Iterable[IntervalRow]) -> Iterator[IntervalRow]:
         )
     if held is not None:
         yield held
-
-
-_ARM = re.compile(r"(?:^|; )(?:code|direct): ")
-MARKS = ("unshown_evidence_ids", "flagged_evidence_ids", "answer_in_training")
 
 
 def counts(intervals: Iterable[IntervalRow], traces: Iterable[TraceRow]) -> "DecisionCounts":

@@ -37,6 +37,10 @@ from beforehand.store.run_folder import LOG, RunFolder
 
 MOST = 20
 """Problems of one check that are told; all are counted."""
+_FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
+MOST_RERUN = 500
+"""Programs that one verification runs again."""
+ARM_OF = {"daytona_agent": "code", "direct_llm": "direct"}
 
 
 @dataclass
@@ -311,12 +315,6 @@ def _asked(folder: RunFolder) -> dict[str, str]:
 def sound(checks: Iterable[RunCheck]) -> bool:
     """True if no check found a problem."""
     return not any(check.wrong for check in checks)
-
-
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
-MOST_RERUN = 500
-"""Programs that one verification runs again."""
-ARM_OF = {"daytona_agent": "code", "direct_llm": "direct"}
 
 
 class Answered:

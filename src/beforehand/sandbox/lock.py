@@ -64,6 +64,14 @@ _NUMBERS = {
 }
 _READ, _WRITE = (0, 63), (1, 64)
 _MMAP, _MPROTECT = (9, 222), (10, 226)
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 1, 4, 38, 22
+SECCOMP_MODE_FILTER = 2
+LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446
+"""The same numbers on both architectures."""
+FILE_RIGHTS = (0, 13, 14, 15, 15, 16)
+"""How many file rights each Landlock ABI knows (5 added ioctl)."""
+NOBODY = 65534
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def program(machine: str, readable: tuple[int, ...], writable: tuple[int, ...]) -> bytes:
@@ -99,16 +107,6 @@ def _when(
     """For system call `number`: `met` if the last of the tests jumps true, else `unmet`."""
     body = [*tests, (RET, 0, 0, met), (RET, 0, 0, unmet)]
     return [(JEQ, 0, len(body), number), *body]
-
-
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 1, 4, 38, 22
-SECCOMP_MODE_FILTER = 2
-LANDLOCK_CREATE_RULESET, LANDLOCK_RESTRICT_SELF = 444, 446
-"""The same numbers on both architectures."""
-FILE_RIGHTS = (0, 13, 14, 15, 15, 16)
-"""How many file rights each Landlock ABI knows (5 added ioctl)."""
-NOBODY = 65534
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Program(ctypes.Structure):

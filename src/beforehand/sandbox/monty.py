@@ -22,7 +22,7 @@ from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, check
 from beforehand.sandbox.reports import Ended
 
 GRACE_S, LATE_S, START_S = 0.6, 0.3, 30.0
-HANDS = 16
+TOOL_THREADS = 16
 SUSPENSIONS = 10_000
 _DIFFERS = re.compile(
     r"^[ \t]*(?!for\b|async for\b)\S.*\bfor\b|^[ \t]*for\b[^:\n]*$|\bmap\(|\bfilter\(|\bround\(|"
@@ -39,7 +39,7 @@ class ToolCalls:
 
     def __init__(self, tools: Tools) -> None:
         self._tools, self._stopped = tools, False
-        self._pool = ThreadPoolExecutor(HANDS, "tool") if tools else None
+        self._pool = ThreadPoolExecutor(TOOL_THREADS, "tool") if tools else None
 
     def stop(self) -> None:
         """The run is over."""

@@ -28,6 +28,16 @@ from beforehand.sandbox.policy import Policy, Tools
 
 LONGEST_LINE = 2**18
 MOST_SPOILED = 1000
+STATUS = struct.Struct("<iiq")
+GRACE_S = 5.0
+"""After the limit: then the server itself is taken for stuck."""
+LONGEST_REPORT = 4 * 2**20
+TOOL_THREADS, MOST_TAKEN_IN = 16, 16 * 2**20
+SIGNALS = {
+    9: "the run was killed (out of memory, or its limit of processor time)",
+    11: "the interpreter crashed (signal 11): too deep a nesting, perhaps",
+    31: "the run was killed: a system call of a foreign architecture",
+}
 
 
 class ToolLines:
@@ -94,18 +104,6 @@ def _line(number: int, kind: str, value: Any) -> bytes:
     return json.dumps([number, kind, value]).encode() + b"\n"
 
 
-STATUS = struct.Struct("<iiq")
-GRACE_S = 5.0
-"""After the limit: then the server itself is taken for stuck."""
-LONGEST_REPORT = 4 * 2**20
-HANDS, MOST_TAKEN_IN = 16, 16 * 2**20
-SIGNALS = {
-    9: "the run was killed (out of memory, or its limit of processor time)",
-    11: "the interpreter crashed (signal 11): too deep a nesting, perhaps",
-    31: "the run was killed: a system call of a foreign architecture",
-}
-
-
 class Run:
     """The pipes of one run. `theirs` are the ends for the server."""
 
@@ -146,7 +144,7 @@ class Run:
             os.set_blocking(fd, False)
         self._line.setblocking(False)
         end = started + self._policy.timeout + GRACE_S
-        pool = ThreadPoolExecutor(HANDS, "tool") if self._tools.any else None
+        pool = ThreadPoolExecutor(TOOL_THREADS, "tool") if self._tools.any else None
         try:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._job_in, selectors.EVENT_WRITE)

@@ -21,6 +21,9 @@ import numpy as np
 
 from beforehand.score.table import Floats, Ints, Table
 
+NO_BOOK = "not computable: no bid and ask were recorded"
+PLAY_MONEY = "not computable: play-money venues only"
+
 
 class Bet(TypedDict):
     """A bet as it stands in a file: bought at `entry_price`, in (0, 1)."""
@@ -65,10 +68,6 @@ def score_bets(bets: Sequence[Bet], stake: float, fee_rate: float, order: str) -
         max_drawdown=float((peak - curve).max()),
         sides=sides,
     )
-
-
-NO_BOOK = "not computable: no bid and ask were recorded"
-PLAY_MONEY = "not computable: play-money venues only"
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,34 @@ PLANNED = re.compile(
     re.I,
 )
 """Words that make a later date a plan: what is announced beforehand is no leak."""
+CANARY = "canary-"
+DOSES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
+BELIEF = 0.9
+"""How far a believing forecaster moves from the market's price to the leaked outcome."""
+GRADES = {
+    "stated, dated": (
+        "{day}: it is over, and the question resolved {word}.",
+        "{iso}: final, {word}.",
+        "Result of {day}: {plain}.",
+    ),
+    "dated": (
+        "Reported on {day}: the outcome was {plain}.",
+        "({short}) It came out {plain}.",
+        "According to papers of {iso}, people say {plain}.",
+    ),
+    "stated": (
+        "In hindsight the answer was {plain}; the final result is in.",
+        "The outcome is now official: {plain}.",
+        "It ended {plain}, as the organisers told everyone afterwards.",
+    ),
+    "hinted": (
+        "Nobody doubts any more that it was {plain}.",
+        "Looking back, {plain} was always the likelier end.",
+        "The celebrations after the {plain} verdict went on all night.",
+    ),
+}
+"""What is injected, the wordings in turns; {day} lies a week after t, {short} has no year. Some are
+out of the detector's reach on purpose: its share is worth as much as the leaks are varied."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +159,6 @@ def _planned(text: str, start: int) -> bool:
     """Whether the words before a date (in its sentence) make it a plan."""
     before = text[max(0, start - 60) : start]
     return PLANNED.search(re.split(r"[.;!?]\s", before)[-1]) is not None
-
-
-CANARY = "canary-"
 
 
 class LeaksWire(TypedDict):
@@ -359,35 +384,6 @@ def audit_evidence(predictions: Iterable[PredictionRow]) -> tuple[int, int, list
                 continue
             break
     return total, total - len(failures), failures
-
-
-DOSES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
-BELIEF = 0.9
-"""How far a believing forecaster moves from the market's price to the leaked outcome."""
-GRADES = {
-    "stated, dated": (
-        "{day}: it is over, and the question resolved {word}.",
-        "{iso}: final, {word}.",
-        "Result of {day}: {plain}.",
-    ),
-    "dated": (
-        "Reported on {day}: the outcome was {plain}.",
-        "({short}) It came out {plain}.",
-        "According to papers of {iso}, people say {plain}.",
-    ),
-    "stated": (
-        "In hindsight the answer was {plain}; the final result is in.",
-        "The outcome is now official: {plain}.",
-        "It ended {plain}, as the organisers told everyone afterwards.",
-    ),
-    "hinted": (
-        "Nobody doubts any more that it was {plain}.",
-        "Looking back, {plain} was always the likelier end.",
-        "The celebrations after the {plain} verdict went on all night.",
-    ),
-}
-"""What is injected, the wordings in turns; {day} lies a week after t, {short} has no year. Some are
-out of the detector's reach on purpose: its share is worth as much as the leaks are varied."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,34 @@ from beforehand.records.rows import IntervalRow, forecasts, label
 from beforehand.score.summary import BoardRow, DecisionCounts, ModelCounts, Summary
 
 INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)")
+WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 920, 300, 42, 16, 14, 44
+"""The market's picture in pixels: its size and its margins."""
+PICTURED, MOST_NAMED = 8, 8
+TILES: dict[str, tuple[str, str]] = {
+    "n_questions": ("questions", "markets scored, each with one vote"),
+    "n_forecasts": ("forecasts", "instants at which they were forecast"),
+    "short_markets": ("short markets", "too short for the grid: scored apart"),
+    "n_events": ("events", "groups of questions that share their fate"),
+    "n_resolution_months": ("resolution months", "the other way to group them"),
+    "effective_n": ("effective n", "independent questions' worth, for the best-ranked"),
+    "price_age_days_p50": ("price age, median", "days since the price was observed"),
+    "price_age_days_p90": ("price age, 90 % below", "days since the price was observed"),
+    "share_price_older_than_7_days": (
+        "stale prices",
+        "share of forecasts at a price over 7 days old",
+    ),
+    "share_strict_text": ("with stored text", "share whose wording was on record by then"),
+    "share_after_training_cutoff": ("after training", "share resolved after the model's cutoff"),
+    "evidence_documents": ("documents", "in the world"),
+    "share_with_a_document": ("with a document", "share of forecasts that were shown one"),
+    "variants_tried": ("variants tried", "on such a set, counted by the ledger"),
+    "minimum_detectable_effect": ("detectable skill", "found with a power of 80 %, best-ranked"),
+    "void_excluded": ("void", "markets left out"),
+    "unresolved": ("unresolved", "markets left out"),
+    "undated_forecasts": ("undated", "forecasts without a time of their own"),
+    "admitted_after_t": ("shown after t", "records: must be none"),
+}
+"""The card's fields in reading order: a short name and what it means."""
 
 
 def skill_axis(rows: Sequence[BoardRow]) -> tuple[float, float]:
@@ -99,10 +127,6 @@ def reliability(row: BoardRow) -> str:
         f'<svg viewBox="0 0 {size} {size}" width="{size}" height="{size}" role="img" '
         f'aria-label="{label}"><title>{label}</title>{"".join(parts)}</svg>'
     )
-
-
-WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 920, 300, 42, 16, 14, 44
-"""The market's picture in pixels: its size and its margins."""
 
 
 @dataclass(frozen=True)
@@ -197,34 +221,6 @@ def show(value: float | None, digits: int = 4) -> str:
         return "–"
     text = f"{value:.{digits}f}"
     return (text[1:] if float(text) == 0 and text[0] == "-" else text).replace("-", "−")
-
-
-PICTURED, MOST_NAMED = 8, 8
-TILES: dict[str, tuple[str, str]] = {
-    "n_questions": ("questions", "markets scored, each with one vote"),
-    "n_forecasts": ("forecasts", "instants at which they were forecast"),
-    "short_markets": ("short markets", "too short for the grid: scored apart"),
-    "n_events": ("events", "groups of questions that share their fate"),
-    "n_resolution_months": ("resolution months", "the other way to group them"),
-    "effective_n": ("effective n", "independent questions' worth, for the best-ranked"),
-    "price_age_days_p50": ("price age, median", "days since the price was observed"),
-    "price_age_days_p90": ("price age, 90 % below", "days since the price was observed"),
-    "share_price_older_than_7_days": (
-        "stale prices",
-        "share of forecasts at a price over 7 days old",
-    ),
-    "share_strict_text": ("with stored text", "share whose wording was on record by then"),
-    "share_after_training_cutoff": ("after training", "share resolved after the model's cutoff"),
-    "evidence_documents": ("documents", "in the world"),
-    "share_with_a_document": ("with a document", "share of forecasts that were shown one"),
-    "variants_tried": ("variants tried", "on such a set, counted by the ledger"),
-    "minimum_detectable_effect": ("detectable skill", "found with a power of 80 %, best-ranked"),
-    "void_excluded": ("void", "markets left out"),
-    "unresolved": ("unresolved", "markets left out"),
-    "undated_forecasts": ("undated", "forecasts without a time of their own"),
-    "admitted_after_t": ("shown after t", "records: must be none"),
-}
-"""The card's fields in reading order: a short name and what it means."""
 
 
 @cache

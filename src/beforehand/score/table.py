@@ -21,6 +21,14 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 STALE_DAYS = 7.0
+SAME_DAY, ANY_DAY = 0.5, 0.8
+_WORD = re.compile(r"[^\W_]+")
+_STOP = frozenset("a an and at be before by for from if in is it of on or the to will with".split())
+_DATE = frozenset(
+    "january february march april may june july august september october november december "
+    "jan feb mar apr jun jul aug sep sept oct nov dec day week month year end".split()
+)
+NAME_WORDS = 3
 
 
 @dataclass(frozen=True)
@@ -96,16 +104,6 @@ class Table:
 def relabel(labels: npt.NDArray[np.int64]) -> Ints:
     """The same grouping with labels 0..C-1."""
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
-
-
-SAME_DAY, ANY_DAY = 0.5, 0.8
-_WORD = re.compile(r"[^\W_]+")
-_STOP = frozenset("a an and at be before by for from if in is it of on or the to will with".split())
-_DATE = frozenset(
-    "january february march april may june july august september october november december "
-    "jan feb mar apr jun jul aug sep sept oct nov dec day week month year end".split()
-)
-NAME_WORDS = 3
 
 
 def event_labels(

@@ -13,8 +13,8 @@ from beforehand.clock import Clock, iso
 MOST_WAITING, LAST_S = 10_000, 2.0
 
 
-class Lines:
-    """Safe for threads; `log` never waits and never fails."""
+class LogWriter:
+    """Safe for threads; `write` never waits and never fails."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -22,7 +22,7 @@ class Lines:
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
 
-    def log(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """One line (a traceback keeps its own), with the time, and nothing in it that a terminal
         would obey."""
         safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)

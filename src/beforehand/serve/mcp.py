@@ -94,7 +94,7 @@ class Backend:
     pinned: datetime | None = None
     hidden: tuple[tuple[str, str], ...] = ()
     """Places of this machine that errors do not name, and what they say instead."""
-    hands: ThreadPoolExecutor = field(
+    threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(AT_ONCE, "mcp-call")
     )
     runners: ThreadPoolExecutor = field(
@@ -118,7 +118,7 @@ class Backend:
         that were."""
         for stop in tuple(self.working):
             stop.set()
-        for pool in (self.runners, self.hands):
+        for pool in (self.runners, self.threads):
             pool.shutdown(wait=False, cancel_futures=True)
         self.quotas.close()
         return self.connection.close()
@@ -187,7 +187,7 @@ class McpServer:
             made = self._answer(toolbox, found, arguments, signals)
             self._log(who, found.name, started, made.said)
             return made.result
-        pool = self._backend.runners if found.limit is EXECUTIONS else self._backend.hands
+        pool = self._backend.runners if found.limit is EXECUTIONS else self._backend.threads
         job = pool.submit(self._answer, toolbox, found, arguments, signals)
         self._backend.working.add(signals.stop)
         try:

@@ -52,6 +52,10 @@ from beforehand.sources.catalogue import ANSWERS
 from beforehand.store.archive.reader import Series
 from beforehand.traffic import Traffic, spent
 
+BLIND = frozenset({("google-news", "feed"), ("openai", "answer"), ("reddit", "search")})
+"""What cannot look back: asked now, it would be refused at an instant in the past."""
+SEARCH_PAGES, LIST_PAGES, EVENT_PAGES, CANDLES = 3, 20, 10, 1000
+
 
 class KalshiTiers:
     """Candles and trades from the tier that holds them. `once` asks for a market unless a fresh
@@ -106,11 +110,6 @@ class KalshiTiers:
             if len(found) > 1:  # More than the mark of the fetch.
                 break
         return found
-
-
-BLIND = frozenset({("google-news", "feed"), ("openai", "answer"), ("reddit", "search")})
-"""What cannot look back: asked now, it would be refused at an instant in the past."""
-SEARCH_PAGES, LIST_PAGES, EVENT_PAGES, CANDLES = 3, 20, 10, 1000
 
 
 class _PriceWindow(TypedDict, total=False):

@@ -28,15 +28,21 @@ from beforehand.sources.fields import rows as field_rows
 from beforehand.store.files import read_json, write_json
 from beforehand.traffic import Polled, Traffic, spent
 
+Read = Callable[[Mapping[str, object], datetime], Iterable[Any]]
+R = TypeVar("R", bound=Record)
+Keep = Callable[[Exchange, Sequence[Record]], None]
+FRESH = timedelta(seconds=30)
+"""For so long an answer stands in for a new call."""
+KEPT, NAMES = 60, 20_000
+"""So many versions of a record are remembered, of so many names a kind (then the oldest is
+forgotten): a recorder or a server that runs for weeks does not grow."""
+
 
 @dataclass(frozen=True)
 class Skipped:
     """A row of a page that could not be read, and why."""
 
     reason: str
-
-
-Read = Callable[[Mapping[str, object], datetime], Iterable[Any]]
 
 
 def _readable(read: Read, row: object, at: datetime) -> list[Any]:
@@ -121,15 +127,6 @@ def page_request(venue: str, listing: Listing, cursor: str | None) -> Request:
 def page_parser(venue: str) -> Callable[[Any, datetime], list[Any]]:
     """How to read a page of a venue's listing."""
     return kalshi_markets if venue == kalshi.VENUE else gamma_markets
-
-
-R = TypeVar("R", bound=Record)
-Keep = Callable[[Exchange, Sequence[Record]], None]
-FRESH = timedelta(seconds=30)
-"""For so long an answer stands in for a new call."""
-KEPT, NAMES = 60, 20_000
-"""So many versions of a record are remembered, of so many names a kind (then the oldest is
-forgotten): a recorder or a server that runs for weeks does not grow."""
 
 
 class Puller:

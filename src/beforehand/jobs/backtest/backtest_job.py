@@ -176,11 +176,11 @@ class BacktestJob:
 
     def _compile(self) -> list[ExperimentConfig]:
         if self.request.configs is None:
-            cast = self._open(self.request.forecasters.split(","))
+            names = self._open(self.request.forecasters.split(","))
             configs = backtest.experiments(
                 self.selection,
                 every=self.request.every,
-                forecasters={name: self.forecasters[name] for name in cast},
+                forecasters={name: self.forecasters[name] for name in names},
                 kind=self.request.grid,
                 start=self.request.start,
                 stop=self.request.stop,
@@ -205,9 +205,9 @@ class BacktestJob:
             name = self.gateway.hindsight().resolve_id(config.market_id)
             mine = self._open(config.models)
             config = config.model_copy(update={"market_id": name, "models": mine})
-            cast = [self.forecasters[entry] for entry in mine]
+            asked = [self.forecasters[entry] for entry in mine]
             first, ending = self.selection.first.get(name), self.selection.markets.get(name)
-            backtest.check(config, cast, first, ending)
+            backtest.check(config, asked, first, ending)
             if name in self.selection.markets:
                 configs.append(config)
         return configs

@@ -59,8 +59,8 @@ def compile_plan(
     """Ask about the markets in order, collect, score. The steps name experiments by their place
     in `configs`."""
     spoken = [[forecasters[n] for n in replacement.ever(config.models)] for config in configs]
-    waiting = [i for i, cast in enumerate(spoken) if not _memoryless(cast)]
-    free = [i for i, cast in enumerate(spoken) if _memoryless(cast)]
+    waiting = [i for i, forecasters in enumerate(spoken) if not _memoryless(forecasters)]
+    free = [i for i, forecasters in enumerate(spoken) if _memoryless(forecasters)]
     # Those who wait for each other first: the longest chain of the plan.
     steps = [*_instants(configs, waiting, spoken), *_walks(configs, free, spoken)]
     walked = tuple(step.id for step in steps if step.action == "walk")
@@ -87,8 +87,8 @@ def rounds(
     return {t: n for t, n in sorted(found.items()) if n}
 
 
-def _memoryless(cast: Sequence[Forecaster]) -> bool:
-    return all(one.memoryless for one in cast)
+def _memoryless(forecasters: Sequence[Forecaster]) -> bool:
+    return all(one.memoryless for one in forecasters)
 
 
 def _is_asked(one: Forecaster) -> bool:
@@ -153,10 +153,10 @@ def _parts(
     """The experiments of one instant by step: those of a step share their settings."""
     parts: list[list[int]] = []
     for group in _groups(configs, asked):
-        cast = spoken[group[0]]
-        calls = configs[group[0]].num_sims * max(sum(map(_is_asked, cast)), 1)
+        forecasters = spoken[group[0]]
+        calls = configs[group[0]].num_sims * max(sum(map(_is_asked, forecasters)), 1)
         size = max(CALLS_A_STEP // calls, 1)
-        if any(one.stateful for one in cast):  # One process, one context after the other.
+        if any(one.stateful for one in forecasters):  # One process, one context after the other.
             size = len(group)
         parts += [group[k : k + size] for k in range(0, len(group), size)]
     return parts

@@ -74,8 +74,8 @@ def experiments(
     another one decided."""
     together = [f for f in forecasters.values() if isinstance(f, PanelForecaster)]
     asked = [f for f in forecasters.values() if not isinstance(f, PanelForecaster)]
-    casts: list[list[Forecaster]] = [[*together], *([one] for one in asked)]
-    casts = [cast for cast in casts if cast]
+    groups: list[list[Forecaster]] = [[*together], *([one] for one in asked)]
+    groups = [group for group in groups if group]
     configs = []
     for name, resolution in selection.markets.items():
         first, end = selection.first[name], grid.end_of(resolution)
@@ -91,28 +91,28 @@ def experiments(
                 start_time=from_us(life.t[0]),
                 end_time=from_us(life.t[-1]),
                 interval_minutes=every // timedelta(minutes=1),
-                num_sims=1 if cast == together else num_sims,
-                models=[one.entry for one in cast],
-                mode=mode_of(cast, options.mode),
+                num_sims=1 if group == together else num_sims,
+                models=[one.entry for one in group],
+                mode=mode_of(group, options.mode),
                 search_config=SearchConfig(
                     max_results=max_results,
-                    query_mode=options.query_mode if _model(cast) else "template",
+                    query_mode=options.query_mode if _model(group) else "template",
                 ),
             )
-            for cast in casts
+            for group in groups
         ]
     return configs
 
 
-def mode_of(cast: Iterable[Forecaster], wanted: Mode) -> Mode:
+def mode_of(group: Iterable[Forecaster], wanted: Mode) -> Mode:
     """The mode of an experiment with these forecasters: `wanted` where there is a model."""
-    kinds = {one.kind for one in cast}
+    kinds = {one.kind for one in group}
     return wanted if "model" in kinds else "external" if "external" in kinds else "baseline"
 
 
-def _model(cast: Iterable[Forecaster]) -> Forecaster | None:
+def _model(group: Iterable[Forecaster]) -> Forecaster | None:
     """The first language model among them."""
-    return next((one for one in cast if one.kind == "model"), None)
+    return next((one for one in group if one.kind == "model"), None)
 
 
 def check_twice(configs: Sequence[ExperimentConfig], stands_in: Mapping[str, str]) -> None:
@@ -130,7 +130,7 @@ def check_twice(configs: Sequence[ExperimentConfig], stands_in: Mapping[str, str
 
 def check(
     config: ExperimentConfig,
-    cast: Sequence[Forecaster],
+    group: Sequence[Forecaster],
     first: int | None,
     resolution: Resolution | None,
 ) -> None:
@@ -148,7 +148,7 @@ def check(
             f"end_time: {iso(config.end_time)} does not lie before the end of {config.market_id} "
             f"({iso(grid.end_of(resolution))}): end earlier"
         )
-    model = _model(cast)
+    model = _model(group)
     if config.mode in ("baseline", "external") and model is not None:
         raise InputError(
             f"mode: {config.mode!r} asks no language model, and models names "
@@ -160,7 +160,7 @@ def check(
             "anthropic:NAME or NAME@http://host:port/v1; baselines run with mode baseline, "
             "addresses with external"
         )
-    if config.num_sims != 1 and all(isinstance(one, PanelForecaster) for one in cast):
+    if config.num_sims != 1 and all(isinstance(one, PanelForecaster) for one in group):
         raise InputError(
             f"num_sims: {config.num_sims}: a baseline says the same every time; only 1 is allowed "
             "without a model or a forecaster at an address"

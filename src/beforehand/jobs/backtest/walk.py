@@ -59,8 +59,14 @@ from beforehand.runs.rows import read_intervals
 from beforehand.store.files import write_atomic
 from beforehand.store.run_folder import RunFolder
 
+PREVIOUS = 10
+LONGEST_TEXT = 600
+KINDS = ("intervals", "predictions", "traces")
+Aggregates = list[tuple[int, float]]
+"""The last aggregates of an experiment: instant (microseconds) and probability."""
 
-def weigh(path: Path, answers: Mapping[str, Resolution]) -> None:
+
+def apply_past_weights(path: Path, answers: Mapping[str, Resolution]) -> None:
     """Rewrite the aggregates of an intervals.jsonl with weights from what was known at each t."""
     rows = list(read_intervals(path))
     past = Past()
@@ -90,13 +96,6 @@ def _again(row: IntervalRow, past: Past) -> IntervalRow:
     decision = None if together is None else yes_or_no(together)
     found = AggregateRow(row.aggregate.method, together, decision, row.aggregate.n)
     return msgspec.structs.replace(row, aggregate=found)
-
-
-PREVIOUS = 10
-LONGEST_TEXT = 600
-KINDS = ("intervals", "predictions", "traces")
-Aggregates = list[tuple[int, float]]
-"""The last aggregates of an experiment: instant (microseconds) and probability."""
 
 
 class Walker:
@@ -206,15 +205,15 @@ class Walker:
         known: Mapping[str, Any],
     ) -> Interval:
         t = int(panel.t[k])
-        cast = [self._forecasters[name] for name in self._replacement.apply(config.models, t)]
-        said = {one.entry: float(known[one.entry][k]) for one in cast if one.entry in known}
-        return Interval(cast, said, t, _context(panel, k, previous), config.mode, config.num_sims)
+        asked = [self._forecasters[name] for name in self._replacement.apply(config.models, t)]
+        said = {one.entry: float(known[one.entry][k]) for one in asked if one.entry in known}
+        return Interval(asked, said, t, _context(panel, k, previous), config.mode, config.num_sims)
 
     def _catch_up(self, intervals: Sequence[Interval], context: StepContext) -> None:
         """Show a forecaster that this process holds, and has not asked yet, what another process
         asked it: all its earlier contexts, in order."""
-        cast = {one.entry: one for interval in intervals for one in interval.forecasters}
-        for _, one in sorted(cast.items()):
+        asked = {one.entry: one for interval in intervals for one in interval.forecasters}
+        for _, one in sorted(asked.items()):
             if not isinstance(one, HeldForecaster) or one.started:
                 continue
             for row in self._earlier(one, context):
@@ -267,8 +266,8 @@ class Walker:
         """How the first model that may be asked words the search, for `llm_generated`: once for
         each wording of a question. Where it cannot, the question itself is searched for, and the
         trace says so."""
-        cast = map(self._forecasters.__getitem__, config.models)
-        models = [one for one in cast if isinstance(one, Model)]
+        asked = map(self._forecasters.__getitem__, config.models)
+        models = [one for one in asked if isinstance(one, Model)]
         if config.search_config.query_mode == "template" or not models:
             return None
         known: dict[str, list[str]] = {}
@@ -300,7 +299,7 @@ class Walker:
                 content = b"".join(unprefixed(line) + b"\n" for line in sorted(lines))
                 write_atomic(self._folder.path / written[-1], content)
         if self._method == "weighted":
-            weigh(self._folder.path / "intervals.jsonl", self._answers)
+            apply_past_weights(self._folder.path / "intervals.jsonl", self._answers)
         audit, differs = Audit(), Counter[str]()
         for task in sorted(outputs):
             audit.add(outputs[task]["audit"])

@@ -92,9 +92,11 @@ class _Stage:
                 self._configs.append(config)
             self._asked.setdefault(key, []).append(spec.id)
         check_all(self._forecasters.values(), self._opening)
-        cast = self._forecasters
-        self._walker = Walker(world, workspace.clock, self.folder, self._configs, cast, answers)
-        self._walked = compile_plan(run_id, self._configs, cast, score=False).steps
+        forecasters = self._forecasters
+        self._walker = Walker(
+            world, workspace.clock, self.folder, self._configs, forecasters, answers
+        )
+        self._walked = compile_plan(run_id, self._configs, forecasters, score=False).steps
         self._walker.follow(self._walked)
 
     @property
@@ -252,8 +254,8 @@ class BenchmarkJob(_Stage):
         training = self._opening.guard.training([(one.spec, counted) for one in models])
         differs = outputs["collect"]["differs"]
         kept = how_kept(self._forecasters.values(), differs, context)
-        cast = self._forecasters.values()
-        settings = replace(self._request.settings, unranked=unranked(cast))
+        forecasters = self._forecasters.values()
+        settings = replace(self._request.settings, unranked=unranked(forecasters))
         done = evaluation.evaluate_files(events, said, endings, settings, training, kept)
         evaluation.store(done, (events, said, endings), path)
         files = self.folder.digests(*results.SCORED)

@@ -52,6 +52,21 @@ from beforehand.store.files import (
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+KINDS: dict[str, type[BaseModel]] = {
+    "market": world.Market,
+    "state": world.MarketState,
+    "event": world.Event,
+    "price": world.PricePoint,
+    "book": world.OrderBook,
+    "document": world.Document,
+    "resolution": world.Resolution,
+    "forecast": world.RecordedForecast,
+    "observation": world.Observation,
+    "exchange": world.Exchange,
+}
+KIND_OF = {model: kind for kind, model in KINDS.items()}
+_COLUMNS = ("price", "bid", "ask", "volume")
+R = TypeVar("R", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -135,23 +150,6 @@ class Series:
             ask=self.ask[:n],
             volume=self.volume[:n],
         )
-
-
-KINDS: dict[str, type[BaseModel]] = {
-    "market": world.Market,
-    "state": world.MarketState,
-    "event": world.Event,
-    "price": world.PricePoint,
-    "book": world.OrderBook,
-    "document": world.Document,
-    "resolution": world.Resolution,
-    "forecast": world.RecordedForecast,
-    "observation": world.Observation,
-    "exchange": world.Exchange,
-}
-KIND_OF = {model: kind for kind, model in KINDS.items()}
-_COLUMNS = ("price", "bid", "ask", "volume")
-R = TypeVar("R", bound=BaseModel)
 
 
 class Archive:

@@ -50,6 +50,8 @@ from beforehand.store.archive.reader import (
 )
 from beforehand.store.files import Reject, exclusive, file_digest, write_atomic, write_jsonl
 
+PATIENCE_S = 30.0
+
 
 @dataclass
 class ImportReport:
@@ -225,9 +227,6 @@ def _point_set(series: Series | None) -> set[tuple[float | None, ...]]:
 
 def _fingerprint(line: bytes) -> bytes:
     return hashlib.sha256(line).digest()
-
-
-PATIENCE_S = 30.0
 
 
 class Spooled(TypedDict):

@@ -38,6 +38,7 @@ MOST_UNANSWERED = 5
 """So many attempts at one call without an answer, over all resumes, are final."""
 Policy = Literal["resend", "skip", "stop"]
 State = Literal["sent", "lost"]
+UNITS = {"calls": "calls", "tokens": "tokens", "cost": "USD"}
 
 
 @dataclass(frozen=True)
@@ -190,13 +191,13 @@ class Calls:
             lease=now + LEASE_S,
             now=iso(self._clock.now()),
         )
-        told = {
+        detail = {
             "provider": call.provider,
             "key": call.key,
             "attempt": attempt,
             "owner": call.owner,
         }
-        add_event(tx, call.run_id, iso(self._clock.now()), "call sent", call.task_id, **told)
+        add_event(tx, call.run_id, iso(self._clock.now()), "call sent", call.task_id, **detail)
         return Claim("ask", attempts=attempt)
 
     def answered(self, run_id: str, key: str, answer: str, usage: Usage, latency_ms: float) -> str:
@@ -242,13 +243,13 @@ class Calls:
             cost=usage.cost or 0.0,
             run_id=run_id,
         )
-        told = {"state": "done", "tokens": usage.tokens, "cost": usage.cost}
-        self._ended(tx, run_id, key, **told, latency_ms=round(latency_ms, 3))
+        detail = {"state": "done", "tokens": usage.tokens, "cost": usage.cost}
+        self._ended(tx, run_id, key, **detail, latency_ms=round(latency_ms, 3))
         return answer
 
-    def _ended(self, tx: Transaction, run_id: str, key: str, **told: Any) -> None:
+    def _ended(self, tx: Transaction, run_id: str, key: str, **detail: Any) -> None:
         """Tell how an attempt at a call ended."""
-        add_event(tx, run_id, iso(self._clock.now()), "call ended", key=key, **told)
+        add_event(tx, run_id, iso(self._clock.now()), "call ended", key=key, **detail)
 
     def refused(self, run_id: str, key: str, owner: str, error: str) -> None:
         """The provider refused for good."""
@@ -498,9 +499,6 @@ def _read_run(tx: Transaction, run_id: str) -> _Run:
         return _Run()
     status, parent, policy, limits, *spent = rows[0]
     return _Run(status, parent, policy, orjson.loads(limits), *spent)
-
-
-UNITS = {"calls": "calls", "tokens": "tokens", "cost": "USD"}
 
 
 def remembered(

@@ -2,7 +2,7 @@
 
 `worker_runs` and `task_outputs` are the documented tables. `runs` holds one row a run: its request,
 its state, what it has spent. `task_parts` holds the bulk output of a task, packed, until the run is
-sealed. Output and status are written in one transaction. Paid calls are in `store/calls.py`.
+sealed. Output and status are written in one transaction. Paid calls are in `calls.py` beside it.
 
 Heartbeats: which processes are at work, so that the work of the dead can be taken over.
 """
@@ -346,8 +346,8 @@ class Journal:
             error=error,
         )
         if rows:
-            told = {"status": status, "duration_ms": round(duration_ms, 3), "error": error}
-            add_event(tx, run_id, self.now(), "step ended", task_id, **told)
+            detail = {"status": status, "duration_ms": round(duration_ms, 3), "error": error}
+            add_event(tx, run_id, self.now(), "step ended", task_id, **detail)
         return bool(rows)
 
     def done(self, run_id: str, only: Sequence[str] | None = None) -> dict[str, Done]:
