@@ -80,7 +80,7 @@ def chunks() -> dict[str, float]:
     from beforehand.clock import SystemClock
     from beforehand.config import Home, Workspace
     from beforehand.engine.runs import Reporter, start
-    from beforehand.jobs.backtest.request import BacktestRequest
+    from beforehand.jobs.backtest.backtest_job import BacktestRequest
     from beforehand.runs.query import need_journal
     from beforehand.score.evaluate import Settings
     from beforehand.store.archive.writer import ArchiveWriter

@@ -16,7 +16,7 @@ from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs import results, score_file
 from beforehand.jobs.backtest import grid
-from beforehand.jobs.backtest.request import BacktestRequest
+from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig, IntervalData, SearchConfig
 from beforehand.records.benchmark import EventSpec, PredictionRecord, ResolutionRecord
 from beforehand.records.rows import decode_interval

@@ -24,7 +24,7 @@ from beforehand.config import Home, Workspace
 from beforehand.engine.runs import start
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.jobs.backtest.request import BacktestRequest
+from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.score.evaluate import Settings
 from beforehand.store.archive.reader import Archive

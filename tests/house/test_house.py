@@ -121,10 +121,8 @@ def test_the_layer_test_can_fail(tmp_path: Path) -> None:
 
 def test_exports() -> None:
     import beforehand
-    import beforehand.gateway
 
     assert beforehand.__all__ == ["__version__"]
-    assert beforehand.gateway.__all__ == ["Audit", "Gateway", "RecordedWorld", "View", "World"]
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -182,6 +180,14 @@ def test_nothing_names_a_registry_or_this_machine() -> None:
 def test_files_stay_short() -> None:
     for path in SOURCES:
         assert len(path.read_text().splitlines()) <= 600, f"{path} wants dividing"
+
+
+def test_functions_stay_short() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                assert lines <= 60, f"{path}: {node.name} has {lines} lines"
 
 
 def documents() -> list[Path]:
@@ -253,10 +259,10 @@ print(len(sys.modules), *sorted({m.split(".")[0] for m in sys.modules}))
 """
 READS_ONLY = {
     "runs list": 210,
-    "runs show r": 210,
-    "runs watch r": 210,
-    "runs diff r r": 235,
-    "world info": 255,
+    "runs show r": 300,
+    "runs watch r": 270,
+    "runs diff r r": 270,
+    "world info": 270,
     "token list": 210,
     "tool list": 190,
 }

@@ -29,7 +29,7 @@ from beforehand.config import Home, Workspace
 from beforehand.engine.job import RunLimits
 from beforehand.engine.runs import Finished, start
 from beforehand.forecast.schemes.held import HELD
-from beforehand.jobs.backtest.request import BacktestRequest
+from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.records.record import Record
 from beforehand.records.world import Document, PricePoint, RecordedForecast, Resolution
 from beforehand.runs.rows import read_jsonl

@@ -26,7 +26,7 @@ from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.view import View
-from beforehand.gateway.world import Listing
+from beforehand.gateway.worlds import Listing
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter

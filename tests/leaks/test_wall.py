@@ -13,7 +13,7 @@ from beforehand.clock import MICROSECOND, end_of_day, from_us, to_us
 from beforehand.errors import CutoffViolation, InputError, NotFound
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.search import Hit, Method
-from beforehand.gateway.world import Listing
+from beforehand.gateway.worlds import Listing
 from beforehand.records.cutoff import document_known_at, visible, visible_us
 from beforehand.records.world import (
     Document,

@@ -240,7 +240,7 @@ def test_an_unforeseen_failure_is_written_down(
     from beforehand.gateway.opening import connect
     from beforehand.serve.auth import Visitor
     from beforehand.serve.mcp import Backend, McpServer
-    from beforehand.tools.caller import Storage
+    from beforehand.tools.storage import Storage
     from beforehand.tools.registry import REGISTRY
 
     home, clock, lines = Home(tmp_path), SystemClock(), list[str]()

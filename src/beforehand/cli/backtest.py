@@ -31,8 +31,8 @@ from beforehand.config import Workspace
 from beforehand.engine.runs import start as start_run
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.ids import check_segment, new_run_id
+from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.jobs.backtest.grid import parse_interval
-from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.store.files import read_json
 

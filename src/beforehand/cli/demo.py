@@ -10,7 +10,7 @@ from beforehand.cli.world import store_world
 from beforehand.config import Workspace, recorded_data
 from beforehand.engine.runs import Reporter, start
 from beforehand.errors import EXIT_FAILED, EXIT_OK
-from beforehand.jobs.backtest.request import BacktestRequest
+from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.world.simulate import SimConfig
 
 DATES = 150

@@ -21,7 +21,7 @@ from beforehand.clock import Clock, SystemClock, from_us, iso, to_us
 from beforehand.errors import CutoffViolation, InputError
 from beforehand.gateway.panel import USUAL, Evidence, Panel, PanelBuilder, QueryMaker
 from beforehand.gateway.view import View
-from beforehand.gateway.world import FOREVER, World
+from beforehand.gateway.worlds import FOREVER, World
 from beforehand.lazy import lazy
 from beforehand.records.cutoff import visible_us
 from beforehand.store.archive.reader import Series

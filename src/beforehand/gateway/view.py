@@ -18,7 +18,7 @@ from beforehand.errors import (
     ReplayMiss,
 )
 from beforehand.gateway.search import Hit, Method
-from beforehand.gateway.world import FOREVER, Listing
+from beforehand.gateway.worlds import FOREVER, Listing
 from beforehand.ids import split_market_id
 from beforehand.records.cutoff import document_known_at, visible_us
 from beforehand.records.record import Record

@@ -6,7 +6,7 @@ the forecasts were really made, nobody can see from a file: the times are taken 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -191,16 +191,14 @@ def run(
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
-    clock = clock or SystemClock()
-    folder = RunFolder(runs, run_id or new_run_id(clock.now(), lambda n: (runs / n).exists()))
+    now = (clock or SystemClock()).now()
+    folder = RunFolder(runs, run_id or new_run_id(now, lambda n: (runs / n).exists()))
     folder.create()
     results.write_questions(folder.path, gateway, used)
     write_jsonl(folder.path / "predictions.jsonl", _predictions(cells))
     write_jsonl(folder.path / "rejected.jsonl", rejected.rows())
     names = sorted({who for said in cells.values() for who in said})
-    # What was said identifies a variant, not its name; the market's own prices are no trial.
-    variants = [digest(_said(cells, who)) for who in names if not _copies(panel, cells, who)]
-    tried = note_trials(ledger, "file", used, variants)
+    tried = note_trials(ledger, "file", used, _variants(panel, cells, names))
     leaks = results.leak_report(gateway.audit, archive)
     leaks.rechecked, leaks.from_file = len(panel), True
     leaks.admitted_after_t = int((~visible_us(panel.known_at, panel.t)).sum())
@@ -223,8 +221,8 @@ def run(
         "settled": used[drawn].payout,
         "question": view.market(drawn).question,
     }
-    rows = _picture(panel, cells, drawn)
-    summary = results.end_in_report(folder.path, result, leaks, about, rows)
+    shown = _picture(panel, cells, drawn)
+    summary = results.end_in_report(folder.path, result, leaks, about, shown)
     folder.seal("score", archive.digest)
     return Scored(folder, summary, rejected)
 
@@ -347,6 +345,11 @@ def _columns(panel: Panel, cells: Cells) -> Columns:
             {**{name: float(values[i]) for name, values in yardsticks.items()}, **mine}
         )
     return columns
+
+
+def _variants(panel: Panel, cells: Cells, names: Iterable[str]) -> list[str]:
+    """What was said identifies a variant, not its name; the market's own prices are no trial."""
+    return [digest(_said(cells, who)) for who in names if not _copies(panel, cells, who)]
 
 
 def _copies(panel: Panel, cells: Cells, who: str) -> bool:

@@ -12,11 +12,13 @@ from datetime import datetime
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from beforehand.clock import from_us, parse_us
 from beforehand.records.rows import IntervalRow, forecasts, label
-from beforehand.score.summary import BoardRow, DecisionCounts, ModelCounts, Summary
+
+if TYPE_CHECKING:
+    from beforehand.score.summary import BoardRow, DecisionCounts, ModelCounts, Summary
 
 INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)")
 WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 920, 300, 42, 16, 14, 44
@@ -49,7 +51,7 @@ TILES: dict[str, tuple[str, str]] = {
 """The card's fields in reading order: a short name and what it means."""
 
 
-def skill_axis(rows: Sequence[BoardRow]) -> tuple[float, float]:
+def skill_axis(rows: "Sequence[BoardRow]") -> tuple[float, float]:
     """A range that holds 0, every interval that reaches above it, and the typical ones below;
     what lies far below is cut rather than squeezing the rest."""
     intervals = [row["skill_ci"] for row in rows]
@@ -60,7 +62,7 @@ def skill_axis(rows: Sequence[BoardRow]) -> tuple[float, float]:
     return (-reach, reach) if reach > 0 else (-0.01, 0.01)
 
 
-def whisker(row: BoardRow, axis: tuple[float, float]) -> str:
+def whisker(row: "BoardRow", axis: tuple[float, float]) -> str:
     """Point and interval on a shared axis with a line at 0; an arrow where it leaves the axis."""
     width, height = 190, 22
     low, high = axis
@@ -88,7 +90,7 @@ def whisker(row: BoardRow, axis: tuple[float, float]) -> str:
     )
 
 
-def reliability(row: BoardRow) -> str:
+def reliability(row: "BoardRow") -> str:
     """Mean forecast against mean outcome per bin; a dot's area is the bin's share of questions."""
     size, pad = 190, 26
     bins = row["reliability_bins"]
@@ -234,7 +236,7 @@ def _template() -> Any:
     return environment.from_string(source)
 
 
-def html(summary: Summary, intervals: Sequence[IntervalRow] = ()) -> str:
+def html(summary: "Summary", intervals: Sequence[IntervalRow] = ()) -> str:
     """The page for a scored run; `intervals` are the rows of one market, to be drawn."""
     from markupsafe import Markup
 
@@ -270,7 +272,7 @@ def html(summary: Summary, intervals: Sequence[IntervalRow] = ()) -> str:
     )
 
 
-def _asked(decisions: DecisionCounts | None) -> list[tuple[str, ModelCounts]]:
+def _asked(decisions: "DecisionCounts | None") -> "list[tuple[str, ModelCounts]]":
     """How each language model decided; nothing for baselines and addresses."""
     return [
         (name, made)
@@ -279,7 +281,7 @@ def _asked(decisions: DecisionCounts | None) -> list[tuple[str, ModelCounts]]:
     ]
 
 
-def headline(summary: Summary) -> str:
+def headline(summary: "Summary") -> str:
     """The verdict in one sentence."""
     subjects = summary.get("subjects")
     others = [
@@ -311,7 +313,9 @@ def headline(summary: Summary) -> str:
     return f"None of {len(others)} forecasters is shown to beat the market over {size}."
 
 
-def kept_from_the_future(board: Sequence[BoardRow], named: Callable[[str], str] = str) -> list[str]:
+def kept_from_the_future(
+    board: "Sequence[BoardRow]", named: Callable[[str], str] = str
+) -> list[str]:
     """How each forecaster was kept from the future, those alike together."""
     alike: dict[str, list[str]] = {}
     for row in board:

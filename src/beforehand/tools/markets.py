@@ -16,7 +16,7 @@ from beforehand.config import (
 from beforehand.errors import BeforehandError, InputError, NotFound
 from beforehand.gateway.search import Hit, Method
 from beforehand.gateway.view import View
-from beforehand.gateway.world import Listing
+from beforehand.gateway.worlds import Listing
 from beforehand.ids import split_market_id
 from beforehand.records.world import Market, MarketState, Odds, OrderBook
 from beforehand.tools.bounds import Rows

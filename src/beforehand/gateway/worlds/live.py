@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 from beforehand.clock import Clock, from_us, to_us
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway.search import Grade, Hit, MarketIndex, Method
-from beforehand.gateway.world import Listing
+from beforehand.gateway.worlds import Listing
 from beforehand.gateway.worlds.pull import (
     FRESH,
     Keep,

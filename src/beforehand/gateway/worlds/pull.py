@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from beforehand.clock import Clock
 from beforehand.errors import BadAnswer, BeforehandError, InputError
-from beforehand.gateway.world import Listing
+from beforehand.gateway.worlds import Listing
 from beforehand.records.record import Record
 from beforehand.records.world import Exchange, Market
 from beforehand.sources import kalshi, polymarket

@@ -7,7 +7,7 @@ from itertools import chain
 
 from beforehand.clock import from_us
 from beforehand.gateway.search import Grade, Hit, MarketIndex, Method, SearchIndex
-from beforehand.gateway.world import Listing
+from beforehand.gateway.worlds import Listing
 from beforehand.ids import split_market_id
 from beforehand.lazy import lazy
 from beforehand.records.world import (

@@ -1,9 +1,11 @@
-"""A backtest as a job: select, compile, walk, score. The engine runs it."""
+"""A backtest as a job: what a user asks (as values that the journal can keep), and how it is
+selected, compiled, walked and scored. The engine runs it."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -12,7 +14,7 @@ from beforehand import __version__
 from beforehand.clock import iso
 from beforehand.config import Workspace
 from beforehand.engine.context import StepContext
-from beforehand.engine.job import job
+from beforehand.engine.job import RunLimits, job
 from beforehand.engine.plan import Action, Plan
 from beforehand.errors import InputError
 from beforehand.forecast.base import (
@@ -23,13 +25,14 @@ from beforehand.forecast.base import (
 )
 from beforehand.forecast.schemes.model import Model
 from beforehand.gateway.gateway import Audit, Gateway
+from beforehand.gateway.search import Grade
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
 from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
+from beforehand.jobs.backtest.grid import Kind
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
-from beforehand.jobs.backtest.request import BacktestRequest, Fork
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
@@ -37,7 +40,7 @@ from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.rows import IntervalRow
 from beforehand.runs.columns import columns_of, read_questions
 from beforehand.runs.rows import counts, questions_of, read_intervals, read_traces
-from beforehand.score.evaluate import build_table, evaluate
+from beforehand.score.evaluate import Settings, build_table, evaluate
 from beforehand.score.leaks import LeakReport, recheck
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
@@ -46,6 +49,39 @@ from beforehand.score.validity import SetFacts
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_jsonl
 from beforehand.store.run_folder import RunFolder, note_trials
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A run that repeats `parent` up to `at`, and has other models from there on: each of `models`
+    is OLD=NEW, the old one by its entry or its name."""
+
+    parent: str
+    at: datetime
+    models: list[str]
+
+
+@dataclass(frozen=True)
+class BacktestRequest:
+    """What a user asked for. `configs` replaces markets, interval, grid and forecasters; `fresh`
+    states that the forecasters at addresses were restarted just before."""
+
+    archive: Path
+    markets: list[str] | None = None
+    every: timedelta = timedelta(days=7)
+    grid: Kind = "aligned"
+    forecasters: str = "all"
+    num_sims: int = 1
+    start: datetime | None = None
+    stop: datetime | None = None
+    max_results: int = 5
+    grade: Grade = "captured"
+    configs: list[ExperimentConfig] | None = None
+    settings: Settings = Settings()
+    limits: RunLimits = field(default_factory=RunLimits)
+    fork: Fork | None = None
+    model_options: ModelOptions = field(default_factory=ModelOptions)
+    fresh: bool = False
 
 
 @job("backtest", BacktestRequest)

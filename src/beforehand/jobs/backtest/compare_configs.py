@@ -11,9 +11,8 @@ from beforehand.config import Workspace
 from beforehand.engine.runs import QUIET, Reporter, start
 from beforehand.errors import InputError
 from beforehand.forecast.aggregate import Method, aggregate
-from beforehand.jobs.backtest.backtest_job import BacktestJob
+from beforehand.jobs.backtest.backtest_job import BacktestJob, BacktestRequest
 from beforehand.jobs.backtest.grid import instants
-from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.jobs.forecasters import MAY_REMEMBER
 from beforehand.records.rows import IntervalRow
 from beforehand.runs.columns import columns_of, read_questions

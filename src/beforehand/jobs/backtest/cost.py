@@ -8,9 +8,8 @@ from beforehand.config import Workspace
 from beforehand.engine.runs import PAID_AT_ONCE
 from beforehand.forecast.schemes.http import parse_rate
 from beforehand.jobs.backtest import grid
-from beforehand.jobs.backtest.backtest_job import BacktestJob
+from beforehand.jobs.backtest.backtest_job import BacktestJob, BacktestRequest
 from beforehand.jobs.backtest.order import rounds
-from beforehand.jobs.backtest.request import BacktestRequest
 from beforehand.store.database import Database
 from beforehand.store.journal.journal import Journal
 

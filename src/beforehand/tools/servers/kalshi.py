@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from beforehand.clock import end_of_day, iso
 from beforehand.errors import NotFound, ReplayMiss
-from beforehand.gateway.world import Listing, Order
+from beforehand.gateway.worlds import Listing, Order
 from beforehand.records.world import PricePoint
 from beforehand.sources.kalshi import PERIODS, VENUE, eastern_day
 from beforehand.tools.bounds import Rows

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 
 from beforehand.clock import iso
 from beforehand.errors import InputError, NotFound
-from beforehand.gateway.world import Listing, Order
+from beforehand.gateway.worlds import Listing, Order
 from beforehand.ids import split_market_id
 from beforehand.records.world import Market
 from beforehand.sources.polymarket import VENUE
