@@ -205,6 +205,18 @@ def test_the_knowledge_guard(market: dict[str, Any], sim: Path, home: Path, caps
         assert (share["value"], share["ok"]) == (None, False), "unknown is not fair"
 
 
+def test_a_cutoff_by_the_name_of_ones_own(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+) -> None:
+    with model_server() as server:
+        arguments = ["--markets", market["id"], "--forecasters", f"mine={server.model()}"]
+        arguments += ["--archive", str(sim), "--mode", "direct_llm", "--every", "3d"]
+        late = told(capsys, "backtest", "run", *arguments, "--cutoff", "mine=2099-01-01")
+        assert late["validity"]["share_after_training_cutoff"]["value"] == 0.0
+        assert cli(["backtest", "run", *arguments, "--cutoff", "theirs=2099-01-01"]) == 2
+        assert "--cutoff theirs: no such model is asked in this run" in capsys.readouterr().err
+
+
 def test_without_a_model_scripted_stands_in(
     market: dict[str, Any], sim: Path, home: Path, capsys: Out
 ) -> None:

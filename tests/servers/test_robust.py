@@ -240,8 +240,8 @@ def test_an_unforeseen_failure_is_written_down(
     from beforehand.gateway.opening import connect
     from beforehand.serve.auth import Visitor
     from beforehand.serve.mcp import Backend, McpServer
-    from beforehand.tools.storage import Storage
     from beforehand.tools.registry import REGISTRY
+    from beforehand.tools.storage import Storage
 
     home, clock, lines = Home(tmp_path), SystemClock(), list[str]()
     connection = connect(Workspace(home), "replay", home.archive)

@@ -89,7 +89,7 @@ class ModelFlags:
     ] = "mark"
     cutoff: Annotated[
         list[str] | None,
-        Parameter(negative="", help="MODEL=DATE: the last day of a model's training. Repeat."),
+        Parameter(negative="", help="MODEL=DATE (or NAME=DATE): the last day of a model's training. Repeat."),
     ] = None
 
 
@@ -113,8 +113,6 @@ def model_options(given: ModelFlags | None) -> ModelOptions:
             cutoffs[name] = date.fromisoformat(day)
         except ValueError:
             raise InputError(f"--cutoff {text!r}: write it as MODEL=2025-01-31") from None
-        if not _is_model(name):
-            raise InputError(f"--cutoff {text!r}: {name!r} is no model")
     return ModelOptions(
         mode=given.mode or ModelOptions().mode,
         query_mode=given.queries,

@@ -185,6 +185,7 @@ class Journal:
     ) -> None:
         """Set a run's status. A seal also drops the parts, which now lie in the run's files."""
         with self.database.write(run_lock(run_id)) as tx:
+            before = tx.run("SELECT status FROM runs WHERE run_id = :run_id", run_id=run_id)
             tx.run(
                 "UPDATE runs SET status = :status, reason = :reason, updated_at = :now, "
                 "seal = COALESCE(:seal, seal) WHERE run_id = :run_id",
@@ -196,7 +197,8 @@ class Journal:
             )
             if seal is not None:
                 tx.run("DELETE FROM task_parts WHERE run_id = :run_id", run_id=run_id)
-            add_event(tx, run_id, self.now(), "run ended", status=status, reason=reason)
+            if not before or before[0][0] != status:  # A call may have stopped the run already.
+                add_event(tx, run_id, self.now(), "run ended", status=status, reason=reason)
 
     def stop(self, run_id: str, reason: str) -> None:
         """End a running run: no process makes another call for it. One that is being cancelled, or
