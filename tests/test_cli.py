@@ -110,7 +110,7 @@ def test_the_examples_of_the_docs_run(
     ("arguments", "code", "says"),
     [
         (["nope"], 2, ""),
-        (["backtest", "run", "--every", "7x"], 2, "is no interval"),
+        (["backtest", "run", "--every", "7x"], 2, "is not an interval"),
         (["backtest", "run", "--seed", "-1"], 2, "--seed must lie between"),
         (["backtest", "run", "--start", "2026-01-01T00:00:00"], 2, "no time zone"),
         (["backtest", "run", "--archive", "nowhere"], 1, "there is no archive"),

@@ -261,7 +261,7 @@ def test_run_code_on_the_command_line(sim: Path, home: Path, capsys: Out) -> Non
     assert "time limit of 0.3 s" in late["error"]
     for arguments, said in (
         ((str(home / "none.py"),), "no such file"),
-        ((str(file), "--input", "{"), "no JSON"),
+        ((str(file), "--input", "{"), "not JSON"),
         ((str(file), "--input", "[1]"), "must be an object"),
         ((str(file), "--timeout", "31"), "at most 30"),
         ((str(file), "--as-of", "yesterday"), "--as-of"),

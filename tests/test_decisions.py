@@ -225,7 +225,7 @@ def test_without_a_model_scripted_stands_in(
     capsys.readouterr()
     assert cli(["backtest", "run", *arguments, "--forecasters", "market", "--mode", "hybrid"]) == 0
     said = capsys.readouterr()
-    assert "no model is named, so scripted stands in (a path test, not a forecaster)" in said.err
+    assert "no model is named, so scripted is used (a path test, not a forecaster)" in said.err
     assert "not ranked" in said.out
     found = told(capsys, "backtest", "run", *arguments, "--forecasters", "market")
     assert "scripted" not in found["decisions"]["models"], "and only then"
@@ -299,7 +299,7 @@ def test_refusals_come_before_anything_is_asked(
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        (("--max-cost", "1"), "nobody knows what a call of"),
+        (("--max-cost", "1"), "the price of a call of"),
         (("--engine", "daytona"), "DAYTONA_API_KEY"),
         (("--cutoff", "scripted=2024-01-01"), "no such model is asked"),
         (("--cutoff", "x"), "write it as MODEL=2025-01-31"),

@@ -62,8 +62,8 @@ def test_a_forecaster_at_an_address(
         ('{"probability": true}', "from 0 to 1"),
         ('{"probability": NaN}', "JSON object"),
         ('{"p": 0.5}', "from 0 to 1"),
-        ('{"probability": 0.5, "rationale": 3}', "no text"),
-        ('{"probability": 0.5, "evidence_ids": "x"}', "no list"),
+        ('{"probability": 0.5, "rationale": 3}', "not text"),
+        ('{"probability": 0.5, "evidence_ids": "x"}', "not a list"),
     ],
 )
 def test_answers_that_cannot_be_used(answer: str, reason: str) -> None:

@@ -244,8 +244,8 @@ def test_rejects_are_reported_with_their_lines(tmp_path: Path) -> None:
     assert (report.loaded, report.rejected) == (2, 8)
     said = {(r.line, r.reason) for r in report.rejects}
     assert {line for line, _ in said} == {3, 4, 5, 6, 7, 8, 9, 10}
-    assert (4, "bid is no number") in said
-    assert (6, "ask is no finite number") in said
+    assert (4, "bid is not a number") in said
+    assert (6, "ask is not a finite number") in said
     assert Path(str(report.rejects_file)).is_file()
     (a, b) = found(MarketData(tmp_path / "t.db"), "by_symbol", {"symbol_pattern": "%"})
     assert b["timestamp"] == "2025-07-21T10:00:00Z"
@@ -279,7 +279,7 @@ def test_loads_are_whole_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (report.loaded, report.rejected) == (0, 3)
     assert {r.reason for r in report.rejects} == {
         "id is taken by an earlier load",
-        "id stands twice in the file",
+        "id occurs twice in the file",
     }
 
 

@@ -188,7 +188,7 @@ def test_what_must_be_set_right_ends_the_run(status: int, ask: Callable[..., Any
     with model_server(lambda body: status) as server:
         outcome, _ = ask(server.model())
         assert outcome.status == "failed"
-        assert "set it right, then resume the run" in outcome.reason
+        assert "correct this, then resume the run" in outcome.reason
         server.answer = sensible
         outcome, said = ask(server.model())
         assert outcome.status == "success", outcome.reason

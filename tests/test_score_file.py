@@ -202,7 +202,7 @@ def test_jsonl_and_prediction_records_score_alike(sim: Path, tmp_path: Path) -> 
         ),
         (b'[{"id": "x"}]', "JSON list"),
         (b'"id,time,probability\nx,y,z\n', "header is not CSV"),
-        (b"id,time,probability,probability\n", "stands twice"),
+        (b"id,time,probability,probability\n", "occurs twice"),
         (b"id;time;probability\n", "separated by commas"),
         (
             b'{"id": "x", "time": "2026-01-01T00:00:00Z", "probability": 0.5, "forecaster": {"a": 1}}',

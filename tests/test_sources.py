@@ -267,7 +267,7 @@ def test_google_news_feeds() -> None:
         ({"query": ""}, "empty search"),
         ({"query": "fed", "edition": "XX"}, "unknown edition"),
         ({"query": "fed filetype:pdf"}, "unsupported operator filetype:"),
-        ({"query": "fed when:7d after:2026-01-01"}, "cannot stand beside"),
+        ({"query": "fed when:7d after:2026-01-01"}, "cannot be combined"),
         ({"query": "fed", "when": "soon"}, "not a span"),
         ({"query": "fed", "before": "2026-13-01"}, "not a day"),
         ({"query": 'fed "open'}, "not closed"),

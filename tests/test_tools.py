@@ -108,16 +108,16 @@ def test_unknown_and_missing_arguments(name: str) -> None:
         ("get_prices", {"ids": []}, "ids: .*at least 1"),
         ("get_prices", {"ids": ["x"] * 21}, "ids: .*at most 20"),
         ("get_market", {"id": "x", "max_tokens": 1}, "max_tokens"),
-        ("get_market", {"id": "x", "as_of": "yesterday"}, "as_of: 'yesterday' is no ISO 8601 time"),
+        ("get_market", {"id": "x", "as_of": "yesterday"}, "as_of: 'yesterday' is not an ISO 8601"),
         ("get_market", {"id": "x", "as_of": "2026-01-01T00:00:00"}, "has no time zone"),
-        ("list_markets", {"cursor": "bogus"}, "was not made by this question"),
+        ("list_markets", {"cursor": "bogus"}, "is not from this question"),
         (
             "get_market_price_range",
             {"market_id": "m0001", "start_date": "2026-01-02", "end_date": "2026-01-01"},
             "lies before",
         ),
         ("get_market_price_history", {"market_id": "m0001", "date": "1 May"}, "must be a day"),
-        ("get_company_facts", {"cik": "apple"}, "is no CIK"),
+        ("get_company_facts", {"cik": "apple"}, "is not a CIK"),
     ],
 )
 def test_bad_arguments_get_one_clear_sentence(
@@ -275,10 +275,10 @@ def test_a_cursor_belongs_to_its_question(box: Toolbox) -> None:
     first = box.call("search_markets", {"query": "cobalt", "limit": 2}).content
     cursor = first["_meta"]["cut"]["next_cursor"]
     assert "rows_found" not in first["_meta"]["cut"], "a search finds what it is asked for"
-    with pytest.raises(InputError, match="not made by this question"):
+    with pytest.raises(InputError, match="not from this question"):
         box.call("search_markets", {"query": "museum", "limit": 2, "cursor": cursor})
     earlier = {"query": "cobalt", "limit": 2, "cursor": cursor, "as_of": "2025-06-01T00:00:00Z"}
-    with pytest.raises(InputError, match="not made by this question"):
+    with pytest.raises(InputError, match="not from this question"):
         box.call("search_markets", earlier)
     second = box.call("search_markets", {"query": "cobalt", "limit": 2, "cursor": cursor}).content
     shown = [m["market_id"] for page in (first, second) for m in page["markets"]]
@@ -393,7 +393,7 @@ def test_the_commands(sim: Path, home: Path, capsys: pytest.CaptureFixture[str])
     assert cli([*call[:4], "--as-of", "", *archive]) == 2, "an empty pin is no pin"
     assert "--as-of" in capsys.readouterr().err
     assert cli([*call, "--arg", "id=x"]) == 2
-    assert "stands twice" in capsys.readouterr().err
+    assert "is given twice" in capsys.readouterr().err
     assert cli(["tool", "list", "--server", "nope"]) == 2
     assert cli([*call, "--arg", "as_of=2025-02-02T00:00:00Z"]) == 2
     assert "can only be narrowed" in capsys.readouterr().err

@@ -67,7 +67,7 @@ def iso(instant: datetime) -> str:
 
 @lru_cache(maxsize=65536)
 def iso_us(microseconds: int) -> str:
-    """`iso` of an instant in microseconds; the same ones come up again and again."""
+    """`iso` of an instant in microseconds, cached because the same instants come up often."""
     return iso(from_us(microseconds))
 
 
@@ -86,14 +86,14 @@ def end_of_day(instant: datetime) -> datetime:
 def parse_instant(text: str) -> datetime:
     """Read an ISO 8601 instant that carries an offset, or a bare date as 00:00 UTC.
 
-    Raises ValueError on anything else; a time without an offset is refused, because
-    guessing its zone is how a backtest gains a few hours of future.
+    Raises ValueError on anything else; a time without an offset is refused, because a wrong guess
+    of its zone would show a backtest a few hours of the future.
     """
     text = text.strip()
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no ISO 8601 time such as 2026-01-05T12:00:00Z") from None
+        raise ValueError(f"{text!r} is not an ISO 8601 time such as 2026-01-05T12:00:00Z") from None
     if len(text) == 10:
         instant = instant.replace(tzinfo=UTC)
     if instant.tzinfo is None:

@@ -23,7 +23,7 @@ MARKET_STATUS_ACTIVE = "active"
 MARKET_STATUS_CLOSED = "closed"
 MARKET_STATUS_RESOLVED = "resolved"
 WorldMode = Literal["replay", "live", "record"]
-"""Who answers: the archive, the services, or the services with every exchange kept."""
+"""Where answers come from: the archive, the services, or the services with every exchange kept."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Home:
 class Workspace:
     """What one caller works with, passed down: the home folder, the database that several machines
     share (`postgresql://…`; None: SQLite files in the home), the clock, and the settings (keys and
-    addresses by the name of their environment variable). Nobody below the surfaces reads the
-    environment."""
+    addresses by the name of their environment variable). Only the surfaces (command line, servers)
+    read the environment."""
 
     home: Home
     database: str | None = None

@@ -38,8 +38,8 @@ class NotConfigured(BeforehandError):
 
 class Unavailable(BeforehandError):
     """An outside service failed in a way that may pass. `uncertain` is set where the request may
-    have been carried out although no answer came, `unreached` where none of the attempts found
-    anybody to connect to; `status` is the last status that was answered."""
+    have been carried out although no answer came, `unreached` where no attempt could connect to the
+    service; `status` is the last status that was answered."""
 
     def __init__(
         self, message: str, retry_after: float | None = None, uncertain: bool = False
@@ -54,7 +54,7 @@ class Refused(BeforehandError):
 
 
 class CutoffViolation(BeforehandError):
-    """Something after the View's instant was asked for, or got through a source."""
+    """Something later than the View's instant was asked for, or a source returned it."""
 
 
 class RateLimited(Unavailable):
@@ -62,7 +62,7 @@ class RateLimited(Unavailable):
 
 
 class Held(Unavailable):
-    """Another process is at it."""
+    """Another process is doing this already."""
 
 
 class Unauthorized(BeforehandError):

@@ -1,4 +1,4 @@
-"""A property that is worked out once, however many threads ask for it first."""
+"""A property that is computed once, however many threads ask for it at the same time."""
 
 import threading
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class lazy(Generic[T]):  # noqa: N801 (a decorator)
             return self
         with _CREATING:
             lock = instance.__dict__.setdefault("_lazy", threading.RLock())
-        with lock:  # Once there, the object's own entry answers, and this is not called again.
+        with lock:  # Once set, the object's own entry is read, and this is not called again.
             if self.name not in instance.__dict__:
                 instance.__dict__[self.name] = self.function(instance)
         return instance.__dict__[self.name]

@@ -1,4 +1,4 @@
-"""Through which every paid call goes: journalled in a run, only counted outside one."""
+"""The interface for every paid call: journalled in a run, only counted outside one."""
 
 import threading
 from collections.abc import Callable
@@ -9,15 +9,16 @@ from beforehand.store.journal.calls import Usage
 
 
 class Meter(Protocol):
-    """Through which a forecaster makes its paid calls: the engine's StepContext journals them, and
-    a `CallCounter` only counts. One Meter stands for one question in one simulation."""
+    """The interface through which a forecaster makes its paid calls: the engine's StepContext
+    journals them, and a `CallCounter` only counts them. One Meter is for one question in one
+    simulation."""
 
     run_id: str
     simulation: int
 
     @property
     def policy(self) -> str:
-        """What becomes of a call whose answer never came: resend, skip or stop."""
+        """What happens to a call that was sent and never answered: resend, skip or stop."""
 
     def call(
         self,
@@ -27,8 +28,8 @@ class Meter(Protocol):
         measure: Callable[[str], Usage] = ...,
         turn: Callable[[threading.Event], None] | None = ...,
     ) -> str:
-        """The answer to `request` (JSON), asked once however often the step runs. `send` gets the
-        idempotency key, `turn` waits for the provider's rate limit."""
+        """The answer to `request` (JSON). It is asked once, however often the step runs. `send`
+        gets the idempotency key, `turn` waits for the provider's rate limit."""
 
     def holds(self, key: str) -> bool:
         """False once another process has taken over the call with this key."""
@@ -52,7 +53,7 @@ class CallCounter:
         measure: Callable[[str], Usage] = lambda answer: Usage(),
         turn: Callable[[threading.Event], None] | None = None,
     ) -> str:
-        """Send it, and take note of what it cost."""
+        """Send the request, and count what it cost."""
         if turn is not None:
             turn(threading.Event())
         self.calls += 1
@@ -61,5 +62,5 @@ class CallCounter:
         return answer
 
     def holds(self, key: str) -> bool:
-        """Nobody else is there."""
+        """True: there is no other process."""
         return True

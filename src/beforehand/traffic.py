@@ -1,11 +1,11 @@
-"""Every outside call passes here: limits, time limits, retries, pauses, the circuit.
+"""Every outside call goes through here: limits, time limits, retries, pauses, the circuit breaker.
 
 Rules, in order. A gate that is shut (a feed's window, a pause the service asked for, an open
-circuit) refuses at once and says until when. A limit makes the call wait for its turn. An answer
-of 429 or 5xx is asked again with exponential backoff and full jitter (or after `Retry-After`); no
-other status is. A lost answer (time out, dropped, cut short) is asked again only where the request
-may be repeated. All of it ends at the provider's deadline. The waiting and counting is shared by
-every process of a home folder through the ledger.
+circuit) refuses at once and says until when. A limit makes the call wait for its turn. A request
+answered with 429 or 5xx is sent again with exponential backoff and full jitter (or after
+`Retry-After`); with any other status it is not. After a lost answer (timed out, dropped, cut short)
+a request is sent again only if it may be repeated. All attempts end at the provider's deadline. The
+waiting and counting is shared by every process of a home folder through the ledger.
 """
 
 import random
@@ -29,7 +29,8 @@ BACKOFF_S = 0.5
 LONGEST_PAUSE_S = 3600.0
 GATEWAYS = (502, 504)
 CIRCUIT_AFTER, CIRCUIT_S = 5, 30.0
-"""So many failures in a row open the circuit for so long; then one call is let through."""
+"""This many failures in a row open the circuit for this many seconds; then one call is let
+through."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +53,15 @@ class Reply:
 
 @dataclass
 class Spent:
-    """What one call of a tool came to: requests sent, dollars that services said they charged,
-    rows of pages that could not be read."""
+    """What one tool call used: requests sent, dollars that services said they charged, rows of
+    pages that could not be read."""
 
     requests: int = 0
     usd: float = 0.0
     unread: int = 0
 
     def add(self, other: "Spent") -> None:
-        """Count what a call within this one came to; calls may go side by side."""
+        """Add what a call inside this one used; calls may run in parallel."""
         with _ADDING:
             self.requests += other.requests
             self.usd += other.usd
@@ -68,13 +69,13 @@ class Spent:
 
 
 _ADDING = threading.Lock()
-_SPENT: ContextVar[Spent] = ContextVar("spent", default=Spent())  # noqa: B039 (nobody reads it)
+_SPENT: ContextVar[Spent] = ContextVar("spent", default=Spent())  # noqa: B039 (it is never read)
 
 
 @contextmanager
 def counting() -> Iterator[Spent]:
-    """What is sent from here on in this context, counted apart from everybody else's, and in the
-    end for the call around it."""
+    """Count what is sent in this context from now on, apart from all other contexts. At the end the
+    count is added to the enclosing call."""
     outer, mine = _SPENT.get(), Spent()
     token = _SPENT.set(mine)
     try:
@@ -85,12 +86,12 @@ def counting() -> Iterator[Spent]:
 
 
 def spent() -> Spent:
-    """Where the call at work counts what it spends."""
+    """The counter of the current call."""
     return _SPENT.get()
 
 
 class Polled(RateLimited):
-    """A feed is within its window: its last poll stands."""
+    """A feed was polled in this window already: its last poll is used."""
 
 
 class Lost(Exception):
@@ -107,8 +108,8 @@ Send = Callable[[Request, float], Reply]
 
 @dataclass
 class _Exchange:
-    """One request on its way: until when, whether its turn was taken and its provider's last calls
-    failed, and what the attempts came to."""
+    """One request under way: its deadline, whether its turn was taken, whether the provider's last
+    calls failed, and how the attempts ended."""
 
     request: Request
     provider: Provider
@@ -123,7 +124,7 @@ class _Exchange:
 
 
 class Traffic:
-    """The one way out. Safe for threads."""
+    """Sends every outside request. Safe for threads."""
 
     def __init__(
         self,
@@ -152,8 +153,8 @@ class Traffic:
         turn_taken: bool = False,
         still: Callable[[], bool] = lambda: True,
     ) -> Reply:
-        """The answer to `request` (status 200). `still` is asked before each attempt: where it says
-        no, another process may have taken the request over, and Held is raised.
+        """The answer to `request` (status 200). `still` is called before each attempt: if it
+        returns False, another process may have taken the request over, and Held is raised.
 
         Raises NotFound (404), Unauthorized (401, 403), Refused (any other 4xx), RateLimited and
         Unavailable, each saying what to do.
@@ -181,8 +182,8 @@ class Traffic:
             raise
 
     def _attempts(self, way: "_Exchange") -> Reply:
-        """Send until an answer comes or time is up. What was uncertain once stays so, however the
-        attempts end."""
+        """Send until an answer comes or the time is up. If one attempt was uncertain, the request
+        stays uncertain, however the attempts end."""
         try:
             return self._try(way)
         except Unavailable as error:
@@ -205,8 +206,8 @@ class Traffic:
                 break
             if not way.still():
                 raise Held(
-                    f"{provider.title} was not asked: this process was away for too long, and "
-                    "another one may be at it"
+                    f"{provider.title} was not asked: this process paused for too long, and "
+                    "another one may be asking now"
                 )
             try:
                 spent().requests += 1
@@ -225,7 +226,7 @@ class Traffic:
                 if reply.status == 200:
                     return reply
                 problem = f"it answered {reply.status}"
-                if reply.status in GATEWAYS:  # What stands behind it may have answered.
+                if reply.status in GATEWAYS:  # The service behind it may have answered.
                     way.uncertain = True
                     if not request.repeatable:
                         raise self._not_repeated(provider, problem)
@@ -266,7 +267,7 @@ class Traffic:
         if status == 404:
             raise NotFound(f"{where} does not know this (404)")
         if status in (401, 403):
-            hint = f"check {' and '.join(provider.keys)}" if provider.keys else "it wants a key"
+            hint = f"check {' and '.join(provider.keys)}" if provider.keys else "it needs a key"
             raise Unauthorized(f"{where} answered {status}: {hint}")
         if status != 429 and status < 500:
             raise Refused(f"{where} refused the request ({status}): {reply.text[:200].strip()}")
@@ -274,7 +275,7 @@ class Traffic:
             self._failed(provider, f"it answered {status}")
         asked = _retry_after(reply.headers.get("retry-after"), self._clock.now())
         if asked is not None and asked > 0:
-            # Whoever else is about to call waits as well.
+            # Other callers wait as well.
             self._ledger.shut(
                 f"pause/{provider.name}", self._now(), asked - 0.001, "it asked for a pause"
             )
@@ -299,7 +300,7 @@ class Traffic:
         ]
 
     def _check_gates(self, provider: Provider, end: float, probing: bool = False) -> bool:
-        """Wait for a pause, refuse at an open circuit. True if its last calls failed."""
+        """Wait for a pause, refuse at an open circuit. True if the provider's last calls failed."""
         now = self._now()
         pause, shut, failures = self._ledger.standing(provider.name, now)
         if pause is not None:

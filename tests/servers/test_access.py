@@ -192,10 +192,10 @@ def test_the_verifier(tmp_path: Path) -> None:
     for shown, sentence in (
         (f"Bearer {old}", "this token is expired"),
         (f"Bearer {good}x", "does not know this token"),
-        (f"Basic {good}", "wants a bearer token"),
-        (good, "wants a bearer token"),
-        ("Bearer ", "wants a bearer token"),
-        (None, "wants a bearer token"),
+        (f"Basic {good}", "needs a bearer token"),
+        (good, "needs a bearer token"),
+        ("Bearer ", "needs a bearer token"),
+        (None, "needs a bearer token"),
     ):
         assert sentence in str(anyio.run(ask, shown))
     tokens.close()
@@ -233,7 +233,7 @@ def test_times_to_wait_are_never_too_short() -> None:
     [
         (["token", "issue", "--user", "a b", "--servers", "all"], "must be one word"),
         (["token", "issue", "--user", "a", "--servers", "nope"], "no server 'nope': there are poly"),
-        (["token", "issue", "--user", "a", "--servers", ","], "names none"),
+        (["token", "issue", "--user", "a", "--servers", ","], "names no server"),
         (["token", "issue", "--user", "a", "--servers", "all", "--expires", "soon"], "12h or 30d"),
         (["token", "issue", "--user", "a", "--servers", "all", "--expires", "0d"], "above 0"),
         (["token", "issue", "--user", "a", "--servers", "all", "--expires", "400d"], "366 days"),
@@ -245,14 +245,14 @@ def test_times_to_wait_are_never_too_short() -> None:
         (["mcp", "all", "--port", "5"], "--port goes with --transport http"),
         (["mcp", "all", "--auth", "none"], "--auth goes with --transport http"),
         (["mcp", "all", "--transport", "http", "--discovery"], "/mcp/discovery"),
-        (["mcp", "all", "--transport", "http", "--host", "0.0.0.0", "--auth", "none"], "this machine alone"),
+        (["mcp", "all", "--transport", "http", "--host", "0.0.0.0", "--auth", "none"], "only for this machine"),
         (["mcp", "all", "--transport", "http", "--port", "70000"], "between 0 and 65535"),
         (["mcp", "all", "--as-of", "2999-01-01"], "lies in the future"),
         (["token", "issue", "--user", "a", "--servers", "all", "--as-of", "2999-01-01"], "in the future"),
         (["mcp", "all"], "there is no archive at"),
         (["mcp", "google-news-rss", "--archive", "nope", "--config", "zed"], "there is no archive at nope"),
         (["mcp", "--config", "zed"], "name a server first"),
-        (["mcp", "edgar", "--transport", "http", "--as-of", "2025-01-01", "--config", "zed", "--mode", "live"], "goes to the command that serves"),
+        (["mcp", "edgar", "--transport", "http", "--as-of", "2025-01-01", "--config", "zed", "--mode", "live"], "to the command that serves"),
         (["mcp", "google-news-rss", "--transport", "http", "--port", "0", "--config", "zed"], "another port each time"),
         (["mcp", "all", "--as-of", "2025-01-01T00:00:00"], "has no time zone"),
         (["mcp", "all", "--json"], "--json goes with"),

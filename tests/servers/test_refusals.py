@@ -59,12 +59,12 @@ def result(replaying: tuple[Served, str], name: str, arguments: Any) -> dict[str
         ("list_markets", {"limit": 10**30}, "limit: "),
         ("list_markets", {"limit": "many"}, "limit: input should be a valid integer"),
         ("list_markets", {"limit": 1.5}, "limit: "),
-        ("list_markets", {"cursor": "bogus"}, "was not made by this question"),
+        ("list_markets", {"cursor": "bogus"}, "is not from this question"),
         ("get_market", {"id": "m0001", "as_of": "2999-01-01"}, "lies in the future"),
         ("run_query", {"template": "drop"}, "there is no market-data table"),
         ("get_market", {"id": "no such market"}, "no market"),
         ("run_code", {"code": 5}, "code: input should be a valid string"),
-        ("run_code", {"code": "1", "input_data": {"a b": 1}}, "is no Python name"),
+        ("run_code", {"code": "1", "input_data": {"a b": 1}}, "is not a Python name"),
     ],
 )  # fmt: skip
 def test_one_clear_sentence(

@@ -14,10 +14,10 @@ HELP = "How good is this forecaster, really? Point-in-time backtests over predic
 GROUPS = {
     "world": "The recorded or simulated world: simulate, import, verify.",
     "import": "Bring real data into the archive.",
-    "backtest": "Walk markets through time, point in time.",
+    "backtest": "Forecast markets through time, point in time, and compare forecasters.",
     "bench": "The benchmark over files: ingest, predict, evaluate.",
     "runs": "Runs: see, follow, resume, verify, compare, export.",
-    "token": "Who may use the servers over HTTP.",
+    "token": "Bearer tokens for the servers over HTTP.",
 }
 # Each command's one-line summary stands here because its module is loaded only when it is called.
 SUMMARIES = {
@@ -46,13 +46,13 @@ SUMMARIES = {
     "bench evaluate": "Score predictions with an evidence audit; or score bets.",
     "bench forecastbench": "ForecastBench's leaderboard columns, for constants and forecast sets.",
     "runs list": "Every run, newest first.",
-    "runs show": "One run: how it stands, or its leaderboard, validity card and leak report.",
+    "runs show": "One run: its status, or its leaderboard, validity card and leak report.",
     "runs watch": "Follow a run until it ends.",
-    "runs resume": "Go on with a run that was stopped, killed, cancelled or failed.",
+    "runs resume": "Continue a run that was stopped, killed, cancelled or failed.",
     "runs cancel": "Ask a run to end: no new calls, those in flight are recorded.",
-    "runs fork": "Repeat a run up to an instant, free, and go on with another model.",
+    "runs fork": "Repeat a run up to an instant at no cost, and continue with another model.",
     "runs verify": "Check a run again from its records alone.",
-    "runs leaks": "A run's leak report, and what a missed leak could be worth.",
+    "runs leaks": "A run's leak report, and how much missed leaks could improve a score.",
     "runs diff": "What differs between two runs.",
     "runs export": "A finished run for other tools: tables, Galileo, OpenTelemetry.",
     "worker": "Work on the runs of a shared Postgres until stopped.",
@@ -87,8 +87,8 @@ COMMANDS = {
 
 
 def build(asked: Sequence[str] = ()) -> App:
-    """The tree, or the part of it that these arguments call; commands are import paths, so that
-    only the one called is loaded."""
+    """The command tree, or the part of it that these arguments call. Commands are registered by
+    import path, so that only the called one is loaded."""
     app = App(
         name="beforehand",
         help=HELP,
@@ -104,25 +104,34 @@ def build(asked: Sequence[str] = ()) -> App:
             if group not in parent:
                 parent.command(App(name=group, help=GROUPS[group]))
             parent = parent[group]
-        parent.command(f"beforehand.cli.{module}:{function}", name=name, help=SUMMARIES[path])
-    if not asked or asked[0].startswith("-"):  # It is an option, and its libraries take 8 ms.
+        parent.command(
+            f"beforehand.cli.{module}:{function}",
+            name=name,
+            help=SUMMARIES.get(path, f"Read recorded answers of {name}."),
+        )
+    if not asked or asked[0].startswith("-"):  # Adds an option; its libraries take 8 ms.
         app.register_install_completion_command()
     return app
 
 
 def _called(asked: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The commands that these arguments may mean: registering all of them takes a third of the time
-    that a short command has."""
+    """The commands that these arguments may mean. Registering all of them would take a third of
+    the time of a short command."""
     for n in (2, 1):
         words = list(asked[:n])
         found = {path: place for path, place in COMMANDS.items() if path.split()[:n] == words}
         if found and len(words) == n:
             return found
+    if list(asked[:2]) == ["world", "import"] and len(asked) > 2:
+        from beforehand.sources.catalogue import RECORDED
+
+        if asked[2] in RECORDED:  # A source whose recorded answers can be read.
+            return {f"world import {asked[2]}": ("imports", asked[2])}
     return COMMANDS
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit code. Errors leave one sentence on stderr."""
+    """Run one command; returns the exit code. An error prints one sentence on stderr."""
     try:
         result = build(arguments)(list(arguments), exit_on_error=False, print_error=True)
     except CycloptsError:

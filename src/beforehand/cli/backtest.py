@@ -1,4 +1,4 @@
-"""`beforehand backtest run`."""
+"""`beforehand backtest run|ab`."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -45,7 +45,7 @@ ConfigFile = Annotated[
     Path | None, Parameter(help="ExperimentConfig JSON, one or a list; replaces the flags.")
 ]
 MarketIds = Annotated[
-    str, Parameter(help="all, ids separated by commas, or a file with one id a line.")
+    str, Parameter(help="all, ids separated by commas, or a file with one id per line.")
 ]
 Every = Annotated[str, Parameter(help="Interval between forecasts: 6h, 1d, 7d, 2w.")]
 GridKind = Annotated[
@@ -60,10 +60,10 @@ ForecasterNames = Annotated[
     Parameter(
         help="all (baselines), or names separated by commas: market, always:0.3, drift, "
         "http://host:port/path, scripted, local, openai:NAME, anthropic:NAME, "
-        "NAME@http://host:port/v1. MINE=any of them gives it the name MINE."
+        "NAME@http://host:port/v1. Write MINE= before any of them to name it MINE."
     ),
 ]
-Sims = Annotated[int, Parameter(help="How often each model and each address is asked the same.")]
+Sims = Annotated[int, Parameter(help="How often to ask each model or address the same question.")]
 Start = Annotated[str | None, Parameter(help="Leave out the instants before (ISO 8601).")]
 End = Annotated[str | None, Parameter(help="Leave out the instants after (ISO 8601).")]
 MostShown = Annotated[int, Parameter(help="Documents shown per forecast, at most 20.")]
@@ -136,7 +136,8 @@ def run(
 
 def ab(
     configs: Annotated[
-        list[Path], Parameter(help="ExperimentConfig JSON, one file an arm; the first is the base.")
+        list[Path],
+        Parameter(help="ExperimentConfig JSON, one file per arm; the first is the base."),
     ],
     /,
     *,
@@ -157,7 +158,7 @@ def ab(
     workspace = Workspace.from_environment()
     names = [check_segment(path.stem, "the name of the configuration") for path in configs]
     if len(set(names)) < len(names):
-        raise InputError("two of the configurations have the same file name: arms are named by it")
+        raise InputError("two configurations have the same file name: arms are named by it")
     arms = {
         name: BacktestRequest(
             archive=archive_path(archive).resolve(),
@@ -201,13 +202,13 @@ def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
     for arm in arms:
         for name in arm["may_remember"]:
             print(
-                f"{arm['arm']}: {name} may remember: it was asked about later instants before, by "
-                "an earlier arm or another run. Give each arm a service of its own"
+                f"{arm['arm']}: {name} may remember: an earlier arm or another run asked it about "
+                "later instants before. Give each arm its own service"
             )
 
 
 def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
-    """What a run would make of the request, and spend."""
+    """Print what a run of this request would do and spend."""
     from beforehand.jobs.backtest.cost import predicted
 
     found = predicted(request, workspace)
@@ -232,7 +233,7 @@ def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
 
 
 def _waiting(found: "OrderCost") -> str:
-    """What asking in order of time costs."""
+    """How long asking in order of time takes."""
     text = (
         f"in order of time: {found['instants']:,} instants wait for each other, "
         f"{found['rounds']:,} rounds of at most {found['concurrency']} calls side by side; in one "

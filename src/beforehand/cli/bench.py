@@ -129,13 +129,14 @@ def evaluate(
     bets: Annotated[
         Path | None, Parameter(help="Bets (JSON or JSONL) instead of forecasts.")
     ] = None,
-    stake: Annotated[str, Parameter(help="Of bets: flat:AMOUNT.")] = "flat:1",
+    stake: Annotated[str, Parameter(help="For bets: flat:AMOUNT.")] = "flat:1",
     fill: Annotated[
-        Literal["entry"], Parameter(help="Of bets: filled at the entry price.")
+        Literal["entry"], Parameter(help="For bets: filled at the entry price.")
     ] = "entry",
-    fee: Annotated[str, Parameter(help="Of bets: none, or rate:R (R·p·(1−p) a share).")] = "none",
+    fee: Annotated[str, Parameter(help="For bets: none, or rate:R (R·p·(1−p) a share).")] = "none",
     order: Annotated[
-        Literal["file", "time"], Parameter(help="Of bets, for the drawdown.")
+        Literal["file", "time"],
+        Parameter(help="For bets: the order in which the drawdown is taken."),
     ] = "file",
     out: Annotated[
         Path | None, Parameter(help="Folder for scores.json, leaderboard.csv and report.html.")
@@ -147,7 +148,9 @@ def evaluate(
 ) -> int:
     """Score predictions against resolutions, with an evidence audit; or score bets."""
     if bets is not None and (events or predictions or resolutions):
-        raise InputError("--bets stands alone: leave out --events, --predictions, --resolutions")
+        raise InputError(
+            "--bets excludes --events, --predictions and --resolutions: leave them out"
+        )
     if bets is not None:
         return _evaluate_bets(bets, stake, fee, order, json)
     if events is None or predictions is None or resolutions is None:

@@ -23,8 +23,8 @@ def demo(
 ) -> int:
     """Make a simulated world, backtest every baseline over it, and write the report.
 
-    One more forecaster takes part, recorded:truth, who knows the world's latent probabilities:
-    it must come out first, or the scoring is wrong.
+    One more forecaster takes part: recorded:truth, which knows the world's latent probabilities.
+    It must come out first, or the scoring is wrong.
     """
     workspace = Workspace.from_environment()
     home = workspace.home

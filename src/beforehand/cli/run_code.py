@@ -30,26 +30,28 @@ def run_code(
     engine: Annotated[Engine, Parameter(help="Where to run it.")] = "auto",
     timeout: Annotated[float, Parameter(help="Seconds that it may take, at most 30.")] = TIMEOUT_S,
     as_of: Annotated[
-        str | None, Parameter(help="What the clock answers inside [the real time].")
+        str | None, Parameter(help="The time that the sandbox's clock shows [the real time].")
     ] = None,
-    seed: Annotated[int, Parameter(help="Seed of random inside.")] = 0,
+    seed: Annotated[int, Parameter(help="Seed of random numbers in the sandbox.")] = 0,
     tools: Annotated[
         bool, Parameter(negative="", help="Code mode: every tool is an async function inside.")
     ] = False,
     mode: Annotated[
         WorldMode,
-        Parameter(help="Of tools: replay: the archive. live: the services. record: both."),
+        Parameter(
+            help="For tools. replay: the archive. live: the services. record: live, and stored."
+        ),
     ] = "replay",
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
     """Run Python in the sandbox: ten modules, 512 MB, no files, no network, nothing kept.
 
-    With --tools the code may write `await get_market(id="…")`, and find what there is by `await
-    search_tools("order book")`; only what it prints or returns comes back.
+    With --tools the code can call tools, as in `await get_market(id="…")`, and find them with
+    `await search_tools("order book")`. Only what it prints or returns comes back.
 
-    Exit code 0 if the code ran to its end, 1 if it failed; --json prints the whole Execution, with
-    the engine and the walls that stood.
+    Exit code 0 if the code ran to its end, 1 if it failed. --json prints the whole Execution, with
+    the engine and the layers of protection that were active.
     """
     code = _text(file, LONGEST_CODE, "the code")
     try:
@@ -107,7 +109,7 @@ def _input(given: str | None) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InputError(
-            f"--input is no JSON ({error}): give an object, or a file of one"
+            f"--input is not JSON ({error}): give an object, or a file that holds one"
         ) from None
 
 
@@ -122,7 +124,7 @@ def _text(name: str, longest: int, what: str) -> str:
                 f"{name}: {'a folder, not a file' if path.is_dir() else 'no such file'}"
             )
         if path.stat().st_size > longest:
-            raise InputError(f"{name}: {what} may have {longest:,} bytes")
+            raise InputError(f"{name}: {what} may have at most {longest:,} bytes")
         raw = path.read_bytes()
     try:
         return raw.decode()

@@ -65,7 +65,7 @@ def list_(*, json: Json = False) -> int:
 
 
 def show(run_id: Run, /, *, json: Json = False) -> int:
-    """One run: how it stands; once it is finished, its leaderboard, validity card, leak report."""
+    """One run: its status; once it is finished, its leaderboard, validity card and leak report."""
     workspace, journal = opened()
     home = workspace.home
     name = find_run(run_id, home, journal)
@@ -123,7 +123,7 @@ def watch(
             if not is_driven(row, home, journal):
                 note(
                     f"run {row.run_id}: no process is carrying it out; `beforehand runs resume "
-                    f"{row.run_id}` goes on with it"
+                    f"{row.run_id}` continues it"
                 )
                 break
             time.sleep(LOOK_S)
@@ -136,7 +136,7 @@ def watch(
 
 
 def _tell(event: RunEvent, every: bool) -> None:
-    """Print an event as a line of JSON; else say what happened to the run as a whole."""
+    """With `every`, print an event as a line of JSON; else note what happens to the whole run."""
     if every:
         print(orjson.dumps(event.wire()).decode(), flush=True)
     elif event.what in ("run resumed", "run taken over", "run cancelled"):
@@ -155,9 +155,7 @@ def cancel(run_id: Run, /, *, json: Json = False) -> int:
     if json:
         emit({"run_id": row.run_id, "status": status})
     else:
-        print(
-            f"run {row.run_id}: {status}; `beforehand runs resume {row.run_id}` takes it up again"
-        )
+        print(f"run {row.run_id}: {status}; `beforehand runs resume {row.run_id}` continues it")
     return EXIT_OK
 
 
@@ -226,10 +224,10 @@ def export(
     *,
     format: Annotated[
         Literal["csv", "parquet", "jsonl", "galileo", "otlp"],
-        Parameter(help="csv, parquet, jsonl: a row a decision; galileo, otlp: traces."),
+        Parameter(help="csv, parquet, jsonl: one row per decision; galileo, otlp: traces."),
     ] = "csv",
     out: Annotated[
-        str | None, Parameter(help="The file; of otlp, the collector's address (http://host:4318).")
+        str | None, Parameter(help="The file; for otlp the collector's address (http://host:4318).")
     ] = None,
     json: Json = False,
 ) -> int:
@@ -247,7 +245,7 @@ def export(
 
 
 def opened() -> tuple[Workspace, Journal | None]:
-    """The workspace and, if any run was begun, the journal."""
+    """The workspace, and the journal if any run was started."""
     workspace = Workspace.from_environment()
     return workspace, find_journal(workspace)
 

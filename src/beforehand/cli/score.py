@@ -1,4 +1,4 @@
-"""`beforehand score FILE`: someone's own forecasts to a verdict."""
+"""`beforehand score FILE`: a verdict on your own forecasts."""
 
 from pathlib import Path
 from typing import Annotated

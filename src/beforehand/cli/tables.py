@@ -68,7 +68,7 @@ def duration(seconds: float) -> str:
 
 
 def short(name: str) -> str:
-    """A forecaster's name; of a long address the end, where addresses differ."""
+    """A forecaster's name; a long address is cut to its end, where addresses differ."""
     if name.startswith(("http://", "https://")) and len(name) > NAME_WIDTH:
         return "…" + name[1 - NAME_WIDTH :]
     return name
@@ -117,7 +117,7 @@ def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
 
 
 def explain(out: Console, summary: "ResultWire") -> None:
-    """Why a forecaster whose interval lies off 0 is still "not shown", and the failed bounds."""
+    """Why a forecaster whose interval excludes 0 is still "not shown", and the failed bounds."""
     for row in summary["leaderboard"]:
         if row["verdict"] == "not ranked":
             out.print(Text(f"{row['forecaster']}: {'; '.join(row['reasons'])}", style="dim"))
@@ -132,7 +132,7 @@ def explain(out: Console, summary: "ResultWire") -> None:
 
 
 def _made(found: "DecisionCounts | None") -> str:
-    """How the decisions of models came about; nothing where there are only baselines."""
+    """How models made their decisions; None if there are only baselines."""
     if not found or not (found["code"] + found["fallback"] + found["direct"] + found["failed"]):
         return ""
     ways = {

@@ -1,4 +1,4 @@
-"""`beforehand token issue|list|revoke`: who may use the servers."""
+"""`beforehand token issue|list|revoke`: bearer tokens for the servers."""
 
 import re
 from datetime import datetime, timedelta
@@ -19,11 +19,11 @@ USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 
 def issue(
     *,
-    user: Annotated[str, Parameter(help="Who will use it; quotas count per user.")],
-    servers: Annotated[str, Parameter(help="Servers it covers, by commas, or all.")],
+    user: Annotated[str, Parameter(help="The token's user; quotas count per user.")],
+    servers: Annotated[str, Parameter(help="Servers it covers, separated by commas, or all.")],
     expires: Annotated[str, Parameter(help="For how long: 12h, 30d, at most 366d.")] = "30d",
     as_of: Annotated[
-        str | None, Parameter(help="Pin whoever uses it to this instant: nothing later is seen.")
+        str | None, Parameter(help="Pin the token to this instant: its user sees nothing later.")
     ] = None,
     json: Json = False,
 ) -> int:
@@ -54,7 +54,7 @@ def issue(
 
 def list_(
     *,
-    user: Annotated[str | None, Parameter(help="Only this user's.")] = None,
+    user: Annotated[str | None, Parameter(help="Only this user's tokens.")] = None,
     json: Json = False,
 ) -> int:
     """List the tokens that were issued, never their text."""
@@ -75,10 +75,10 @@ def list_(
 
 
 def revoke(
-    token_id: Annotated[str | None, Parameter(help="The token's id, of `token list`.")] = None,
+    token_id: Annotated[str | None, Parameter(help="The token's id, from `token list`.")] = None,
     /,
     *,
-    user: Annotated[str | None, Parameter(help="Instead: all tokens of this user.")] = None,
+    user: Annotated[str | None, Parameter(help="Revoke all tokens of this user instead.")] = None,
     json: Json = False,
 ) -> int:
     """End a token, or all of a user's. Running servers refuse it within a second."""
@@ -108,7 +108,7 @@ def _servers(text: str) -> frozenset[str] | None:
 
     names = [named(part.strip()) for part in text.split(",") if part.strip()]
     if not names:
-        raise InputError("--servers names none: give some by commas, or all")
+        raise InputError("--servers names no server: give names separated by commas, or all")
     return None if ALL in names else frozenset(names)
 
 

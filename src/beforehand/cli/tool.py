@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def tool(
     name: Annotated[str, Parameter(help="A tool; or list, find WORDS, schema TOOL.")],
-    what: Annotated[str, Parameter(help="Of find and schema: words, or a tool.")] = "",
+    what: Annotated[str, Parameter(help="For find: words. For schema: a tool.")] = "",
     /,
     *,
     arg: Annotated[
@@ -30,16 +30,18 @@ def tool(
     as_of: Annotated[
         str | None, Parameter(help="Pin the call to this instant: nothing later is seen.")
     ] = None,
-    server: Annotated[str | None, Parameter(help="Of list and find: only this server.")] = None,
+    server: Annotated[str | None, Parameter(help="For list and find: only this server.")] = None,
     mode: Annotated[
-        WorldMode, Parameter(help="replay: the archive. live: the services. record: both, kept.")
+        WorldMode,
+        Parameter(help="replay: the archive. live: the services. record: live, and stored."),
     ] = "replay",
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
     """Call a tool by name, or list, find and describe the tools.
 
-    `beforehand tool list` shows all, `tool find WORDS` some, and `tool schema NAME` what one takes.
+    `beforehand tool list` shows all tools, `tool find WORDS` those that match, and `tool schema
+    NAME` the arguments of one.
     """
     if name in ("list", "find"):
         if name == "list" and what:
@@ -60,7 +62,7 @@ def tool(
     pairs = [_pair(text) for text in arg or ()]
     names = [key for key, _ in pairs]
     if repeated := [key for key in names if names.count(key) > 1]:
-        raise InputError(f"--arg {repeated[0]} stands twice: a list is written {repeated[0]}=a,b")
+        raise InputError(f"--arg {repeated[0]} is given twice: write a list as {repeated[0]}=a,b")
     values = coerce(found, dict(pairs))
     answer = _call(found, values, as_of, mode, archive)
     if answer.spent.usd:
@@ -108,18 +110,24 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _found(words: str, server: str | None) -> list[IndexedTool]:
-    """The tools of the index that fit, best first; only a search by words loads the tools."""
+    """The tools of the index that match, best first; only a search by words loads the tools."""
     listed = listed_tools(Home.from_environment())
     names = dict.fromkeys(tool["server"] for tool in listed)
     if server is not None and server not in names:
-        raise InputError(f"no server {server!r}: there are {', '.join(names)}")
+        raise InputError(
+            f"no server {server!r}: there are {', '.join(names)} (a new one is listed after "
+            "`make docs`)"
+        )
     if not words:
         return [tool for tool in listed if server in (None, tool["server"])]
 
     from beforehand.tools.discovery import search_tools
 
     by_name = {tool["name"]: tool for tool in listed}
-    return [by_name[tool.name] for tool in search_tools(words, server)]
+    fitting = [tool.name for tool in search_tools(words, server)]
+    if new := [name for name in fitting if name not in by_name]:
+        note(f"not in the index yet: {', '.join(new)} (`make docs` lists them)")
+    return [by_name[name] for name in fitting if name in by_name]
 
 
 def _list(found: list[IndexedTool], json: bool) -> int:
@@ -128,7 +136,7 @@ def _list(found: list[IndexedTool], json: bool) -> int:
         emit({"tools": rows, "discovery": read_index()["discovery"]})
         return EXIT_OK
     if not found:
-        print("no tool fits: `beforehand tool list` shows all")
+        print("no tool matches: `beforehand tool list` shows all")
         return EXIT_OK
     cells = [
         [t["name"], t["server"], f"{t['label']} {t['date']}", _brief(t["summary"])] for t in found
@@ -171,7 +179,7 @@ def _schema(name: str, json: bool) -> int:
 
 
 def _print(content: dict[str, object]) -> None:
-    """The answer for people: JSON without `_meta`, what was cut as a note."""
+    """Print an answer for people: JSON without `_meta`, whose notes and cuts go to stderr."""
     meta = cast("AnswerMeta", content.pop("_meta"))
     print(orjson.dumps(content, option=orjson.OPT_INDENT_2).decode())
     for text in meta.get("notes", ()):

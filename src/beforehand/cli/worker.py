@@ -18,16 +18,16 @@ from beforehand.errors import EXIT_OK
 
 def worker(
     *,
-    concurrency: Annotated[int, Parameter(help="Calls at once.")] = PAID_AT_ONCE,
+    concurrency: Annotated[int, Parameter(help="Calls in flight at once.")] = PAID_AT_ONCE,
     archive: Annotated[
-        Path | None, Parameter(help="Where this machine keeps the archive [where the run has it].")
+        Path | None, Parameter(help="The archive's folder on this machine [the run's own path].")
     ] = None,
     json: Json = False,
 ) -> int:
     """Work on the runs of a shared Postgres (BEFOREHAND_DATABASE_URL) until stopped.
 
-    SIGINT and SIGTERM end it cleanly: calls in flight are waited for, and the other workers take
-    over what it had begun. A second one leaves at once.
+    SIGINT and SIGTERM end it cleanly: it waits for its calls in flight, and the other workers take
+    over the work that it had started. A second signal ends it at once.
     """
     stop = threading.Event()
 

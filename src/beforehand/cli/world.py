@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 def simulate(
     *,
-    seed: Annotated[int, Parameter(help="One seed, one world.")] = 0,
+    seed: Annotated[
+        int, Parameter(help="Seed of the world; the same seed gives the same world.")
+    ] = 0,
     dates: Annotated[int, Parameter(help="Resolution dates, a week apart.")] = 40,
     archive: ArchivePath = None,
     json: Json = False,
@@ -109,17 +111,17 @@ def record(
         Parameter(negative="", help="A Google News search; EDITION|words for other editions."),
     ] = None,
     what: Annotated[
-        str, Parameter(help="Of markets: texts, prices, books, history; and news.")
+        str, Parameter(help="What to record: texts, prices, books, history (of markets), news.")
     ] = "texts,prices,books,history,news",
     every: Annotated[str, Parameter(help="Time between rounds: 1m, 10m, 1h.")] = "10m",
-    rounds: Annotated[int | None, Parameter(help="Stop after so many [go on].")] = None,
+    rounds: Annotated[int | None, Parameter(help="Stop after this many [no limit].")] = None,
     max_mb: Annotated[int, Parameter(help="Stop when the archive has this size.")] = 1000,
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
     """Record chosen markets and news from the live services into the archive, at intervals.
 
-    Stop it with Ctrl-C and start it again at will: nothing that was fetched is lost.
+    You can stop it with Ctrl-C and start it again at any time: nothing that was fetched is lost.
     """
     from beforehand.gateway.opening import connect
     from beforehand.jobs import record as work

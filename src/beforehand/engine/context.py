@@ -1,7 +1,7 @@
 """What an action may use while it runs: paid calls through the journal, and bulk parts.
 
-A paid call is: look up, claim, send, record. The answer is written down before anybody reads it,
-so a crash after that moment costs nothing; a crash before it leaves a visible `sent` row.
+A paid call has four steps: look up, claim, send, record. The answer is stored before any code reads
+it, so a crash after that moment costs nothing. A crash before it leaves a visible `sent` row.
 """
 
 import threading
@@ -31,18 +31,18 @@ LOOK_AGAIN_S = 0.2
 WRITE_AGAIN_S = (0.2, 1.0, 5.0, 20.0)
 """Pauses between attempts to write an answer down."""
 AWAY = (502, 503, 504)
-"""Of the answers from 500 up, those that speak of the service and not of the question."""
+"""Statuses from 500 up that say something about the service, not about the question."""
 MOST_SILENT = 3
-"""So many calls in a row to one provider without any answer stop the run."""
+"""After this many calls in a row to one provider without an answer, the run stops."""
 T = TypeVar("T")
 
 
 @dataclass
 class Signals:
-    """How a process tells its steps to end: `stop` is set with `reason`. `leaving` means that only
-    this process ends, and others take its steps over; `number` is the signal that ended it, if
-    one did. `slots` caps the calls in flight here, `silent` counts the calls in a row that each
-    provider left without an answer."""
+    """How a process tells its steps to end: it sets `stop` and `reason`. `leaving` means that only
+    this process ends, and other processes take its steps over. `number` is the signal that ended
+    it, if one did. `slots` limits the calls in flight in this process. `silent` counts, for each
+    provider, the calls in a row without an answer."""
 
     slots: threading.Semaphore
     stop: threading.Event = field(default_factory=threading.Event)
@@ -59,8 +59,9 @@ class Signals:
 
 @dataclass
 class StepContext:
-    """One attempt at one step. Safe for the threads of its action. `question` names what is asked
-    for people, `instant` (microseconds) is the one that is asked about, where there is one."""
+    """One attempt at one step. Safe for the threads of its action. `question` names the question
+    for people to read. `instant` (microseconds) is the time that is asked about, if there is
+    one."""
 
     run_id: str
     task_id: str
@@ -71,6 +72,7 @@ class StepContext:
     question: str | None = None
     instant: int | None = None
     simulation: int = 0
+    made: int = 0
     _policy: Policy | None = None
 
     @property
@@ -79,8 +81,8 @@ class StepContext:
         return self.journal.calls
 
     def about(self, question: str, instant: int, simulation: int) -> "StepContext":
-        """The same step, asking about one question in one simulation: its calls are on record
-        under that name."""
+        """The same step for one question in one simulation: its calls are recorded under that
+        question."""
         return replace(self, question=question, instant=instant, simulation=simulation)
 
     def holds(self, key: str) -> bool:
@@ -94,13 +96,13 @@ class StepContext:
 
     @property
     def policy(self) -> Policy:
-        """What becomes of a call whose answer never came."""
+        """What happens to a call that was sent and never answered."""
         if self._policy is None:
             self._policy = self.journal.policy(self.run_id)
         return self._policy
 
     def keep(self, name: str, content: bytes) -> None:
-        """A bulk output of this step, stored with its success."""
+        """Keep a bulk output of this step; it is stored when the step succeeds."""
         self.parts[name] = content
 
     def part(self, task_id: str, name: str) -> bytes:
@@ -115,15 +117,18 @@ class StepContext:
         measure: Callable[[str], Usage] = lambda answer: Usage(),
         turn: Callable[[threading.Event], None] | None = None,
     ) -> str:
-        """The answer to a paid `request` (any JSON value), asked once however often the step runs.
+        """The answer to a paid `request` (any JSON value). It is asked once, however often the step
+        runs.
 
         `send` gets the idempotency key. `turn` waits for the provider's rate limit, or until the
-        event is set: it is called before the intent is written, and not for what is on record.
-        Raises what `send` raises; what is final (any refusal, and the fifth attempt without an
-        answer) is remembered and raised again as Refused on every replay. Raises Stopped, and stops
-        the run, where the provider cannot be connected to, or left three calls in a row unanswered.
+        event is set: it is called before the intent is written, and not for a call that is recorded
+        already. Raises what `send` raises. A final error (any refusal, and the fifth attempt
+        without an answer) is recorded, and raised again as Refused on every replay. Raises Stopped,
+        and stops the run, if the provider cannot be connected to, or left three calls in a row
+        unanswered.
         """
         key = call_key(provider, request, self.simulation)
+        self.made += 1
 
         def claim(peek: bool = False) -> Claim:
             return self.calls.claim(
@@ -148,14 +153,14 @@ class StepContext:
                     self.check()
                     found = claim()
                 if found.state == "ask":
-                    with suppress(Held):  # It slept through its lease: look again.
+                    with suppress(Held):  # The lease lapsed meanwhile: look again.
                         return self._ask(provider, key, send, measure)
             if found.state == "done":
                 assert found.answer is not None
                 return found.answer
             if found.state == "failed":
                 raise Refused(found.error or "refused")
-            self.signals.stop.wait(LOOK_AGAIN_S)  # Somebody is on it, or the budget is tight.
+            self.signals.stop.wait(LOOK_AGAIN_S)  # Another owner asks, or budget is tight.
 
     def _ask(
         self,
@@ -173,7 +178,7 @@ class StepContext:
             refusal = _storable(str(error))
             self._write_down(key, lambda: calls.refused(run, key, owner, refusal))
             raise Refused(refusal) from None
-        except Held as error:  # It was not sent. Whoever took it over since keeps it.
+        except Held as error:  # It was not sent. An owner that took it over keeps it.
             calls.lost(run, key, owner, _storable(str(error)), arrived=False)
             raise
         except Unavailable as error:
@@ -190,8 +195,8 @@ class StepContext:
         return self._write_down(key, lambda: calls.answered(run, key, answer, usage, took))
 
     def _no_answer(self, provider: str, key: str, error: Unavailable) -> None:
-        """The service failed. What it may have carried out, or failed at itself (500 and the like),
-        is counted against the question: the fifth time is final."""
+        """The service failed. A call that it may have carried out, or that it failed at itself (500
+        and the like), counts against the question: the fifth such call is final."""
         run, owner, calls, said = self.run_id, self.owner, self.calls, _storable(str(error))
         state: State = "sent" if error.uncertain else "lost"
         failed_at_it = error.status >= 500 and error.status not in AWAY
@@ -205,11 +210,12 @@ class StepContext:
         if error.unreached or self.signals.silent[provider] >= MOST_SILENT:
             self.signals.silent[provider] = 0
             many = "" if error.unreached else f"{MOST_SILENT} calls in a row without an answer: "
-            self.journal.stop(run, many + said)  # Nobody makes another call for it.
+            self.journal.stop(run, many + said)  # No process makes another call.
             raise Stopped(many + said) from None
 
     def _write_down(self, key: str, write: Callable[[], T]) -> T:
-        """Record how a call ended, however long the database needs to take it: it was paid for."""
+        """Record how a call ended, and try again while the database is unavailable: the call was
+        paid for."""
         for pause in WRITE_AGAIN_S:
             try:
                 return write()
@@ -223,5 +229,5 @@ class StepContext:
 
 
 def _storable(text: str) -> str:
-    """Postgres takes no NUL in a text, and no JSON holds a bare one: it is kept as a mark."""
+    """Replace NUL by a mark: Postgres takes none in a text, and JSON none that is not escaped."""
     return text.replace("\x00", "\ufffd")

@@ -1,8 +1,8 @@
-"""The driver: plain code that reads the plan and the journal, and sees each step through.
+"""The driver: plain code that reads the plan and the journal, and has each step carried out.
 
-It stands outside any workflow and remembers nothing: killing it at any line is harmless, and
-starting it again *is* resuming. A step that is done (its row says success, with the same inputs)
-is skipped; whatever else is on record is started, attached to, or taken over.
+It runs outside any workflow and keeps no state of its own: it may be killed at any line, and
+starting it again resumes the run. A step that is done (its row says success, with the same inputs)
+is skipped; every other step is started, attached to, or taken over.
 """
 
 import heapq
@@ -35,13 +35,13 @@ from beforehand.store.journal.schema import Status, Task
 
 POLL_S = 0.1
 WINDOW = 256
-"""Steps of a run that are under way, or wait in the queue, at once where processes share it."""
+"""How many steps of a run may run or wait in the queue at once, where processes share it."""
 LOOK_S = 1.0
-"""How often the driver looks for a cancellation, and after the work of others."""
+"""Seconds between checks for a cancellation, and for the work of other processes."""
 ENDED = ("cancelling", "cancelled")
 STOPPING = ("cancelled", "skipped", "Stopped")
 PASSING = ("Unavailable", "RateLimited", *STOPPING)
-"""First words of errors that starting again may cure."""
+"""First words of errors that may not occur again if the run is started again."""
 
 
 Progress = Callable[[str, int, int], None]
@@ -50,8 +50,8 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a drive ended; `left` means that this process ends and others go on. `failed` are the
-    tasks without success, `undone` counts what was not begun."""
+    """How a drive ended. `left` means that this process ends and other processes go on. `failed`
+    are the tasks that did not succeed, `undone` counts the steps that were not begun."""
 
     status: Literal["success", "failed", "stopped", "cancelled", "left"]
     reason: str | None = None
@@ -70,11 +70,11 @@ def drive(
     still: Callable[[], None] = lambda: None,
     what: What = "run begun",
 ) -> Outcome:
-    """See the job's plan through; the caller holds the run's lock.
+    """Carry out the job's plan; the caller holds the run's lock.
 
-    Raises what must end a run at once: a broken invariant, or a bug. `progress(step id, done,
-    total)` is called at the start, after each step, and once a second. SIGINT and SIGTERM end the
-    run cleanly, unless `signals` is False; `say` gets the sentence for the user. `still` raises
+    Raises errors that must end a run at once: a broken invariant, or a bug. `progress(step id,
+    done, total)` is called at the start, after each step, and once a second. SIGINT and SIGTERM end
+    the run cleanly, unless `signals` is False; `say` gets the sentence for the user. `still` raises
     if the run's lock was lost; `what` is the event that a driver begins with.
     """
     drive = _Drive(job, runtime, progress or (lambda *_: None), still, what)
@@ -117,7 +117,7 @@ class _Drive:
         self._looked = stopwatch()
         self._cancelled = self._told_others = False
         self._ended_here = runtime.follow(self._run_id)
-        # Others take steps as well: what waits in the queue costs nothing.
+        # Other processes take steps as well, and a step that waits in the queue costs nothing.
         self._window = runtime.concurrency if runtime.alone else WINDOW
 
     def run(self) -> Outcome:
@@ -126,7 +126,7 @@ class _Drive:
         except BaseException as error:
             self._signals.end("cancelled: another step failed")
             self._stop_others("failed", f"{type(error).__name__}: {error}")
-            while self._runtime.busy(self._run_id):  # It may have been paid for.
+            while self._runtime.busy(self._run_id):  # Calls may be paid for.
                 time.sleep(0.02)
             raise
 
@@ -151,8 +151,8 @@ class _Drive:
             for dep in deps:
                 followers.setdefault(dep, []).append(name)
         place = {step.id: i for i, step in enumerate(self._plan.steps)}
-        # The plan's own order: a long chain that it names first is not kept waiting by what is
-        # ready as well.
+        # In the plan's own order: a long chain that the plan names first does not wait for other
+        # steps that are ready too.
         ready = [(place[name], name) for name, deps in waiting.items() if not deps]
         heapq.heapify(ready)
         self._progress("starting", len(self._outputs), total)
@@ -169,8 +169,8 @@ class _Drive:
         return self._outcome(total)
 
     def _may_leave(self) -> bool:
-        """True once the run is to stop and nothing of it is at work here. What other processes
-        are at, they finish: a later driver finds it in the journal."""
+        """True once the run is to stop and none of its steps runs in this process. Other processes
+        finish their steps, and a later driver finds these in the journal."""
         if not self._signals.stop.is_set():
             return False
         if not self._told_others and not self._signals.leaving:
@@ -210,7 +210,7 @@ class _Drive:
             if step.here:
                 self._progress(step.id, len(self._outputs), len(self._order))
                 inputs = self._inputs[step.id]
-                # On a thread: the driver goes on looking for a cancellation, and after the others.
+                # On a thread, so that the driver still sees a cancellation and other processes.
                 thread = threading.Thread(
                     target=self._runtime.run, args=(self._run_id, step.id, inputs), name="step"
                 )
@@ -255,7 +255,7 @@ class _Drive:
                 error = recorded_error(task.error or "")
                 if (task.error or "").startswith(STOPPING):
                     self._signals.end((task.error or "").removeprefix("Stopped: "))
-                elif isinstance(error, (Corrupt, CutoffViolation)):  # Met by another process.
+                elif isinstance(error, (Corrupt, CutoffViolation)):  # In another process.
                     raise error
         return succeeded
 
@@ -295,8 +295,8 @@ class _Drive:
 
 @contextmanager
 def _caught(runtime: Runtime, run_id: str, say: Callable[[str], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM: no new calls, those in flight are waited for; a second one leaves at
-    once, which loses no more than a kill does."""
+    """On SIGINT or SIGTERM make no new calls, and wait for those in flight. A second signal ends
+    the process at once, which loses no more than a kill does."""
     signals = runtime.signals(run_id)
 
     def handle(number: int, _: FrameType | None) -> None:
@@ -305,8 +305,8 @@ def _caught(runtime: Runtime, run_id: str, say: Callable[[str], None]) -> Iterat
         signals.number = number
         signals.end(f"cancelled: stopped by {signal.Signals(number).name}")
         say(
-            f"run {run_id}: stopping; {runtime.busy(run_id)} steps record what they have in flight "
-            "(once more leaves at once)"
+            f"run {run_id}: stopping; {runtime.busy(run_id)} steps still wait for their answers "
+            "(a second signal stops at once)"
         )
 
     before = {name: signal.signal(name, handle) for name in (signal.SIGINT, signal.SIGTERM)}
@@ -318,7 +318,7 @@ def _caught(runtime: Runtime, run_id: str, say: Callable[[str], None]) -> Iterat
 
 
 def raise_for(outcome: Outcome, run_id: str) -> None:
-    """Raise what tells the user how an unfinished run ended, and how to go on."""
+    """Raise an error that tells the user how an unfinished run ended, and how to resume it."""
     if outcome.status == "success":
         return
     failed = f"{len(outcome.failed)} steps failed, " if outcome.status != "cancelled" else ""
@@ -337,5 +337,5 @@ _ENDED = {
     "stopped": "stopped",
     "cancelled": "was cancelled",
     "failed": "failed",
-    "left": "was left to others",
+    "left": "was left to other processes",
 }

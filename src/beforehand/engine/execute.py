@@ -24,8 +24,8 @@ def execute(
 ) -> None:
     """Run a step and write down how it ended. Returns normally in either case.
 
-    Raises only what must end the process's part in the run: a broken invariant, or an exception
-    that is not ours (a bug); both are on record as well.
+    Raises only errors that must end this process's work on the run: a broken invariant, or an
+    exception that is not ours (a bug). Both are recorded as well.
     """
     if signals.stop.is_set() and signals.leaving:
         return
@@ -41,7 +41,7 @@ def execute(
         try:
             output = job.actions[step.action](step.args, outputs, context)
         except Stopped as error:
-            if not signals.leaving:  # Else it stays on record as begun, and is taken over.
+            if not signals.leaving:  # Else it stays recorded as begun, and is taken over.
                 failed(error)
             return
         except Unavailable as error:
@@ -73,7 +73,7 @@ def execute(
 
 
 def _pause(error: Unavailable, attempt: int) -> float:
-    """Seconds to wait before the next attempt: what the service asks for, else ever longer."""
+    """Seconds to wait before the next attempt: what the service asks for, else longer each time."""
     wait = error.retry_after or random.uniform(0.5, 1.0) * BACKOFF_S * 2 ** (attempt - 1)
     return min(wait, LONGEST_BACKOFF_S)
 
@@ -81,7 +81,7 @@ def _pause(error: Unavailable, attempt: int) -> float:
 def _as_recorded(error: BaseException) -> str:
     """The text that a failed task keeps of an error; `recorded_error` reads it."""
     text = f"{type(error).__name__}: {error}"
-    if isinstance(error, Stopped):  # Its first word says why, as the documents have it.
+    if isinstance(error, Stopped):  # Its first word is the documented reason.
         text = str(error) if str(error).startswith(("cancelled", "skipped")) else text
     return text
 

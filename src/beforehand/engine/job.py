@@ -1,8 +1,8 @@
 """Kinds of runs: a Job compiles a request to a Plan and brings the actions.
 
-`@job("backtest", BacktestRequest)` registers a kind, in a module of `beforehand/jobs` whose name
-ends with `_job`. Nothing else knows kinds by name: whoever starts, resumes, works on or verifies a
-run asks here.
+`@job("backtest", BacktestRequest)` registers a kind, in a module of `beforehand/jobs` with a name
+that ends in `_job`. No other code knows kinds by name: code that starts, resumes, works on or
+verifies a run looks the kind up here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,8 +26,8 @@ SUFFIX = "_job"
 
 @dataclass(frozen=True)
 class RunLimits:
-    """How a run is carried out; no part of what it is. `concurrency` caps the steps and calls in
-    flight in a process, `rate` the requests to each address over all of them, `timeout` the
+    """How a run is carried out; not part of its identity. `concurrency` limits the steps and calls
+    in flight in one process, `rate` the requests to each address over all processes, `timeout` the
     seconds that one answer may take."""
 
     concurrency: int | None = None
@@ -41,7 +41,7 @@ class RunLimits:
 
     @property
     def budget(self) -> dict[str, float]:
-        """What is limited, and to how much."""
+        """The limits that are set, by name."""
         found = {"calls": self.max_calls, "tokens": self.max_tokens, "cost": self.max_cost}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -54,8 +54,8 @@ class RunRequest(Protocol):
 
 
 class Job(Protocol):
-    """What a run is made of, opened from its request: the same in every process. `paid` counts the
-    calls that the run will make, by whom is asked; `parent` is the run that it repeats, if any."""
+    """What a run is made of, opened from its request; the same in every process. `paid` counts the
+    calls that the run will make to each provider; `parent` is the run that it repeats, if any."""
 
     @property
     def folder(self) -> RunFolder: ...
@@ -74,7 +74,7 @@ class Job(Protocol):
         """The last file of a finished run; returns the digests that the journal keeps."""
 
     def summary(self) -> dict[str, Any]:
-        """What the finished run came to, from its files."""
+        """The result of the finished run, from its files."""
 
     def close(self) -> None:
         """Close what was opened."""
@@ -128,9 +128,9 @@ def job(name: str, request: type[Any]) -> Callable[[JobClass], JobClass]:
 
 
 def kind_named(name: str) -> Kind:
-    """The kind of a run on record. Raises Corrupt for a name that nobody registered."""
+    """The kind of a run on record. Raises Corrupt for a name that is not registered."""
     if name not in _KINDS and name not in _load():
-        raise Corrupt(f"no part of this beforehand carries out a {name!r}")
+        raise Corrupt(f"this version of beforehand has no kind of run named {name!r}")
     return _KINDS[name]
 
 

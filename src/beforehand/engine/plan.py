@@ -30,7 +30,8 @@ class Step:
     attempts: int = ATTEMPTS
 
     def inputs(self, outputs: Mapping[str, str]) -> str:
-        """The digest of everything the step is given; `outputs` holds its dependencies' own."""
+        """The digest of everything the step is given; `outputs` holds the digests of its
+        dependencies."""
         return digest([self.action, dict(self.args), {dep: outputs[dep] for dep in self.deps}])
 
 
@@ -88,6 +89,12 @@ class Plan:
 
 Action = Callable[[Mapping[str, Any], Mapping[str, Any], "StepContext"], Any]
 """Gets (args, outputs of its dependencies by id, context) and returns a JSON value."""
+
+
+def files_of(output: object) -> Mapping[str, str]:
+    """The digests of the files that a step wrote, from its output (`files`)."""
+    found = output.get("files") if isinstance(output, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 Progress = Callable[[str, int, int], None]

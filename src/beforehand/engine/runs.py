@@ -1,7 +1,7 @@
 """Runs from first step to seal, whatever their kind: start, resume, and open for a worker.
 
-The journal knows of a run before anything else does, so a crash at any line leaves something to
-go on from: starting the same run again *is* resuming it.
+A run is entered in the journal before anything else happens. So after a crash at any line, starting
+the same run again resumes it.
 """
 
 import time
@@ -18,6 +18,7 @@ from beforehand.clock import iso, parse_instant, stopwatch
 from beforehand.config import Home, Workspace
 from beforehand.engine.driver import Progress, drive, raise_for
 from beforehand.engine.job import Job, Kind, RunLimits, RunRequest, kind_named, kind_of
+from beforehand.engine.plan import files_of
 from beforehand.engine.runtime import Opener, Runtime, ThreadExecutor
 from beforehand.errors import Corrupt, Held, InputError
 from beforehand.ids import digest, new_run_id
@@ -42,8 +43,8 @@ class Finished:
 
 @dataclass(frozen=True)
 class Allowed:
-    """What a run may spend and do from now on: its limits, its policy for calls whose answer never
-    came, the steps and calls in flight, and whether its forecasters were restarted just now."""
+    """What a run may spend and do from now on: its limits, its policy for calls that were never
+    answered, the steps and calls in flight, and whether its forecasters were restarted just now."""
 
     limits: dict[str, float]
     policy: str
@@ -53,7 +54,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Reporter:
-    """What a surface wants to hear: the run's id once it is known, progress, sentences."""
+    """What a surface is told: the run's id once it is known, progress, sentences."""
 
     started: Callable[[str], None] = lambda run_id: None
     progress: Progress = lambda step, done, total: None
@@ -64,8 +65,8 @@ QUIET = Reporter()
 
 
 def open_job(row: RunRow, workspace: Workspace, archive: Path | None = None) -> Job:
-    """The job of a run on record, whose archive may lie elsewhere on this machine. Raises
-    InputError if the world is no longer the same."""
+    """The job of a recorded run. `archive` is given if its archive lies elsewhere on this machine.
+    Raises InputError if the world is no longer the same."""
     kind = kind_named(row.kind)
     request = kind.load(row)
     if archive is not None:
@@ -86,9 +87,9 @@ def start(
     report: Reporter = QUIET,
     finished_too: bool = False,
 ) -> Finished:
-    """Carry out what is asked, to the end. Raises before anything is written if the request is
-    bad; an unfinished run of that id and the same request is gone on with, a finished one is
-    refused, or returned as it is with `finished_too`."""
+    """Carry out a request to its end. Raises before anything is written if the request is bad. An
+    unfinished run with the same id and request is resumed; a finished one is refused, or returned
+    as it is with `finished_too`."""
     home, clock, kind = workspace.home, workspace.clock, kind_of(request)
     if run_id == "latest":
         raise InputError("--run-id latest: that name stands for the newest run; choose another")
@@ -133,8 +134,8 @@ def resume(
     report: Reporter = QUIET,
     fresh: bool = False,
 ) -> Finished:
-    """Go on with an unfinished run; `changes` replaces fields of its RunLimits, `fresh` states that
-    its forecasters were restarted."""
+    """Resume an unfinished run; `changes` replaces fields of its RunLimits, `fresh` states that its
+    forecasters were restarted."""
     with opened_journal(workspace) as journal:
         row = journal.known_run(run_id)
         if row.status == "success":
@@ -157,7 +158,8 @@ def resume(
 
 
 def keep_seal(workspace: Workspace, folder: RunFolder, kind: str) -> None:
-    """Enter a finished run that needed no plan, so that its `run.json` is vouched for as well."""
+    """Enter a finished run that needed no plan, so that the journal has the digest of its
+    `run.json`."""
     seal = {"run.json": file_digest(folder.path / "run.json")}
     with opened_journal(workspace) as journal:
         home = str(workspace.home.root)
@@ -174,8 +176,8 @@ def fork(
     report: Reporter = QUIET,
     fresh: bool = False,
 ) -> Finished:
-    """A new run that repeats `parent` up to `at` and has other models from there on. Whatever the
-    parent was answered is taken from the journal."""
+    """A new run that repeats `parent` up to `at` and has other models from there on. Answers that
+    the parent got are taken from the journal."""
     with opened_journal(workspace) as journal:
         row = journal.known_run(parent)
     kind = kind_named(row.kind)
@@ -192,7 +194,7 @@ def carry_on(
     report: Reporter,
     runtime: Runtime | None = None,
 ) -> Finished:
-    """Hold the run's lock and see the run through, with a runtime of its own or a given one."""
+    """Hold the run's lock and carry the run out, with a runtime of its own or a given one."""
     home = Home(Path(row.home))
     lock = home.engine / f"{row.run_id}.lock"
     with ExitStack() as held:
@@ -200,7 +202,7 @@ def carry_on(
         job = opener()
         held.callback(job.close)
         row = journal.known_run(row.run_id)
-        if row.status == "success":  # Another driver saw it through meanwhile.
+        if row.status == "success":  # Another driver finished it meanwhile.
             return Finished(job.folder, job.summary())
         report.started(row.run_id)
         journal.allow(row.run_id, allowed.limits, allowed.policy)
@@ -220,8 +222,8 @@ def carry_on(
         )
         if changed := _undone(job, journal):
             raise Corrupt(
-                f"the files of {', '.join(changed)} were changed while run {row.run_id} was at "
-                f"work: `beforehand runs resume {row.run_id}` writes them anew"
+                f"the files of {', '.join(changed)} were changed while run {row.run_id} was "
+                f"running: `beforehand runs resume {row.run_id}` writes them again"
             )
         journal.mark(row.run_id, "success", seal=job.seal())
     lock.unlink(missing_ok=True)
@@ -229,21 +231,21 @@ def carry_on(
 
 
 def _undone(job: Job, journal: Journal) -> list[str]:
-    """The steps that the journal has as done, and whose files are gone or changed."""
+    """The steps that are done in the journal, but have files that are gone or changed."""
     done = journal.done(job.plan.run_id)
     return [
         step.id
         for step in job.plan.steps
         if step.here and step.id in done
-        if job.folder.differing(journal.output(job.plan.run_id, step.id).get("files", {}))
+        if job.folder.differing(files_of(journal.output(job.plan.run_id, step.id)))
     ]
 
 
 def _hold(
     held: ExitStack, journal: Journal, run_id: str, lock: Path, patient: bool
 ) -> Callable[[], None]:
-    """The run's lock; Held if another process keeps it. A look at a run takes it for a moment, so
-    a `patient` caller tries for a second."""
+    """Take the run's lock; raises Held if another process has it. Code that only looks at a run
+    takes the lock for a moment, so a `patient` caller tries for a second."""
     for _ in range(HOLD_TRIES if patient else 1):
         try:
             return held.enter_context(journal.database.hold(f"drive:{run_id}", lock))
@@ -265,14 +267,14 @@ def _drive(
     given: Runtime | None,
     still: Callable[[], None],
 ) -> None:
-    """Drive the plan to its end; a run that does not get there is marked, and raises."""
+    """Drive the plan to its end. A run that does not reach it is marked, and an error is raised."""
     usual = PAID_AT_ONCE if workspace.database or any(job.paid.values()) else 1
     concurrency = allowed.concurrency or usual
     opener = partial(open_job, workspace=workspace)
     runtime = given or new_runtime(journal, workspace, concurrency, opener)
     try:
         with nullcontext() if given else runtime:
-            if runtime.alone:  # We hold the lock: whoever held these leases is dead.
+            if runtime.alone:  # We hold the lock: the owners of these leases are dead.
                 journal.calls.release(row.run_id, runtime.worker_id)
             progress = _counting(job, journal, report.progress)
             what: What = "run taken over" if given else "run resumed" if row.total else "run begun"
@@ -296,7 +298,7 @@ def _drive(
 
 
 def _counting(job: Job, journal: Journal, progress: Progress) -> Progress:
-    """Progress in paid calls, where a run makes any: its steps are few and long."""
+    """Progress in paid calls if a run makes any, because its steps are few and long."""
     expected = sum(job.paid.values())
     if not expected:
         return progress
@@ -307,7 +309,7 @@ def _counting(job: Job, journal: Journal, progress: Progress) -> Progress:
         nonlocal last
         if stopwatch() - last < REPORT_S and done < total:
             return
-        last = stopwatch()  # Counting costs: it is not done after each of many short steps.
+        last = stopwatch()  # Counting takes time: not after each of many short steps.
         answered = journal.calls.settled(job.plan.run_id)
         progress(f"{step}, {done} of {total} steps; calls", answered, max(expected, answered))
 
@@ -317,7 +319,7 @@ def _counting(job: Job, journal: Journal, progress: Progress) -> Progress:
 def new_runtime(
     journal: Journal, workspace: Workspace, concurrency: int, opener: Opener
 ) -> Runtime:
-    """Threads of this process, or its place at the shared queue."""
+    """A runtime on threads of this process, or on the shared queue."""
     if workspace.database is None:
         return Runtime(journal, opener, ThreadExecutor(concurrency), concurrency)
     from beforehand.engine.shared import SharedQueue  # DBOS takes a second to load.
@@ -326,8 +328,8 @@ def new_runtime(
 
 
 def _fingerprint(kind: Kind, job: Job) -> str:
-    """What makes a run this run: what it does, over which world, by which version, in which form.
-    Contexts of another form would be other questions: what was paid for would be paid again."""
+    """The identity of a run: what it does, over which world, by which version, in which form.
+    Contexts of another form would be other questions, and paid calls would be paid for again."""
     return digest([__version__, FORM, kind.name, job.fingerprint])
 
 

@@ -1,9 +1,9 @@
-"""A process's part in running steps: the jobs it has open, its heartbeat, what carries steps out.
+"""How one process runs steps: the jobs it has open, its heartbeat, what carries steps out.
 
-The journal is the only truth about what was done, so that part may be simple. Alone, steps run on
-threads (`ThreadExecutor`): whoever holds a run's lock knows that every earlier process is dead, and
-begins whatever the journal does not have. With Postgres there is a queue that several processes
-share (`engine/shared.py`).
+Only the journal decides what was done, so this code can be simple. In a single process, steps run
+on threads (`ThreadExecutor`): the process that holds a run's lock knows that every earlier process
+is dead, and begins every step that is not done in the journal. With Postgres there is a queue that
+several processes share (`engine/shared.py`).
 """
 
 import os
@@ -55,12 +55,13 @@ class ThreadExecutor:
         self._begin = begin
 
     def ensure(self, run_id: str, steps: Sequence[tuple[str, str]]) -> None:
-        """Start the steps: nobody else can be at them."""
+        """Start the steps: no other process can be running them."""
         for step_id, inputs in steps:
             self._pool.submit(self._begin, run_id, step_id, inputs)
 
     def withdraw(self, run_id: str, steps: Sequence[str]) -> None:
-        """Nothing waits: the driver starts no more than there are threads."""
+        """Do nothing: no step waits, since the driver starts no more steps than there are
+        threads."""
 
     def close(self) -> None:
         """Wait for the threads."""
@@ -79,11 +80,12 @@ class Runtime:
         self._executor = executor
         self.alone, self.concurrency = executor.alone, concurrency
         self.ensure, self.withdraw = executor.ensure, executor.withdraw
-        self.worker_id = uuid.uuid4().hex  # New at every start: it tells the living from the dead.
+        self.worker_id = uuid.uuid4().hex  # New at every start: it tells live processes from dead.
         self.errors: dict[tuple[str, str], BaseException] = {}
         self.ran = 0
         self.broken: BaseException | None = None
-        """Why this process cannot open a run that it was given a step of; it has to leave."""
+        """Why this process cannot open a run although it got one of its steps; it then has to
+        end."""
         self._ended: dict[str, queue.SimpleQueue[str]] = {}
         self._busy: Counter[str] = Counter()
         self._slots = threading.Semaphore(concurrency)
@@ -101,7 +103,7 @@ class Runtime:
         return self
 
     def __exit__(self, *_: object) -> None:
-        while self.busy():  # The heart beats until the last answer is written down.
+        while self.busy():  # The heartbeat goes on until the last answer is recorded.
             self._closing.wait(0.02)
         self._executor.close()
         self._closing.set()
@@ -125,7 +127,7 @@ class Runtime:
                 found.end(reason, leaving=True)
 
     def keep(self, job: Job) -> None:
-        """A job opened in this process already."""
+        """Add a job that is open in this process already."""
         self._jobs[job.plan.run_id] = job, {step.id: step for step in job.plan.steps}
 
     def follow(self, run_id: str) -> "queue.SimpleQueue[str]":
@@ -134,7 +136,7 @@ class Runtime:
         return self._ended.setdefault(run_id, queue.SimpleQueue())
 
     def forget(self, run_id: str) -> None:
-        """A run ended: nothing of it is kept."""
+        """Drop everything about a run that has ended."""
         job, _ = self._jobs.pop(run_id, (None, {}))
         if job is not None:
             job.close()
@@ -149,8 +151,8 @@ class Runtime:
                 self.forget(run_id)
 
     def run(self, run_id: str, step_id: str, inputs: str) -> None:
-        """Run one step here and now. An error that must end the run is kept for its driver, if
-        that is here; it is in the journal as well."""
+        """Run one step in this process. An error that must end the run is kept for its driver, if
+        the driver is in this process; it is in the journal as well."""
         self._count(run_id, 1)
         try:
             try:
@@ -175,7 +177,7 @@ class Runtime:
                 followed.put(step_id)
 
     def busy(self, run_id: str | None = None) -> int:
-        """How many steps (of a run) this process is at."""
+        """How many steps (of a run) this process is running."""
         with self._counting:
             return self._busy.total() if run_id is None else self._busy[run_id]
 

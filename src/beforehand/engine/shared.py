@@ -1,11 +1,11 @@
-"""DBOS on Postgres beneath a run: it spreads steps over processes, and hands on those of the dead.
+"""DBOS on Postgres: it spreads a run's steps over processes, and passes on those of dead processes.
 
-Each step is one top-level workflow with the id `run_id/node/key`, and holds no DBOS step: look up,
-run, record is done by our journal (DBOS' own record comes after the fact, which is too late for
-what was paid). DBOS' tables are disposable and never read for results. Its open edition takes
-nothing over by itself: each process beats its heart in the journal, and the driver of a run
-resumes the workflows of those that stopped. `executor_id` is new at every start, since DBOS re-runs
-the pending work of its own id on launch.
+Each step is one top-level workflow with the id `run_id/node/key`, and contains no DBOS step: our
+journal looks steps up and records them (DBOS records a step after it has run, which is too late for
+a paid call). DBOS' tables are disposable and never read for results. Its open edition takes no work
+over by itself: each process writes a heartbeat to the journal, and the driver of a run resumes the
+workflows of processes that stopped. `executor_id` is new at every start, since DBOS re-runs the
+pending work of its own id on launch.
 """
 
 import logging
@@ -18,21 +18,22 @@ from beforehand.engine.runtime import Begin
 from beforehand.store.journal.journal import Journal, Workers
 from beforehand.store.postgres import postgres_engine
 
-# DBOS logs to the stderr that it found on import; what went wrong stands in our journal.
+# DBOS logs to the stderr that it found on import; our journal has the errors.
 logging.getLogger("dbos").handlers[:] = [logging.NullHandler()]
 
 QUEUE = "beforehand"
 APPLICATION_VERSION = "1"
 """Set by hand: the default is a hash of the source, and an upgrade would strand pending work."""
 STEPS_AT_ONCE = 8
-"""Steps that one process takes at once: a setting of the queue, and so the same for all. A
-process's own concurrency caps its calls."""
+"""How many steps one process takes at once. This is a setting of the queue, so it is the same for
+all processes; a process's own concurrency limits its calls."""
 STALE_S = 5.0
 POLL_S = 0.1
 
 
 class SharedQueue:
-    """This process's place at the shared queue. One at a time in a process: DBOS is global."""
+    """This process's connection to the shared queue. Only one at a time: DBOS is global in a
+    process."""
 
     alone = False
 
@@ -65,8 +66,8 @@ class SharedQueue:
         )
 
     def ensure(self, run_id: str, steps: Sequence[tuple[str, str]]) -> None:
-        """See to it that each (step id, digest of its inputs) is under way: attach to what a live
-        process is at, take over from a dead one, start what nobody has begun."""
+        """Make sure that each (step id, digest of its inputs) is running: attach to steps of a live
+        process, take over those of a dead one, start those that were not begun."""
         wanted = {f"{run_id}/{step_id}": (step_id, inputs) for step_id, inputs in steps}
         if not wanted:
             return
@@ -85,7 +86,7 @@ class SharedQueue:
                 if found.executor_id not in living:
                     DBOS.resume_workflow(workflow, queue_name=QUEUE)
                 continue
-            if found is not None:  # It ended, and the journal has no success: begin anew.
+            if found is not None:  # It ended, and the journal has no success: begin again.
                 if self._journal.settled(run_id, step_id):
                     continue
                 DBOS.delete_workflow(workflow)

@@ -75,9 +75,9 @@ def work(
     journal.database.close()
     if runtime.broken is not None:
         raise NotConfigured(
-            f"this worker cannot open a run that it was given a step of: {runtime.broken}. It "
-            "leaves the step to others; every worker needs the archive, and the events of a "
-            "`bench predict`, where the run has them (or --archive)"
+            f"this worker cannot open a run although it got one of its steps: {runtime.broken}. "
+            "Other workers can take the step. Every worker needs the archive (or --archive), and "
+            "the events of a `bench predict`, at the same path as the run"
         )
     return {"worker": runtime.worker_id, "steps": runtime.ran}
 
@@ -90,8 +90,8 @@ def _adopt(
     say: Callable[[str], None],
     archive: Path | None,
 ) -> None:
-    """Drive a run that nobody drives; one that is being driven is left alone."""
-    report = Reporter(lambda run_id: say(f"run {run_id}: its driver is gone, taken over"))
+    """Drive a run that has no driver; a run that has one is left alone."""
+    report = Reporter(lambda run_id: say(f"run {run_id}: its driver ended, this worker takes over"))
     opener = partial(open_job, row, workspace, archive)
     allowed = Allowed(row.limits, row.policy, None)
     try:

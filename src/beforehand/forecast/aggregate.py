@@ -1,4 +1,4 @@
-"""Bringing several probabilities of one question together.
+"""Combine several probabilities of one question into one.
 
 mean        the arithmetic mean
 median      the middle one
@@ -36,8 +36,8 @@ PRIOR_BRIER, PRIOR_N = 0.25, 2
 def aggregate(
     method: Method, said: Sequence[float], weights: Sequence[float] | None = None
 ) -> float | None:
-    """One probability for those in `said` (each in [0, 1]); None for none. `weights` go with
-    `weighted`, one each, and are equal where they are missing."""
+    """One probability from those in `said` (each in [0, 1]); None if there are none. `weights`, one
+    for each, are used by `weighted`; without them, all weights are equal."""
     if not said:
         return None
     if method == "median":

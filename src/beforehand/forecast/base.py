@@ -1,8 +1,8 @@
-"""Who forecasts: a Forecaster is shown a Context and returns a Decision.
+"""Forecasters: a Forecaster is shown a Context and returns a Decision.
 
-`open_forecaster("scheme:rest")` is the one place that looks at a name. Each scheme is one file in
-`forecast/schemes/`; everything after the opening holds a Forecaster and asks it, never its name.
-`NAME=scheme:rest` gives any forecaster a name of its own, which then stands in rows and tables.
+`open_forecaster("scheme:rest")` is the one place that interprets a name. Each scheme is one file in
+`forecast/schemes/`. All other code uses the opened Forecaster and never looks at its name.
+`NAME=scheme:rest` gives any forecaster a name of its own, which then appears in rows and tables.
 """
 
 import re
@@ -64,9 +64,9 @@ _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63})=(.+)", re.DOTALL)
 
 
 class Decision(Struct, frozen=True):
-    """What a Forecaster says of a Context. `probability` of YES and `confidence` lie in [0, 1]
-    (None: twice the distance from a half); `evidence_ids` are those of the snippets it rests on;
-    `traces` tell how a model came to it."""
+    """A Forecaster's answer to a Context. `probability` (of YES) and `confidence` lie in [0, 1]; a
+    confidence of None means twice the distance of the probability from a half. `evidence_ids` are
+    those of the snippets it rests on; `traces` record how a model made it."""
 
     probability: float
     confidence: float | None = None
@@ -77,7 +77,7 @@ class Decision(Struct, frozen=True):
     traces: Sequence[TraceRow] = ()
 
     def row(self, model_id: str, simulation: int, context: Context) -> DecisionRow:
-        """The documented DecisionResult. What was cited without having been shown stands apart."""
+        """The documented DecisionResult. Ids that were cited but not shown are kept apart."""
         p, cited = self.probability, self.evidence_ids
         shown = {snippet.id for snippet in context.search_snippets} if cited else set[str]()
         return DecisionRow(
@@ -96,7 +96,7 @@ class Decision(Struct, frozen=True):
 
 
 class NoDecision(BadAnswer):
-    """A forecaster came to no decision; `traces` tell how."""
+    """A forecaster made no decision; `traces` record how it went."""
 
     def __init__(self, text: str, traces: Sequence[TraceRow] = ()) -> None:
         super().__init__(text)
@@ -104,51 +104,56 @@ class NoDecision(BadAnswer):
 
 
 class Forecaster(ABC):
-    """Whoever answers. Safe for threads unless `stateful`.
+    """Answers contexts.
 
-    `entry` is how configurations name it, `name` how tables do, `model_id` how rows do; `provider`
-    is who is on record as asked. `memoryless` says that it keeps nothing between two questions:
-    all others are asked in order of time. A `stateful` one lives in the run's own process and is
-    shown one context after the other.
+    `entry` is its name in configurations, `name` in tables, `model_id` in rows; `provider` is the
+    name under which its calls are on record. `memoryless` declares that it keeps nothing between
+    two questions: all others are asked in order of time. A `stateful` one keeps what it remembers
+    in the run's own process. It is asked one question at a time, and a process that continues the
+    run shows it the earlier contexts again. One that is not stateful must be safe for threads.
     """
 
     kind: ClassVar[Kind] = "external"
-    memoryless: ClassVar[bool] = False
-    stateful: ClassVar[bool] = False
+    memoryless: bool = False
+    stateful: bool = True
     isolation: ClassVar[str] = "trusted"
     order: ClassVar[str] = "asked in order"
     version: str = VERSION
     ranked: bool = True
-    """False for what only proves that the path works: it never stands on a leaderboard."""
+    """False for a forecaster that only tests the path: it is never ranked."""
     free: bool = False
-    """True for what runs on this machine and costs nothing."""
+    """True for a forecaster that runs on this machine and costs nothing."""
 
     def __init__(self, provider: str, name: str | None = None) -> None:
         self.provider = provider
         self.entry = provider if name is None else f"{name}={provider}"
         self.model_id = provider if name is None else name
         self.name = label(self.model_id)
+        self.started = False
+        """True once this process has asked a stateful one, or shown it its past again."""
+        self.differing = 0
 
     @abstractmethod
     def decide(self, context: Context, meter: Meter) -> Decision:
-        """Its decision. Raises BadAnswer (NoDecision) or Refused where there is none and never will
-        be, and what the Meter raises."""
+        """Its decision. Raises BadAnswer (NoDecision) or Refused if there is none and never will
+        be, and whatever the Meter raises."""
 
     def check(self) -> None:  # noqa: B027 (most have nothing to check)
-        """Raise what would fail for every question alike: NotConfigured, InputError."""
+        """Raise errors that would fail every question: NotConfigured, InputError."""
 
     def refusal(self, context: Context) -> str | None:
         """Why it may not be asked about this context, or None."""
         return None
 
     def arms(self, mode: str) -> "Sequence[Forecaster]":
-        """Those who answer one question in an experiment of this mode: itself."""
+        """The forecasters that answer one question in an experiment of this mode: here itself."""
         return (self,)
 
     def take_differing(self) -> int:
-        """How many answers were not those on record when a past was shown again, since this was
-        asked last."""
-        return 0
+        """How many answers differed from those on record when a past was shown again, since the
+        last call of this method."""
+        found, self.differing = self.differing, 0
+        return found
 
     def close(self) -> None:  # noqa: B027 (most open nothing)
         """Close what was opened to ask."""
@@ -159,7 +164,7 @@ class Forecaster(ABC):
         return Usage()
 
     def kept(self) -> Kept:
-        """How it is kept from the future, before it was asked anything."""
+        """How it is kept from the future, as known before it is asked anything."""
         return Kept(self.isolation, self.order)
 
 
@@ -168,30 +173,29 @@ class PanelForecaster(Forecaster):
     stored forecasts it needs in the Panel, if any."""
 
     kind = "baseline"
-    memoryless = True
+    memoryless, stateful = True, False
     isolation = "by construction"
     order = "memoryless"
     recorded: str | None = None
 
     @abstractmethod
     def forecast(self, panel: Panel) -> Floats:
-        """Probabilities of YES, one a row; NaN where it has none."""
+        """Probabilities of YES, one per row; NaN where it has none."""
 
     @abstractmethod
     def decision(self, p: float, context: Context) -> Decision:
-        """What it says at one row. Raises NoDecision where p is NaN."""
+        """Its decision at one row. Raises NoDecision if p is NaN."""
 
     def decide(self, context: Context, meter: Meter) -> Decision:
-        """Not asked by itself: a row holds more than a Context does."""
+        """Always raises InputError: it needs a Panel's row, which holds more than a Context."""
         raise InputError(f"{self.name} forecasts from a panel: ask a View for one")
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How language models are used: the mode and the wording of searches where no configuration
-    says so, how decisions are brought together, where code runs, and what becomes of questions
-    whose answer is older than a model's training (`cutoffs` states it for models that are not
-    listed)."""
+    """How language models are used: the mode and the wording of searches if no configuration states
+    them, how decisions are combined, where code runs, and what happens to questions that were
+    answered before a model's training ended (`cutoffs` states that day for unlisted models)."""
 
     mode: Literal["daytona_agent", "direct_llm", "hybrid"] = "daytona_agent"
     query_mode: Literal["template", "llm_generated"] = "template"
@@ -204,8 +208,8 @@ class ModelOptions:
 @dataclass
 class Opening:
     """What forecasters are opened with: what the world holds (`documents`, `predictors`), where
-    this caller's files are, and what the run allows. `limited_cost` says that it has a budget in
-    US dollars."""
+    this caller's files are, and what the run allows. `limited_cost` says that the run has a budget
+    in US dollars."""
 
     workspace: Workspace
     documents: bool = True
@@ -239,8 +243,8 @@ SchemeClass = TypeVar("SchemeClass", bound=type[Any])
 
 
 def scheme(*prefixes: str, shown: Iterable[str] = ()) -> Callable[[SchemeClass], SchemeClass]:
-    """Register a class of forecasters for names that begin with one of these prefixes; `shown` is
-    what an error message offers of them."""
+    """Register a class of forecasters for names that begin with one of these prefixes. `shown` are
+    the names that error messages suggest."""
 
     def register(cls: SchemeClass) -> SchemeClass:
         _SCHEMES.update(dict.fromkeys(prefixes, cls))
@@ -271,12 +275,12 @@ def load_schemes() -> Mapping[str, type[Any]]:
 
 
 def class_of(text: str) -> type[Any] | None:
-    """The class of the forecasters that such a name stands for; None for a name of no scheme."""
+    """The class of the forecaster with this name; None if the name has no known scheme."""
     known = load_schemes()
     head = split_entry(text)[1].partition(":")[0]
     if head in known:
         return known[head]
-    # NAME@http://host is a model at an address: the scheme stands after the @.
+    # NAME@http://host is a model at an address: the scheme follows the @.
     return known["@"] if re.search(r"@https?://", text) else None
 
 
@@ -288,7 +292,7 @@ def usage_of(provider: str, answer: str) -> Usage:
 
 
 def open_forecaster(text: str, opening: Opening) -> Forecaster:
-    """One forecaster by name. Raises InputError naming what is allowed; nothing is connected to."""
+    """One forecaster by name; makes no connection. Raises InputError that names what is allowed."""
     name, rest = split_entry(text.strip())
     found = class_of(rest)
     if found is None:
@@ -302,9 +306,9 @@ def open_forecaster(text: str, opening: Opening) -> Forecaster:
 def open_forecasters(
     names: Iterable[str], opening: Opening, known: Mapping[str, Forecaster] = MappingProxyType({})
 ) -> dict[str, Forecaster]:
-    """Forecasters by their entries, in the order named; a word such as `all` stands for several,
-    and whoever is among the `known` is not opened again. Raises InputError where none is named, or
-    two have one name."""
+    """Forecasters by their entries, in the order named. A word such as `all` stands for several. A
+    forecaster among the `known` is not opened again. Raises InputError if none is named, or if two
+    have the same name."""
     load_schemes()
     found: dict[str, Forecaster] = {}
     for text in filter(None, (name.strip() for name in names)):
@@ -330,7 +334,7 @@ def open_forecasters(
 
 
 def unknown(text: str, opening: Opening) -> InputError:
-    """What to say of a name that nobody has."""
+    """The error for an unknown name."""
     return InputError(
         f"unknown forecaster {text!r}: choose from {', '.join(_allowed(opening))}; a model "
         "(scripted, local, openai:NAME, anthropic:NAME, NAME@http://host:port/v1), or an address "

@@ -1,5 +1,6 @@
-"""The code-writing forecaster and its fallback: context to code, code to sandbox, else a direct
-prompt. Whatever happens comes back as a decision or a failure, with a trace of how.
+"""The forecaster that writes code, and its fallback: a model turns the context into code, and the
+sandbox runs it; if that fails, a direct prompt follows. The result is always a decision or a
+failure, with a trace.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ CODE_TOKENS, DIRECT_TOKENS, QUERY_TOKENS = 1500, 600, 200
 
 
 class TraceParts(TypedDict, total=False):
-    """What a trace tells of how it went, as far as it got: those fields of a TraceRow."""
+    """The fields of a TraceRow that are known so far in an attempt."""
 
     code: str
     engine: str
@@ -48,7 +49,7 @@ class TraceParts(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one arm came to: an answer or a reason, and the trace that is kept."""
+    """The result of one arm: an answer, or a reason why there is none, and the trace to keep."""
 
     arm: Arm
     answer: Answer | None
@@ -58,7 +59,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of whom: a model (as it is on record), a context, a meter."""
+    """One question to a model: the model (as it is on record), the context, the meter."""
 
     model_id: str
     spec: str
@@ -77,7 +78,7 @@ class Agent:
         self._models.close()
 
     def attempts(self, arm: Arm, asked: Asked, *, fallback: bool = False) -> list[Attempt]:
-        """One attempt; with `fallback`, a direct one after it where code came to nothing."""
+        """One attempt; with `fallback`, a direct one follows if code gave no answer."""
         first = self._attempt(arm, asked)
         if not fallback or first.answer is not None:
             return [first]
@@ -151,8 +152,8 @@ class Agent:
     def _run(
         self, code: str, seen: Mapping[str, object], policy: Policy, meter: Meter
     ) -> Execution:
-        """Run the code on the context, its clock at t. A remote run is paid for: it passes the
-        journal like any other call."""
+        """Run the code on the context, with its clock at t. A remote run costs money, so it goes
+        through the journal like any other call."""
         if self._sandbox.engine != "daytona":
             return self._sandbox.run(code, seen, policy)
         asked = {"code": code, "context": digest(seen), "seed": policy.seed}
@@ -162,8 +163,8 @@ class Agent:
 
 
 def policy_of(context: Mapping[str, Any], index: int) -> Policy:
-    """The limits of a decision's code: its clock is the context's, its seed follows from what is
-    asked, so that running it again gives the same."""
+    """The limits of a decision's code. Its clock shows the context's time, and its seed is derived
+    from the question, so that running it again gives the same result."""
     seed = int(digest([context["market"]["id"], context["time"], index])[:8], 16)
     return Policy(now=datetime.fromisoformat(context["time"]), seed=seed)
 

@@ -1,7 +1,7 @@
 """The knowledge-cutoff guard: a model's weights lie outside the leak wall.
 
 A model trained on text up to its cutoff may simply remember an answer that became known before it.
-Such a question is refused or marked, by setting; how many there were stands in the results.
+Such a question is refused or marked, by setting; the results say how many there were.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ REFUSED = "refused: the answer was known before the model's training ended"
 
 @dataclass(frozen=True)
 class Training:
-    """Of the models of a run: the smallest share of their instants on questions whose answer came
-    after their training; None where a cutoff is unknown."""
+    """The smallest share, over a run's models, of instants on questions whose answer came after the
+    model's training ended; None if a cutoff is unknown."""
 
     share: float | None
 

@@ -1,6 +1,6 @@
-"""What models are told. A prompt holds the context and nothing else of the world.
+"""What models are told, and the structured answer that they give, from JSON or from a program.
 
-What a model has to say of one question: the structured answer, from JSON or from a program.
+A prompt holds the context and nothing else of the world.
 """
 
 import re
@@ -68,7 +68,7 @@ def code_prompt(context: Mapping[str, Any]) -> str:
 
 
 def shown(context: Mapping[str, Any]) -> str:
-    """The context as a model reads it: a long description is cut, and says so."""
+    """The context as a model reads it; a long description is cut, with a note that says so."""
     market = dict(context["market"])
     text = market.get("description")
     if text and len(text) > LONGEST_DESCRIPTION:

@@ -1,11 +1,9 @@
 """The Gateway: Views over one world, panels and bulk walks, all through one guard.
 
-The one path on which anything is shown at t, a single record or a column of a million.
-
-Every View, panel and bulk walk of a gateway puts what came back from its world to the predicate
-here. Instants are microseconds since 1970.
-
-What the wall let through and what it refused: counts in bulk, refusals in full.
+Nothing is shown at t on any other path, neither a single record nor a column of a million.
+Every View, panel and bulk walk of a gateway checks what its world returned against the predicate
+here. The audit counts what was shown, and keeps every refusal in full. Instants are microseconds
+since 1970.
 """
 
 import hashlib
@@ -102,7 +100,7 @@ class Audit:
 
     @property
     def checked(self) -> int:
-        """Records that came back and were put to the predicate."""
+        """How many returned records were checked against the predicate."""
         return sum(tally.checked for tally in self.tallies.values())
 
     def wire(self) -> dict[str, object]:
@@ -116,7 +114,7 @@ class Audit:
 
 
 def _sums(known_at: Ints, t: Ints) -> bytes:
-    """A cheap mark of a chunk: wrapping sums and the inner product of its two columns."""
+    """A cheap checksum of a chunk: wrapping sums and the inner product of its two columns."""
     return b"%d,%d,%d;" % (known_at.sum(), t.sum(), (known_at * (t | 1)).sum())
 
 
@@ -135,8 +133,9 @@ class Guard:
         return False
 
     def all(self, method: str, name: str, known_at: Ints, t: Ints) -> None:
-        """Let a column pass whose rows (n,) are each shown at their own t (n,). Raises
-        CutoffViolation if a single one may not be: a world that hands it out cannot be trusted."""
+        """Check a column `known_at` (n,), each row shown at its own `t` (n,). Raises
+        CutoffViolation if a single row may not be shown: a world that returns such a row cannot be
+        trusted."""
         if not len(t):
             return
         passed: Any = visible_us(known_at, t)

@@ -4,7 +4,8 @@ replay   the archive answers; what it does not hold is an error, never a live ca
 live     the services answer
 record   the services answer, and every exchange is kept
 
-Reddit threads on disk, one file each: `data/reddit_cache/threads/{id}.json`.
+It also reads and writes Reddit threads on disk, one file each:
+`data/reddit_cache/threads/{id}.json`.
 """
 
 import logging
@@ -39,14 +40,14 @@ LOG = logging.getLogger(__name__)
 
 
 def read_threads(folder: Path, now: datetime) -> Iterator[Observation]:
-    """Posts and comments of every thread file. A raw Reddit answer counts as fetched when it says
-    (`recorded_at`), else now; a file that is no thread is left out, with a warning."""
+    """Posts and comments of every thread file. A raw Reddit answer counts as fetched at its
+    `recorded_at`, else now; a file that is not a thread is left out, with a warning."""
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         try:
             raw = read_json(path)
             yield from reddit.parse_thread_file(raw, _stored_at(raw, now))
         except BeforehandError as error:
-            LOG.warning("%s is left out, it is no Reddit thread: %s", path, error)
+            LOG.warning("%s is left out, it is not a Reddit thread: %s", path, error)
 
 
 def _stored_at(raw: object, now: datetime) -> datetime:
@@ -109,7 +110,8 @@ class _Later:
 
 
 def open_traffic(workspace: Workspace, providers: dict[str, Provider] = PROVIDERS) -> Traffic:
-    """The way out, with the ledger of this home folder, or of all machines of one database."""
+    """The Traffic of outside calls, with the ledger of this home folder, or of all machines of one
+    database."""
     transport = HttpTransport(workspace.settings, providers)
     return Traffic(Ledger(workspace.traffic), transport.send, workspace.clock, providers)
 

@@ -1,7 +1,7 @@
 """Many (market, t) pairs at once: what a baseline may look at, one row a pair.
 
-Every column of a row holds only what was known at that row's own t; the chunk is put to the
-predicate column by column, and a world that hands out anything later ends the walk.
+Every column of a row holds only what was known at that row's own t; each chunk is checked column by
+column, and the walk ends with an error if the world returns anything later.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class Panel:
 
     `base_rate` is the share of YES among the venue's resolutions known at t (`base_n` of them).
     `text` is the market with the wording known at t, or None. `documents` are the search results
-    for that wording, known at t. `recorded[name]` replays somebody else's forecasts.
+    for that wording, known at t. `recorded[name]` replays the forecasts of others.
     """
 
     market: list[str]
@@ -145,7 +145,8 @@ class PanelBuilder:
         )
 
     def _texts(self, name: str, t: Ints) -> list[Market | None]:
-        """The wording known at each instant; only what has one, checked like everything else."""
+        """The wording known at each instant, or None; versions without a question are left out, and
+        what is shown is checked."""
         versions = sorted(
             (
                 v
@@ -165,7 +166,7 @@ class PanelBuilder:
     def _search(
         self, text: Market | None, t: int, evidence: Evidence, queries: QueryMaker | None
     ) -> list[Document]:
-        """The documents for a wording; those of several queries in turns, best first."""
+        """The documents for a wording, best first; results of several queries take turns."""
         if text is None or text.question is None:
             return []
         view, since = self._gateway.at(t), from_us(t) - timedelta(days=evidence.days)

@@ -1,18 +1,15 @@
-"""Full-text search as it would have answered at t.
+"""Search as it would have answered at t: documents by words, markets by words and meaning.
 
-Documents lie in the order in which they became known, so the documents visible at t are a
-prefix. Every statistic (how many documents, how rare a word) is counted over that prefix alone:
-a word that becomes common later does not change what a search at t returns. Ranking is BM25
-with k1 → 0 (titles and single sentences: a word is there or it is not), after Robertson and
-Zaragoza 2009, "The Probabilistic Relevance Framework".
+Documents, and versions of market texts, are kept in the order in which they became known, so what
+is visible at t is a prefix. Every statistic is taken over that prefix alone: how many texts, how
+rare a word, the mean length, the vocabulary that mistyped words are matched with. So a word that
+becomes common later does not change what a search at t returns. (An index library keeps these
+statistics over all it holds, so a later market would change today's ranking.)
 
-Market search as it would have answered at t: words, typing errors and meaning together.
-
-Versions of market texts lie in the order in which they became known, so what was visible at t is
-a prefix, and every statistic is taken over that prefix alone: document frequencies, the mean
-length, the vocabulary that mistyped words are matched with. (An index library keeps these over
-all it holds, so a later market would move today's ranking.) A vector of meaning depends on its
-own text only; the weights ship in wordllama's wheel.
+Documents are ranked by BM25 with k1 → 0 (titles and single sentences: a word is there or it is
+not), after Robertson and Zaragoza 2009, "The Probabilistic Relevance Framework". Market search
+combines words, corrected typing errors and a vector of meaning. The vector depends on its own text
+only; the weights ship in wordllama's wheel.
 """
 
 import logging
@@ -43,7 +40,8 @@ K1, B = 1.2, 0.5
 SIMILAR = 0.7
 """OSA similarity from which a vocabulary word stands in for an unknown one."""
 MEANING = 0.7
-"""The share of meaning in the fused score; the rest goes to the words of the query found."""
+"""The share of meaning in the fused score; the rest is for the words of the query that are
+found."""
 LEAST = 0.4
 """Where no word is shared and no cosine reaches this, nothing fits the query."""
 _WORD = re.compile(r"[^\W_]+")
@@ -165,7 +163,7 @@ class MarketIndex:
         places = np.union1d(places, _best(cosine * latest, POOL))
         if not coverage[places].any() and cosine[places].max(initial=0.0) < LEAST:
             return [], "hybrid"
-        # Squared: a few common words in common say little, all words in common say it all.
+        # Squared: sharing a few common words means little, sharing all words means a lot.
         fused = MEANING * np.maximum(cosine[places], 0.0) + (1 - MEANING) * coverage[places] ** 2
         order = np.lexsort((-places, -np.round(score[places], 9), -np.round(fused, 6)))
         return self._hits(places[order], fused[order], limit), "hybrid"

@@ -1,8 +1,8 @@
 """The one HTTP client of the package: sends a Request once, and resolves addresses and secrets.
 
 An answer is whole or lost. The time limit covers the whole exchange (connecting, headers, trickling
-bodies), and a body is bounded (unpacked). Redirects are followed for keyless services only, so
-that no secret leaves for another host; no secret stands in an error or in a recorded address.
+bodies), and a body is bounded (unpacked). Redirects are followed for keyless services only, so that
+no secret is sent to another host; no secret appears in an error or in a recorded address.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ MAX_BODY = 64 * 1024 * 1024
 class HttpTransport:
     """Sends requests; safe for threads. `environment` holds keys and address overrides.
 
-    The client runs on an event loop of its own: only there can a whole exchange be given up on
-    time, whatever the server does.
+    The client runs on an event loop of its own: only there can a whole exchange be stopped at its
+    time limit, whatever the server does.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class HttpTransport:
         except Lost as lost:
             raise Lost(self._redacted(str(lost)), lost.sent) from None
         if reply.status == 401 and provider.name == "reddit":
-            self._reddit = None  # The token was revoked: the next call signs in anew.
+            self._reddit = None  # The token was revoked: the next call signs in again.
         if reply.status == 200:
             return reply
         safe = self._redacted(reply.text).encode()
@@ -127,7 +127,7 @@ class HttpTransport:
         except TimeoutError:
             raise Lost(f"no whole answer within {timeout:.0f} s") from None
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-            raise InputError(f"{url!r} is no address to fetch from: {error}") from None
+            raise InputError(f"{url!r} is not an address to fetch from: {error}") from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise Lost(f"no connection: {error}", sent=False) from None
         except httpx2.HTTPError as error:
@@ -151,7 +151,7 @@ class HttpTransport:
         for name in provider.keys:
             if not re.fullmatch(r"[\x20-\x7e]+", self._environment[name].strip()):
                 raise NotConfigured(
-                    f"{name} in the environment holds characters that no header can carry: set it "
+                    f"{name} in the environment has characters that a header cannot carry: set it "
                     "again, without line breaks"
                 )
         secret = self._environment[provider.keys[0]].strip()
@@ -212,5 +212,5 @@ def _stop(
 def file_request(url: str) -> Request:
     """A request for a public file at a full address."""
     if urlsplit(url).scheme not in ("http", "https"):
-        raise InputError(f"{url!r} is no address to fetch from: it must begin with http or https")
+        raise InputError(f"{url!r} is not an address to fetch: it must begin with http or https")
     return Request("download", "file", url)

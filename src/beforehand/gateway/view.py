@@ -1,8 +1,8 @@
 """The View: the world as it stood at t.
 
-Whatever a world returns, each record is put to the gateway's guard before it is shown; refusals
-are kept. A View can only be narrowed. Its answers, counts, orderings and error texts depend on
-records known at t alone.
+Each record that a world returns is checked by the gateway's guard before it is shown; refusals are
+kept. A View can only be narrowed. Its answers, counts, orderings and error texts depend on records
+known at t alone.
 """
 
 from collections.abc import Iterable
@@ -252,8 +252,9 @@ class View:
         return [self._strip(row) for row in ordered]
 
     def _replaces(self, row: Observation, held: Observation) -> bool:
-        """Of two versions of a row: the one known later; of the same knowledge the one that was
-        fetched last by t, and where neither was, the one fetched first."""
+        """True if `row` replaces `held`, another version of the same row. The one known later wins.
+        If both became known at the same time, the one fetched last by t wins; if neither was
+        fetched by t, the one fetched first."""
         if row.known_at != held.known_at:
             return row.known_at > held.known_at
         mine, theirs = (self._fetched(version) for version in (row, held))
@@ -264,7 +265,7 @@ class View:
         return mine >= theirs
 
     def _fetched(self, row: Observation) -> datetime | None:
-        """When this version was fetched, where that was by t."""
+        """When this version was fetched, if that was by t; else None."""
         return row.now_known_at if self._known(row.now_known_at) else None
 
     def snapshot(self, source: str, kind: str, subject: str) -> Observation:
@@ -287,7 +288,7 @@ class View:
             return NotFound(f"{source} gave no {kind}{about} that was known at {iso(self.t)}")
         return ReplayMiss(
             f"no {source} {kind}{about} is on record at {iso(self.t)}: record it while it can be "
-            "fetched (--mode record, or `beforehand world record`)"
+            "fetched (--mode record)"
         )
 
     def list_markets(self, listing: Listing) -> list[Market]:
@@ -308,12 +309,12 @@ class View:
         return [hit for hit in hits if id(hit.market) in passed][:limit], method
 
     def _admit(self, method: str, records: Iterable[R]) -> list[R]:
-        """The wall: what is not known at t is refused and written down."""
+        """The check of every record: what is not known at t is refused, and the refusal is kept."""
         return [r for r in records if self._pass(method, r, getattr(r, "known_at", None))]
 
     def _admit_documents(self, records: Iterable[Document]) -> list[Document]:
-        """The wall for documents. What leaves it carries the run's grade in `known_at`, so that
-        whoever stores or checks the document again works with the same date."""
+        """The check of documents. Their `known_at` is set to the date of the run's grade, so that
+        code that stores or checks a document again uses the same date."""
         admitted = []
         for document in records:
             known_at = document_known_at(
@@ -363,7 +364,7 @@ def _merge(versions: list[Market]) -> Market:
     texts = [v for v in versions if v.question is not None]
     latest = _last(texts or versions)
     assert latest is not None
-    # A version that knows less (prices alone) does not take away what another one knows.
+    # A version with fewer fields (prices alone) does not remove those of another one.
     newest = sorted(versions, key=lambda v: v.known_at, reverse=True)
     return latest.model_copy(
         update={

@@ -1,1 +1,1 @@
-"""Compilers: each kind of request becomes a Plan of Steps, and brings the actions."""
+"""Jobs: each kind turns a request into a Plan of Steps, and brings the actions for them."""

@@ -1,7 +1,5 @@
-"""Opening the forecasters of a run: one place for backtests and for the benchmark.
-
-How a forecaster was kept from the future: what the card says of it.
-"""
+"""Open the forecasters of a run, for backtests and for the benchmark, and say on the card how each
+was kept from the future."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -36,7 +34,7 @@ def opening_of(
     options: ModelOptions,
     answers: Mapping[str, Resolution],
 ) -> Opening:
-    """What the forecasters of a run are opened with. `answers` are for the guard alone."""
+    """What the forecasters of a run are opened with. `answers` are only for the cutoff guard."""
     known = {name: r.known_at for name, r in answers.items()}
     return Opening(
         workspace,
@@ -52,8 +50,8 @@ def opening_of(
 
 
 def check_all(forecasters: Iterable[Forecaster], opening: Opening) -> None:
-    """Raise what would fail for every question alike, before anything is asked: a missing key, an
-    engine that cannot run here, a cutoff stated for nobody."""
+    """Raise errors that would fail every question, before anything is asked: a missing key, an
+    engine that cannot run here, a cutoff for a model that is not in the run."""
     forecasters = list(forecasters)
     for one in forecasters:
         one.check()
@@ -63,7 +61,7 @@ def check_all(forecasters: Iterable[Forecaster], opening: Opening) -> None:
 
 
 def unranked(forecasters: Iterable[Forecaster]) -> tuple[str, ...]:
-    """The names of those that only prove that the path works, whatever they are called."""
+    """The names of the forecasters that only test the path, whatever they are called."""
     return tuple({*UNRANKED, *(one.name for one in forecasters if not one.ranked)})
 
 
@@ -80,7 +78,7 @@ def how_kept(
     restarts = list[str]()
     run_id: str | None = context.run_id
     while run_id is not None and (row := context.journal.run(run_id)) is not None:
-        restarts += row.restarts  # Of the runs whose answers a fork inherits as well.
+        restarts += row.restarts  # Also those of the runs that a fork inherits answers from.
         run_id = row.parent
     database, found = context.journal.database, dict[str, Kept]()
     for one in forecasters:
@@ -93,8 +91,9 @@ def how_kept(
 
 
 def kept(one: Forecaster, n: int, runs: Sequence[str], differs: int, restarted: bool) -> Kept:
-    """Whoever may remember. `n` of its answers came after `runs` asked it about later instants; in
-    `differs` cases it answered otherwise than before when it was shown its past again."""
+    """The same for one forecaster that is not memoryless. `n` of its answers came after `runs` had
+    asked it about later instants; `differs` of its answers changed when it was shown its past
+    again."""
     order = one.order + (", stated as restarted" if restarted else "")
     if differs:
         order += f"; {NOT_AGAIN} ({differs:,} answers differ when asked again)"

@@ -16,7 +16,7 @@ from beforehand.traffic import Traffic
 
 class CheckRow(TypedDict):
     """How a probe went. `state` is ok, drift, empty, not asked, not configured or not reachable;
-    `mirror` is the address that an override named; `date` is the day, in what is kept."""
+    `mirror` is the address that an override named; `date` is the day, in stored rows only."""
 
     name: str
     server: str
@@ -32,9 +32,9 @@ def check(
     keep: Path,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> list[CheckRow]:
-    """One row a probe: ok, drift (with the fields that are missing), empty, or why it could not be
-    asked. What answered is written down with its date: `tool list` and `doctor` show it (a mirror
-    named by an override is no live service, and does not count)."""
+    """One row per probe: ok, drift (with the fields that are missing), empty, or why it could not
+    be asked. Services that answered are stored with the date, and `tool list` and `doctor` show
+    it. (A mirror named by an override is not the live service, and does not count.)"""
     facts: dict[str, str] = {}
     found = list[CheckRow]()
     for i, probe in enumerate(PROBES):

@@ -1,11 +1,11 @@
-"""The recorder: chosen markets and feeds, asked at intervals, kept for the backtests to come.
+"""Record chosen markets and feeds at intervals, and download public data sets, for later backtests.
 
-What nobody records is lost to every later backtest: texts as they stood, books, headlines. A round
-asks for each market's text and state, its price and its book, and for each feed its items. Every
-answer is on disk before the next question; the rounds lie on a grid that a restart takes up again;
-the size of the archive is bounded.
+Texts as they stood, books and headlines are lost to every later backtest if they are not recorded.
+A round asks for each market's text and state, its price and its book, and for each feed its items.
+Every answer is on disk before the next question is sent. The rounds lie on a grid, which a restart
+continues. The size of the archive is bounded.
 
-Downloading public data sets, each file with its digest.
+A downloaded file is returned with its digest.
 """
 
 import time
@@ -43,9 +43,9 @@ def forecastbench(
     kind: str = "llm",
     sha256: Sequence[str] = (),
 ) -> list[dict[str, str]]:
-    """The question set and the resolution set of a due date (YYYY-MM-DD) into `out`.
+    """Download the question set and the resolution set of a due date (YYYY-MM-DD) into `out`.
 
-    With `sha256` given, in the order question set, resolution set, a file of another digest is
+    If `sha256` is given (in the order question set, resolution set), a file with another digest is
     refused and nothing of it is kept.
     """
     names = (f"question_sets/{due}-{kind}.json", f"resolution_sets/{due}_resolution_set.json")
@@ -68,7 +68,7 @@ def forecastbench(
 
 @dataclass(frozen=True)
 class Order:
-    """What to record. `rounds` None goes on until it is stopped."""
+    """What to record. With `rounds` None, recording continues until it is stopped."""
 
     markets: tuple[str, ...]
     feeds: tuple[google_news.Feed, ...] = ()
@@ -78,13 +78,13 @@ class Order:
     max_bytes: int = 1_000_000_000
 
     def key(self, archive: Path) -> str:
-        """The same for the same order into the same archive: where its grid is kept."""
+        """Names the file of the grid: the same order into the same archive has the same key."""
         feeds = sorted(feed.query_key for feed in self.feeds)
         parts = [sorted(self.markets), feeds, sorted(self.what), str(archive.resolve())]
         return digest(parts)[:16]
 
     def check(self) -> None:
-        """Raise InputError where nothing would be recorded, or for a market of no venue."""
+        """Raise InputError if nothing would be recorded, or a market's venue cannot be recorded."""
         for name in self.markets:
             if split_market_id(name)[0] not in VENUES:
                 raise InputError(
@@ -93,12 +93,12 @@ class Order:
                 )
         asked = bool(self.feeds) and "news" in self.what
         if not asked and not (self.markets and self.what - {"news"}):
-            raise InputError("nothing to record: name --markets or --news, and what of them")
+            raise InputError("nothing to record: name --markets or --news, and what to record")
 
 
 @dataclass
 class Recording:
-    """What came of it."""
+    """The results of recording."""
 
     rounds: int = 0
     exchanges: int = 0
@@ -117,7 +117,8 @@ class Recording:
 
 
 class _Grid:
-    """When the last round was, and whose history is on record: kept in the home folder."""
+    """The time of the last round, and the markets that have their history on record. It is kept in
+    the home folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -129,7 +130,7 @@ class _Grid:
             self.last, self.backfilled = None, set()
 
     def due(self, every: timedelta, now: datetime) -> datetime:
-        """When the next round is due; a clock that stepped back waits one interval at most."""
+        """When the next round is due; after a clock is set back, at most one interval from now."""
         return now if self.last is None else min(self.last + every, now + every)
 
     def save(self, at: datetime) -> None:
@@ -150,9 +151,10 @@ def record(
     say: Say = lambda _: None,
     progress: Callable[[str, int, int], None] = lambda *_: None,
 ) -> Recording:
-    """Record until the rounds are done, the bound is met or it is interrupted; whatever was
-    fetched by then is in the archive, and `done` says what. One market's failure does not stop
-    the others. Raises Unavailable where the same order is being recorded already."""
+    """Record until the rounds are done, the archive has its largest size, or it is interrupted.
+    Everything that was fetched by then is in the archive, and `done` counts it. One market's
+    failure does not stop the others. Raises Unavailable if the same order is being recorded
+    already."""
     order.check()
     done = done if done is not None else Recording()
     path = home.recording / f"{order.key(archive)}.json"
@@ -218,7 +220,7 @@ def _round(
             if went and what == "history":
                 grid.backfilled.add(name)
             if not went and what == "texts":
-                break  # The venue is away, or has no such market: once is enough.
+                break  # The venue does not answer, or has no such market: skip the rest.
     for i, feed in enumerate(feeds):
         progress(feed.q, len(markets) + i, total)
         read = partial(view.snapshot, google_news.SOURCE, "feed", feed.subject)

@@ -113,7 +113,7 @@ def without_flagged(
     rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
 ) -> dict[str, dict[str, Few]] | None:
     """Each forecaster's Brier and skill with all its decisions, and without those that rest on a
-    flagged document; None if none does. `rows` are one a market and instant."""
+    flagged document; None if none does. `rows` has one row per market and instant."""
 
     def kept(row: IntervalRow) -> IntervalRow:
         decisions = [said for said in row.decisions if not said.flagged_evidence_ids]
@@ -139,8 +139,8 @@ def short_wire(
     rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
 ) -> ShortWire | None:
     """The scores of markets whose life held no instant of the grid: each was asked once, when its
-    first price was known. They are scored apart, since being asked outside the grid tells that the
-    end is near. None where there are none."""
+    first price was known. They are scored apart, because a question outside the grid reveals that
+    the end is near. None if there are none."""
     if not rows:
         return None
     table = build_table(columns_of(rows), questions)
@@ -167,8 +167,8 @@ def end_in_report(
     about: About,
     intervals: Sequence[IntervalRow] = (),
 ) -> Summary:
-    """How every scored run ends: write scores.json, leaderboard.csv and report.html; returns the
-    summary for `--json`. `intervals` are the rows of one market, to be drawn."""
+    """The end of every scored run: write scores.json, leaderboard.csv and report.html; returns the
+    summary for `--json`. `intervals` are the rows of the one market that the report draws."""
     summary: Summary = {**about, **result.wire(), "leaks": leaks.wire()}
     write_json(path / "scores.json", summary)
     write_atomic(path / "leaderboard.csv", leaderboard_csv(summary["leaderboard"]))

@@ -1,8 +1,8 @@
-"""Someone's own forecasts against a recorded world: a file of `id,time,probability` to a verdict.
+"""Score a file of forecasts (`id,time,probability`) against a recorded world.
 
 Every row is either scored or listed with the reason why not. The market's price and the
-baselines are taken at the very instants of the file, through the same wall as a backtest. When
-the forecasts were really made, nobody can see from a file: the times are taken as stated.
+baselines are taken at the instants of the file, through the same wall as a backtest. A file does
+not prove when its forecasts were made: the times are taken as stated.
 """
 
 from collections import Counter
@@ -68,7 +68,7 @@ class Rejected:
     reasons: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, reason: str, line: int) -> None:
-        """Take note of one row."""
+        """Add one row."""
         self.reasons.setdefault(reason, []).append(line)
 
     @property
@@ -77,7 +77,7 @@ class Rejected:
         return sum(len(lines) for lines in self.reasons.values())
 
     def rows(self) -> Iterator[Mapping[str, object]]:
-        """A row for each, with the reason."""
+        """One JSON row per rejected row, with the reason."""
         for reason, lines in self.reasons.items():
             for line in lines:
                 yield {"line": line, "reason": reason}
@@ -178,7 +178,7 @@ def run(
     training_cutoff: datetime | None = None,
     clock: Clock | None = None,
 ) -> Scored:
-    """Score a file; raises InputError if not a single row can be."""
+    """Score a file; raises InputError if no row can be scored."""
     rejected = Rejected()
     lines = read(path, name or path.name.split(".")[0], rejected)
     stated = Stated(path.name, len(lines) + rejected.count, rejected)
@@ -237,7 +237,7 @@ class Stated:
 
 
 def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]) -> About:
-    """What the report says of the file."""
+    """What the report says about the file."""
     rejected = stated.rejected
     scored = stated.rows - rejected.count
     return {
@@ -348,12 +348,12 @@ def _columns(panel: Panel, cells: Cells) -> Columns:
 
 
 def _variants(panel: Panel, cells: Cells, names: Iterable[str]) -> list[str]:
-    """What was said identifies a variant, not its name; the market's own prices are no trial."""
+    """A variant is identified by its forecasts, not its name. Prices of the market do not count."""
     return [digest(_said(cells, who)) for who in names if not _copies(panel, cells, who)]
 
 
 def _copies(panel: Panel, cells: Cells, who: str) -> bool:
-    """True if a forecaster says the market's price wherever it speaks."""
+    """True if every forecast of this forecaster is the market's price."""
     said = (cells[m, int(t)].get(who) for m, t in zip(panel.market, panel.t, strict=True))
     return all(p is None or p == m for p, m in zip(said, panel.price.tolist(), strict=True))
 

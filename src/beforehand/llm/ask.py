@@ -1,14 +1,13 @@
-"""Asking a model: pydantic-ai for the protocol, wrapped once so that every request passes the
-traffic limits and the journal.
+"""Ask a model: pydantic-ai for the protocol, wrapped once so that every request passes the traffic
+limits and the journal.
 
-One request is: look up in the journal, else wait for the limit, write the intent, send, keep the
-answer, only then look into it (what is no message of the vendor's protocol is kept as a refusal). A
-malformed answer is asked again with what is wrong, a bounded number of
-times; each of these is a request of its own.
+One request is: look it up in the journal; else wait for the limit, write the intent, send, keep the
+answer, and only then look into it (an answer that is not a message of the vendor's protocol is kept
+as a refusal). After a malformed answer the model is asked again and told what is wrong, a bounded
+number of times; each of these is a request of its own.
 
-The local model: gemma3-270m (4 bits) behind xllamacpp's OpenAI-compatible server, in process.
-
-It obeys a JSON schema and is weak: it proves the path, not the forecast.
+The local model is gemma3-270m (4 bits) behind xllamacpp's OpenAI-compatible server, in process. It
+obeys a JSON schema and is weak: it tests the path, not the quality of forecasts.
 """
 
 import asyncio
@@ -46,7 +45,7 @@ from beforehand.traffic import Lost, Reply, Traffic
 CONTEXT_TOKENS = 4096
 THREADS = 2
 MOST_TOKENS = 400
-"""Of one answer: it writes some 30 tokens a second."""
+"""The most tokens of one answer of the local model, which writes some 30 tokens a second."""
 PATIENCE_S = 300.0
 TEMPERATURE = 0.8
 QUIET = 1
@@ -60,7 +59,7 @@ TO_BE_SET_RIGHT = {
     403: "the key does not cover it",
     404: "there is no such model or address",
 }
-"""What would fail for every question alike: the run ends, and can be resumed."""
+"""Errors that would fail every question: the run ends, and can be resumed."""
 TRUNCATED, BRIEF = "token limit", "\n\nThe last answer was cut off: be brief."
 """What pydantic-ai says of an answer that ran out of tokens, and what the model is then told."""
 ENDPOINT = "chat"
@@ -70,7 +69,7 @@ NO_KEY = "none"
 
 
 def address(home: Home) -> str:
-    """The server's address on loopback; started when first asked, and once in a process."""
+    """The local server's address on loopback. It is started at the first call, once per process."""
     global _server
     with _lock:
         if _server is None:
@@ -94,7 +93,7 @@ def _start(home: Home) -> Any:
     parameters.n_parallel = 1
     parameters.cpuparams.n_threads = THREADS
     parameters.port = 0
-    parameters.chat_template = "gemma"  # The file holds none, and the default is another model's.
+    parameters.chat_template = "gemma"  # The file has none, and the default is another model's.
     parameters.use_jinja = False
     parameters.verbosity = QUIET
     parameters.sampling.temp = TEMPERATURE
@@ -112,7 +111,7 @@ class Models:
         timeout: float = 60.0,
         cost_per_call: float | None = None,
     ) -> None:
-        """`cost_per_call` is what a call counts as where nobody knows its price (US dollars)."""
+        """`cost_per_call` (US dollars) is what a call counts as if its price is not known."""
         self._cost_per_call = cost_per_call
         self._specs = {spec.id: spec for spec in specs}
         self._providers = {spec.id: _provider(spec, limits, timeout) for spec in specs}
@@ -166,13 +165,13 @@ class Models:
     def send(self, spec: ModelSpec, work: Any, repeatable: bool, turn_taken: bool) -> str:
         """Send one request through the traffic; the answer as JSON."""
         request = Request(spec.id, ENDPOINT, "", body=work, repeatable=repeatable)
-        if spec.id == LOCAL:  # One at a time: its answers would only wait for each other.
+        if spec.id == LOCAL:  # One at a time: parallel calls would only wait for each other.
             with self._in_turn:
                 return self._way_out().fetch(request, turn_taken=turn_taken).text
         return self._way_out().fetch(request, turn_taken=turn_taken).text
 
     def measure(self, answer: str) -> Usage:
-        """The usage of an answer, at the stated price where none is known."""
+        """The usage of an answer, at the stated price if no price is known."""
         found = usage(answer)
         return Usage(found.tokens, self._cost_per_call) if found.cost is None else found
 
@@ -230,7 +229,7 @@ class Models:
             if error.status_code in TO_BE_SET_RIGHT:
                 raise NotConfigured(
                     f"the model {request.provider} answered {error.status_code} "
-                    f"({TO_BE_SET_RIGHT[error.status_code]}): set it right, then resume the run"
+                    f"({TO_BE_SET_RIGHT[error.status_code]}): correct this, then resume the run"
                 ) from None
             body = json.dumps(error.body, default=str).encode()
             return Reply(error.status_code, dict(error.headers or {}), body, request.provider)
@@ -245,7 +244,7 @@ class Models:
         try:
             kept = ModelMessagesTypeAdapter.dump_json([response])
         except ValueError:  # Half a character, which no JSON can hold.
-            raise BadAnswer("its answer is no valid Unicode") from None
+            raise BadAnswer("its answer is not valid Unicode") from None
         return Reply(200, {}, kept, request.provider)
 
 
@@ -323,8 +322,7 @@ def _canonical(value: Any) -> Any:
 
 
 def _output(output: type[BaseModel] | None, spec: ModelSpec) -> Any:
-    """How a structured answer is asked for: by schema where the server holds the model to it, by a
-    tool elsewhere."""
+    """How a structured answer is asked for: by schema if the server enforces it, else by a tool."""
     if output is None:
         return str
     if spec.vendor in ("local", "compatible"):

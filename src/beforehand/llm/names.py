@@ -1,12 +1,11 @@
-"""Models by name: who serves them, which key they want, until when they were trained.
+"""Models by name: who serves them, which key they need, and when their training ended; and the
+addresses that users name, of forecasters and of model servers.
 
-scripted                    deterministic, offline: proves the path, forecasts nothing
+scripted                    deterministic, offline: tests the path, is not a forecaster
 local                       gemma3-270m on this machine (extra `local`)
-openai:NAME                 wants OPENAI_API_KEY
-anthropic:NAME              wants ANTHROPIC_API_KEY
-NAME@http://host:port/v1    any OpenAI-compatible address (BEFOREHAND_LLM_KEY, where it wants one)
-
-Addresses that users name: forecasters and model servers.
+openai:NAME                 needs OPENAI_API_KEY
+anthropic:NAME              needs ANTHROPIC_API_KEY
+NAME@http://host:port/v1    any OpenAI-compatible address (BEFOREHAND_LLM_KEY, if it needs a key)
 """
 
 import re
@@ -19,7 +18,7 @@ from beforehand.errors import InputError, NotConfigured
 
 SCRIPTED, LOCAL = "scripted", "local"
 LABEL = "a path test, not a forecaster"
-"""What stands beside scripted wherever it is shown."""
+"""The note beside scripted wherever it is shown."""
 KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 COMPATIBLE_KEY = "BEFOREHAND_LLM_KEY"
 CUTOFFS = {
@@ -45,11 +44,11 @@ CUTOFFS = {
     LOCAL: date(2024, 8, 31),
 }
 """The last day of the training data, as the vendors' model pages state it (a month: its last day).
-A dated version of a listed model counts as that model; any other name has none: a newer model must
-not inherit an older one's."""
+A dated version of a listed model counts as that model. Any other name has no cutoff, because a
+newer model must not inherit an older one's."""
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d\d-\d\d|latest)")
 _LOOKS_UP = re.compile(r"search|deep-research|online|sonar")
-"""Names of models that look things up on their own: nothing keeps what they find before t."""
+"""Names of models that search on their own: what they find cannot be limited to before t."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
 PORTS = {"http": 80, "https": 443}
 
@@ -66,7 +65,7 @@ class ModelSpec:
 
     @property
     def ranked(self) -> bool:
-        """False for scripted: it never stands on a leaderboard."""
+        """False for scripted, which is never ranked."""
         return self.id != SCRIPTED
 
     @property
@@ -76,7 +75,7 @@ class ModelSpec:
 
 
 def parse_model(name: str, cutoffs: Mapping[str, date] | None = None) -> ModelSpec:
-    """The model of that name; InputError where none can be meant."""
+    """The model of that name. Raises InputError if the name cannot be that of a model."""
     vendor, _, rest = name.partition(":")
     base = ""
     if name in (SCRIPTED, LOCAL):
@@ -94,14 +93,14 @@ def parse_model(name: str, cutoffs: Mapping[str, date] | None = None) -> ModelSp
         raise InputError(f"model {name!r} has no name: write {vendor}:NAME")
     if _LOOKS_UP.search(rest):
         raise InputError(
-            f"model {name!r} looks things up on its own, and nothing keeps what it finds before t: "
+            f"model {name!r} searches on its own, and what it finds cannot be limited to before t: "
             "name a model without retrieval"
         )
     return ModelSpec(name, vendor, rest, base, _cutoff(name, rest, cutoffs or {}))
 
 
 def need_key(spec: ModelSpec, settings: Mapping[str, str]) -> str | None:
-    """The key, or None where none is wanted; NotConfigured where one is missing."""
+    """The key, or None if none is needed. Raises NotConfigured if it is missing."""
     if spec.key is None:
         return None
     found = settings.get(spec.key)
@@ -129,7 +128,7 @@ def _stem(rest: str) -> int:
 
 
 def service_of(address: str) -> str:
-    """The host and port behind an address, in one spelling; what is no address, as it is."""
+    """The host and port of an address, in one spelling; other text is returned as it is."""
     try:
         parts = urlsplit(address)
         host, port = (parts.hostname or "").lower().rstrip("."), parts.port
@@ -141,13 +140,13 @@ def service_of(address: str) -> str:
 
 
 def split_address(address: str, whose: str, shape: str) -> SplitResult:
-    """The parts of an http address; InputError if nothing can be sent there, or if it holds a
-    secret. `whose` is who stands behind it, `shape` how it is written."""
+    """The parts of an http address. Raises InputError if nothing can be sent there, or if it holds
+    a secret. `whose` says what is at the address, `shape` how to write it (for the messages)."""
     try:
         parts = urlsplit(address)
         _ = parts.port
     except ValueError as error:
-        raise InputError(f"{whose} {address!r} is no address: {error}") from None
+        raise InputError(f"{whose} {address!r} is not an address: {error}") from None
     if not parts.hostname:
         raise InputError(f"{whose} {address!r} names no host: write {shape}")
     if parts.username or parts.password or parts.fragment:

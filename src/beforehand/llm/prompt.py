@@ -19,7 +19,7 @@ class Prompt:
 
 
 class Asks(Protocol):
-    """Whoever puts prompts to models (`llm/ask.py`)."""
+    """Sends prompts to models (`llm/ask.py`)."""
 
     def ask(
         self, name: str, prompt: Prompt, meter: Meter, calls: list[str] | None = ...

@@ -1,6 +1,6 @@
-"""The scripted model: deterministic and offline. A template author that writes real code for the
-sandbox, and a direct answer. It proves the path and forecasts nothing: it says the market's price,
-moved a little by rule, and is never ranked.
+"""The scripted model: deterministic and offline. It writes real code for the sandbox from
+templates, and direct answers. It tests the path and is not a forecaster: its answer is the market's
+price, moved a little by rule. It is never ranked.
 """
 
 import json

@@ -90,7 +90,7 @@ class DecisionResult(Record):
 
 def forecasts(decisions: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Each model's forecast among the decisions of one interval, by its name (a baseline's own):
-    the mean of its simulations; of a single one, exactly what it said."""
+    the mean of its simulations, or of a single one exactly its forecast."""
     said: dict[str, list[float]] = {}
     for d in decisions:
         said.setdefault(d["model_id"].removeprefix("baseline:"), []).append(d["probability"])

@@ -1,7 +1,7 @@
 """The bulk path: msgspec structs for JSONL by the hundred thousand.
 
-They accept and refuse what the pydantic records accept and refuse (a property test holds them
-equal); the records stay the definition.
+They accept and refuse the same input as the pydantic records (a property test checks this); the
+records remain the definition.
 """
 
 from datetime import datetime

@@ -15,7 +15,7 @@ import numpy.typing as npt
 def visible(known_at: datetime | None, t: datetime) -> bool:
     """True if what was known at `known_at` may be shown at `t` (inclusive).
 
-    A record without `known_at` is visible to nobody who looks back.
+    A record without `known_at` is never visible.
     """
     return known_at is not None and known_at <= t
 

@@ -89,6 +89,6 @@ SCOUT_PLAN = Path(__file__).resolve().parents[1] / "schemas" / "scout_plan_v1.js
 
 
 def scout_plan_schema() -> str:
-    """The schema file's text; a test holds the shipped file to it."""
+    """The schema file's text; a test compares the shipped file with it."""
     schema = ScoutPlan.model_json_schema(by_alias=True)
     return json.dumps({"$id": "scout_plan_v1", **schema}, indent=2, sort_keys=True) + "\n"

@@ -1,4 +1,4 @@
-"""What all records share: frozen, unknown fields kept, UTC only, probabilities that are ones."""
+"""What all records share: frozen, unknown fields kept, UTC only, probabilities in [0, 1]."""
 
 from datetime import UTC
 from typing import Annotated, Any

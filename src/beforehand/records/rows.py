@@ -1,7 +1,7 @@
 """The rows of a run's files, typed: what a forecaster was shown and said at each instant.
 
 `intervals.jsonl`, `traces.jsonl` and `predictions.jsonl` are made of these. They are the documented
-records (`records/backtest.py`, `records/benchmark.py` hold them to it) with our additive keys; a
+records (defined in `records/backtest.py` and `records/benchmark.py`) with our additional keys; a
 key that is unset is left out. Times are ISO 8601 in UTC.
 """
 
@@ -121,8 +121,8 @@ class AggregateRow(Struct, frozen=True):
 
 
 class IntervalRow(Struct, frozen=True):
-    """One instant of one experiment: the documented IntervalData. `digest` is over all but itself
-    and `run_id`, and stands in the line that `sealed` gives."""
+    """One instant of one experiment: the documented IntervalData. `digest` covers everything but
+    itself and `run_id`, and is in the line that `sealed` gives."""
 
     run_id: str
     market_id: str
@@ -213,7 +213,7 @@ def encode(row: Struct) -> bytes:
 
 def forecasts(decisions: Iterable[DecisionRow]) -> dict[str, float]:
     """Each forecaster's probability among the decisions of one interval, by its name in tables: the
-    mean of its simulations; of a single one, exactly what it said."""
+    mean of its simulations, or of a single one exactly its forecast."""
     said: dict[str, list[float]] = {}
     for one in decisions:
         said.setdefault(label(one.model_id), []).append(one.probability)

@@ -12,8 +12,7 @@ IGNORED = ("run_id", "digest")
 
 
 Json = Mapping[str, Any]
-"""A JSON object that was read back; it may be of another version, so nothing is taken for granted.
-"""
+"""A JSON object that was read back; it may be of another version, so no key is certain."""
 
 
 class FirstDifference(TypedDict):
@@ -25,7 +24,7 @@ class FirstDifference(TypedDict):
 
 
 class IntervalDiff(TypedDict):
-    """Rows that both have, those of them that differ, and those that one has alone."""
+    """Counts of rows in both runs, of those that differ, and of rows in only one run."""
 
     both: int
     different: int
@@ -35,7 +34,7 @@ class IntervalDiff(TypedDict):
 
 
 class BoardDiff(TypedDict):
-    """A forecaster's Brier score and verdict in both; null where it is in one alone."""
+    """A forecaster's Brier score and verdict in both runs; null in a run that does not have it."""
 
     forecaster: str
     brier: list[float | None]
@@ -111,7 +110,7 @@ def _rows(path: Path) -> dict[Where, list[Json]]:
 
 
 def _pairs(left: Sequence[Json], right: Sequence[Json]) -> list[tuple[Json, Json]]:
-    """Rows of the same forecasters with each other, then what is left of both in its order."""
+    """Pairs of rows: first those of the same forecasters, then the remaining rows in order."""
     mine, other, pairs = list(left), list(right), []
     for row in left:
         twin = next((r for r in other if _who(r) == _who(row)), None)

@@ -1,7 +1,7 @@
-"""A finished run for other tools: one row a decision, Galileo traces, OpenTelemetry.
+"""A finished run for other tools: one row per decision, Galileo traces, OpenTelemetry.
 
-Galileo traces are what its SDK sends to the ingestion endpoint, as plain JSON: one trace an
-interval, with a retriever span for the evidence and a span a decision. Times are the interval's
+Galileo traces are what its SDK sends to the ingestion endpoint, as plain JSON: one trace per
+interval, with a retriever span for the evidence and one span per decision. Times are the interval's
 own instant; durations and tokens are left out where they were not measured. Ids are derived from
 the run's rows, so exporting twice gives the same file.
 """
@@ -60,8 +60,8 @@ class Exported(TypedDict):
 
 
 def export(folder: RunFolder, format: str, out: str | None, journal: Journal | None) -> Exported:
-    """Write one format; returns the place, and how many of what. Raises NotFound for a run that is
-    not finished or has no forecasts, NotConfigured where an extra is missing."""
+    """Write one format; returns where it went, and how many rows of what. Raises NotFound for a run
+    that is not finished or has no forecasts, NotConfigured if an extra is missing."""
     if folder.facts()["status"] != "success":
         raise NotFound(f"run {folder.run_id} is not finished: resume it, then export it")
     if not (folder.path / "intervals.jsonl").is_file():
@@ -109,7 +109,7 @@ def _send(folder: RunFolder, journal: Journal | None, address: str | None) -> Ex
 
 
 def decisions(folder: RunFolder, calls: Calls | None) -> Iterator[Mapping[str, object]]:
-    """One row a decision, and one a failure, with what it cost where that is on record."""
+    """One row per decision and one per failure, with its cost if that is on record."""
     outcomes, paid = _outcomes(folder), spent(folder, calls)
     for row in read_intervals(folder.path / "intervals.jsonl"):
         market = row.context.market
@@ -261,7 +261,7 @@ def _decision(
 
 
 def _id(seed: str, part: str) -> str:
-    """A version 4 id, as the SDK wants, whose bits come from the content and not from chance."""
+    """A version 4 id, as the SDK needs; its bits come from the content, not from chance."""
     return str(UUID(digest([seed, part])[:32], version=4))
 
 

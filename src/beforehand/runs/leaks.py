@@ -1,5 +1,5 @@
 """A run's leak report, from its records alone: what was shown when, what the detector flags, and
-how much leaks that it misses could flatter a score."""
+how much the leaks that it misses could improve a score."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -55,13 +55,13 @@ class RunLeaks(LeaksWire):
 
 
 def leak_report(folder: RunFolder, seed: int = 0) -> RunLeaks:
-    """The counts with their denominators, the forecasts with something to look at, the scores with
-    and without flagged decisions, and the dose-response over the run's own contexts."""
+    """The counts with their denominators, the suspicious forecasts, the scores with and without
+    flagged decisions, and the dose-response over the run's own contexts."""
     kind, rows = folder.facts().get("kind"), folder.path / "intervals.jsonl"
     if kind != "backtest" or not rows.is_file():
         raise InputError(
-            f"run {folder.run_id} is {f'a {kind}' if kind else 'unfinished'}: leak reports are of "
-            "finished backtests"
+            f"run {folder.run_id} is {f'a {kind}' if kind else 'unfinished'}: only "
+            "finished backtests have a leak report"
         )
     report = LeakReport()
     forecasts = recheck(report, read_intervals(rows))
@@ -85,9 +85,9 @@ def leak_report(folder: RunFolder, seed: int = 0) -> RunLeaks:
 
 
 def coverage(folder: RunFolder) -> list[MarketCoverage]:
-    """For each market: its contexts, those whose question had a text, those that were shown any
-    document, and those that were shown a relevant one (three content words shared with the
-    question, or all of a shorter one's)."""
+    """For each market: its contexts, those with a question text, those with any document, and those
+    with a relevant document. A relevant document shares three content words with the question, or
+    all of them if the question has fewer."""
     found: dict[str, Counter[str]] = {}
     for row in read_intervals(folder.path / "intervals.jsonl"):
         text, mine = row.context.market.description, found.setdefault(row.market_id, Counter())

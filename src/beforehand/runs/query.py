@@ -40,7 +40,7 @@ class RunState:
 
 
 def find_journal(workspace: Workspace) -> Journal | None:
-    """The journal, if any run was begun in this workspace."""
+    """The journal, if any run was started in this workspace."""
     if workspace.database is None and not Path(workspace.journal).is_file():
         return None
     return Journal(Database(workspace.journal), workspace.clock)
@@ -50,12 +50,12 @@ def need_journal(workspace: Workspace) -> Journal:
     """The journal. Raises NotFound where there is none."""
     found = find_journal(workspace)
     if found is None:
-        raise NotFound("there is no journal yet: no run was begun in this home")
+        raise NotFound("there is no journal yet: no run was started in this home")
     return found
 
 
 def find_run(run_id: str, home: Home, journal: Journal | None) -> str:
-    """A run's id; `latest` is the one begun last. Raises NotFound where there is none."""
+    """A run's id; `latest` is the one started last. Raises NotFound if there is none."""
     if run_id != "latest":
         return run_id
     if journal and (rows := journal.runs()):
@@ -89,7 +89,7 @@ def state_of(row: RunRow, journal: Journal) -> RunState:
 
 
 class ListedRun(TypedDict, total=False):
-    """A run in a list: the fields of RunState, or what a folder says of itself; and the world."""
+    """A run in a list: the fields of RunState, or the facts in its folder; and the world."""
 
     run_id: str
     kind: str
@@ -112,7 +112,7 @@ class ListedRun(TypedDict, total=False):
 
 
 def all_runs(home: Home, journal: Journal | None) -> list[ListedRun]:
-    """Every run, newest first: those of the journal, and folders of runs that need none."""
+    """Every run, newest first: those of the journal, and folders of runs that need no journal."""
     rows = journal.runs() if journal else []
     folders = [run.facts() for run in list_runs(home.runs)]
     worlds = {facts["run_id"]: facts.get("archive_digest") for facts in folders}
@@ -127,7 +127,7 @@ def all_runs(home: Home, journal: Journal | None) -> list[ListedRun]:
 
 
 def is_driven(row: RunRow, home: Home, journal: Journal) -> bool:
-    """True if some process carries the run out: it holds the run's lock."""
+    """True if a process is carrying out the run, that is, holds its lock."""
     try:
         with journal.database.hold(f"drive:{row.run_id}", home.engine / f"{row.run_id}.lock"):
             return False

@@ -1,5 +1,5 @@
-"""The rows of a run's files, read back and typed; and how its decisions came about: by code, by
-fallback, directly, or not at all, with the reasons."""
+"""The rows of a run's files, read back and typed; and counts of how its decisions were made: by
+code, by fallback, directly, or not at all, with the reasons."""
 
 import re
 from collections import Counter
@@ -79,8 +79,8 @@ class ResolutionLine(TypedDict):
 
 
 def questions_of(rows: Iterable[IntervalRow]) -> Iterator[IntervalRow]:
-    """Rows of an intervals.jsonl, one a market and instant: where several experiments asked, their
-    decisions and failures together, with the context that shows most."""
+    """Rows of an intervals.jsonl, one per market and instant. Where several experiments asked, the
+    row has the decisions and failures of all, with the context that shows the most."""
     held: IntervalRow | None = None
     for row in rows:
         if held is None or (held.market_id, held.time) != (row.market_id, row.time):
@@ -102,8 +102,8 @@ def questions_of(rows: Iterable[IntervalRow]) -> Iterator[IntervalRow]:
 def counts(intervals: Iterable[IntervalRow], traces: Iterable[TraceRow]) -> "DecisionCounts":
     """Decisions by how they were made, failures, and why code did not decide; per model as well.
 
-    `reasons` counts what kept code from deciding (and then the fallback was asked), `failures`
-    what ended without any decision.
+    `reasons` counts why code did not decide (the fallback was then asked), `failures` why there was
+    no decision at all.
     """
     fallbacks = set[tuple[str, str, str, int]]()
     reasons, requests = Counter[str](), Counter[str]()
@@ -141,7 +141,7 @@ def counts(intervals: Iterable[IntervalRow], traces: Iterable[TraceRow]) -> "Dec
 
 
 def reason(text: str) -> str:
-    """A reason without its particulars, so that it can be counted."""
+    """A reason without its details, so that it can be counted."""
     arms = [part for part in _ARM.split(text) if part]
     return "; ".join(part.partition(": ")[0].partition(" (")[0][:80] for part in arms)
 

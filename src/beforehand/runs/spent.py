@@ -27,7 +27,7 @@ _Key = tuple[str, str, str, int, str]
 
 
 def providers(folder: RunFolder) -> dict[str, str]:
-    """Who is on record as asked, by the name that stands in the rows."""
+    """The providers that were asked, by the names in the rows."""
     found: dict[str, str] = {}
     config = read_json(folder.path / "config.json")
     for experiment in config.get("experiments", ()):
@@ -41,7 +41,7 @@ def providers(folder: RunFolder) -> dict[str, str]:
 
 
 def spent(folder: RunFolder, calls: Calls | None) -> Spent:
-    """What was paid for each decision of a run; what a fork inherited was not paid for by it."""
+    """What was paid for each decision of a run. A fork did not pay for what it inherited."""
     if calls is None:
         return lambda row, said: None
     paid = {
@@ -64,7 +64,7 @@ def spent(folder: RunFolder, calls: Calls | None) -> Spent:
 
 
 def _of_models(folder: RunFolder, paid: dict[str, Cost]) -> dict[_Key, Cost]:
-    """A model's calls, summed by decision: a fallback cost what the code before it did as well."""
+    """A model's calls, summed by decision; a fallback's cost includes the code attempt before."""
     found: dict[_Key, Cost] = {}
     before = Cost()
     for trace in read_traces(folder.path / "traces.jsonl"):
@@ -85,7 +85,7 @@ def _key(trace: TraceRow, mode: str) -> _Key:
 
 
 def _total(costs: Iterable[Cost]) -> Cost:
-    """Sums of what is known; None where nothing is."""
+    """Sums of what is known; None if nothing is."""
     costs = list(costs)
     tokens = [one.tokens for one in costs if one.tokens is not None]
     cost = [one.cost for one in costs if one.cost is not None]

@@ -1,4 +1,4 @@
-"""A run over OTLP: its steps and calls as spans with their real times, its totals as metrics.
+"""Send a run over OTLP: its steps and calls as spans with their real times, totals as metrics.
 
 Nothing is sent unless a collector is named. Importing this needs the extra `otel`.
 """
@@ -37,13 +37,15 @@ TIMEOUT_S = 5
 
 def send(folder: RunFolder, journal: Journal | None, address: str) -> int:
     """Send a run's spans and metrics to a collector (`http://host:4318`); returns how many spans.
-    Raises NotFound for a run without a journal, Unavailable where the collector does not take it.
+    Raises NotFound for a run without a journal, Unavailable if the collector refuses it.
     """
     row = None if journal is None else journal.run(folder.run_id)
     if journal is None or row is None:
         raise NotFound(f"run {folder.run_id} is not in the journal: its times are not on record")
     every = journal.calls.rows(folder.run_id)
-    calls = [call for call in every if call["origin"] is None]  # A fork's own.
+    calls = [
+        call for call in every if call["origin"] is None
+    ]  # Without those that a fork inherited.
     steps = journal.spans(folder.run_id)
     spans = _spans(row, steps, calls)
     base = address.rstrip("/")
@@ -51,7 +53,7 @@ def send(folder: RunFolder, journal: Journal | None, address: str) -> int:
     metrics = _metrics(row, len(steps), calls)
     counted = OTLPMetricExporter(f"{base}/v1/metrics", timeout=TIMEOUT_S).export(metrics)
     if sent is not SpanExportResult.SUCCESS or counted is not MetricExportResult.SUCCESS:
-        raise Unavailable(f"the collector at {address} did not take the run: is it up?")
+        raise Unavailable(f"the collector at {address} did not accept the run: is it up?")
     return len(spans)
 
 
@@ -99,7 +101,7 @@ def _spans(
 
 
 def _attributes(call: CallRow) -> Mapping[str, str | int | float]:
-    """What a span says of a call, in OpenTelemetry's names where it has them."""
+    """The attributes of a call's span, in OpenTelemetry's names where it has them."""
     found: dict[str, str | int | float] = {
         "call.key": call["call_key"],
         "call.state": call["state"],
@@ -134,7 +136,7 @@ def _metrics(row: RunRow, steps: int, calls: Sequence[CallRow]) -> MetricsData:
 
 
 class _Ids:
-    """Trace and span ids derived from the run: sending twice sends the same ones."""
+    """Trace and span ids derived from the run: sending it twice sends the same ids."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id, self._n = run_id, 0

@@ -1,4 +1,4 @@
-"""A run checked again from its records alone: digests, manifests, the cutoff, the journal.
+"""Check a run again from its records alone: digests, manifests, the cutoff, the journal.
 
 Nothing here trusts a total: each file is hashed against `run.json`, `run.json` against the journal,
 each row against its own digest and the predicate, each forecast of an outside forecaster against
@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from beforehand.engine.plan import Step
+from beforehand.engine.plan import Step, files_of
 from beforehand.errors import BeforehandError, NotConfigured
 from beforehand.forecast.base import class_of, usage_of
 from beforehand.forecast.code_mode import policy_of
@@ -36,16 +36,16 @@ from beforehand.store.journal.schema import RunRow
 from beforehand.store.run_folder import LOG, RunFolder
 
 MOST = 20
-"""Problems of one check that are told; all are counted."""
+"""The most problems that are listed per check; all are counted."""
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
 MOST_RERUN = 500
-"""Programs that one verification runs again."""
+"""The most programs that one verification runs again."""
 ARM_OF = {"daytona_agent": "code", "direct_llm": "direct"}
 
 
 @dataclass
 class RunCheck:
-    """One thing that was checked: how many of what, and what is wrong."""
+    """One check: what was checked, how many of it, and the problems."""
 
     name: str
     what: str
@@ -76,7 +76,9 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
         if path.is_file():
             checks.append(_records(path, model))
     if journal is None:
-        checks.append(RunCheck("journal", "there is none here: nothing vouches for run.json"))
+        checks.append(
+            RunCheck("journal", "there is none here, so run.json is not checked against it")
+        )
     elif row is None:
         checks.append(RunCheck("journal", "the run's row", 1, 1, ["the journal has no such run"]))
     else:
@@ -184,7 +186,7 @@ def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> RunCheck:
             outputs[task], inputs[task] = digest(data.encode()), facts["inputs"]
             if outputs[task] != facts["digest"]:
                 check.found(f"the output of {task} does not have its digest")
-            for name in folder.differing(orjson.loads(data).get("files", {})):
+            for name in folder.differing(files_of(orjson.loads(data))):
                 check.found(f"{name} is not what {task} wrote")
         except (KeyError, TypeError, ValueError) as error:
             check.found(f"the metadata of {task} cannot be read: {error!r}")
@@ -200,7 +202,7 @@ def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> RunCheck:
         if step.id not in done or step.id not in outputs:
             check.found(f"step {step.id} has no success on record")
         elif all(dep in outputs for dep in step.deps) and step.inputs(outputs) != inputs[step.id]:
-            check.found(f"step {step.id} was given something else than the plan says")
+            check.found(f"step {step.id} was not given the inputs that the plan states")
     return check
 
 
@@ -228,7 +230,7 @@ def _calls(run: RunRow, calls: Calls, intervals: Path, asked: Mapping[str, str])
 
 def _as_answered(row: Mapping[str, Any]) -> bool:
     """Whether the tokens and the cost of a call are what its answer says. (A model's answer states
-    no cost: that was reckoned by the prices of its day.)"""
+    no cost: it was computed from the prices of that day.)"""
     found = usage_of(row["provider"], row["answer"])
     priced = class_of(row["provider"])
     states_cost = priced is None or priced.kind != "model"
@@ -246,7 +248,7 @@ def _models(
     kept = keyed(row for row in _lines(traces) if isinstance(row, dict))
 
     def row(value: Mapping[str, Any]) -> None:
-        check.n -= 1  # Counted by the decision, not by the row.
+        check.n -= 1  # Decisions are counted, not rows.
         for decision in value["decisions"]:
             if decision.get("mode") in ARM_OF:
                 check.n += 1
@@ -267,7 +269,7 @@ def _said_so(
     asked: Mapping[str, str],
 ) -> None:
     """Compare one interval's forecasts from addresses with what was answered."""
-    check.n -= 1  # Counted by the forecast, not by the row.
+    check.n -= 1  # Forecasts are counted, not rows.
     for decision in row["decisions"]:
         if decision.get("mode") != "external":
             continue
@@ -287,7 +289,7 @@ def _each(check: RunCheck, path: Path, test: Callable[[Mapping[str, Any]], None]
         check.n += 1
         try:
             if not isinstance(value, dict):
-                raise ValueError("the line is no JSON object")
+                raise ValueError("the line is not a JSON object")
             test(value)
         except (BeforehandError, AttributeError, KeyError, TypeError, ValueError) as error:
             text = str(error).splitlines()[0] if str(error) else repr(error)
@@ -295,7 +297,7 @@ def _each(check: RunCheck, path: Path, test: Callable[[Mapping[str, Any]], None]
 
 
 def _lines(path: Path) -> Iterator[Any]:
-    """Each line as JSON; None for one that is none."""
+    """Each line as JSON; None for a line that is not JSON."""
     with path.open("rb") as lines:
         for line in lines:
             try:
@@ -305,7 +307,7 @@ def _lines(path: Path) -> Iterator[Any]:
 
 
 def _asked(folder: RunFolder) -> dict[str, str]:
-    """Who is on record as asked, by name; what cannot be read names nobody."""
+    """The providers on record, by the forecasters' names; empty if they cannot be read."""
     try:
         return providers(folder)
     except (BeforehandError, AttributeError, KeyError, TypeError, ValueError):
@@ -318,15 +320,15 @@ def sound(checks: Iterable[RunCheck]) -> bool:
 
 
 class Answered:
-    """What the models of a run were heard to say, by the keys of the calls in the journal."""
+    """The answers of a run's models on record, by the keys of their calls in the journal."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], asked: Mapping[str, str]) -> None:
-        """`asked` gives who is on record as asked, by name."""
+        """`asked` gives the providers on record, by name."""
         self._rows = {row["call_key"]: row for row in rows if row["state"] == "done"}
         self._asked = asked
 
     def check(self, trace: Mapping[str, Any]) -> None:
-        """ValueError if the trace holds what the model did not say in the calls that it names."""
+        """Raises ValueError if the trace holds anything that is not in the answers it names."""
         where = f"{trace['market_id']} at {trace.get('time')}: {trace['model_id']}"
         provider = self._asked.get(trace["model_id"], trace["model_id"])
         texts = [
@@ -350,8 +352,8 @@ class Rerun:
         self.ran = 0
 
     def check(self, trace: Mapping[str, Any], context: Mapping[str, Any]) -> None:
-        """ValueError if the code prints something else now than it is said to have. Where there is
-        no jail, and after MOST_RERUN of them, nothing is checked."""
+        """Raises ValueError if the code now prints something else than is stored. Without a jail,
+        and after MOST_RERUN programs, nothing is checked."""
         if self.ran >= MOST_RERUN or trace["engine"] == "daytona":
             return
         policy = policy_of(context, trace["simulation_index"])
@@ -377,7 +379,7 @@ def check_decision(
     traces: Mapping[Any, Mapping[str, Any]],
     rerun: Rerun,
 ) -> None:
-    """ValueError if a model's decision is not what its trace gives."""
+    """Raises ValueError if a model's decision is not the one in its trace."""
     arm = ARM_OF[decision["mode"]]
     key = (row["market_id"], row["time"], decision["model_id"], decision["simulation_index"], arm)
     where = f"{row['market_id']} at {row['time']}: {decision['model_id']}"

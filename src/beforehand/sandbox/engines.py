@@ -1,8 +1,8 @@
 """Choosing an engine, and the fallback from Monty to the jail.
 
-auto    the jail, for code mode too: it computes what Python computes. Without seccomp: Monty, then
-        wasi where the extra is there.
-monty   Monty, and the jail for what Monty lacks or computes otherwise.
+auto    the jail, in code mode too: its results are those of Python. Without seccomp: Monty, then
+        wasi if the extra is installed.
+monty   Monty, and the jail for code that Monty lacks or computes differently.
 """
 
 import atexit
@@ -30,7 +30,7 @@ ENGINES = ("auto", "jail", "monty", "wasi", "daytona")
 
 
 class Runs(Protocol):
-    """What an engine is."""
+    """The interface of an engine."""
 
     name: str
 
@@ -49,8 +49,8 @@ def shared() -> "Sandbox":
 
 
 class Once:
-    """Tools that remember what they answered, by their arguments: when the same code runs again in
-    another engine, what was called before is not called again, in the order of the calls."""
+    """Tools that remember their answers by arguments: when the same code runs again in another
+    engine, calls that were made before are answered from memory, in the order of the calls."""
 
     def __init__(self, tools: Tools) -> None:
         self._known: dict[bytes, list[Future[Any]]] = defaultdict(list)
@@ -59,7 +59,7 @@ class Once:
         self.tools = {name: self._remembering(name, tool) for name, tool in tools.items()}
 
     def again(self) -> None:
-        """From now on what is known, or on its way, is answered first."""
+        """From now on give the remembered and pending answers first."""
         with self._lock:
             self._replaying = {key: list(found) for key, found in self._known.items()}
 
@@ -105,7 +105,7 @@ class Sandbox:
         tools: Tools | None = None,
     ) -> Execution:
         """Run the code. Raises InputError for what cannot be run, NotConfigured where no engine
-        works here; a code that fails is an Execution like any other."""
+        works here; code that fails gives an Execution like any other."""
         if self.engine == "monty":
             return self._monty(code, input_data, policy, tools)
         if self.engine != "auto":
@@ -137,7 +137,7 @@ class Sandbox:
         if differs(code) and not self._jailless:
             try:
                 done = self._get("jail").run(code, input_data, policy, tools)
-                return replace(done, notes=("monty may compute this otherwise", *done.notes))
+                return replace(done, notes=("monty may compute this differently", *done.notes))
             except NotConfigured:
                 self._jailless = True
         once, started = Once(tools or {}), stopwatch()

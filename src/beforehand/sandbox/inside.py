@@ -2,7 +2,7 @@
 
 The order matters: read the job, set the limits, the clock and the seed, prepare the event loop,
 lock, and only then compile and run. Whatever the code does to this interpreter, the lock holds;
-the guard (restricted builtins and imports) is there for good messages, and is no wall.
+the guard (restricted builtins and imports) is there for good messages, not for security.
 """
 
 import importlib
@@ -28,7 +28,7 @@ PRELOADED = (
     "encodings.rot_13 re datetime statistics string functools itertools math __future__ "
     "contextlib reprlib keyword abc enum types weakref struct typing"
 ).split()
-"""What the allowed modules load late: nothing can be opened once the lock is on."""
+"""Modules that the allowed ones import late: no file can be opened once the lock is on."""
 
 
 class JobOptions(program.RunOptions):
@@ -48,7 +48,8 @@ def preload() -> None:
 
 
 def preload_asyncio() -> None:
-    """Once the first run wants it: it takes as long as all the rest, most of it for TLS."""
+    """Import asyncio when the first run needs it: it takes as long as all the rest, mostly for
+    TLS."""
     if "asyncio" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment]
         import asyncio
@@ -61,7 +62,7 @@ def run() -> None:
     try:
         code, raw, options, loop, out = _prepare()
     except BaseException as error:
-        _report({"failed": f"{type(error).__name__}: the input could not be taken in ({error})"})
+        _report({"failed": f"{type(error).__name__}: the input could not be read ({error})"})
         os._exit(71)
     try:
         layers = lock.lock((TOOLS,), (OUTPUT, REPORT, TOOLS))
@@ -83,7 +84,7 @@ def run() -> None:
 
 
 def _prepare() -> tuple[bytes, bytes, JobOptions, "asyncio.AbstractEventLoop | None", Any]:
-    """Everything that needs what the lock takes away."""
+    """Do everything that is not possible once the lock is on."""
     source = os.fdopen(JOB, "rb", closefd=False)
     options: JobOptions = json.loads(source.readline())
     lock.limits(options["memory"], options["timeout"])
@@ -117,7 +118,8 @@ def _report(value: Mapping[str, object]) -> None:
 
 
 class _Remote:
-    """The tools outside: a line of JSON out, a line of JSON back, any number at a time."""
+    """The tools outside: a line of JSON for a call, a line of JSON back, any number of calls at a
+    time."""
 
     def __init__(self, loop: "asyncio.AbstractEventLoop") -> None:
         self._loop, self._buffer, self._asked = loop, b"", 0
@@ -144,7 +146,7 @@ class _Remote:
         if not data:
             self._loop.remove_reader(TOOLS)
             for future in self._waiting.values():
-                future.set_exception(RuntimeError("the tools are gone"))
+                future.set_exception(RuntimeError("the tools can no longer be reached"))
             return
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         for line in lines:

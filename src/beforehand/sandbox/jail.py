@@ -1,8 +1,8 @@
 """The default engine: a fork-server jail (rlimits, another user, Landlock, seccomp).
 
-The server is a process of its own that this module starts when first needed and asks for one
-fork a run. It fails closed: where the kernel has no seccomp, nothing runs. Where namespaces are
-allowed the whole server stands in bubblewrap as well.
+The server is a separate process. This module starts it when first needed, and asks it for one fork
+per run. It fails closed: where the kernel has no seccomp, nothing runs. Where namespaces are
+allowed, the whole server also runs in bubblewrap.
 """
 
 import json
@@ -36,8 +36,9 @@ class Jail:
     name = "jail"
 
     def __init__(self, bubblewrap: bool | None = None, guard: bool = True) -> None:
-        """`bubblewrap` None takes it where it works. Without `guard` the code has all builtins and
-        imports: the wall is the same, the messages are not (for tests of the wall)."""
+        """With `bubblewrap` None it is used where it works. Without `guard` the code has all
+        builtins and imports: the security layers are the same, the messages are not (for tests of
+        the layers)."""
         self._wrapped, self._guard = bubblewrap, guard
         self._starting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,7 +70,7 @@ class Jail:
         job = json.dumps(options).encode() + b"\n" + source + raw
         started = stopwatch()
         request = REQUEST.pack(policy.timeout, "asyncio" in policy.modules)
-        for _ in range(2):  # A server that has just ended is only noticed by its silence.
+        for _ in range(2):  # A server that has just ended is noticed only by its missing answer.
             run = Run(job, policy, ToolLines(tools or {}))
             try:
                 self._ask(request, run.theirs)
@@ -103,7 +104,8 @@ class Jail:
             self._forget()
 
     def _forget(self) -> None:
-        """Hang up and see the server end; one that another process started is only let go."""
+        """Close the connection and wait for the server to end; only close it if another process
+        started the server."""
         control, process = self._control, self._process
         self._process = self._control = None
         mine = self._owner == os.getpid()
@@ -120,7 +122,8 @@ class Jail:
                 process.wait()
 
     def _ask(self, request: bytes, fds: list[int]) -> None:
-        """Have the server fork a run; starts it, or starts it again, where it is not there."""
+        """Have the server fork a run; starts the server, or starts it again, if it is not
+        running."""
         with self._starting:
             for attempt in (1, 2):
                 control = self._server()
@@ -139,10 +142,10 @@ class Jail:
         self._forget()
         if lock.ARCHES.get(os.uname().machine) is None or sys.platform != "linux":
             raise NotConfigured(
-                f"the jail knows Linux on {' and '.join(lock.ARCHES)}, not "
+                f"the jail needs Linux on {' or '.join(lock.ARCHES)}, not "
                 f"{sys.platform} on {os.uname().machine}; {WITHOUT}"
             )
-        if self._wrapped is None:  # Asked by trying: what works stays.
+        if self._wrapped is None:  # Tried once: what works is used from now on.
             self._wrapped = shutil.which("bwrap") is not None and self._start(_wrapping())
             started = self._wrapped or self._start([])
         else:
@@ -189,9 +192,10 @@ def _interpreter() -> list[str]:
 
 
 def _wrapping() -> list[str]:
-    """Bubblewrap around the server: no network, no other processes, a read-only world. Root keeps
-    what the server needs to run the code as nobody. (No --die-with-parent: the kernel ties that to
-    the thread that started it. The server ends when the control socket closes.)"""
+    """Bubblewrap around the server: no network, no other processes, a read-only file system. Root
+    keeps the rights that the server needs to run the code as the user nobody. (No
+    --die-with-parent: the kernel ties that to the thread that started it. The server ends when the
+    control socket closes.)"""
     wrapping = [shutil.which("bwrap") or "bwrap", "--new-session"]
     if os.getuid() == 0:
         wrapping += [f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup-try")]

@@ -1,14 +1,14 @@
 """Locking the current process in, with ctypes alone: limits, another user, Landlock, seccomp.
 
-Runs in the forked child just before untrusted code. `lock` returns the layers that took hold and
-raises OSError where seccomp did not: then nothing may run. Sources: prctl(2), seccomp(2),
+Runs in the forked child just before untrusted code. `lock` returns the layers that are active, and
+raises OSError where seccomp is not: then nothing may run. Sources: prctl(2), seccomp(2),
 landlock(7), linux/landlock.h.
 
-The system calls that a jailed process may still make, as a classic BPF program.
-
-Everything not named is refused with EPERM; a foreign architecture (and x32) kills. Reading and
-writing are allowed on the jail's own descriptors only, memory may never become executable. The
-program is data: tests run it in an interpreter of their own, for both architectures.
+`program` gives the seccomp filter, the system calls that a jailed process may still make, as a
+classic BPF program. Every other call is refused with EPERM; a call of a foreign architecture (or
+x32) kills the process. Reading and writing are allowed on the jail's own descriptors only, and
+memory may never become executable. The program is data: tests run it in an interpreter of their
+own, for both architectures.
 
 Layout of `struct seccomp_data`: nr at 0, arch at 4, the instruction pointer at 8, args at 16
 (linux/seccomp.h); instructions are `struct sock_filter` (linux/filter.h).
@@ -119,7 +119,8 @@ def machine() -> str:
 
 
 def limits(memory: int, timeout: float) -> None:
-    """Resource limits: memory (bytes), processor seconds, and none of the rest."""
+    """Resource limits: memory (bytes), processor seconds, 8 MiB of stack, 16 descriptors; none of
+    the other resources."""
     seconds = int(timeout) + 2
     for kind, value in (
         (resource.RLIMIT_AS, memory),
@@ -160,7 +161,7 @@ def lock(readable: tuple[int, ...], writable: tuple[int, ...]) -> list[str]:
 
 
 def _become_nobody() -> bool:
-    """False where a container holds root's privileges back; seccomp stands all the same."""
+    """False where a container withholds root's privileges; seccomp is still applied."""
     try:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)

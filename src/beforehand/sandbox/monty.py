@@ -1,8 +1,8 @@
 """The light engine: pydantic-monty, an interpreter that has no way out by construction.
 
-It awaits tools outside in a fraction of a millisecond, starts in half of one, and lacks parts of
-Python (inheritance, generators, statistics, string). What it cannot do, the jail does: `engines`
-runs the code there with the recorded results of the tools, so no tool is called twice.
+It starts in half a millisecond, awaits tools outside in a fraction of one, and lacks parts of
+Python (inheritance, generators, statistics, string). Code that it cannot run goes to the jail:
+`engines` runs it there with the recorded results of the tools, so no tool is called twice.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ _DIFFERS = re.compile(
     r"\bre\.sub|\bset\(|\bgamma",
     re.MULTILINE,
 )
-"""What Monty 1.4 evaluates otherwise than CPython (generator expressions and map at once, rounding,
-empty matches, the order of sets), or may: it goes to the jail, where there is one."""
+"""Code that Monty 1.4 evaluates differently from CPython, or may (generator expressions and map at
+once, rounding, empty matches, the order of sets): it goes to the jail, if there is one."""
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
 
 
@@ -69,7 +69,7 @@ class ToolCalls:
 
 
 class MontyRun:
-    """What comes of one run, as it comes."""
+    """The output and result of one run, collected while it runs."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self._printed = policy, bytearray()
@@ -82,7 +82,7 @@ class MontyRun:
             self._printed.extend(text.encode("utf-8", "replace"))
 
     def fail(self, error: Exception) -> None:
-        """The run ended with an error: the code's, or a limit's. Raises what is neither."""
+        """The run ended with an error of the code or of a limit. Raises any other error."""
         from pydantic_monty import MontyCrashedError, MontyError
 
         if isinstance(error, TimeoutError):
@@ -96,7 +96,7 @@ class MontyRun:
             raise error
 
     def execution(self, started: float) -> Execution:
-        """All of it together."""
+        """Everything collected, as an Execution."""
         ended = Ended(Monty.name, Monty.layers, 1000 * (stopwatch() - started))
         return ended.execution(bytes(self._printed), self._error, self.result, self._policy)
 
@@ -170,7 +170,7 @@ class Monty:
             return self._loop
 
     def _plainly(self, code: str, data: dict[str, object], policy: Policy) -> Execution:
-        """Without tools and sleeps: no event loop is needed, which takes half the time."""
+        """Run without tools and sleeps: no event loop is needed, which halves the time."""
         ran, started = MontyRun(policy), stopwatch()
         try:
             with self._simple.checkout(**_session(policy)) as session:
@@ -228,7 +228,7 @@ def imported(code: str) -> set[str]:
 
 
 def differs(code: str) -> bool:
-    """Whether the code holds something that Monty may compute otherwise than CPython."""
+    """Whether the code holds something that Monty may compute differently from CPython."""
     return _DIFFERS.search(code) is not None
 
 

@@ -1,12 +1,11 @@
-"""One run as its caller sees it: the job goes in, output, report and tool calls come out.
+"""One run as its caller sees it: the job goes in; output, report and tool calls come out.
 
-Nothing that comes out is trusted, and nothing of it may hold the caller up: every buffer has a
-bound, every wait an end.
+Nothing that comes out is trusted, and none of it can block the caller: every buffer has a limit,
+and every wait has an end.
 
-Tools called from inside a sandbox: lines of JSON to calls, and answers to lines.
-
-A call is `[number, name, args, kwargs]`, an answer `[number, "value", value]`, or the name of an
-exception and its message, which is raised inside.
+Code in a sandbox calls tools with lines of JSON. A call is `[number, name, args, kwargs]`. An
+answer is `[number, "value", value]`, or has the name of an exception and its message, and the
+exception is raised inside.
 """
 
 import contextvars
@@ -30,7 +29,7 @@ LONGEST_LINE = 2**18
 MOST_SPOILED = 1000
 STATUS = struct.Struct("<iiq")
 GRACE_S = 5.0
-"""After the limit: then the server itself is taken for stuck."""
+"""Seconds after the limit; then the server itself counts as stuck."""
 LONGEST_REPORT = 4 * 2**20
 TOOL_THREADS, MOST_TAKEN_IN = 16, 16 * 2**20
 SIGNALS = {
@@ -59,8 +58,8 @@ class ToolLines:
         self.stopped = True
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """The calls in what was read. The code may write anything: what is no call is dropped, and
-        too much of it spoils the run."""
+        """The calls in the bytes that were read. The code may write anything: a line that is not a
+        call is dropped, and too many such lines, or one that is too long, end the run."""
         *lines, self._buffer = (self._buffer + data).split(b"\n")
         if len(self._buffer) > LONGEST_LINE:
             self.spoiled = True
@@ -79,7 +78,7 @@ class ToolLines:
             yield number, name, args, kwargs
 
     def answer(self, call: Any) -> bytes:
-        """Make the call; the line that answers it."""
+        """Make the call and return the line that answers it."""
         number, name, args, kwargs = call
         try:
             if name not in self._tools:
@@ -90,7 +89,7 @@ class ToolLines:
 
 
 def raised(error: Exception) -> tuple[str, str]:
-    """The exception that is raised inside for one outside: its name and message."""
+    """The name and message of the exception to raise inside for this one outside."""
     if isinstance(error, (InputError, NotFound)):
         return "ValueError", str(error)
     if isinstance(error, TypeError):
@@ -163,7 +162,8 @@ class Run:
 
     @property
     def layers(self) -> tuple[str, ...] | None:
-        """The walls that stood: the jail's own first line, written before the code ran."""
+        """The security layers that were active: the jail's first line, written before the code
+        ran."""
         if self._first is None or "layers" not in self._first:
             return None
         return tuple(self._first["layers"])
@@ -197,7 +197,7 @@ class Run:
         if self._too_much:
             return f"the output is longer than {policy.output:,} bytes: print less"
         if self._tools.spoiled:
-            return "the run was ended: it wrote what is no call on the line of the tools"
+            return "the run was ended: it wrote lines that are not calls to the tools' channel"
         if len(self._state) != STATUS.size:
             return "the jail's server ended in the middle of the run: try again"
         code, late, self.peak = STATUS.unpack(self._state)
@@ -215,7 +215,7 @@ class Run:
         return None
 
     def close(self) -> None:
-        """Close what is open; the server kills a run whose status nobody reads."""
+        """Close what is open; the server kills a run if the reading end of its status is closed."""
         for fd in {*self.theirs, *self._open}:
             os.close(fd)
         self._open.clear()
@@ -230,13 +230,13 @@ class Run:
             if stopwatch() > end:  # The server itself is gone or stuck.
                 return
             if self._policy.stop is not None and self._policy.stop.is_set():
-                self._cancelled = True  # Nobody reads on: the server kills it.
+                self._cancelled = True  # The status is closed next: the server kills it.
                 return
             self._pending = {call for call in self._pending if not call.done()}
             if not self._pending:
                 self._taken_in = 0
-            # Code that writes its calls reads no answers meanwhile: calls are taken in long before
-            # there is a hand for them, or both sides would wait for each other.
+            # While the code writes calls it reads no answers. So calls are read long before a
+            # thread is free for them: else both sides would wait for each other.
             room = pool is not None and self._taken_in < MOST_TAKEN_IN
             if room and not listening and self._line.fileno() >= 0:
                 selector.register(self._line, selectors.EVENT_READ)
@@ -281,7 +281,7 @@ class Run:
             if len(self._printed) > self._policy.output:
                 self._too_much = True
                 self._shut(fd, selector)
-                if self._status in self._open:  # Nobody reads on: the server kills it.
+                if self._status in self._open:  # Once closed, the server kills the run.
                     self._shut(self._status, selector)
         return bool(data)
 

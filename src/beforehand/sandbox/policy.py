@@ -1,4 +1,4 @@
-"""What untrusted code may do, and what came of it: the one policy of every engine.
+"""What untrusted code may do, and the result of a run: one policy for every engine.
 
 Allowed are ten modules (code mode adds asyncio), 30 seconds, 512 MB. Nothing stays from one run to
 the next. Inside, the clock answers `now` and random is seeded.
@@ -82,8 +82,8 @@ DEFAULT = Policy()
 
 @dataclass(frozen=True)
 class Execution:
-    """What a run came to. `output` is what was printed, `result` the value of a last expression
-    (JSON, else its text). `layers` are the walls that stood while the code ran."""
+    """The result of a run. `output` is what was printed, `result` the value of a last expression
+    (JSON, else its text). `layers` are the security layers that were active while the code ran."""
 
     success: bool
     output: str
@@ -146,7 +146,7 @@ def check(code: object, input_data: object, policy: Policy) -> tuple[bytes, byte
         if b"null" in raw:  # Or what orjson makes of NaN and infinities.
             raw = json.dumps(dict(input_data)).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"input_data is no JSON: {error}") from None
+        raise InputError(f"input_data is not JSON: {error}") from None
     if len(raw) > LONGEST_INPUT:
         raise InputError(
             f"input_data has {len(raw):,} bytes as JSON, and may have {LONGEST_INPUT:,}: pass less"
@@ -160,7 +160,7 @@ def check_name(key: object) -> None:
         raise InputError(f"input_data: the key {key!r:.60} must be text")
     if not key.isidentifier() or keyword.iskeyword(key):
         raise InputError(
-            f"input_data: the key {key!r:.60} is no Python name, and each key becomes a global: "
+            f"input_data: the key {key!r:.60} is not a Python name, and each key becomes a global: "
             'rename it, or nest it one level down, as {"data": {…}}'
         )
     if key in RESERVED or key.startswith("__"):

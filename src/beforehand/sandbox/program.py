@@ -1,8 +1,8 @@
 """Running a piece of code in an interpreter that is already locked in. Standard library only.
 
-Its text is also what the engines with an interpreter of their own (wasi, daytona) send there: it
+The engines with an interpreter of their own (wasi, daytona) send the text of this file there, so it
 imports nothing of this package. The guard (restricted builtins and imports) is there for good
-messages, and is no wall.
+messages, not for security.
 """
 
 import ast
@@ -33,7 +33,7 @@ BLOCKED = {
     "help": _NOBODY,
 }
 FROM_C = ("time", "_strptime")
-"""Modules that built-in functions import in the name of the code that calls them."""
+"""Modules that built-in functions import on behalf of the code that calls them."""
 
 
 class RunOptions(TypedDict):
@@ -91,7 +91,7 @@ def execute(
 
 
 def _guarded(modules: list[str], instead: dict[str, str]) -> dict[str, object]:
-    """Builtins without those that reach outside, and with an import that keeps to the list."""
+    """Builtins without those that reach outside, and with an import that allows only the list."""
     allowed, real = {*modules, "__future__"}, builtins.__import__
 
     def imported(
@@ -149,7 +149,7 @@ def _told(error: BaseException, memory: int) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON value, or the text of what is none; too long a one is cut to its text."""
+    """A JSON value as it is; else, or if it is too long, its text, cut to a limit."""
     if value is None:
         return None
     try:

@@ -1,5 +1,5 @@
-"""Reading what untrusted code reports of itself. It may have written anything: whatever comes, the
-caller gets an error text and a value that can be passed on as JSON."""
+"""Reading what untrusted code reports about itself. It may have written anything: the caller always
+gets an error text and a value that can be passed on as JSON."""
 
 import json
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ LONGEST_RESULT = 2**20
 
 
 class Report(TypedDict, total=False):
-    """What is reported of a run: `layers`, `refused` or `failed` by the jail before the code runs;
-    `error` or `result` after it, when the code may have written anything."""
+    """What is reported about a run: `layers`, `refused` or `failed` by the jail before the code
+    runs; `error` or `result` after it, when the code may have written anything."""
 
     layers: list[str]
     refused: str
@@ -25,7 +25,7 @@ class Report(TypedDict, total=False):
 
 
 def parse(raw: bytes) -> Report | None:
-    """A report, or None for what is none."""
+    """A report, or None if these bytes are not one."""
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
@@ -34,7 +34,7 @@ def parse(raw: bytes) -> Report | None:
 
 
 def _is_object(found: object) -> TypeGuard[Report]:
-    """Any JSON object will do: whoever reads a key knows what may stand there."""
+    """True for any JSON object: code that reads a key must accept any value there."""
     return isinstance(found, dict)
 
 
@@ -64,7 +64,7 @@ def plain(value: Any) -> Any:
 
 
 def text(raw: bytes, limit: int) -> str:
-    """Printed bytes as text of at most `limit` bytes; what is no UTF-8 becomes a mark."""
+    """Printed bytes as text of at most `limit` bytes; bytes that are not UTF-8 become a mark."""
     found = raw[:limit].decode("utf-8", "replace").encode()[:limit]
     return found.decode("utf-8", "ignore")
 

@@ -20,7 +20,7 @@ from beforehand.sandbox import inside
 
 CONTROL = 0
 REQUEST = struct.Struct("<d?")
-"""Seconds that the run may take, and whether it wants asyncio."""
+"""Seconds that the run may take, and whether it needs asyncio."""
 STATUS = struct.Struct("<iiq")
 """The wait status, whether time ran out, the peak of resident memory in KiB."""
 FDS = 5
@@ -57,7 +57,7 @@ def _serve(control: socket.socket, wake: int) -> None:
                 os.read(wake, 4096)
         for pid, (status, end) in list(running.items()):
             if events.get(status, 0) & select.POLLERR or stopwatch() >= end:
-                # The caller hung up, or time is up.
+                # The caller closed its end, or the time is up.
                 if pid not in late and not events.get(status, 0) & select.POLLERR:
                     late.add(pid)
                 os.kill(pid, signal.SIGKILL)
@@ -107,5 +107,5 @@ def _child(job: int, output: int, report: int, tools: int) -> None:
 
 
 def _above(fd: int) -> int:
-    """A copy of the descriptor out of the way of the places."""
+    """A copy of the descriptor with a number above the places that `_child` fills."""
     return fcntl.fcntl(fd, fcntl.F_DUPFD, 16)

@@ -1,7 +1,7 @@
-"""CPython compiled to WebAssembly, run by wasmtime: the engine with nothing of the host in it.
+"""CPython compiled to WebAssembly, run by wasmtime: the code reaches nothing of the host.
 
 For machines without seccomp (macOS) where Monty lacks something. An optional extra (about 250 MB);
-its first run compiles for half a minute and is cached.
+its first run compiles for half a minute, and the result is cached.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from beforehand.sandbox.policy import DEFAULT, INSTEAD, Execution, Policy, Tools
 from beforehand.sandbox.reports import Ended
 
 REPORT = "\x00report "
-"""Before the report on the error stream; what the code writes there itself is not looked at."""
+"""Written before the report on the error stream; text that the code writes there is ignored."""
 
 
 class Wasi:

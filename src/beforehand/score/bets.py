@@ -1,16 +1,15 @@
-"""Profit after spread and fees: fractional Kelly at the recorded bid and ask, never the middle.
+"""Profit after spread and fees: fractional Kelly bets on forecasts, and flat bets from a list.
 
-One bet a question, at the first forecast that sees an edge after the spread at a price no older
-than a week. YES at ask a: f = (p-a)/(1-a); NO at bid b: f = (b-p)/b; scaled by `fraction`, capped,
-staked on the wealth of that moment as far as there is cash, settled at resolution (Kelly 1956;
-taker fee = rate * a * (1-a) a share). Where no
-book was recorded there is nothing to compute, and play money has no profit.
+Kelly bets are made at the recorded bid and ask, never in the middle. There is one bet per question,
+at the first forecast that sees an edge after the spread at a price no older than a week. YES at ask
+a: f = (p-a)/(1-a); NO at bid b: f = (b-p)/b; scaled by `fraction`, capped, staked on the wealth of
+that moment as far as there is cash, settled at resolution (Kelly 1956; taker fee = rate * a * (1-a)
+a share). Without a recorded book there is nothing to compute, and play money has no profit.
 
-Bets with a flat stake: profit, return, win rate and drawdown from a list of entries.
-
-A bet on a side at price p wins 1/p per unit staked; a taker fee of rate * p * (1-p) a share costs
-rate * p * (1-p) / p per unit staked, won or lost. The drawdown is in stakes, from a peak that
-starts at 0, in the order given.
+Flat bets, with the same stake for every entry of a list, give profit, return, win rate and
+drawdown. A bet on a side at price p wins 1/p per unit staked; a taker fee of rate * p * (1-p) a
+share costs rate * p * (1-p) / p per unit staked, won or lost. The drawdown is in stakes, from a
+peak that starts at 0, in the order given.
 """
 
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ PLAY_MONEY = "not computable: play-money venues only"
 
 
 class Bet(TypedDict):
-    """A bet as it stands in a file: bought at `entry_price`, in (0, 1)."""
+    """A bet in a file: bought at `entry_price`, in (0, 1)."""
 
     entry_price: float
     won: bool
@@ -72,8 +71,8 @@ def score_bets(bets: Sequence[Bet], stake: float, fee_rate: float, order: str) -
 
 @dataclass(frozen=True)
 class Kelly:
-    """Stake rules. `spread` (full width, in price) makes a book where none was recorded; what
-    comes of it is labelled as such."""
+    """Stake rules. `spread` (full width, in price) makes a book where none was recorded; the result
+    is labelled as such."""
 
     fraction: float = 0.25
     cap: float = 0.1

@@ -24,7 +24,7 @@ from beforehand.score.table import Table, event_labels, relabel
 
 Floats = npt.NDArray[np.float64]
 UNRANKED, PATH_TEST = ("scripted",), "a path test, not a forecaster"
-"""What is scored to show that the path works, and never ranked."""
+"""Forecasters that are scored to test the path, and never ranked."""
 FEES = {"POLYMARKET": 0.05, "KALSHI": 0.07, "SIMEX": 0.02, "SIMKET": 0.04}
 """Taker fee rate by venue, times price times (1 - price) a share: Polymarket's for most topics,
 Kalshi's general schedule, and the simulated venues' own. Other venues charge nothing."""
@@ -168,7 +168,7 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
     rows = [*ranked, *(_unranked(row) for row in rows if row.forecaster in settings.unranked)]
     validity.apply_kept(rows, facts.kept)
     drawn = None
-    # Where a bound of the card is not met nothing can beat the market, with or without skill.
+    # If a bound of the card is not met, nothing can beat the market, with or without skill.
     possible = not validity.set_failures(checks)
     if settings.placebo and possible and len(table.q) and options.under_test(table):
         drawn = placebos.placebo(table, options, settings.placebo, settings.seed)

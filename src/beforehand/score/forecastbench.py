@@ -1,6 +1,6 @@
 """ForecastBench's leaderboard recipe, over a question set and its resolution set.
 
-Rows whose (source, id) stands in the question set are kept. The dataset score takes resolved
+Rows whose (source, id) is in the question set are kept. The dataset score takes resolved
 rows only, one per horizon; market resolved uses the outcome; market unresolved is the squared
 distance to that day's market value; market overall pools both. Overall resolved and overall are
 the means of the dataset score and the respective market score. Means are unweighted; rounding
@@ -136,11 +136,11 @@ def from_set(body: Mapping[str, Any]) -> Forecast:
             p = row.get("forecast")
             key = _full_key(row, row.get("resolution_date"))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InputError(f"forecast {number} is no forecast row ({error})") from None
+            raise InputError(f"forecast {number} is not a forecast row ({error})") from None
         if p is None:
             continue
         if isinstance(p, bool) or not isinstance(p, int | float) or not 0.0 <= p <= 1.0:
-            raise InputError(f"forecast {number}: {p!r} is no probability in [0, 1]")
+            raise InputError(f"forecast {number}: {p!r} is not a probability in [0, 1]")
         exact[key] = float(p)
 
     def forecast(row: Mapping[str, Any]) -> float | None:

@@ -1,18 +1,18 @@
-"""The leak report: the same predicate again, from a run's own rows alone.
+"""The leak report, the leak detector, and the dose-response of leaks.
 
-The leak detector: what in a text speaks of a time after t.
+The report applies the same predicate again, from a run's own rows alone.
 
-It reads the text alone and knows no outcome: dates after t (written in the common ways), a year
-after t's beside a word of the past, words that say an update was made, and words that report an
-ending. A flag is a reason to look, not a proof; the report gives counts with their denominators,
-and scores are shown with and without the decisions that rest on a flagged document.
+The detector finds what in a text speaks of a time after t. It reads the text alone and knows no
+outcome: dates after t (written in the common ways), a year after t's beside a word of the past,
+words that say an update was made, and words that report an ending. A flag is a reason to look, not
+a proof; the report gives counts with their denominators, and scores are shown with and without the
+decisions that rest on a flagged document.
 
-Leak dose-response: what if a share of the contexts had held a leak?
-
-Leaks of four grades are injected into copies of a run's contexts, from one that states the outcome
-with a date after t to one that only hints at it. Reported are the share that the detector finds, by
-grade, and how much a forecaster that believes what it reads would gain in Brier by the leaks that
-it misses. A detector that found nothing and one that found all give the two ends.
+The dose-response says what would happen if a share of the contexts held a leak. Leaks of four
+grades are injected into copies of a run's contexts, from one that states the outcome with a date
+after t to one that only hints at it. It reports, by grade, the share that the detector finds, and
+how much a forecaster that believes what it reads would gain in Brier by the leaks that the detector
+misses. A detector that found nothing and one that found all give the two ends.
 """
 
 import random
@@ -90,8 +90,9 @@ GRADES = {
         "The celebrations after the {plain} verdict went on all night.",
     ),
 }
-"""What is injected, the wordings in turns; {day} lies a week after t, {short} has no year. Some are
-out of the detector's reach on purpose: its share is worth as much as the leaks are varied."""
+"""The leaks that are injected, each wording in turn; {day} lies a week after t, {short} has no
+year. Some are out of the detector's reach on purpose: the share that it finds means more, the more
+varied the leaks are."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What a text holds, whatever t is."""
+    """What a text holds, independent of t."""
 
     dates: tuple[tuple[date, str, bool], ...]
     years: tuple[tuple[int, str, bool], ...]
@@ -190,8 +191,8 @@ class LeakReport:
     `rechecked` timestamps were read back from the stored rows, `admitted_after_t` of them lay
     after their instant, each listed in `found`. `documents` is how many the world holds: with
     none of them "0 leaks" says nothing about evidence, and the report says "untested".
-    `documents_flagged` of the showings speak of a time after t in the detector's eyes, and
-    `decisions_flagged` of the decisions cite such a document.
+    The detector flags `documents_flagged` of the showings, and `decisions_flagged` of the decisions
+    cite such a document.
     """
 
     checked: int = 0
@@ -287,11 +288,11 @@ def recheck(
     intervals: Iterable[IntervalRow],
     planted: Mapping[str, datetime] | None = None,
 ) -> list[ForecastLeaks]:
-    """Put every timestamp of the stored contexts and decisions to the predicate again, and every
-    text to the detector. Returns a report for each forecast that was shown a document.
+    """Check every timestamp of the stored contexts and decisions again with the predicate, and
+    every text with the detector. Returns a report for each forecast that was shown a document.
 
     `planted` gives the canaries' own times, from the world and not from the rows: a canary is
-    seen if it stands in a context of an earlier instant, whatever the row says of its time.
+    seen if it is in a context of an earlier instant, whatever time the row gives for it.
     """
     reports = list[ForecastLeaks]()
     for row in intervals:
@@ -327,7 +328,7 @@ def recheck(
 
 
 def _check_times(report: LeakReport, row: IntervalRow) -> None:
-    """Put each time of the context to the predicate."""
+    """Check each time of the context with the predicate."""
     context = row.context
     stamps = [("odds", context.market.odds_known_at), ("text", context.market.text_known_at)]
     stamps += [(f"document {s.id}", s.timestamp) for s in context.search_snippets]

@@ -22,9 +22,9 @@ RowMetric = Callable[[Floats, Floats, Floats], Floats]
 
 @dataclass(frozen=True)
 class Metric:
-    """A figure of the leaderboard that somebody added: the mean of `rows` per question, then over
-    questions, with the clustered interval of all others. `better` is lower or higher; `about` is
-    one line that says what it is."""
+    """An added figure of the leaderboard: the mean of `rows` per question, then over questions,
+    with the same clustered interval as all others. `better` is lower or higher; `about` is one
+    line that says what it is."""
 
     name: str
     better: Literal["lower", "higher"]
@@ -38,15 +38,15 @@ ADDED: dict[str, Metric] = {}
 
 def metric(name: str, better: Literal["lower", "higher"]) -> Callable[[RowMetric], RowMetric]:
     """Add a metric: a function of arrays (p forecast, m market's price or NaN, y settled value) to
-    one value a row, NaN where it has none. Its docstring's first line says what it is.
+    one value per row, NaN where it has none. Its docstring's first line says what it is.
 
-    Raises ValueError for a name that is taken, or no identifier.
+    Raises ValueError for a name that is taken or is not an identifier.
     """
 
     def add(rows: RowMetric) -> RowMetric:
         if not name.isidentifier() or name in ADDED or name in BUILT_IN:
             raise ValueError(
-                f"a metric cannot be called {name!r}: the name is taken or no identifier"
+                f"a metric cannot be called {name!r}: the name is taken or is not an identifier"
             )
         about = (rows.__doc__ or name).strip().splitlines()[0]
         ADDED[name] = Metric(name, better, about, rows)

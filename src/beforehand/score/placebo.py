@@ -1,10 +1,10 @@
-"""The placebo: what the same rules say when there is no skill to be found.
+"""The placebo: what the same rules say when there is no skill.
 
 Outcomes are redrawn from the market's own prices. Each event has one uniform U; its market j
 settles YES, as seen from instant t, if U falls in the arc of length m_j(t) that starts at j's
 place on a circle. So every forecast faces an outcome of exactly the probability the market
-gave it (no forecaster can have positive expected skill), a question's instants share their
-fortune, and the markets of one event exclude each other where their prices sum to at most 1.
+gave it (no forecaster can have positive expected skill), the instants of a question share one
+draw, and the markets of one event exclude each other where their prices sum to at most 1.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
 """The report: one HTML file that needs nothing from outside, not even a script.
 
-Small SVG pictures for the report, drawn in CSS variables so that they follow light and dark.
-
-Hand-drawn rather than by a plotting library: the report is one file without scripts, and the
-four pictures it needs are a few lines of SVG each.
+Its four pictures are SVG, drawn in CSS variables so that they follow light and dark. They are a few
+lines each, so no plotting library is used.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,8 +50,8 @@ TILES: dict[str, tuple[str, str]] = {
 
 
 def skill_axis(rows: "Sequence[BoardRow]") -> tuple[float, float]:
-    """A range that holds 0, every interval that reaches above it, and the typical ones below;
-    what lies far below is cut rather than squeezing the rest."""
+    """The axis: it holds 0, every interval that reaches above 0, and the typical ones below. What
+    lies far below is cut off, so that the rest keeps its size."""
     intervals = [row["skill_ci"] for row in rows]
     known = [(low, high) for low, high in intervals if low is not None and high is not None]
     widths = sorted(max(abs(low), abs(high)) for low, high in known if (low, high) != (0.0, 0.0))

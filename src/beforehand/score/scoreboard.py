@@ -42,7 +42,7 @@ _BASE = ("present", "brier", "log_loss", "paired", "els", "skill", "hit", "hit_n
 class Kept:
     """How a forecaster was kept from the future. `isolation`: by construction, probed, or trusted.
     `order`: asked in order, (declared) memoryless, may remember, or not asked by us. `because`
-    says why it may not be said to beat the market, where that is so."""
+    says why it may not be said to beat the market; None if it may."""
 
     isolation: str
     order: str
@@ -252,7 +252,7 @@ def _intervals(
 
 
 def judge(row: Row) -> tuple[Verdict, list[str]]:
-    """What the intervals allow to be said, and why no more."""
+    """The verdict that the intervals allow, and the reasons why it is not a better one."""
     overall, fresh = row.skill, row.fresh
     assert overall is not None
     if overall.identical:
@@ -280,7 +280,7 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
 
 
 def _doubts(overall: Skill, fresh: Skill | None) -> list[str]:
-    """What else stands against a positive skill."""
+    """Other reasons to doubt a positive skill."""
     doubts = []
     if overall.n_events < MIN_EVENTS:
         doubts.append(f"it rests on {overall.n_events} events, must be at least {MIN_EVENTS}")

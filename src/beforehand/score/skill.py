@@ -18,7 +18,7 @@ _POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
 @dataclass(frozen=True)
 class Options:
     """`variants` is how many forecasters were tried on this set, here and before. `subjects` are
-    the forecasters under test (all, if None); the others are yardsticks and count for nothing."""
+    the forecasters under test (all, if None); the others are yardsticks and are not counted."""
 
     draws: int = DRAWS
     seed: int = 0
@@ -41,7 +41,7 @@ class Paired:
     """Paired skill against the market: mean over questions of the market's squared error minus
     the forecaster's. `ci` is the interval of the wider clustering (`leading`), `lower` the lower
     bound deflated for every variant tried, `upper` its mirror. All of them rest on the clusters in
-    which the forecaster spoke, `n_events` of them events."""
+    which the forecaster made forecasts; there are `n_events` clusters of events."""
 
     skill: float
     n_questions: int
@@ -58,7 +58,7 @@ class Paired:
 @dataclass(frozen=True)
 class Skill(Paired):
     """The same with its number of forecasts, its Brier score on the rows that have a price, and
-    whether it equals the market wherever it spoke."""
+    whether all its forecasts equal the market's price."""
 
     n: int
     brier: float

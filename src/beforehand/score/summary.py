@@ -61,7 +61,7 @@ class BinsWire(TypedDict):
 
 
 class MetricWire(TypedDict):
-    """A metric that somebody added: which way is better, and in a line what it is."""
+    """An added metric: which direction is better, and what it is, in one line."""
 
     value: float | None
     ci: Pair

@@ -1,12 +1,11 @@
-"""What is scored: one row per forecast instant of a question, the same rows for everyone.
+"""What is scored: one row per forecast instant of a question, the same rows for every forecaster;
+and which questions count as one event.
 
-Which questions count as one event.
-
-Markets that share an event id are one. So are questions that resolve on the same day and share
-most of their words (the strikes of one price, the rounds of one contest), near-duplicates across
-venues whenever they resolve, and questions that name the same thing in the same three words
-("98th Academy Awards"; dates do not count). Where venues give event ids, those tell apart what
-merely reads alike, except for near-duplicates. Words are compared by the Jaccard index of their
+Markets that share an event id are one event. So are questions that resolve on the same day and
+share most of their words (the strikes of one price, the rounds of one contest), near-duplicates
+across venues whenever they resolve, and questions that name the same thing in the same three words
+("98th Academy Awards"; dates do not count). If venues give event ids, these separate questions that
+only read alike, except for near-duplicates. Texts are compared by the Jaccard index of their
 content words. The grouping only widens intervals; it never changes a score.
 """
 

@@ -30,12 +30,16 @@ STATED = Kept("trusted", "not asked (times as stated)")
 
 @dataclass(frozen=True)
 class SetFacts:
-    """What the scorer cannot see in the table: the documents in reach, endings left out, whether
-    language models spoke and for which share of their questions the answer came after their
-    training (None where a cutoff is unknown), how many variants were tried on this set, whether
-    the texts shown are on record at all, which forecasters are under test (all, if None), how many
-    markets are scored apart because their life held no instant of the grid, and how each forecaster
-    was kept from the future (those not named: their forecasts came in a file)."""
+    """What the scorer cannot see in the table.
+
+    `documents` are those in reach; `void` and `unresolved` count endings left out. `models` says
+    whether language models made forecasts, `share_after_training_cutoff` for which share of their
+    questions the answer came after their training (None if a cutoff is unknown). `variants` were
+    tried on this set. `texts_known` says whether the texts shown are on record at all. `subjects`
+    are the forecasters under test (all, if None). `short` markets are scored apart because their
+    life held no instant of the grid. `kept` says how each forecaster was kept from the future; the
+    forecasts of those not named came in a file.
+    """
 
     documents: int
     void: int = 0
@@ -52,8 +56,9 @@ class SetFacts:
 
 
 def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
-    """The fields in the order in which a reader doubts them. Effective n and the detectable effect
-    are those of the best-ranked forecaster under test; the bound holds for each on its own."""
+    """The fields in the order in which a reader questions them. Effective n and the detectable
+    effect are those of the best-ranked forecaster under test; the bound holds for each on its
+    own."""
     n_events = int(table.event.max()) + 1 if len(table.event) else 0
     others = [
         r.skill
@@ -123,8 +128,8 @@ def apply_card(rows: list[Row], checks: list[Check]) -> None:
 
 
 def apply_kept(rows: list[Row], kept: Mapping[str, Kept]) -> None:
-    """Say of each row how its forecaster was kept from the future. One that may remember it is not
-    said to beat the market."""
+    """Store in each row how its forecaster was kept from the future. A forecaster that may remember
+    it never gets the verdict "beats the market"."""
     for row in rows:
         default = MARKET_KEPT if row.forecaster == MARKET else STATED
         row.kept = kept.get(row.forecaster, default)

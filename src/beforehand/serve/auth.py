@@ -1,7 +1,7 @@
-"""Who calls: bearer tokens checked, users' quotas counted.
+"""The callers of the servers: check bearer tokens, and count users' quotas.
 
-Tokens and quotas are durable (SQLite in the home folder, or Postgres), so that a restart forgets
-neither and several processes count together.
+Tokens and quotas are durable (SQLite in the home folder, or Postgres), so a restart loses neither,
+and several processes count together.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,8 @@ from beforehand.store.tokens import Token, Tokens
 from beforehand.tools.caller import Caller, ToolLimit
 
 TRUSTED_S, MOST_TRUSTED = 1.0, 10_000
-"""A token that was good is not looked up again for so long: revoking it takes effect as soon."""
+"""A valid token is not looked up again for TRUSTED_S seconds, so a revocation takes effect within
+that time."""
 LONGEST_TOKEN = 200
 HOW = (
     "issue one with `beforehand token issue` and send it as the header "
@@ -29,8 +30,8 @@ HOW = (
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who calls through a server. Without a name nothing is counted (a local stdio server);
-    `servers` None covers all, `as_of` is what the token is pinned to."""
+    """A caller of a server. Without a name, nothing is counted (a local stdio server). `servers`
+    None covers all; `as_of` is the instant that the token is pinned to."""
 
     user: str | None = None
     servers: frozenset[str] | None = None
@@ -38,18 +39,18 @@ class Visitor:
 
 
 class Verifier:
-    """Bearer tokens against the table of tokens."""
+    """Checks bearer tokens against the table of tokens."""
 
     def __init__(self, tokens: Tokens, clock: Clock) -> None:
         self._tokens, self._clock = tokens, clock
         self._trusted: dict[str, tuple[float, Token]] = {}
 
     async def visitor(self, authorization: str | None) -> Visitor:
-        """Who shows this header (`Bearer …`, RFC 6750). Raises Unauthorized, which says whether the
-        token is missing, unknown, expired or revoked."""
+        """The visitor with this header (`Bearer …`, RFC 6750). Raises Unauthorized, which says
+        whether the token is missing, unknown, expired or revoked."""
         scheme, _, text = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not text.strip():
-            raise Unauthorized(f"this server wants a bearer token: {HOW}")
+            raise Unauthorized(f"this server needs a bearer token: {HOW}")
         found = await self._find(text.strip())
         if found is None:
             raise Unauthorized(f"this server does not know this token: {HOW}")
@@ -80,7 +81,7 @@ class Quotas:
         self._ledger, self._clock = ledger, clock
 
     def caller(self, visitor: Visitor, servers: frozenset[str] | None) -> Caller:
-        """The visitor at a place that offers some servers (None: all)."""
+        """The visitor as a Caller, at an address that offers these servers (None: all)."""
         allowed = servers
         if visitor.servers is not None:
             allowed = visitor.servers if servers is None else servers & visitor.servers
@@ -103,15 +104,15 @@ class Quotas:
         return Caller(allowed, take, user)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Release the connections."""
         self._ledger.close()
 
 
 def span(seconds: float) -> str:
-    """A time to wait, for people, never too short."""
+    """A waiting time in words, rounded up."""
     if seconds < 120:
         return f"{max(1, -int(-seconds // 1))} s"
-    return f"{-int(-(seconds - 1) // 60)} minutes"  # A second is nothing to round up for.
+    return f"{-int(-(seconds - 1) // 60)} minutes"  # One second over is not rounded up.
 
 
 @contextmanager

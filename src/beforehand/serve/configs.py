@@ -1,7 +1,7 @@
-"""What to paste into which MCP client, for a server on this machine or behind an address.
+"""What to paste into each MCP client, for a server on this machine or at an address.
 
-A client with windows starts servers with no shell, no folder and no PATH of yours: so the command
-is a whole path, and the home folder is named.
+A desktop client starts servers without your shell, your folder and your PATH, so the command is a
+full path, and the home folder is named.
 """
 
 import json
@@ -29,8 +29,8 @@ class Target:
 
     @property
     def remote(self) -> dict[str, object]:
-        """The headers of a server at an address, with the token's place marked: nobody prints a
-        token into a file unasked."""
+        """The headers of a server at an address. They hold a placeholder: a token is never written
+        into a file unasked."""
         return {"headers": {"Authorization": f"Bearer <{TOKEN}>"}} if self.token else {}
 
     @property
@@ -73,7 +73,7 @@ def _codex(target: Target) -> str:
             f"args = {json.dumps(target.command[1:])}",
             f"env = {{ {env} }}",
         ]
-    # Codex waits for a server only where it must have it; else the first turn goes without.
+    # Codex waits for a server only if it is required; else the first turn runs without it.
     return "\n".join([f"[mcp_servers.{target.name}]", *lines, "required = true"])
 
 
@@ -87,7 +87,7 @@ CLIENTS: dict[str, tuple[str, Callable[[Target], str]]] = {
     "windsurf": ("~/.codeium/windsurf/mcp_config.json", _json("mcpServers", "serverUrl")),
     "zed": ("settings.json of Zed", _json("context_servers")),
 }
-"""Where it goes, and what."""
+"""For each client: where to paste, and a function that makes the text."""
 
 
 def config(

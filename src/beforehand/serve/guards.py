@@ -1,4 +1,4 @@
-"""What stands before the servers: tokens, the names that browsers send, the length of a body."""
+"""Checks before the servers: tokens, the host names that browsers send, the length of a body."""
 
 import asyncio
 import re
@@ -15,7 +15,8 @@ from beforehand.serve.mcp import VISITOR
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE | re.ASCII)
 LARGEST, LARGEST_TOGETHER, BODY_S = 4 * 2**20, 64 * 2**20, 20.0
-"""Bytes of one body, and of all that are being read; seconds within which one must be there."""
+"""The most bytes of one body, and of all bodies that are being read; and the seconds within which a
+body must arrive."""
 
 
 def refusal(status: int, error: str, said: str) -> JSONResponse:
@@ -24,7 +25,7 @@ def refusal(status: int, error: str, said: str) -> JSONResponse:
 
 
 class TokenGuard:
-    """Lets in who shows a valid token that covers the server (RFC 6750)."""
+    """Lets in requests with a valid token that covers the server (RFC 6750)."""
 
     def __init__(
         self, app: ASGIApp, verifier: Verifier, server: str | None, log: Callable[[str], None]
@@ -55,7 +56,7 @@ class TokenGuard:
 
 
 def _asking(error: str, said: str, status: int) -> JSONResponse:
-    """A refusal that asks for a token; the header names an error only where one was shown."""
+    """A refusal that asks for a token; the header names an error only if a token was sent."""
     answer = refusal(status, error or "no_token", said)
     about = f' error="{error}", error_description="{said}"' if error else ' realm="beforehand"'
     answer.headers["WWW-Authenticate"] = f"Bearer{about}"
@@ -63,8 +64,8 @@ def _asking(error: str, said: str, status: int) -> JSONResponse:
 
 
 class LocalOnly:
-    """Where nobody is asked for a token: only requests that name this machine, and pages that
-    this very server would have served. So no page of another site gets in by pointing its own
+    """For servers without tokens: lets in only requests that name this machine, and only pages from
+    the address of this server itself. So a page of another site cannot get in by pointing its own
     name here (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -76,7 +77,7 @@ class LocalOnly:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if not _LOCAL.fullmatch(host):
-            said = f"this server answers to the names of this machine alone, not to {host[:100]!r}"
+            said = f"this server answers only to the names of this machine, not to {host[:100]!r}"
             return await refusal(421, "misdirected_request", said)(scope, receive, send)
         if origin is not None:
             scheme, _, name = origin.partition("://")
@@ -92,7 +93,7 @@ class Body:
     bounded time, and not more of them at once than memory allows."""
 
     reading = 0
-    """Bytes of the bodies that are being read, of all servers of the process."""
+    """Bytes of the bodies that are being read, by all servers of the process."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -107,7 +108,7 @@ class Body:
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
-                        return None  # It left before it had said all.
+                        return None  # The client left before it had sent all.
                     parts.append(message.get("body", b""))
                     Body.reading += len(parts[-1])
                     if sum(map(len, parts)) > LARGEST:
@@ -118,7 +119,7 @@ class Body:
                     if not message.get("more_body"):
                         break
         except TimeoutError:
-            said = f"the request was not sent within {BODY_S:g} s"
+            said = f"the request did not arrive within {BODY_S:g} s"
             return await refusal(408, "request_timeout", said)(scope, receive, send)
         finally:
             Body.reading -= sum(map(len, parts))
@@ -130,5 +131,5 @@ class Body:
         return await self._app(scope, again, send)
 
     async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
-        said = f"a request may have {LARGEST:,} bytes"
+        said = f"a request may have at most {LARGEST:,} bytes"
         await refusal(413, "request_too_large", said)(scope, receive, send)

@@ -5,7 +5,7 @@
     /NAME/mcp, /NAME/mcp/discovery    each server by its name
 
 Each request stands alone: there is no session that a restart could lose. An answer is one piece of
-JSON, or a stream where the client asked for progress; hanging up ends the call.
+JSON, or a stream if the client asked for progress. A call ends when its client disconnects.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from beforehand.serve.guards import LOOPBACK, Body, LocalOnly, TokenGuard, refus
 from beforehand.serve.mcp import ALL, Backend, McpServer, server_names
 
 STOP_S = 30
-"""Calls in flight may end within so many seconds after the server was asked to stop."""
+"""The seconds that calls in flight have to end after the server was asked to stop."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def places(name: str) -> list[Place]:
 
 
 def application(backend: Backend, name: str, verifier: Verifier | None) -> Starlette:
-    """The ASGI application. Without a verifier nobody is asked for a token, and only programs of
-    this machine get in."""
+    """The ASGI application. Without a verifier no token is needed, and only programs on this
+    machine are let in."""
     routes, managers = [], []
     for place in places(name):
         server = McpServer(backend, place.name, place.discovery)
@@ -84,16 +84,16 @@ def application(backend: Backend, name: str, verifier: Verifier | None) -> Starl
 
 
 class _Channel:
-    """One piece of JSON is cheaper than a stream. Clients of the protocol before 2026-07-28 are
-    streamed to only where they ask for progress; for the later ones the SDK itself begins a stream
-    only when there is something to tell."""
+    """Answers with one piece of JSON or with a stream. JSON is cheaper, so clients of the protocol
+    before 2026-07-28 get a stream only if they ask for progress. For later ones the SDK itself
+    starts a stream only when there is something to tell."""
 
     def __init__(self, streamed: ASGIApp, plain: ASGIApp) -> None:
         self._streamed, self._plain = streamed, plain
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
-            said = "this server keeps no sessions and tells nothing unasked: POST a message"
+            said = "this server has no sessions and sends nothing by itself: POST a message"
             answer = refusal(405, "method_not_allowed", said)
             answer.headers["Allow"] = "POST"
             return await answer(scope, receive, send)
@@ -134,10 +134,10 @@ class _Channel:
         watching = asyncio.ensure_future(hang_up())
         try:
             await asyncio.wait([answering])
-        except asyncio.CancelledError:  # The server is told to stop, and waits no longer.
+        except asyncio.CancelledError:  # The server is stopping, and its wait is over.
             answering.cancel()
             if not begun:
-                said = "the server was stopped in the middle of the call: ask again"
+                said = "the server was stopped during the call: ask again"
                 await refusal(503, "stopped", said)(scope, receive, send)
             return
         finally:
@@ -160,18 +160,18 @@ def _index(name: str, token: bool) -> Callable[..., Any]:
 
 
 def check_binding(host: str, auth: str) -> None:
-    """InputError for a server that is open to others without asking for tokens."""
+    """Raises InputError for a server that other machines can reach without a token."""
     if auth == "none" and host not in LOOPBACK:
         raise InputError(
-            f"--auth none is for this machine alone (--host 127.0.0.1), not {host}: use --auth "
+            f"--auth none is only for this machine (--host 127.0.0.1), not {host}: use --auth "
             "token and issue tokens with `beforehand token issue`"
         )
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; InputError where the port is taken or the host is none."""
+    """A listening socket. Raises InputError if the port is taken or there is no such host."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said to be TCP in so many words: else asyncio leaves Nagle's delay on, 40 ms an answer.
+    # TCP is named explicitly; otherwise asyncio leaves Nagle's delay on, 40 ms per answer.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -187,8 +187,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Uvicorn(uvicorn.Server):
-    """A signal asks it to stop, and is not raised again once it has: what was recorded is still
-    to be put away, and a stop that was asked for is no failure."""
+    """Stops at a signal, and does not raise the signal again afterwards: what was recorded must
+    still be stored, and a stop on request is not a failure."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """The log of the servers: lines on standard error, written by a thread of their own.
 
-A reader that is slow, or gone, must not hold up an answer: then lines are dropped.
+A slow or missing reader must not delay an answer: lines are dropped instead.
 """
 
 import queue
@@ -23,14 +23,14 @@ class LogWriter:
         self._thread.start()
 
     def write(self, text: str) -> None:
-        """One line (a traceback keeps its own), with the time, and nothing in it that a terminal
-        would obey."""
+        """Write one line (a traceback keeps its own lines) with the time. Control characters that a
+        terminal would act on are escaped."""
         safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
         with suppress(queue.Full):
             self._waiting.put_nowait(f"{iso(self._clock.now())} {safe}\n")
 
     def close(self) -> None:
-        """Write what waits, for a moment at most."""
+        """Write the waiting lines, for LAST_S seconds at most."""
         with suppress(queue.Full):
             self._waiting.put_nowait(None)
         self._thread.join(LAST_S)

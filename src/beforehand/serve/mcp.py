@@ -59,12 +59,12 @@ Context = ServerRequestContext[Any, Any]
 ALL = "all"
 ALIASES = {"polymarket-read": "polymarket"}
 AT_ONCE, CODE_AT_ONCE = 64, 16
-"""Calls, and runs of code, that are at work at the same time; others wait."""
+"""The most calls, and the most runs of code, at the same time; others wait."""
 LONGEST_LINE = 400
 VISITOR = "beforehand.visitor"
-"""Where in a request's scope the guard leaves who calls."""
+"""The key of a request's scope under which the guard stores the visitor."""
 TTL = CacheHint(ttl_ms=3_600_000, scope="private")
-"""Listings change with the version only, and with what a token covers."""
+"""Listings change only with the version and with what a token covers."""
 
 
 def server_names() -> list[str]:
@@ -88,25 +88,26 @@ class Backend:
     storage: Storage
     quotas: Quotas
     log: Callable[[str], None]
-    """Is given a line for each call."""
+    """Called with one line for each call."""
     local: Visitor | None
-    """Who calls where no token says so; None where one must."""
+    """The caller if no token is used; None if a token is required."""
     pinned: datetime | None = None
     hidden: tuple[tuple[str, str], ...] = ()
-    """Places of this machine that errors do not name, and what they say instead."""
+    """Paths on this machine that errors do not show, and what they show instead."""
     threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(AT_ONCE, "mcp-call")
     )
     runners: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(CODE_AT_ONCE, "mcp-code")
     )
-    """Code may take half a minute: it waits for its like, and nobody waits for it."""
+    """Threads for code alone. Code may take half a minute, so it waits only for other code, and no
+    other call waits for it."""
     working: set[threading.Event] = field(default_factory=set)
-    """What ends each call that is at work."""
+    """For each call in progress, the event that ends it."""
 
     def toolbox(self, visitor: Visitor, servers: frozenset[str] | None) -> Toolbox:
-        """The tools as this visitor has them here: pinned to the earlier of both instants. A
-        gateway of its own keeps its trail apart, and ends with the call."""
+        """The tools for this visitor, pinned to the earlier of the server's and the token's
+        instants. Each has its own gateway, so its trail is kept apart and ends with the call."""
         gateway = Gateway(self.connection.gateway.world, self.connection.gateway.clock)
         pins = [at for at in (self.pinned, visitor.as_of) if at is not None]
         pinned = min(*pins, gateway.clock.now()) if pins else None
@@ -114,8 +115,8 @@ class Backend:
         return Toolbox(gateway, self.storage, pinned, caller)
 
     def close(self) -> int:
-        """End what runs, and move what was recorded into the archive; returns how many exchanges
-        that were."""
+        """End all calls, and move what was recorded into the archive; returns how many exchanges
+        were moved."""
         for stop in tuple(self.working):
             stop.set()
         for pool in (self.runners, self.threads):
@@ -134,7 +135,7 @@ class McpServer:
         self._offered = {
             tool.name: tool for tool in listing(False, self._servers, self.name == ALL)
         }
-        if discovery:  # What is not listed can be called by its name all the same.
+        if discovery:  # Tools that are not listed can still be called by name.
             self._offered |= DISCOVERY
         self.sdk: Server[Any] = Server(
             f"beforehand-{self.name}",
@@ -145,7 +146,7 @@ class McpServer:
             cache_hints={"tools/list": TTL},
             get_tool_input_schema=self._schema_of,
         )
-        self.sdk.middleware.clear()  # Spans for OpenTelemetry, which nobody collects.
+        self.sdk.middleware.clear()  # It makes OpenTelemetry spans, which are not used.
 
     def _instructions(self) -> str:
         purpose = SERVERS.get(self.name, "Read-only data for forecasting: all servers.")
@@ -229,7 +230,7 @@ class McpServer:
         except Exception:
             mark = secrets.token_hex(4)
             self._backend.log(f"{found.name} failed ({mark})\n{traceback.format_exc()}")
-            text = f"{found.name} failed inside the server, which has written down why ({mark})"
+            text = f"{found.name} failed inside the server; its log has the reason ({mark})"
             return Made(_failed(text, {"kind": "Internal", "mark": mark}), f"failed ({mark})")
         result = types.CallToolResult(
             content=[types.TextContent(text=answer.raw.decode())],
@@ -252,7 +253,7 @@ def _listed(discovery: bool, servers: frozenset[str] | None, whole: bool) -> typ
 
 @dataclass(frozen=True)
 class Made:
-    """What goes to the client, and the log's word for it."""
+    """The result for the client, and a text about it for the log."""
 
     result: types.CallToolResult
     said: str
@@ -271,7 +272,7 @@ def _run(
     signals: CallSignals,
     structured: bool,
 ) -> ToolAnswer:
-    """What goes out twice may be half as long each time."""
+    """Run a call. An answer that is sent twice (as text and structured) may be half as long."""
     if structured:
         asked = arguments.get("max_tokens", MAX_TOKENS)
         if isinstance(asked, int) and asked >= LEAST_TOKENS:
@@ -282,11 +283,11 @@ def _run(
 
 
 def visitor(ctx: Context, backend: Backend) -> Visitor:
-    """Who calls, as the token says; where none is asked for, whoever is on this machine."""
+    """The visitor that the token names; if no token is needed, the user of this machine."""
     found = None if ctx.request is None else ctx.request.scope.get(VISITOR)
     who = found if isinstance(found, Visitor) else backend.local
     if who is None:
-        raise MCPError(code=types.INVALID_REQUEST, message="this server wants a token")
+        raise MCPError(code=types.INVALID_REQUEST, message="this server needs a token")
     return who
 
 
@@ -301,8 +302,8 @@ def _signals(ctx: Context) -> CallSignals:
 
 
 async def serve_stdio(server: McpServer, leave: Callable[[], None]) -> None:
-    """Serve one client on standard input and output until it hangs up. A signal leaves at once:
-    the SDK reads standard input on a thread that nothing but a line would end."""
+    """Serve one client on standard input and output until it disconnects. A signal calls `leave` at
+    once: the SDK reads standard input on a thread that only another line would end."""
 
     async def listen() -> None:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:

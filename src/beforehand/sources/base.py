@@ -1,8 +1,8 @@
-"""What a source is: an outside service as one object, pure. No sockets, no clock, no secret.
+"""An outside service as one object of pure code: no sockets, no clock, no secret.
 
 `THE_SOURCE = Source(...)` in a file of its own is found by `catalogue.py`: its providers with their
-limits, which rows it answers for, how any recorded answer of it is read, what is checked of it
-live, and what it would have said in a simulated world.
+limits, which rows it answers for, how its recorded answers are read, what is checked live, and what
+it would have answered in a simulated world.
 
 Limits are the services' own where they state them, else a modest rate of ours; each file says
 which. A limit holds in any rolling window and over all processes that share a home folder.
@@ -37,8 +37,8 @@ class Provider:
     `key` is the environment variable with the secret, sent as `auth` says; `without` says what
     works without it, `instead` what to do while the service is away, `uncertain` what to do where
     a request that must not be repeated got no answer. Answers with a status in `defer` are not
-    retried: the poll waits for its next window. Without `circuit`, failures in a row keep no later
-    call away: whoever asks has a rule of its own.
+    retried: the poll waits for its next window. Without `circuit`, failures in a row do not block
+    later calls: the caller has a rule of its own.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Request:
 
     `repeatable` is False where a lost answer may have cost money: such a request is sent again
     only after the service itself said that it failed (429, 5xx). `window` names a poll that may
-    happen once per `window_seconds`, across processes. `headers` are no part of the identity.
+    happen once per `window_seconds`, across processes. `headers` are not part of the identity.
     """
 
     provider: str
@@ -140,7 +140,8 @@ def snapshot(
 def fetch_mark(
     source: str, kind: str, subject: str, count: int, fetched_at: datetime
 ) -> Observation:
-    """That a stream was asked for: an empty answer is told from one that was never recorded."""
+    """A record that a stream was asked for. It tells an empty answer from one that was never
+    recorded."""
     return Observation(
         source=source,
         kind=kind,

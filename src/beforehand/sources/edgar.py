@@ -1,5 +1,5 @@
 """SEC EDGAR: facts a company reported, and its filings. `filed` is when a fact is known, not the
-period it speaks of; a filing day is over at its end in UTC (filings of a day close at 17:30
+period it is about; a filing day is over at its end in UTC (filings of a day close at 17:30
 Eastern). Submissions: shape, not recorded.
 """
 
@@ -32,7 +32,7 @@ def cik10(cik: str) -> str:
     """A central index key as EDGAR's addresses have it: ten digits."""
     digits = cik.strip().upper().removeprefix("CIK").lstrip("0")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 10:
-        raise InputError(f"{cik!r} is no CIK: give up to ten digits, such as 320193")
+        raise InputError(f"{cik!r} is not a CIK: give up to ten digits, such as 320193")
     return digits.zfill(10)
 
 

@@ -1,4 +1,4 @@
-"""Exa search, asked for what stood there at t: `endPublishedDate` and `contents.snapshotAsOf`.
+"""Exa search, for pages as they were at t: `endPublishedDate` and `contents.snapshotAsOf`.
 
 A date filter alone is not point-in-time: `publishedDate` is an estimate, and the page may have
 been edited since. So the page's stored version at or before t is asked for, and `snapshotAt`
@@ -31,7 +31,7 @@ def search_request(query: str, time_upper_bound: datetime | None, limit: int) ->
 
 @answer("an Exa answer")
 def parse(raw: Any, fetched_at: datetime, live: bool) -> tuple[list[Document], float]:
-    """(documents, dollars). `live` says that no time bound was sent: the text is then the one of
+    """(documents, dollars). `live` says that no time bound was sent: the text is then the text at
     the fetch."""
     body = mapping(raw, "an Exa answer")
     found = []

@@ -14,13 +14,16 @@ T = TypeVar("T")
 
 
 def answer(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """For a parser: whatever a malformed answer trips over leaves it as BadAnswer."""
+    """Decorator of a parser: an error caused by a malformed answer is raised as BadAnswer."""
 
     def decorate(parse: Callable[P, T]) -> Callable[P, T]:
         @wraps(parse)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
                 return parse(*args, **kwargs)
+            except BadAnswer as error:
+                text = str(error)
+                raise BadAnswer(text if text.startswith(what) else f"{what}: {text}") from None
             except BeforehandError:
                 raise
             except (
@@ -83,7 +86,7 @@ def seconds(value: object) -> datetime:
     """Seconds since 1970, within the years we know."""
     stamp = number(value)
     if stamp is None or not 0 <= stamp < 253_402_214_400:
-        raise BadAnswer(f"{value!r} is no time in seconds since 1970")
+        raise BadAnswer(f"{value!r} is not a time in seconds since 1970")
     return datetime.fromtimestamp(stamp, UTC)
 
 

@@ -83,7 +83,7 @@ class Feed:
 
     @property
     def query_key(self) -> str:
-        """The same for the same feed, however it was written."""
+        """The same key for the same feed, however the search was written."""
         return digest([self.q, self.edition])[:16]
 
     @property
@@ -126,14 +126,14 @@ def build(
     edition: str = "US",
 ) -> Feed:
     """A feed from words and operators. Raises InputError on an unknown edition or operator, on
-    when: beside after: or before:, and on a date that is none."""
+    when: beside after: or before:, and on a date that is not valid."""
     name = edition.upper().removesuffix(":EN")
     if name not in EDITIONS:
         raise InputError(f"unknown edition {edition!r}: English editions are {', '.join(EDITIONS)}")
     parts = [query.strip()]
     parts += [f'"{p}"' for p in sorted(_plain(p) for p in phrases)]
     if any(not _plain(w) for w in (*phrases, *any_of, *exclude)):
-        raise InputError("an empty word: every entry of phrases, any_of and exclude must say one")
+        raise InputError("an empty word: no entry of phrases, any_of or exclude may be empty")
     if any_of:
         parts.append("(" + " OR ".join(sorted(_word(w) for w in any_of)) + ")")
     parts += [f"-{_word(w)}" for w in sorted(exclude)]
@@ -149,7 +149,7 @@ def _check(q: str) -> None:
     if not q:
         raise InputError("an empty search: give `query`, `phrases` or `any_of`")
     if len(q) > MAX_QUERY:
-        raise InputError(f"the search has {len(q)} characters, at most {MAX_QUERY} are taken")
+        raise InputError(f"the search has {len(q)} characters, at most {MAX_QUERY} are allowed")
     if q.count('"') % 2:
         raise InputError("a quotation mark is not closed")
     outside = re.sub(r'"[^"]*"', '""', q)
@@ -171,10 +171,10 @@ def _check(q: str) -> None:
     listed = [name.lower() for name, _ in used]
     for once in ("when", "after", "before"):
         if listed.count(once) > 1:
-            raise InputError(f"{once}: stands twice")
+            raise InputError(f"{once}: is given twice")
     names = set(listed)
     if "when" in names and names & {"after", "before"}:
-        raise InputError("when: cannot stand beside after: or before:")
+        raise InputError("when: cannot be combined with after: or before:")
 
 
 def _day(name: str, value: str) -> None:
@@ -264,7 +264,7 @@ def _published(value: str | None) -> str | None:
     try:
         stamp = parsedate_to_datetime(value)
     except (TypeError, ValueError):
-        raise BadAnswer(f"{value[:60]!r} is no pubDate") from None
+        raise BadAnswer(f"{value[:60]!r} is not a pubDate") from None
     return iso(stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC))
 
 

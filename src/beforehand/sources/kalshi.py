@@ -56,7 +56,7 @@ PERIODS = {"1m": 1, "1h": 60, "1d": 1440}
 
 @answer("Kalshi's cutoff")
 def parse_cutoff(raw: Any) -> tuple[datetime, datetime]:
-    """(markets settled before, trades made before) stand in the historical tier."""
+    """(markets settled before, trades made before) are in the historical tier."""
     body = mapping(raw, "the cutoff")
     settled = instant(required(body, "market_settled_ts"))
     traded = instant(required(body, "trades_created_ts"))
@@ -76,7 +76,8 @@ def page(raw: Any, key: str) -> tuple[list[Any], str | None]:
 def parse_trades(
     raw: Any, fetched_at: datetime, ticker_asked: str | None = None
 ) -> list[Observation]:
-    """Trades, each known when it was made; with the ticker that was asked for, also that it was."""
+    """Trades, each known when it was made; with `ticker_asked`, also a record that it was asked
+    for."""
     body = raw.get("trades") if isinstance(raw, dict) else raw
     out: list[Observation] = []
     if ticker_asked is not None:
@@ -162,7 +163,7 @@ def eastern_day(end: datetime) -> str:
 
 @answer("a Kalshi market")
 def listed(raw: Mapping[str, object]) -> Market | None:
-    """That the market exists, known since its creation; its text is known when fetched."""
+    """A record that the market exists, known since its creation; its text is known when fetched."""
     created = instant(raw.get("created_time") or raw.get("open_time"))
     ticker = raw.get("ticker")
     if created is None or not ticker:
@@ -349,7 +350,7 @@ def parse_candles(candles: list[Any], market: str) -> list[PricePoint]:
     for candle in candles:
         at = seconds(required(candle, "end_period_ts"))
         bid, ask = _close(candle, "yes_bid"), _close(candle, "yes_ask")
-        # A candle that only carries a previous close forward observed nothing.
+        # A candle that only carries a previous close forward is not an observation.
         price = quote(bid, ask, _close(candle, "price"))
         if price is None:
             continue
@@ -368,7 +369,7 @@ def parse_candles(candles: list[Any], market: str) -> list[PricePoint]:
 
 
 def quote(bid: float | None, ask: float | None, trade: float | None) -> float | None:
-    """The middle of a two-sided book, else the last trade. A book of 0 and 1 is no book."""
+    """The middle of a two-sided book, else the last trade. A book of 0 and 1 does not count."""
     if bid is not None and ask is not None and bid <= ask and (bid > 0.0 or ask < 1.0):
         return round((bid + ask) / 2, 6)
     return trade
@@ -410,7 +411,7 @@ def markets_request(
 
 
 def market_request(ticker: str, historical: bool = False) -> Request:
-    """One market; those settled before the cutoff stand in the historical tier alone."""
+    """One market; those settled before the cutoff are in the historical tier alone."""
     tier = "/historical" if historical else ""
     return Request("kalshi", "market", f"{tier}/markets/{urls.quote(ticker, safe='')}")
 

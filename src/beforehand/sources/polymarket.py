@@ -1,9 +1,9 @@
 """Polymarket's responses as records: Gamma markets and events, CLOB book and price history.
 
 A Gamma market shows the state at fetch time, so its text version, its state and its price are
-all known at `fetched_at`. A price pinned near 0 or 1 is no resolution: only a closed market
-whose `umaResolutionStatus` (or `resolutionStatus`) is `resolved` gets one, and a pair of halves
-is void. Shapes: docs.polymarket.com, checked against recorded responses.
+all known at `fetched_at`. A price pinned near 0 or 1 is not a resolution: only a closed market
+whose `umaResolutionStatus` (or `resolutionStatus`) is `resolved` gets one, and prices of one half
+each mean void. Shapes: docs.polymarket.com, checked against recorded responses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def parse_quotes(raw: Any, token: str, market: str, fetched_at: datetime) -> lis
     sides = [probability(value) for value in mapping(block, "a token's prices").values()]
     known = sorted(value for value in sides if value is not None)
     if len(known) < 2:
-        return []  # One side alone is no price.
+        return []  # One side alone is not a price.
     return [
         PricePoint(
             market_id=market,
@@ -224,8 +224,8 @@ def _state(
 
 @answer("a Polymarket market")
 def listed(raw: Mapping[str, object]) -> Market | None:
-    """What the listing itself fixed: that the market exists, of which event it is and which
-    tokens it trades. Known since its creation; the text is not (it may have been edited since)."""
+    """What the listing itself fixed: that the market exists, its event and its tokens. This is
+    known since its creation; the text is not (it may have been edited since)."""
     created = instant(raw.get("createdAt") or raw.get("startDate"))
     if created is None or not raw.get("conditionId"):
         return None
@@ -345,8 +345,8 @@ def parse_event(raw: Mapping[str, object], fetched_at: datetime) -> list[Record]
 
 @answer("a Polymarket book")
 def parse_book(raw: Mapping[str, object], market: str | None = None) -> OrderBook:
-    """A CLOB book; its own millisecond timestamp says when it stood so. Levels arrive worst
-    first and leave best first; either side may be empty."""
+    """A CLOB book; its own millisecond timestamp says when the book looked like this. Levels arrive
+    worst first and are returned best first; either side may be empty."""
     stamp = number(required(raw, "timestamp"))
     assert stamp is not None
 
@@ -380,7 +380,8 @@ def parse_history(raw: Mapping[str, object], market: str) -> list[PricePoint]:
 
 MAX_PAGE = 100
 ORDERS = {"volume": "volumeNum", "liquidity": "liquidityNum", "close_time": "endDate", "id": "id"}
-"""`order=volume` would sort a text column, letter by letter: Gamma's numeric columns are named."""
+"""`order=volume` would sort a text column, letter by letter, so Gamma's numeric columns are
+used."""
 
 
 def search_request(query: str, page: int = 1, per_type: int = 20) -> Request:

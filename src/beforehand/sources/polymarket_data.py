@@ -154,7 +154,7 @@ def parse_history(
 @answer("a Data API resolution list")
 def parse_resolutions(raw: Any, fetched_at: datetime, turned: bool = False) -> list[Record]:
     """`/v2/resolutions`: payouts are millionths of a dollar per share, in the order of the market's
-    outcomes (`turned`: NO comes first); a pair of halves is void."""
+    outcomes (`turned`: NO comes first); payouts of one half each mean void."""
     records: list[Record] = []
     for row in _page(raw)[0]:
         item = mapping(row, "a resolution")
@@ -172,7 +172,7 @@ def parse_resolutions(raw: Any, fetched_at: datetime, turned: bool = False) -> l
             continue
         pair = [number(p) for p in rows(item["payouts"], "payouts")]
         if len(pair) != 2 or None in pair or not sum(p or 0.0 for p in pair) > 0:
-            raise BadAnswer(f"{name}: payouts {item['payouts']!r} are no pair of amounts")
+            raise BadAnswer(f"{name}: payouts {item['payouts']!r} are not a pair of amounts")
         share = (pair[1 if turned else 0] or 0.0) / sum(p or 0.0 for p in pair)
         stamp = item.get("resolved_at")
         at = fetched_at if stamp in (None, "") else min(_moment(stamp), fetched_at)
@@ -209,7 +209,7 @@ def parse_rows(raw: Any, kind: str, subject: str, fetched_at: datetime) -> list[
         names = ("transaction_hash", "token_id", "type", "side", "size", "price")
         mark = [row.get(k) for k in names]
         name = "/".join(str(m) for m in mark if m not in (None, "")) or f"{at}/{i}"
-        seen[name] += 1  # Two fills of one transaction may be alike in everything.
+        seen[name] += 1  # Two fills of one transaction may be equal in every field.
         out.append(
             Observation(
                 source=SOURCE,

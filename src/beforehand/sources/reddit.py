@@ -1,8 +1,8 @@
 """Reddit posts and comments as observations. Reads need OAuth with approved credentials since
 2025; stored threads (`data/reddit_cache/threads/*.json`) need nothing.
 
-A post or comment is known when it was written, or last edited: the text that came is the edited
-one. Scores and counts show the moment of the fetch and go to `now`.
+A post or comment is known when it was written, or last edited, because the answer holds the edited
+text. Scores and counts show the moment of the fetch and go to `now`.
 """
 
 from collections.abc import Mapping, Sequence

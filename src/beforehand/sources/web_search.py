@@ -44,8 +44,8 @@ def search_request(
 
 @answer("an OpenAI search answer")
 def parse(raw: Any, filed_under: str, fetched_at: datetime) -> Observation:
-    """The answer's text and its citations (title, url, snippet: the words that the citation
-    stands behind), as a snapshot of the fetch; tokens used are kept in `now`."""
+    """The answer's text and its citations (title, url, snippet: the words before the citation), as
+    a snapshot of the fetch; tokens used are kept in `now`."""
     body = mapping(raw, "an OpenAI answer")
     texts: list[str] = []
     found: dict[str, dict[str, str]] = {}

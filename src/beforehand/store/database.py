@@ -1,7 +1,7 @@
 """One SQL database behind short transactions: a SQLite file, or Postgres where one is named.
 
 SQL is written once, with `:name` parameters, in the common part of both dialects; the schema's
-`{identity}` and `{blob}` stand for the two column types that differ. SQLite is spoken to directly;
+`{identity}` and `{blob}` stand for the two column types that differ. SQLite is used directly;
 Postgres through SQLAlchemy (`store/postgres.py`), which takes a third of a second to load.
 """
 
@@ -20,7 +20,7 @@ from beforehand.store.files import exclusive
 
 BUSY_S = 30.0
 MOST_IDLE = 16
-"""Connections to a SQLite file that are kept open while nobody uses them."""
+"""How many unused connections to a SQLite file are kept open."""
 Row = tuple[Any, ...]
 T = TypeVar("T")
 
@@ -57,14 +57,14 @@ class DatabaseBackend(Protocol):
     def tables(self) -> set[str]: ...
     def hold(self, name: str, file: Path) -> AbstractContextManager[Callable[[], None]]: ...
     def explain(self, error: BaseException) -> str | None:
-        """What the driver says, if the error is the driver's."""
+        """The driver's message, if the error comes from the driver."""
 
     def close(self) -> None: ...
 
 
 class Database:
     """Safe for threads and processes. Raises Unavailable where the database is locked, full or
-    away, and Corrupt where the file is no database."""
+    unreachable, and Corrupt where the file is not a database."""
 
     def __init__(self, address: Path | str, *, durable: bool = True, busy: float = BUSY_S) -> None:
         """`address` is a file, or a `postgresql://` URL. `durable` asks for an fsync at each
@@ -89,14 +89,14 @@ class Database:
             with self._mapped(), self._backend.transaction(True, lock) as tx:
                 yield tx
             return
-        # Threads queue here, not in SQLite's busy handler, which sleeps ever longer.
+        # Threads queue here, not in SQLite's busy handler, which sleeps longer each time.
         with self._writing, self._mapped(), self._backend.transaction(True) as tx:
             yield tx
 
     def together(self, lock: str, work: Callable[[Transaction], T]) -> T:
-        """What `work` returns, once it is committed. On SQLite whoever waits for the writer shares
-        a transaction, and so its fsync; where one fails, it alone is undone. On Postgres it is a
-        transaction of its own, under the named lock."""
+        """What `work` returns, once it is committed. On SQLite all callers that wait for the writer
+        share one transaction, and so one fsync; if one of them fails, only its own work is undone.
+        On Postgres each call is a transaction of its own, under the named lock."""
         if self.postgres:
             with self.write(lock) as tx:
                 return work(tx)
@@ -125,7 +125,7 @@ class Database:
                         raise
                     except BaseException as error:
                         waiting.error = error
-        except BaseException as error:  # Nothing was committed: for all of them.
+        except BaseException as error:  # Nothing was committed: all of them failed.
             for waiting in batch:
                 waiting.error = self._cause(error)
         finally:
@@ -133,7 +133,7 @@ class Database:
                 waiting.ended = True
 
     def _cause(self, error: BaseException) -> BaseException:
-        """What is to be said of a transaction that was undone."""
+        """The error to raise for a transaction that was undone."""
         if not isinstance(error, _Undone):
             return error
         try:
@@ -162,7 +162,7 @@ class Database:
     @contextmanager
     def hold(self, name: str, file: Path) -> Iterator[Callable[[], None]]:
         """Hold a lock that dies with this process: a lock file, or a lock of a Postgres session.
-        Raises Held if somebody else holds it. Yields a function that raises Unavailable if the
+        Raises Held if another process holds it. Yields a function that raises Unavailable if the
         lock was lost meanwhile."""
         with ExitStack() as held:
             with self._mapped():
@@ -215,7 +215,7 @@ class Sqlite:
             connection.execute("COMMIT")
         except BaseException:
             with suppress(sqlite3.Error):
-                if connection.in_transaction:  # A full disk undoes the whole of it by itself.
+                if connection.in_transaction:  # A full disk has undone all of it already.
                     connection.execute("ROLLBACK")
             raise
         finally:
@@ -298,12 +298,12 @@ class SqliteTransaction(Transaction):
         return given
 
     def attempt(self, work: Callable[[Transaction], T]) -> T:
-        """What `work` returns; where it raises, its statements alone are undone."""
+        """What `work` returns; if it raises, only its own statements are undone."""
         self._connection.execute("SAVEPOINT part")
         try:
             found = work(self)
         except BaseException as error:
-            if not self._connection.in_transaction:  # A full disk undoes the whole of it.
+            if not self._connection.in_transaction:  # A full disk undid all of it.
                 raise _Undone(error) from error
             self._connection.execute("ROLLBACK TO part")
             self._connection.execute("RELEASE part")
@@ -330,7 +330,7 @@ class _Waiting:
 
 
 def _explain(text: str, title: str) -> BeforehandError:
-    """One sentence for what the driver says."""
+    """Our error for a message of the driver."""
     low = text.lower()
     if "locked" in low:
         return Unavailable(f"{title} is locked by another program: close it, then start again")

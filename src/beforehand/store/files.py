@@ -20,7 +20,7 @@ from beforehand.errors import InputError, Unavailable
 
 @dataclass(frozen=True)
 class Reject:
-    """A line that was not taken: where it stands, why, and what it said."""
+    """A rejected line: where it is, why it was rejected, and its text."""
 
     file: str
     line: int
@@ -49,7 +49,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """A rename outlives a power cut once its folder is on disk."""
+    """Fsync a folder: only then does a rename in it survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -76,7 +76,7 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> int:
 
 
 def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
-    """Add lines to the end, fsynced; what a crash left of a last line is cut off first."""
+    """Add lines to the end, fsynced; a last line that a crash cut short is removed first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as out:
         out.seek(0)
@@ -125,7 +125,7 @@ def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
     """(line number, row by lower-case column, reason why there is none) of every line.
 
     Each line is read on its own, so that a stray quote costs one row and not the rest of the
-    file. A row with more or fewer cells than the header is refused: a decimal comma looks so.
+    file. A row with more or fewer cells than the header is refused: a decimal comma can cause this.
     """
     lines = re.split(r"\r\n|\n|\r", read_text(path))
     try:
@@ -133,7 +133,7 @@ def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
     except csv.Error as error:
         raise InputError(f"{path}:1: the header is not CSV ({error})") from None
     if repeated := sorted({name for name in header if header.count(name) > 1}):
-        raise InputError(f"{path}:1: the column {repeated[0]!r} stands twice in the header")
+        raise InputError(f"{path}:1: the column {repeated[0]!r} occurs twice in the header")
     if missing := [name for name in needed if name not in header]:
         hint = (
             " (separated by commas)" if len(header) == 1 and re.search(r"[;\t|]", lines[0]) else ""

@@ -3,8 +3,8 @@ several machines (Postgres).
 
 Three small tables: the calls of the last minutes (for limits that hold in any rolling window),
 the gates (a poll not before its next window, a service that asked for a pause, an open circuit),
-and the failures in a row. Times are seconds since 1970; a clock that steps back shortens nothing
-and lengthens no wait.
+and the failures in a row. Times are seconds since 1970; if the clock steps back, no wait gets
+shorter or longer.
 """
 
 from collections.abc import Sequence
@@ -89,7 +89,8 @@ class Ledger:
             return max(wait, 0.0)
 
     def claim(self, name: str, now: float, seconds: float, reason: str) -> tuple[float, str] | None:
-        """Shut a gate for so long and return None; or, where it is shut, (seconds left, why)."""
+        """Shut a gate for `seconds` and return None; if it is shut already, return (seconds left,
+        reason)."""
         with self._transaction() as db:
             now = db.epoch(now)
             shut = _gate(db, name, now)
@@ -98,7 +99,7 @@ class Ledger:
             return shut
 
     def shut(self, name: str, now: float, seconds: float, reason: str) -> None:
-        """Keep a gate shut for so long at least."""
+        """Keep a gate shut for at least `seconds`."""
         with self._transaction() as db:
             now = db.epoch(now)
             held = _gate(db, name, now)
@@ -106,7 +107,7 @@ class Ledger:
                 _put_gate(db, name, now, seconds, reason)
 
     def open(self, name: str) -> None:
-        """Open a gate again: what it guarded did not happen."""
+        """Open a gate again: the call that it was shut for did not happen."""
         with self._transaction() as db:
             db.run("DELETE FROM traffic_gates WHERE name = :name", name=name)
 
@@ -142,8 +143,8 @@ class Ledger:
         return left.get(names[0]), left.get(names[1]), failures
 
     def succeeded(self, provider: str) -> None:
-        """A call came back: the failures in a row start anew. Never fails: an answer that may
-        have cost money is not thrown away for want of a counter."""
+        """A call was answered: the count of failures in a row starts again. Never raises: an answer
+        that may have cost money is not thrown away because a counter cannot be written."""
         with suppress(BeforehandError), self._transaction() as db:
             db.run("DELETE FROM traffic_failures WHERE provider = :name", name=provider)
 

@@ -1,4 +1,5 @@
-"""Postgres behind a Database, by SQLAlchemy and psycopg. Loaded where one is named."""
+"""Postgres behind a Database, by SQLAlchemy and psycopg. Loaded only if a Postgres address is
+given."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -47,7 +48,7 @@ class Postgres:
 
     @contextmanager
     def hold(self, name: str, file: Path) -> Iterator[Callable[[], None]]:
-        """Hold a lock of a session of its own."""
+        """Hold a lock in a session of its own."""
         session = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             if not session.execute(_TRY_LOCK, {"name": name}).scalar():
@@ -56,7 +57,7 @@ class Postgres:
             with suppress(SQLAlchemyError):
                 session.execute(_UNLOCK, {"name": name})
         finally:
-            session.invalidate()  # Never back into the pool: a lock might come along.
+            session.invalidate()  # Not back into the pool: it might still hold the lock.
             session.close()
 
     def explain(self, error: BaseException) -> str | None:
@@ -102,11 +103,12 @@ def _text(sql: str, lists: tuple[str, ...] = ()) -> sa.TextClause:
 
 
 def postgres_engine(url: str) -> sa.Engine:
-    """An engine over Postgres, by psycopg. Raises InputError if the URL is none."""
+    """An engine over Postgres, by psycopg. Raises InputError if the URL is not a Postgres
+    address."""
     try:
         parsed = sa.make_url(url)
     except SQLAlchemyError:
-        raise InputError(f"BEFOREHAND_DATABASE_URL is no address: {_SHAPE}") from None
+        raise InputError(f"BEFOREHAND_DATABASE_URL is not an address: {_SHAPE}") from None
     if not parsed.drivername.startswith("postgres"):
         raise InputError(
             f"BEFOREHAND_DATABASE_URL names {parsed.drivername!r}: {_SHAPE}; without it, "

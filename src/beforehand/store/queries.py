@@ -47,9 +47,9 @@ BUSY_S = 5.0
 
 
 class QueryLog:
-    """Adds a row for each search and lists them, newest first. Safe for threads. Whoever searched
-    through a server (`holder`) sees rows of its own alone; so does the owner of this machine, who
-    has no name. Raises Unavailable where the file is locked or cannot be used."""
+    """Adds a row for each search and lists them, newest first. Safe for threads. A user of a server
+    (`holder`) sees only that user's rows; the owner of this machine, who has no holder name, sees
+    only rows without one. Raises Unavailable where the file is locked or cannot be used."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._writing = path, threading.Lock()
@@ -110,8 +110,9 @@ class QueryLog:
         platform: str = "polymarket",
         holder: str | None = None,
     ) -> list[PredictionQuery]:
-        """Searches made by `until` by somebody who knew no more than `until`, newest first. Their
-        ids count what can be seen: a stored one would tell how many searches came later."""
+        """Searches as of `until` or earlier, by authors who could see no later than `until`, newest
+        first. Their ids number the visible rows only: stored ids would show how many searches came
+        later."""
         where = ["timestamp <= ?"]
         values: list[Any] = [_stamp(until), platform, holder, _stamp(until)]
         for condition, value in (

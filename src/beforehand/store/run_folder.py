@@ -1,8 +1,8 @@
 """A run's folder, `data/runs/{run_id}/`, and the ledger of variants tried.
 
 Every file is written whole by one writer; `run.json` lists them with their digests and is
-written last. Wall-clock times go to `log.json` alone: two runs with one seed are the same bytes
-but for the run id.
+written last. Wall-clock times go to `log.json` alone: two runs with the same seed have the same
+bytes except for the run id.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from beforehand.store.files import append_jsonl, exclusive, file_digest, read_js
 
 LOG = "log.json"
 FORM = 1
-"""Of a run's files; it goes up when a reader of the old ones would misread the new ones."""
+"""The form of a run's files; it goes up when code for the old files would misread the new ones."""
 
 
 class RunFacts(TypedDict):
@@ -58,8 +58,8 @@ class RunFolder:
             ) from None
 
     def claim(self) -> None:
-        """The folder for a run whose lock the caller holds: made if it is not there, and freed of
-        what a killed process had not yet renamed."""
+        """Make the folder if it does not exist, and delete temporary files that a killed process
+        left. The caller holds the run's lock."""
         self.path.mkdir(parents=True, exist_ok=True)
         for leftover in self.path.glob(".*.tmp"):
             leftover.unlink()
@@ -69,7 +69,7 @@ class RunFolder:
         return {name: file_digest(self.path / name) for name in names}
 
     def differing(self, digests: Mapping[str, str]) -> list[str]:
-        """Those of the files that are gone, or not what their step wrote."""
+        """The files that are gone, or differ from what their step wrote."""
         return [
             name
             for name, expected in digests.items()
@@ -79,7 +79,7 @@ class RunFolder:
     def seal(self, kind: str, archive_digest: str) -> dict[str, str]:
         """Write `run.json` of a finished run: its kind, the world it used, the version, and the
         digest of every other file but the log. Returns the digests of these two, for the journal:
-        no file of the run vouches for them."""
+        no file of the run holds them."""
         files = {
             path.relative_to(self.path).as_posix(): file_digest(path)
             for path in sorted(self.path.rglob("*"))
@@ -127,7 +127,7 @@ def _are_facts(found: object, run_id: str) -> TypeGuard[RunFacts]:
 
 
 def list_runs(root: Path) -> list[RunFolder]:
-    """Every run, newest first; folders that no run could have made are passed over."""
+    """Every run, newest first; folders with names that no run can have are left out."""
     folders = (
         [p for p in root.iterdir() if p.is_dir() and is_segment(p.name)] if root.is_dir() else []
     )
@@ -136,8 +136,8 @@ def list_runs(root: Path) -> list[RunFolder]:
 
 
 def open_run(root: Path, run_id: str) -> RunFolder:
-    """An existing run. Raises NotFound naming what there is, InputError where another version wrote
-    its files."""
+    """An existing run. Raises NotFound, which names the latest runs, and InputError if another
+    version wrote the files."""
     folder = RunFolder(root, run_id)
     if not folder.path.is_dir():
         known = [run.run_id for run in list_runs(root)[:5]]
@@ -148,7 +148,7 @@ def open_run(root: Path, run_id: str) -> RunFolder:
 
 
 def _trials(ledger: Path) -> list[Trial]:
-    """The ledger's readable lines; a damaged one is passed over, and stays in the file."""
+    """The ledger's readable lines; a damaged one is skipped, and stays in the file."""
     rows = []
     for line in ledger.read_bytes().splitlines() if ledger.is_file() else ():
         try:
@@ -177,7 +177,7 @@ def note_trials(ledger: Path, family: str, markets: Iterable[str], variants: Ite
     such a set, these included.
 
     An earlier trial counts if it covered half of the present markets: dropping a few rows or
-    importing more does not start the count anew, and a scratch file of three rows costs nothing.
+    importing more does not restart the count, and a test file of three rows does not count.
     Families (a user's files, the forecasters of backtests) are counted apart.
     """
     mine = {digest(name.encode())[:8] for name in markets}

@@ -1,7 +1,8 @@
 """Bearer tokens of the servers' users, in a table that holds their digests only.
 
-A token is 256 random bits, so that its plain SHA-256 can be neither guessed nor searched for. It
-carries who uses it, which servers it covers, until when, and the instant it is pinned to, if any.
+A token is 256 random bits, too many to find it by trying values against its plain SHA-256. The
+table says who uses it, which servers it covers, until when, and the instant it is pinned to, if
+any.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ _COLUMNS = "id, holder, servers, as_of, created_at, expires_at, revoked_at"
 
 @dataclass(frozen=True)
 class Token:
-    """What is known of a token; never the token itself. `servers` None covers all."""
+    """What is stored about a token; never the token itself. `servers` None covers all."""
 
     id: str
     user: str
@@ -62,7 +63,7 @@ class Tokens:
         expires_at: datetime,
         as_of: datetime | None = None,
     ) -> tuple[str, Token]:
-        """(the token's text, which is nowhere kept, and what is known of it)."""
+        """Returns (the token's text, which is not stored anywhere, and what is stored about it)."""
         text = PREFIX + secrets.token_urlsafe(32)
         made = Token(secrets.token_hex(4), user, servers, as_of, now, expires_at)
         with self._database.write("tokens") as db:

@@ -2,9 +2,9 @@
 
 Tokens are estimated as a third of the bytes: JSON full of numbers runs at about three bytes a
 token, prose at four, so the estimate is on the careful side. A table is cut after the last row
-that fits, with a cursor; a series of numbers is thinned instead, keeping of each stretch its
-lowest and highest point, so that no spike disappears (after Jugel et al. 2014, "M4"); what is
-left too long is cut inside its longest texts.
+that fits, with a cursor. A series of numbers is thinned instead: the lowest and the highest point
+of each stretch are kept, so that no spike disappears (after Jugel et al. 2014, "M4"). An answer
+that is still too long is cut inside its longest texts.
 """
 
 import base64
@@ -35,9 +35,9 @@ def estimate_tokens(data: bytes | bytearray | str) -> int:
 
 @dataclass(frozen=True)
 class Rows:
-    """Where an answer's rows are: under `key`, which counts go along (dotted names), and for a
-    series the columns whose lowest and highest are kept when it is thinned (of each the
-    first that a row has)."""
+    """Where an answer's rows are: under `key`. `counts` (dotted names) are the fields that hold the
+    number of rows. `series` gives, for a series, the columns whose lowest and highest values are
+    kept when it is thinned (in each group, the first column that a row has)."""
 
     key: str
     default: int = 10
@@ -92,8 +92,8 @@ class AnswerMeta(TypedDict):
 
 @dataclass(frozen=True)
 class ToolAnswer:
-    """A bounded answer: its JSON, what was cut, and what it cost (for whoever runs the program;
-    under a pin the answer itself does not say)."""
+    """A bounded answer: its JSON, what was cut, and what it cost (for the operator; under a pin the
+    answer itself does not say it)."""
 
     raw: bytes | bytearray
     cut: Cut | None
@@ -116,7 +116,7 @@ def encode_cursor(asked: str, offset: int) -> str:
 
 
 def decode_cursor(cursor: str | None, asked: str) -> int:
-    """The offset in a cursor of this very question; InputError for any other text."""
+    """The offset in a cursor of this question. Any other text raises InputError."""
     if cursor is None:
         return 0
     try:
@@ -127,7 +127,7 @@ def decode_cursor(cursor: str | None, asked: str) -> int:
     except (binascii.Error, ValueError):
         pass
     raise InputError(
-        f"cursor {cursor[:40]!r} was not made by this question: leave it out to begin anew"
+        f"cursor {cursor[:40]!r} is not from this question: leave it out to start again"
     )
 
 
@@ -154,7 +154,7 @@ def bound(
         cut = {**(cut or {}), "texts_shortened": shortened, "reason": "tokens"}
     if cut is not None:
         meta = {**meta, "cut": cut}
-    # A long answer is encoded once; what is said of it is put in at its end.
+    # A long answer is encoded only once; `_meta` is added at its end.
     size = len(raw) + len(_encode(meta))
     meta["tokens_estimated"] = -(-size // BYTES_PER_TOKEN) + 14
     comma = b"" if raw == b"{}" else b","
@@ -164,12 +164,12 @@ def bound(
 
 
 def _found(result: Mapping[str, object], rows: Rows) -> Sequence[object]:
-    """All rows of a result: a tool that says where its rows are has a list there."""
+    """All rows of a result; a tool with `Rows` always has a list there."""
     return cast(Sequence[object], result[rows.key])
 
 
 def _with(result: Mapping[str, object], rows: Rows, kept: Sequence[object]) -> dict[str, object]:
-    """The result with these rows, and with the counts that go along."""
+    """The result with these rows, and with the fields that count them."""
     made = dict(result)
     made[rows.key] = kept
     for path in rows.counts:
@@ -303,7 +303,7 @@ def _cut_texts(value: Any, longest: int) -> tuple[Any, int]:
 
 
 def _cut_lists(value: Any, least: int) -> tuple[Any, int]:
-    """Every list of at least so many items loses its second half."""
+    """Every list of at least `least` items loses its second half."""
     if isinstance(value, dict):
         parts = {key: _cut_lists(item, least) for key, item in value.items()}
         return {k: v for k, (v, _) in parts.items()}, sum(n for _, n in parts.values())

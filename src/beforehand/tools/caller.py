@@ -1,4 +1,4 @@
-"""Who calls a tool: what it may use, how often, what it may read, and whether it still waits."""
+"""The caller of a tool: what it may use, how often, what it may read, and if it still waits."""
 
 import threading
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class ToolLimit:
 
 
 class Limited(Protocol):
-    """What a caller is admitted to: a tool."""
+    """What a caller asks to use: a tool."""
 
     @property
     def name(self) -> str: ...
@@ -30,14 +30,14 @@ class Limited(Protocol):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who calls: the servers it may use (None: all), and what counts its calls, if anything does
-    (it raises RateLimited)."""
+    """Who calls: the servers it may use (None: all), and `take`, which counts its calls and raises
+    RateLimited (None: calls are not counted)."""
 
     servers: frozenset[str] | None = None
     take: Callable[[ToolLimit], None] | None = None
     user: str | None = None
     hidden: tuple[tuple[str, str], ...] = ()
-    """Places of the server's machine, and what errors say instead of them."""
+    """Paths on the server's machine, and the text that errors show instead of them."""
 
     def told(self, error: BeforehandError) -> BeforehandError:
         """The error as this caller may read it."""
@@ -48,7 +48,7 @@ class Caller:
         return error
 
     def allows(self, server: str) -> bool:
-        """Whether the caller may use a server's tools; those of no server it always may."""
+        """True if the caller may use a server's tools; those of no server are always allowed."""
         return self.servers is None or not server or server in self.servers
 
     def admit(self, tool: "Limited") -> None:
@@ -63,12 +63,12 @@ class Caller:
 
 
 OWNER = Caller()
-"""Whoever runs the program on this machine: every server, and nothing counted."""
+"""The user of this machine: may use every server, and no call is counted."""
 
 
 @dataclass
 class CallSignals:
-    """Between one call and whoever waits for it: how far it is, and that nobody waits any more."""
+    """Signals between a call and its client: the call's progress, and `stop` if the client left."""
 
     progress: Callable[[int, int | None, str], None] = lambda done, total, text: None
     stop: threading.Event = field(default_factory=threading.Event)

@@ -1,4 +1,4 @@
-"""Finding tools: all of them, by what they do, and each in full."""
+"""Find tools: list all of them, search by what they do, and describe one in full."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,6 +1,6 @@
-"""The index of all tools: what `tool list` shows, from a file, so that no tool is imported for it.
+"""The index of all tools: `tool list` reads it from a file, so that no tool is imported.
 
-`make docs` writes `index.json` from the registry, and a test holds it to it.
+`make docs` writes `index.json` from the registry, and a test checks that the two agree.
 """
 
 from collections.abc import Mapping
@@ -47,8 +47,8 @@ def read_index() -> Index:
 
 
 def listed_tools(home: Home) -> list[IndexedTool]:
-    """Every tool of the index: as live-verified where `doctor --live` saw the service answer as
-    expected from this home, else with what it was tried on."""
+    """Every tool of the index: as live-verified if `doctor --live`, run from this home, saw the
+    service answer as expected, else with what it was tried on."""
     try:
         kept = read_json(home.live_checks)
     except InputError:

@@ -96,10 +96,10 @@ class Book(TypedDict):
 
 
 SIMULATED = frozenset({"SIM", "SIMEX", "SIMKET", "SIMPLAY"})
-"""The venues of simulated worlds: they stand in for any."""
+"""The venues of simulated worlds: every server treats them as its own."""
 SHORT = 300
 MOST_LISTED = 1000
-"""Live, at most so many markets are read to find those that fit."""
+"""The most markets that are read live to find those that fit."""
 _ENDED = frozenset({"closed", "determined", "disputed", "amended"})
 _WAITING = frozenset({"inactive", "initialized", "unopened", "paused"})
 _SETTLED = frozenset({"finalized", "settled", "resolved"})
@@ -158,7 +158,7 @@ def status(view: View, market: Market, state: MarketState | None) -> str:
 
 
 def describe(view: View, market: Market, full: bool = False) -> ListedMarket:
-    """The documented market object. What moves is as last observed by t; null where nothing was."""
+    """The documented market object. Values that change are as last observed by t, or null."""
     state, price = view.state(market.id), odds(view, market.id)
     extra = market.model_extra or {}
     outcomes = list(extra.get("outcomes") or ["Yes", "No"])
@@ -306,7 +306,7 @@ def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -
 
 
 def span(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
-    """The instants `start` and `end`; InputError where they stand the wrong way round."""
+    """The instants `start` and `end`. Raises InputError if they are in the wrong order."""
     low, high = moment("start", start), moment("end", end)
     if low is not None and high is not None and low > high:
         raise InputError(f"start {start} lies after end {end}")
@@ -314,7 +314,7 @@ def span(start: str | None, end: str | None) -> tuple[datetime | None, datetime 
 
 
 def moment(name: str, text: str | None) -> datetime | None:
-    """An instant among the arguments; InputError names it."""
+    """An instant among the arguments. A bad one raises InputError with its name."""
     if text is None:
         return None
     try:

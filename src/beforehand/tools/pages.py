@@ -1,5 +1,5 @@
 """A page for each server, written from the registry: `make docs` (python -m beforehand.tools.pages
-FOLDER) writes them, and a test holds the committed ones to it."""
+FOLDER) writes them, and a test compares the committed ones with it."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The tool registry: a tool is one decorated function, and everything else is read off it.
+"""The tool registry: a tool is one decorated function, and everything else is derived from it.
 
     @tool("polymarket", example=…)
     def get_market(call: Call, *, id: Annotated[str, Field(description="…")]) -> dict: …
@@ -83,7 +83,7 @@ class Call:
 
     @property
     def knows(self) -> datetime:
-        """The latest instant that whoever calls may have seen, whatever the answer is as of."""
+        """The latest instant that the caller may have seen, whatever instant the answer is for."""
         pinned = self.toolbox.pinned
         return self.toolbox.gateway.clock.now() if pinned is None else pinned
 
@@ -92,14 +92,14 @@ class Call:
         self.notes.append(text)
 
     def progress(self, done: int, total: int | None, text: str) -> None:
-        """Tell whoever waits how far it is; Refused where nobody waits any more."""
+        """Tell the client how far the call is. Raises Refused if the client no longer waits."""
         if self.signals.stop.is_set():
             raise Refused("the call was cancelled by its client")
         self.signals.progress(done, total, text)
 
 
 class Schema(TypedDict, total=False):
-    """A JSON schema without references: the keywords that are read here; others go along."""
+    """A JSON schema without references: the keywords that are read here; others are kept."""
 
     type: str
     description: str
@@ -128,7 +128,7 @@ class Tool:
 
     @property
     def instant(self) -> bool:
-        """True where nothing is asked, waited for or counted: no thread is worth it."""
+        """True if a call asks, waits for and counts nothing, so that it needs no thread."""
         return not self.outside and self.limit is None and self.returns is not None
 
     @cached_property
@@ -247,7 +247,7 @@ def tool(
 ) -> Callable[[F], F]:
     """Register a function as a tool of a server. The TypedDict that it returns is the shape of its
     answers: a key that may be absent is NotRequired, one that may be unknown at t is null. `probe`
-    names the live check that stands for it."""
+    names the live check that covers it."""
 
     def register(function: F) -> F:
         made = Tool(
@@ -280,7 +280,7 @@ def find_tool(name: str, caller: Caller = OWNER) -> Tool:
 
 
 def close_to(name: str, names: list[str]) -> str:
-    """What may have been meant by a name (of a megabyte: nothing is looked for)."""
+    """The names that may have been meant; a very long name is not compared with any."""
     from rapidfuzz import process
 
     if len(names) <= 8 or len(name) > LONGEST_NAME:
@@ -291,7 +291,7 @@ def close_to(name: str, names: list[str]) -> str:
 
 class Toolbox:
     """Tools over one gateway, for one caller. With `pinned`, every call is answered as of that
-    instant at the latest: whoever holds the toolbox cannot look past it."""
+    instant at the latest: the toolbox shows nothing later."""
 
     def __init__(
         self,
@@ -314,7 +314,7 @@ class Toolbox:
     def run(
         self, found: Tool, arguments: Mapping[str, object], signals: CallSignals | None = None
     ) -> ToolAnswer:
-        """The same, of a tool at hand."""
+        """The same for a Tool instead of its name."""
         try:
             return self._run(found, arguments, signals)
         except BeforehandError as error:
@@ -328,7 +328,7 @@ class Toolbox:
         view = self._view(values.pop("as_of", None))
         cursor = values.pop("cursor", None)
         limit = values.pop("limit", None)
-        # A cursor belongs to a tool and its arguments: another question begins anew.
+        # A cursor belongs to a tool and its arguments: another question starts at the first row.
         pin = "" if view.live else iso(view.t)
         asked = f"{found.name}:{digest(repr((pin, sorted(values.items()))).encode())[:8]}"
         skip = decode_cursor(cursor, asked)
@@ -348,7 +348,7 @@ class Toolbox:
             meta["cost"] = {"requests": spent.requests, "usd": round(spent.usd, 6)}
             if spent.unread:
                 call.note(f"{spent.unread} rows of the service could not be read and were left out")
-        # Else not: how many pages a service needed may depend on what came after t.
+        # No cost under a pin: how many pages a service needed may depend on what came after t.
         if call.notes:
             meta["notes"] = call.notes
         cursor_at = Page(limit or 0, skip, call.total)
@@ -440,11 +440,11 @@ VERBATIM = frozenset({"default", "const", "enum", "examples"})
 
 
 def _plain(schema: Any) -> Schema:
-    """Without titles and references. (No tool has a type that holds itself.)"""
+    """A schema without titles and references. (No tool has a recursive type.)"""
     definitions = schema.get("$defs", {})
 
     def walk(value: Any, names: bool = False) -> Any:
-        """`names` is True among properties, where a key is a name and no keyword."""
+        """`names` is True among properties, where a key is a name and not a keyword."""
         if isinstance(value, list):
             return [walk(item) for item in value]
         if not isinstance(value, Mapping):

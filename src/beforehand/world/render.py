@@ -1,4 +1,4 @@
-"""A drawn world told as archive records: questions, prices, news, endings, and canaries."""
+"""A drawn world as archive records: questions, prices, news, endings, and canaries."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -142,7 +142,8 @@ def _prices(config: SimConfig, rng: np.random.Generator, market: SimMarket) -> I
 
 
 def _news(rng: np.random.Generator, market: SimMarket, place: str, noun: str) -> Iterator[Document]:
-    """A headline on most days with a large move, in the move's direction; one in five lies."""
+    """A headline on most days with a large move, in the move's direction; one in five says the
+    opposite."""
     clipped = np.clip(market.truth, 0.002, 0.998)
     moves = np.diff(np.log(clipped / (1 - clipped)))
     for day in np.flatnonzero(np.abs(moves) > 0.45):

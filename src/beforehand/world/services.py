@@ -1,6 +1,6 @@
-"""What the vendors' other services would have said in a simulated world: books, comments, wallets,
-feeds, threads, Bitcoin, and what each source adds itself. A little of each, so that every tool has
-something to answer without a network; all of it is made up, and says so.
+"""What the vendors' other services would have answered in a simulated world: books, comments,
+wallets, feeds, threads, Bitcoin, and what each source adds itself. There is a little of each, so
+that every tool has something to answer without a network; all of it is made up, and says so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

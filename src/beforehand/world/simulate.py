@@ -1,13 +1,14 @@
 """Worlds with known truth: latent probability paths, noisy markets, dated documents, endings.
 
 A market i asks whether a random walk ends above a threshold: W_i(1) > c_i, where W_i mixes a
-walk shared by its event, one shared by all that resolves on the same date, and its own; the
+walk shared by its event, one shared by all markets that resolve on the same date, and its own; the
 thresholds of an event, and of a date, lie close together as well, so that errors do not cancel.
-Given W_i(s) the probability of YES is Phi((W_i(s) - c_i) / sqrt(1 - s)): a martingale known
-exactly at every step, and the truth that intervals must cover. The quoted price distorts it
-(favourite bias, the crowd's mood, slow noise, a spread): there is skill to be had and to be lost.
+Given W_i(s) the probability of YES is Phi((W_i(s) - c_i) / sqrt(1 - s)): a martingale known exactly
+at every step, and the truth that intervals must cover. The quoted price distorts it (favourite
+bias, the crowd's mood, slow noise, a spread), so a forecaster can do better or worse than the
+market.
 
-One seed, one world, byte for byte.
+The same seed gives the same world, byte for byte.
 """
 
 from dataclasses import dataclass

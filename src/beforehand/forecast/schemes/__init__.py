@@ -1,1 +1,1 @@
-"""One file a scheme: each registers the class of its forecasters (`forecast/base.py`)."""
+"""One file per scheme: each registers the class of its forecasters (`forecast/base.py`)."""

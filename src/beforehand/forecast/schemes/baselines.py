@@ -1,6 +1,6 @@
 """The baselines: no network, no keys. Each is one function of a Panel, row by row.
 
-A row's answer depends on that row alone (a test holds every baseline to it), so forecasting one
+A row's answer depends on that row alone (a test checks this for every baseline), so forecasting one
 market at t and walking a thousand of them give the same numbers.
 """
 
@@ -60,7 +60,7 @@ class Baseline(PanelForecaster):
         )
 
     def forecast(self, panel: Panel) -> Floats:
-        """Probabilities of YES, one a row."""
+        """Probabilities of YES, one per row."""
         return self.function(panel)
 
     def decision(self, p: float, context: Context) -> Decision:
@@ -189,7 +189,7 @@ class Baselines:
 
 @expanded("all")
 def every_baseline(opening: Opening) -> list[Forecaster]:
-    """What can run: no news tilt without documents, and every recorded predictor."""
+    """Every baseline that can run (news tilt only with documents), and every recorded predictor."""
     found: list[Forecaster] = [
         b for b in BASELINES.values() if opening.documents or not b.needs_documents
     ]

@@ -1,37 +1,33 @@
 """Forecasters in our own process that keep something between two questions.
 
 One process holds such a forecaster: the driver of the run, under the run's lock. It is shown every
-context once, in order, one after the other. A process that takes a run up (a resume, a takeover, a
-fork) shows it the earlier contexts again before the next one. Where it then answers otherwise than
-the journal says, the journal's answer stands, and the difference is counted: it is not
-reproducible.
+context once, in order, one after the other. A process that continues a run (a resume, a takeover,
+a fork) first shows it the earlier contexts again. If an answer then differs from the journal's, the
+journal's answer is used, and the difference is counted: the forecaster is not reproducible.
 
-`HELD` names who can be held (`held:NAME`). It is where Python callables enter.
+`HELD` lists the forecasters that can be held (`held:NAME`). Python callables are registered there.
 """
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import orjson
 
-from beforehand.errors import BadAnswer, BeforehandError, InputError, Refused
+from beforehand.errors import BadAnswer, BeforehandError, InputError
 from beforehand.forecast.base import Context, Decision, Forecaster, Meter, Opening, scheme
 from beforehand.forecast.schemes.http import parse
 
 Answers = Callable[[Mapping[str, Any], int], Any]
-"""Answers a context (documented IntervalContext) in a simulation with a JSON object that holds a
-probability."""
+"""Takes a context (the documented IntervalContext) and a simulation's number; returns a JSON object
+that holds a probability."""
 HELD: dict[str, Callable[[], Answers]] = {}
-"""By name: how to make a new one, without any memory."""
+"""By name, a function that makes a new forecaster without any memory."""
 
 
 @scheme("held")
 class HeldForecaster(Forecaster):
     """A forecaster that this process holds. It is asked one question at a time."""
-
-    stateful = True
 
     def __init__(self, registered: str, name: str | None, make: Callable[[], Answers]) -> None:
         super().__init__(registered, name)
@@ -43,20 +39,15 @@ class HeldForecaster(Forecaster):
 
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
-        """Raises InputError for a name that nobody registered."""
+        """Raises InputError for a name that is not registered."""
         if rest not in HELD:
             known = ", ".join(sorted(HELD)) or "none"
             raise InputError(f"unknown forecaster {rest!r}: held in this process are {known}")
         return cls(rest, name, HELD[rest])
 
-    @property
-    def started(self) -> bool:
-        """True once this process has shown it a context."""
-        return self._made is not None
-
     def decide(self, context: Context, meter: Meter) -> Decision:
-        """The answer on record, which is what it says now where nothing was. Raises BadAnswer where
-        it raised or said what is no JSON, Refused where the record holds a refusal."""
+        """The answer on record; if there is none, its answer now, which is then recorded. Raises
+        BadAnswer if it raised or its answer is not JSON, Refused if the record holds a refusal."""
         body = context.wire()
         key = orjson.dumps([body, meter.simulation], option=orjson.OPT_SORT_KEYS)
         mine = self._show(key, context.time, body, meter.simulation)
@@ -65,19 +56,14 @@ class HeldForecaster(Forecaster):
             self._differs.add(key)
         return parse(self.provider, kept)
 
-    def show_again(self, context: Context, meter: Meter) -> None:
-        """Show it a context that it was asked in another process."""
-        with suppress(BadAnswer, Refused):  # It failed then as it does now, or that is on record.
-            self.decide(context, meter)
-
     def take_differing(self) -> int:
-        """How often it answered otherwise than the journal says, since this was asked last."""
+        """How many answers differed from the journal's since the last call of this method."""
         found = len(self._differs)
         self._differs.clear()
         return found
 
     def _show(self, key: bytes, at: str, body: Mapping[str, object], simulation: int) -> str:
-        """What it answers. A step that is tried again shows no context a second time."""
+        """Its answer. A step that is tried again does not show a context a second time."""
         with self._asking:
             if self._made is None:
                 self._made = self._make()
@@ -96,7 +82,7 @@ class HeldForecaster(Forecaster):
         self, made: Answers, body: Mapping[str, object], simulation: int
     ) -> str | BadAnswer:
         try:
-            # A copy: what it does to its context is nobody else's.
+            # A copy, so that its changes to the context stay its own.
             said = made(orjson.loads(orjson.dumps(body)), simulation)
         except BeforehandError:
             raise
@@ -105,4 +91,4 @@ class HeldForecaster(Forecaster):
         try:
             return orjson.dumps(said).decode()
         except TypeError as error:
-            return BadAnswer(f"{self.provider} answered what is no JSON: {error}")
+            return BadAnswer(f"{self.provider} answered something that is not JSON: {error}")

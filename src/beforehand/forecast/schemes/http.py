@@ -1,10 +1,10 @@
 """A forecaster behind an address: the IntervalContext is posted as JSON, a probability comes back.
 
-The request carries `Idempotency-Key`, the same for every attempt at one forecast, so that a
-service that bills can tell a repetition from a new question, `Beforehand-Simulation`, and
-`Beforehand-Run`, so that one that remembers can keep runs apart. The answer is
-`{"probability": p}`, with optional `rationale` (text), `evidence_ids` (a list), `tokens`
-(a number, or numbers by kind) and `cost` (US dollars).
+The request carries three headers. `Idempotency-Key` is the same for every attempt at one forecast,
+so that a service that bills can tell a repetition from a new question. `Beforehand-Simulation` is
+the simulation's number. `Beforehand-Run` is the run's id, so that a service that remembers can keep
+runs apart. The answer is `{"probability": p}`, with optional `rationale` (text), `evidence_ids` (a
+list), `tokens` (a number, or numbers by kind) and `cost` (US dollars).
 """
 
 import math
@@ -36,8 +36,10 @@ ENDPOINT = "decide"
 
 @scheme("http", "https")
 class Address(Forecaster):
-    """A forecaster at an address. Whether it keeps something between two questions, nobody can
-    know: it is asked in order of time."""
+    """A forecaster at an address. It may keep something between two questions, so it is asked in
+    order of time."""
+
+    stateful = False  # What it remembers lies elsewhere.
 
     def __init__(self, address: str, name: str | None, opening: Opening) -> None:
         super().__init__(address, name)
@@ -107,9 +109,9 @@ def provider(address: str, limits: Sequence[Limit] = (), timeout: float = TIMEOU
 def request(
     address: str, context: Mapping[str, object], index: int, key: str, run_id: str
 ) -> Request:
-    """The post of one context; `key` is the idempotency key. It is sent again only where the
-    service itself says that it failed (429, 500, 503): whether an answer that never came is asked
-    for again, the journal says."""
+    """The POST of one context; `key` is the idempotency key. It is sent again only if the service
+    itself says that it failed (429, 500, 503). If no answer came, the journal decides whether to
+    ask again."""
     headers = (
         ("Idempotency-Key", key),
         ("Beforehand-Simulation", str(index)),
@@ -131,12 +133,12 @@ def parse(address: str, answer: str) -> Decision:
         )
     rationale = body.get("rationale")
     if rationale is not None and not isinstance(rationale, str):
-        raise BadAnswer(f"{where} answered a rationale that is no text")
+        raise BadAnswer(f"{where} answered a rationale that is not text")
     cited = body.get("evidence_ids")
     if cited is None:
         cited = []
     if not isinstance(cited, list) or not all(isinstance(c, (str, int)) for c in cited):
-        raise BadAnswer(f"{where} answered evidence_ids that are no list of ids")
+        raise BadAnswer(f"{where} answered evidence_ids that are not a list of ids")
     return Decision(
         float(p), rationale=(rationale or "")[:LONGEST_TEXT], evidence_ids=[str(c) for c in cited]
     )

@@ -30,7 +30,7 @@ class Model(Forecaster):
     outside the wall, and the guard marks questions whose answer they may hold."""
 
     kind = "model"
-    memoryless = True
+    memoryless, stateful = True, False
     isolation = "by construction"
     order = "declared memoryless"
 
@@ -41,20 +41,20 @@ class Model(Forecaster):
 
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
-        """Raises InputError where no model can be meant."""
+        """Raises InputError if the name cannot be that of a model."""
         cutoffs = opening.models.cutoffs
         stated = {rest: cutoffs[name]} if name in cutoffs else cutoffs
         return cls(parse_model(rest, stated), name, opening)
 
     def check(self) -> None:
-        """Raises NotConfigured where the key or the sandbox is missing, InputError for a budget
-        that nobody can keep."""
+        """Raises NotConfigured if the key or the sandbox is missing, InputError for a budget that
+        cannot be kept."""
         need_key(self.spec, self._opening.workspace.settings)
         opening = self._opening
         unknown = self.spec.vendor == "compatible" and opening.cost_per_call is None
         if unknown and opening.limited_cost:
             raise InputError(
-                f"--max-cost: nobody knows what a call of {self.provider} costs: state "
+                f"--max-cost: the price of a call of {self.provider} is not known: state "
                 "--cost-per-call, or limit --max-calls or --max-tokens"
             )
         assert opening.sandbox
@@ -65,7 +65,8 @@ class Model(Forecaster):
         return self._opening.guard.refusal(self.spec, context.market.id)
 
     def arms(self, mode: str) -> Sequence[Forecaster]:
-        """One forecaster for each way of asking; a mode of no model is the run's own."""
+        """One forecaster for each way of asking. If the mode is not one of models, the run's own
+        mode for models is used."""
         known = mode if mode in ARMS else self._opening.models.mode
         return [ModelArm(self, arm, known) for arm in ARMS[known]]
 
@@ -120,7 +121,7 @@ class ModelArm(Forecaster):
     """A model asked in one way."""
 
     kind = "model"
-    memoryless = True
+    memoryless, stateful = True, False
     isolation = Model.isolation
     order = Model.order
 

@@ -1,4 +1,4 @@
-"""Somebody else's stored forecasts, replayed: `recorded:PREDICTOR`."""
+"""A predictor's stored forecasts, replayed: `recorded:PREDICTOR`."""
 
 from beforehand.forecast.base import (
     Context,
@@ -17,8 +17,8 @@ from beforehand.records.rows import BASELINE
 
 @scheme("recorded")
 class RecordedForecaster(PanelForecaster):
-    """The last forecast of a predictor that was known at t. It is as good as the dates of its
-    forecasts are."""
+    """The last forecast of a predictor that was known at t. It can be trusted only as far as the
+    dates of its forecasts."""
 
     isolation = "trusted"
     order = "not asked (its own dated forecasts)"

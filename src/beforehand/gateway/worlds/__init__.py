@@ -1,8 +1,9 @@
 """What a View reads from: a recorded world, or the live services.
 
 `until` (microseconds since 1970) lets a world save work, and nothing relies on it. `live` says that
-no instant is pinned: a service may then be asked what it shows now. (A pin to this very second is a
-pin: what a service answers a moment later would be refused, and may have cost money.)
+no instant is pinned: a service may then be asked what it shows now. (A View pinned to this very
+second still counts as pinned: what a service answers a moment later would be refused, and may have
+cost money.)
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,12 +1,12 @@
 """The live services as the gateway reads them: ask, parse, remember for a moment, keep on record.
 
-Every answer passes the traffic rules on its way in and the View's wall on its way out. What was
+Every answer passes the traffic rules on its way in and the View's check on its way out. What was
 fetched is known since the fetch; what a service dates itself (a trade, a candle, a filing) is known
 since then, so that a pinned View can be served prices and rows from a live service, and never
 today's texts.
 
-Kalshi's two tiers: what was settled or traded before the cutoff is in the historical one alone,
-and the live one would answer with nothing.
+Kalshi has two tiers: what was settled or traded before its cutoff is in the historical tier alone,
+and the live tier would answer with nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -53,7 +53,7 @@ from beforehand.store.archive.reader import Series
 from beforehand.traffic import Traffic, spent
 
 BLIND = frozenset({("google-news", "feed"), ("openai", "answer"), ("reddit", "search")})
-"""What cannot look back: asked now, it would be refused at an instant in the past."""
+"""Observations without a past: fetched now, they would be refused at an instant in the past."""
 SEARCH_PAGES, LIST_PAGES, EVENT_PAGES, CANDLES = 3, 20, 10, 1000
 
 
@@ -66,7 +66,7 @@ class KalshiTiers:
 
     def candles(self, ticker: str, start: datetime, end: datetime, minutes: int) -> list[Any]:
         """Candles from the tier that holds them: a market settled before the cutoff is in the
-        historical one alone, and the live one would answer with nothing."""
+        historical tier alone, and the live tier would answer with nothing."""
         name = f"{kalshi.VENUE}:{ticker}"
         self._once(name)
         settled = [
@@ -88,7 +88,7 @@ class KalshiTiers:
         return found
 
     def _cutoff(self) -> tuple[datetime, datetime]:
-        """(markets settled before, trades made before) stand in Kalshi's historical tier."""
+        """(markets settled before, trades made before) are in Kalshi's historical tier."""
         settled, traded = self._puller.pull(
             kalshi.cutoff_request(), lambda b, _: list(kalshi.parse_cutoff(b))
         )
@@ -219,7 +219,7 @@ class LiveWorld:
         venue, native = split_market_id(market_id)
         closed = state is not None and state.status == "closed"
         if venue == polymarket.VENUE and closed and market_id in self._singled:
-            # Asked for on its own, not as one of a listing: worth a call of its own.
+            # Asked for by itself, not as part of a listing: this is worth another call.
             turned = any(
                 (m.model_extra or {}).get("turned") for m in self._puller.held(Market, market_id)
             )
@@ -290,11 +290,11 @@ class LiveWorld:
         return []
 
     def first_prices(self, until: int) -> Sequence[tuple[str, int]]:
-        """Planning a run wants a recorded world."""
+        """Planning a run needs a recorded world."""
         raise InputError("a run reads a recorded archive: use --mode replay")
 
     def series(self, market_id: str) -> Series | None:
-        """Bulk walks want a recorded world."""
+        """Bulk walks need a recorded world."""
         raise InputError("bulk walks read a recorded archive: use --mode replay")
 
     def forecasts(self, market_id: str, until: int) -> Sequence[RecordedForecast]:

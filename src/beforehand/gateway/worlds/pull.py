@@ -1,8 +1,8 @@
 """Asking the services: one place that fetches, keeps on record, parses and remembers.
 
-A fresh answer stands in for a new call; a feed that may not be polled again is answered with its
-last copy; what was fetched is kept before it is read, so that an answer which cannot be parsed
-today is not lost. Above it stand the venues' listings: what to ask for, and how to read a page.
+A fresh answer is used instead of a new call; a feed that may not be polled again is answered with
+its last copy; what was fetched is kept before it is read, so that an answer which cannot be parsed
+today is not lost. It also holds the venues' listings: what to ask for, and how to read a page.
 """
 
 import threading
@@ -32,10 +32,10 @@ Read = Callable[[Mapping[str, object], datetime], Iterable[Any]]
 R = TypeVar("R", bound=Record)
 Keep = Callable[[Exchange, Sequence[Record]], None]
 FRESH = timedelta(seconds=30)
-"""For so long an answer stands in for a new call."""
+"""For this long an answer is used instead of a new call."""
 KEPT, NAMES = 60, 20_000
-"""So many versions of a record are remembered, of so many names a kind (then the oldest is
-forgotten): a recorder or a server that runs for weeks does not grow."""
+"""How many versions of a record are kept, and how many names of a kind. Beyond that the oldest is
+dropped, so a recorder or a server that runs for weeks does not grow."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Skipped:
 
 def _readable(read: Read, row: object, at: datetime) -> list[Any]:
     """What one row of a page gives. A row that cannot be read (an unknown version, a price above
-    one) is left out, counted, and does not take the page along."""
+    one) is left out and counted; the rest of the page is still read."""
     guarded = answer("a row of a page")(lambda: list(read(mapping(row, "a row of a page"), at)))
     try:
         return guarded()
@@ -131,7 +131,7 @@ def page_parser(venue: str) -> Callable[[Any, datetime], list[Any]]:
 
 class Puller:
     """Asks, parses, remembers for a moment. `keep` is given every exchange with its records. Safe
-    for threads: what two ask for at once is sent, and paid, once."""
+    for threads: if two ask for the same thing at once, it is sent, and paid for, once."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Puller:
             turn.lock.acquire()
         try:
             if waited and turn.failure is not None:
-                raise turn.failure  # Whoever waited meanwhile need not wait for the same again.
+                raise turn.failure  # A thread that waited for it need not wait for the same again.
             records = self._pull(request, parse)
             turn.failure = None
             return records
@@ -213,7 +213,7 @@ class Puller:
         try:
             return Exchange.model_validate(read_json(self._feeds / f"{request.key}.json"))
         except (InputError, ValidationError):
-            return None  # None was kept, or the copy is damaged.
+            return None  # There is no copy, or it is damaged.
 
     def _index(self, record: Record) -> None:
         name = str(getattr(record, "market_id", None) or getattr(record, "id", ""))
@@ -237,7 +237,7 @@ class Puller:
 
 
 class _Turn:
-    """Whose turn it is to ask for one thing, and how it failed for the last who did."""
+    """A lock for asking for one thing, and the failure of the last thread that asked, if any."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

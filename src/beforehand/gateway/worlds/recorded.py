@@ -26,8 +26,8 @@ from beforehand.store.archive.reader import Archive, Series
 
 
 class RecordedWorld:
-    """Answers the gateway from an archive. `until` is a saving, not the wall: the View checks
-    whatever comes back. Every lazily loaded part is read once."""
+    """Answers the gateway from an archive. `until` only saves work: the View checks all that is
+    returned. Every lazily loaded part is read once."""
 
     def __init__(
         self,

@@ -1,21 +1,24 @@
-"""Asking: who decides at an instant, and what is kept of it.
+"""Ask the forecasters at an instant, and collect their answers.
 
-Baselines have spoken for the whole step already. All others are asked side by side (stateful ones
-in turn), in a fixed order whoever answers first. A decision that cites a document which the leak
-detector flags is marked.
+Baselines were computed before, for the whole step at once. All others are asked side by side
+(stateful ones one after the other). Their answers are kept in a fixed order, whichever comes first.
+A decision that cites a document which the leak detector flags is marked.
 """
 
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
+import orjson
 
 from beforehand.clock import from_us
 from beforehand.engine.context import StepContext
 from beforehand.errors import BadAnswer, Refused
 from beforehand.forecast.base import Context, Decision, Forecaster, NoDecision, PanelForecaster
+from beforehand.forecast.schemes.http import parse
 from beforehand.records.rows import DecisionRow, FailureRow, TraceRow
 from beforehand.score.leaks import flags
 
@@ -25,8 +28,9 @@ SIDE_BY_SIDE = 256
 
 @dataclass(frozen=True)
 class Interval:
-    """One interval to be decided: who is asked, what the baselines among them say (by entry), the
-    instant (microseconds), what is shown, the experiment's mode, the simulations."""
+    """One interval to be decided: its forecasters, the forecasts of the baselines among them (by
+    entry), the instant (microseconds), the context that is shown, the experiment's mode, and the
+    number of simulations."""
 
     forecasters: Sequence[Forecaster]
     known: Mapping[str, float]
@@ -38,14 +42,14 @@ class Interval:
 
 @dataclass
 class Answers:
-    """What one forecaster came to in one interval."""
+    """The results of one forecaster in one interval."""
 
     decisions: list[DecisionRow] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
     traces: list[TraceRow] = field(default_factory=list)
 
     def add(self, other: "Answers") -> None:
-        """Take in what another simulation came to."""
+        """Add the results of another simulation."""
         self.decisions += other.decisions
         self.failures += other.failures
         self.traces += other.traces
@@ -69,7 +73,7 @@ class Asker:
             self._pool = None
 
     def ask(self, intervals: Sequence[Interval], context: StepContext) -> list[ByForecaster]:
-        """What everybody decides in each interval, all of them asked side by side."""
+        """The answers of all forecasters in each interval; they are asked side by side."""
         found = [ByForecaster() for _ in intervals]
         waiting = list[tuple[Answers, Forecaster, int, Interval, Future[Answers] | None]]()
         for interval, answers in zip(intervals, found, strict=True):
@@ -86,7 +90,7 @@ class Asker:
         try:
             for mine, one, i, interval, later in waiting:
                 mine.add(_answer(one, i, interval, context) if later is None else later.result())
-        finally:  # What is under way may be paid for: the step ends after it.
+        finally:  # Calls in flight may cost money: the step waits for them.
             wait([later for *_, later in waiting if later is not None])
         for interval, answers in zip(intervals, found, strict=True):
             _mark_flagged(interval, answers)
@@ -102,14 +106,14 @@ class Asker:
 def meter_of(
     one: Forecaster, simulation: int, interval: Interval, step: StepContext
 ) -> StepContext:
-    """The step's context for one question, with its name for people."""
+    """The step's context for one question, with a readable name of the question."""
     market, time = interval.context.market.id, interval.context.time
     question = f"{market} at {time}, {one.provider}, simulation {simulation}"
     return step.about(question, interval.t, simulation)
 
 
 def _know(mine: Answers, one: PanelForecaster, p: float, context: Context) -> None:
-    """Take in what a baseline says."""
+    """Add a baseline's forecast."""
     try:
         mine.decisions.append(one.decision(p, context).row(one.model_id, 0, context))
     except NoDecision as error:
@@ -117,14 +121,14 @@ def _know(mine: Answers, one: PanelForecaster, p: float, context: Context) -> No
 
 
 def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> Answers:
-    """What a forecaster says to one question in one simulation, each of its arms in turn."""
+    """A forecaster's answers to one question in one simulation, from each of its arms in turn."""
     found, context = Answers(), interval.context
     if refusal := one.refusal(context):
         return Answers(failures=[FailureRow(one.model_id, i, refusal)])
     meter = meter_of(one, i, interval, step)
     for arm in one.arms(interval.mode):
         try:
-            said: Decision = arm.decide(context, meter)
+            said = _decide(arm, context, meter)
         except (BadAnswer, Refused) as error:
             found.failures.append(FailureRow(one.model_id, i, str(error)))
             found.traces += error.traces if isinstance(error, NoDecision) else ()
@@ -132,6 +136,28 @@ def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> A
         found.decisions.append(said.row(one.model_id, i, context))
         found.traces += said.traces
     return found
+
+
+def show_again(one: Forecaster, context: Context, meter: StepContext) -> None:
+    """Show a stateful forecaster a context that it was asked about in another process."""
+    with suppress(BadAnswer, Refused):  # It failed the first time too, or that is on record.
+        _decide(one, context, meter)
+
+
+def _decide(one: Forecaster, context: Context, meter: StepContext) -> Decision:
+    """Its decision, on record. One that made no call is written to the journal here: a resume
+    repeats it, and `runs verify` looks it up."""
+    said = one.decide(context, meter)
+    if said.mode != "external" or meter.made:
+        return said
+    cited, text = [str(c) for c in said.evidence_ids], said.rationale
+    body = {"probability": said.probability, "rationale": text, "evidence_ids": cited}
+    answer = orjson.dumps(body).decode()
+    kept = meter.call(one.provider, context.wire(), lambda _: answer)
+    if kept == answer:
+        return said
+    one.differing += 1
+    return parse(one.provider, kept)
 
 
 def _mark_flagged(interval: Interval, answers: ByForecaster) -> None:

@@ -53,8 +53,8 @@ from beforehand.store.run_folder import RunFolder, note_trials
 
 @dataclass(frozen=True)
 class Fork:
-    """A run that repeats `parent` up to `at`, and has other models from there on: each of `models`
-    is OLD=NEW, the old one by its entry or its name."""
+    """A run that repeats `parent` up to `at` and uses other models from there on. Each of `models`
+    is OLD=NEW, where OLD is an entry or a name."""
 
     parent: str
     at: datetime
@@ -86,8 +86,8 @@ class BacktestRequest:
 
 @job("backtest", BacktestRequest)
 class BacktestJob:
-    """One run over one archive: the same in whichever process it is opened. Opening it raises
-    before anything is written if the request is bad."""
+    """One run over one archive; it is the same in every process that opens it. If the request is
+    bad, opening raises before anything is written."""
 
     def __init__(self, request: BacktestRequest, run_id: str, workspace: Workspace) -> None:
         self.request = request
@@ -154,8 +154,8 @@ class BacktestJob:
 
     @property
     def fingerprint(self) -> str:
-        """What makes this run this run: the request, without its effort and what is said of the
-        forecasters (`fresh`), and the world."""
+        """Identifies the run: a digest of the world and of the request, without its limits and
+        without `fresh`."""
         asked = [config.wire() for config in self.configs]
         fork, settings = self.request.fork, self.request.settings
         left = [] if fork is None else [fork.parent, iso(fork.at), dict(self.replacement.models)]
@@ -165,8 +165,8 @@ class BacktestJob:
 
     @property
     def paid(self) -> dict[str, int]:
-        """The calls that the run will make if nothing is in the journal yet, by whom is asked; of
-        a model without fallbacks and repetitions."""
+        """The calls that the run will make if nothing is in the journal yet, by forecaster. A
+        model's fallbacks and repetitions are not counted."""
         counted = dict.fromkeys((one.entry for one in self.asked), 0)
         for config in self.configs:
             for t in grid.instants(config).tolist():
@@ -187,7 +187,7 @@ class BacktestJob:
         results.write_questions(path, self.gateway, endings)
 
     def seal(self) -> dict[str, str]:
-        """The last file of a finished run; returns the digests that the journal keeps."""
+        """Write the last file of a finished run; returns the digests that the journal keeps."""
         return self.folder.seal("backtest", self.archive.digest)
 
     def close(self) -> None:
@@ -207,7 +207,7 @@ class BacktestJob:
 
     @property
     def asked(self) -> list[Forecaster]:
-        """Those who are asked interval by interval."""
+        """The forecasters that are asked interval by interval."""
         return [f for f in self.forecasters.values() if not isinstance(f, PanelForecaster)]
 
     def _compile(self) -> list[ExperimentConfig]:
@@ -255,7 +255,7 @@ class BacktestJob:
         return list(found)
 
     def _stand_ins(self, fork: Fork, configs: Sequence[ExperimentConfig]) -> dict[str, str]:
-        """Who stands in for whom from the fork on, by entries. Raises InputError."""
+        """Which model replaces which from the fork on, by entries. Raises InputError."""
         known = {name for config in configs for name in config.models}
         called = {self.forecasters[name].name: name for name in known} | {n: n for n in known}
         found: dict[str, str] = {}
@@ -268,12 +268,12 @@ class BacktestJob:
                 )
             made = self._open([text[len(old) + 1 :]])
             if len(made) != 1:
-                raise InputError(f"--model {text}: name one model, in full")
+                raise InputError(f"--model {text}: give the full name of one model")
             (new,) = made
             if new in known and not isinstance(self.forecasters[new], PanelForecaster):
                 raise InputError(
-                    f"--model {text}: {new} is asked in this run already, and its forecasts "
-                    "are there: name another model"
+                    f"--model {text}: {new} is asked in this run already and has forecasts in it: "
+                    "name another model"
                 )
             found[called[old]] = new
         last = max(config.end_time for config in configs)
@@ -300,7 +300,7 @@ class BacktestJob:
         return tried + [digest([f.entry, sims, how]) for f in self.asked if f.ranked]
 
     def _spoken(self, one: Model) -> dict[str, int]:
-        """At how many instants of each market a model speaks."""
+        """At how many instants of each market a model is asked."""
         apply, found = self.replacement.apply, Counter[str]()
         for c in self.configs:
             found[c.market_id] += sum(
@@ -334,7 +334,7 @@ class BacktestJob:
     def _score(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
     ) -> Mapping[str, object]:
-        """Score from the run's files alone, and write what people look at."""
+        """Score from the run's files alone, and write the report."""
         path, settings = self.folder.path, self.request.settings
         audit = Audit()
         audit.add(outputs["collect"]["audit"])

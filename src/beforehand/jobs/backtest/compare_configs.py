@@ -1,7 +1,7 @@
-"""Configurations against each other on the same markets and instants: accuracy beside cost.
+"""Compare configurations on the same markets and instants: accuracy beside cost.
 
 Each arm is a run of its own, so an arm that is finished is not run again. An arm's forecast is
-the aggregate of its models and simulations. Arms are compared where all of them spoke.
+the aggregate of its models and simulations. Arms are compared where all of them made a forecast.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ Key = tuple[str, str]
 
 
 class _Spoken(NamedTuple):
-    """What an arm said at an instant: the aggregate of its decisions, and the row."""
+    """An arm's forecast at an instant: the aggregate of its decisions, and the row."""
 
     row: IntervalRow
     probability: float
@@ -48,7 +48,7 @@ class ArmCost(TypedDict):
 
 class Arm(ArmCost):
     """A row of the comparison. `difference` is the paired Brier difference to the first arm (above
-    0: better than it), with the same clustered interval as skill against the market."""
+    0: this arm is better), with the same clustered interval as skill against the market."""
 
     arm: str
     run_id: str
@@ -144,8 +144,8 @@ def _check(arms: Mapping[str, BacktestRequest], workspace: Workspace, run_id: st
 
 
 def _spoken(folder: RunFolder) -> dict[Key, _Spoken]:
-    """The intervals at which an arm said something, by market and time; where several of its
-    experiments asked, with the aggregate of all their decisions."""
+    """An arm's forecasts by market and time. Where several of its experiments asked, the forecast
+    is the aggregate of all their decisions."""
     found = {}
     for row in questions_of(read_intervals(folder.path / "intervals.jsonl")):
         said, p = [one.probability for one in row.decisions], row.aggregate.probability
@@ -159,7 +159,7 @@ def _spoken(folder: RunFolder) -> dict[Key, _Spoken]:
 def _columns(
     shared: Sequence[Key], rows: Mapping[str, Mapping[Key, _Spoken]], base: str | None
 ) -> Columns:
-    """Shared forecasts as columns; `base` stands in for the market where it is given."""
+    """Shared forecasts as columns; `base`, if given, takes the place of the market."""
     first = next(iter(rows.values()))
     columns = columns_of([first[key].row for key in shared], sort=False)
     columns.forecasts.clear()

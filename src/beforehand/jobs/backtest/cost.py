@@ -26,9 +26,9 @@ class AskedCost(TypedDict):
 
 
 class OrderCost(TypedDict):
-    """What waiting for each instant costs: the rounds of calls side by side (over the instants,
-    calls / concurrency, rounded up), and the seconds they take at the slowest forecaster's mean
-    latency so far (null: not on record)."""
+    """What waiting for each instant costs. `rounds` counts the rounds of calls side by side (the
+    sum over the instants of calls / concurrency, rounded up); `seconds` is how long they take at
+    the slowest forecaster's mean latency so far (null: not on record)."""
 
     instants: int
     rounds: int
@@ -52,9 +52,9 @@ class Predicted(TypedDict):
 
 
 def predicted(request: BacktestRequest, workspace: Workspace) -> Predicted:
-    """Counts of markets, forecasts and steps; per forecaster the calls and, where it can be known,
-    the tokens, the cost in US dollars and the seconds an answer takes, with what they are based on;
-    and how long the order of questions makes the run at least. Writes nothing."""
+    """What a run would do: counts of markets, forecasts and steps; for each forecaster the calls
+    and, if known, the tokens, the cost in US dollars and the seconds per answer, with what they are
+    based on; and the shortest time that the order of questions allows. Writes nothing."""
     job = BacktestJob(request, "dry-run", workspace)
     known = workspace.database is not None or workspace.home.journal.is_file()
     calls = Journal(Database(workspace.journal)).calls if known else None
@@ -96,7 +96,7 @@ def predicted(request: BacktestRequest, workspace: Workspace) -> Predicted:
 def in_order(
     job: BacktestJob, request: BacktestRequest, calls: Sequence[AskedCost]
 ) -> OrderCost | None:
-    """What the order of questions costs; None where nobody waits for an instant."""
+    """What the order of questions costs; None if no forecaster has to wait for an instant."""
     per_instant = rounds(job.configs, job.forecasters, job.replacement)
     if not per_instant:
         return None

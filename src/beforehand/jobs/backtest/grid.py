@@ -3,8 +3,8 @@
 `aligned` (the default): 1970-01-05T00:00Z, a Monday, plus whole intervals, so that every market is
 asked at the same instants. `own`: a market's first price, plus whole intervals. Either way t lies
 in t0 <= t < end: t0 is when the market's first price was known; the end is 00:00 UTC of the
-resolution date, or the first publication of the outcome if that is earlier. An ExperimentConfig is
-taken to the letter.
+resolution date, or the first publication of the outcome if that is earlier. The instants of an
+ExperimentConfig are used exactly as it states them.
 """
 
 import re
@@ -39,8 +39,8 @@ _UNITS = {"m": 1, "h": 60, "d": 1440, "w": 10080}
 
 @dataclass(frozen=True)
 class Life:
-    """The instants of one market; `short` if no instant of the grid fell into its life and it is
-    asked once, when its first price was known."""
+    """The instants of one market. `short` means that no instant of the grid lies in its life, so
+    it is asked once, when its first price was known."""
 
     t: Ints
     short: bool = False
@@ -66,7 +66,7 @@ def life(
     start: datetime | None = None,
     stop: datetime | None = None,
 ) -> Life:
-    """The instants of a market whose first price was known at `first`, that is over at `end`.
+    """The instants of a market. Its first price was known at `first`, and it is over at `end`.
     `start` and `stop` (inclusive) leave instants out and shift none."""
     step, until = every // MICROSECOND, to_us(end)
     origin = first if kind == "own" else ORIGIN_US - (ORIGIN_US - first) // step * step
@@ -97,7 +97,9 @@ def parse_interval(text: str) -> timedelta:
     """`30m`, `6h`, `7d`, `2w`; raises InputError otherwise."""
     match = re.fullmatch(r"([1-9]\d{0,5})([mhdw])", text.strip())
     if not match:
-        raise InputError(f"{text!r} is no interval: write a number and m, h, d or w, such as 7d")
+        raise InputError(
+            f"{text!r} is not an interval: write a number and m, h, d or w, such as 7d"
+        )
     minutes = int(match[1]) * _UNITS[match[2]]
     if minutes > LONGEST_MINUTES:
         raise InputError(f"{text!r} is longer than ten years")

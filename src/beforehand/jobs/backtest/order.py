@@ -1,13 +1,14 @@
-"""The order in which questions are asked: steps, and what each of them waits for.
+"""The order in which questions are asked: the steps, and what each of them waits for.
 
-Questions are sorted by (t, market, forecaster, simulation). Whoever is not `memoryless` is asked
-about one instant at a time: a context at t leaves only when every context at an earlier
+Questions are sorted by (t, market, forecaster, simulation). A forecaster that is not `memoryless`
+is asked about one instant at a time: a context at t is sent only when every context at an earlier
 instant of the run is settled, that is answered, refused, or recorded as failed. In the plan this
 is a dependency: the steps of an instant depend on those of the instant before. Within an instant
-the calls go side by side. A context also waits for its own market's previous aggregate, which it
-shows. All who can remember share one sequence of instants: two addresses may be one service.
+the calls run side by side. A context also waits for its own market's previous aggregate, which it
+shows. All forecasters that can remember share one sequence of instants, because two addresses may
+be one service.
 
-Whoever is memoryless waits for its own market's previous aggregate alone: such markets are walked
+A memoryless forecaster waits only for its own market's previous aggregate. Its markets are walked
 one by one, each through all its instants.
 """
 
@@ -23,14 +24,15 @@ from beforehand.records.backtest import ExperimentConfig
 
 CHUNK = 25
 CHUNK_INTERVALS = 2000
-"""A chunk ends at so many markets or forecasts: one row of the journal for what costs nothing."""
+"""The most markets and the most forecasts of a chunk. A chunk costs nothing to compute, so it is
+one row of the journal."""
 CALLS_A_STEP = 32
-"""Calls of one instant that make a step: several processes can share an instant."""
+"""The most calls of one step, so that several processes can share an instant."""
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """From `at` on, other models stand in for some: what a fork changes."""
+    """From `at` on, some models are replaced by others: this is what a fork changes."""
 
     at: datetime
     models: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +63,7 @@ def compile_plan(
     spoken = [[forecasters[n] for n in replacement.ever(config.models)] for config in configs]
     waiting = [i for i, forecasters in enumerate(spoken) if not _memoryless(forecasters)]
     free = [i for i, forecasters in enumerate(spoken) if _memoryless(forecasters)]
-    # Those who wait for each other first: the longest chain of the plan.
+    # First the experiments that wait for each other: they are the longest chain of the plan.
     steps = [*_instants(configs, waiting, spoken), *_walks(configs, free, spoken)]
     walked = tuple(step.id for step in steps if step.action == "walk")
     steps.append(Step("collect", "collect", {}, walked, here=True))
@@ -75,7 +77,7 @@ def rounds(
     forecasters: Mapping[str, Forecaster],
     replacement: Replacement,
 ) -> dict[int, int]:
-    """For each instant that others wait for, the calls it takes."""
+    """The number of calls at each instant that later instants wait for."""
     found: dict[int, int] = {}
     for config in configs:
         if _memoryless([forecasters[name] for name in replacement.ever(config.models)]):
@@ -92,13 +94,13 @@ def _memoryless(forecasters: Sequence[Forecaster]) -> bool:
 
 
 def _is_asked(one: Forecaster) -> bool:
-    """True for whoever is asked interval by interval, and not for a whole chunk at once."""
+    """True for a forecaster that is asked interval by interval, not for a whole chunk at once."""
     return not isinstance(one, PanelForecaster)
 
 
 def sort_key(t: int, market: str, experiment: int, n: int) -> bytes:
-    """The prefix by which stored lines sort into the order of the questions; ends in a NUL, which
-    no JSON holds."""
+    """The prefix by which stored lines sort into the order of the questions. It ends in a NUL,
+    which JSON never contains."""
     return b"%020d\t%s\t%08d\t%08d\0" % (t, market.encode(), experiment, n)
 
 
@@ -112,7 +114,7 @@ def _instants(
     waiting: Sequence[int],
     spoken: Sequence[Sequence[Forecaster]],
 ) -> Iterator[Step]:
-    """The steps of those who can remember, an instant after the other."""
+    """The steps of forecasters that can remember, one instant after the other."""
     at: dict[int, list[int]] = {}
     for i in waiting:
         for t in instants(configs[i]).tolist():
@@ -150,7 +152,7 @@ def _parts(
     asked: Sequence[int],
     spoken: Sequence[Sequence[Forecaster]],
 ) -> list[list[int]]:
-    """The experiments of one instant by step: those of a step share their settings."""
+    """The experiments of one instant, divided into steps; those of a step share their settings."""
     parts: list[list[int]] = []
     for group in _groups(configs, asked):
         forecasters = spoken[group[0]]
@@ -165,7 +167,8 @@ def _parts(
 def _walks(
     configs: Sequence[ExperimentConfig], free: Sequence[int], spoken: Sequence[Sequence[Forecaster]]
 ) -> Iterator[Step]:
-    """The steps of the memoryless; a market about which somebody is asked is one of its own."""
+    """The steps of memoryless forecasters. A market is a step of its own if a forecaster is asked
+    about it interval by interval."""
     number = 0
     for group in _groups(configs, free):
         alone = any(map(_is_asked, spoken[group[0]]))
@@ -175,7 +178,7 @@ def _walks(
 
 
 def _groups(configs: Sequence[ExperimentConfig], which: Sequence[int]) -> list[list[int]]:
-    """Experiments by what they share (models, mode, simulations, search), each by market."""
+    """Experiments grouped by models, mode, simulations and search; sorted by market in a group."""
     groups: dict[str, list[int]] = {}
     for i in sorted(which, key=lambda i: (configs[i].market_id, i)):
         c = configs[i]

@@ -1,6 +1,6 @@
-"""Backtests: what a user asks for in, ExperimentConfigs out.
+"""Turn what a user asks for into ExperimentConfigs.
 
-`order.py` makes them a Plan. The walk keeps what each forecaster saw and said (IntervalData);
+`order.py` turns these into a Plan. The walk keeps what each forecaster saw and said (IntervalData);
 `score` reads those rows and the resolutions only.
 """
 
@@ -22,8 +22,8 @@ DEFAULT = ModelOptions()
 
 @dataclass
 class Selection:
-    """The markets of a run with their endings, when each had its first price (microseconds), those
-    that are asked once outside the grid, and those left out with the reason, counted."""
+    """The markets of a run with their endings, the time of each first price (microseconds), the
+    markets that are asked once outside the grid, and counts of those left out, by reason."""
 
     markets: dict[str, Resolution] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
@@ -70,8 +70,8 @@ def experiments(
     options: ModelOptions = DEFAULT,
 ) -> list[ExperimentConfig]:
     """ExperimentConfigs for each market, its range clamped to the market's life: one for the
-    baselines, and one for each forecaster that is asked, so that nobody's context shows what
-    another one decided."""
+    baselines, and one for each forecaster that is asked, so that a context never shows what
+    another forecaster decided."""
     together = [f for f in forecasters.values() if isinstance(f, PanelForecaster)]
     asked = [f for f in forecasters.values() if not isinstance(f, PanelForecaster)]
     groups: list[list[Forecaster]] = [[*together], *([one] for one in asked)]
@@ -116,8 +116,8 @@ def _model(group: Iterable[Forecaster]) -> Forecaster | None:
 
 
 def check_twice(configs: Sequence[ExperimentConfig], stands_in: Mapping[str, str]) -> None:
-    """Refuse configurations in which a forecaster is asked about one market by two of them, also
-    once a fork's models stand in."""
+    """Refuse configurations if two of them ask the same forecaster about the same market, also
+    after a fork has replaced models."""
     asked: dict[tuple[str, str], int] = {}
     for i, config in enumerate(configs):
         for name in [*config.models, *(stands_in.get(name, name) for name in config.models)]:

@@ -1,14 +1,14 @@
-"""The `walk`, `settle` and `collect` actions: forecast through time, and join what was said.
+"""The `walk`, `settle` and `collect` actions: forecast through time, and join the results.
 
 A step is either a chunk of experiments walked through all their instants, or one instant of many
 experiments (`order.py` says which). Baselines are computed for the whole step at once. Others are
-asked interval by interval, since a context holds what was decided before.
+asked interval by interval, because a context holds what was decided before.
 
-Aggregates weighted by past score: after the walk, with what was known at each instant.
-
-At t a forecaster's past is its forecasts on other markets whose answer had become known by t, the
-last one before each answer. Intervals are taken in time order over all markets. (Contexts were
-written during the walk: their previous intervals hold the plain mean.)
+Aggregates that are weighted by past score are computed after the walk, with what was known at each
+instant. At t, a forecaster's past is its forecasts on other markets whose answer was known by t;
+of each market, only the last forecast before the answer counts. Intervals are taken in time order
+over all markets. (Contexts were written during the walk, so their previous intervals hold the plain
+mean.)
 """
 
 import heapq
@@ -26,12 +26,18 @@ from beforehand.engine.context import StepContext
 from beforehand.engine.plan import Action, Step
 from beforehand.forecast.aggregate import Method, Past, aggregate
 from beforehand.forecast.base import Context, Forecaster, PanelForecaster
-from beforehand.forecast.schemes.held import HeldForecaster
 from beforehand.forecast.schemes.model import Model
 from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.gateway.panel import Evidence, Panel, QueryMaker
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.jobs.backtest.ask import Answers, Asker, ByForecaster, Interval, meter_of
+from beforehand.jobs.backtest.ask import (
+    Answers,
+    Asker,
+    ByForecaster,
+    Interval,
+    meter_of,
+    show_again,
+)
 from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
 from beforehand.records.backtest import ExperimentConfig
@@ -90,7 +96,7 @@ def apply_past_weights(path: Path, answers: Mapping[str, Resolution]) -> None:
 
 
 def _again(row: IntervalRow, past: Past) -> IntervalRow:
-    """The row with its decisions weighted anew."""
+    """The row with its decisions weighted by past score."""
     weights = past.weights([label(one.model_id) for one in row.decisions])
     together = aggregate("weighted", [one.probability for one in row.decisions], weights)
     decision = None if together is None else yes_or_no(together)
@@ -100,7 +106,8 @@ def _again(row: IntervalRow, past: Past) -> IntervalRow:
 
 class Walker:
     """The actions of one run. Safe for threads: each step has a trail of its own. `answers` are
-    for the weights of past scores, each used once it is known: nobody is shown them."""
+    only for the weights of past scores: each is used once it is known, and no forecaster sees
+    it."""
 
     def __init__(
         self,
@@ -136,8 +143,8 @@ class Walker:
             one.close()
 
     def follow(self, steps: Sequence[Step]) -> None:
-        """Take note of the plan: a forecaster held in this process may have to be shown what it
-        was asked in another one."""
+        """Keep the plan's steps: a forecaster held in this process may have to be shown what
+        another process asked it."""
         self._asked = [step for step in steps if "time" in step.args]
 
     def walk(
@@ -193,7 +200,7 @@ class Walker:
     def settle(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], __: StepContext
     ) -> Mapping[str, object]:
-        """Every context of an instant is settled: what waits for it may leave."""
+        """Mark an instant as settled, with all its contexts: the steps that wait for it may run."""
         return {"intervals": sum(output["intervals"] for output in outputs.values()), "files": {}}
 
     def _interval(
@@ -210,12 +217,13 @@ class Walker:
         return Interval(asked, said, t, _context(panel, k, previous), config.mode, config.num_sims)
 
     def _catch_up(self, intervals: Sequence[Interval], context: StepContext) -> None:
-        """Show a forecaster that this process holds, and has not asked yet, what another process
-        asked it: all its earlier contexts, in order."""
+        """Show each forecaster that this process holds, but has not asked yet, all the contexts
+        that another process showed it, in order."""
         asked = {one.entry: one for interval in intervals for one in interval.forecasters}
         for _, one in sorted(asked.items()):
-            if not isinstance(one, HeldForecaster) or one.started:
+            if not one.stateful or one.started:
                 continue
+            one.started = True
             for row in self._earlier(one, context):
                 simulations = sorted(
                     said.simulation_index for said in row.said if said.model_id == one.model_id
@@ -223,7 +231,7 @@ class Walker:
                 t = parse_us(row.time)
                 past = Interval([one], {}, t, row.context, "external", len(simulations))
                 for i in simulations:
-                    one.show_again(row.context, meter_of(one, i, past, context))
+                    show_again(one, row.context, meter_of(one, i, past, context))
 
     def _earlier(self, one: Forecaster, context: StepContext) -> Iterator[IntervalRow]:
         """The rows of the steps that asked it before this one, in the order of the plan."""
@@ -263,9 +271,9 @@ class Walker:
     def _queries(
         self, config: ExperimentConfig, traces: list[TraceRow], context: StepContext
     ) -> QueryMaker | None:
-        """How the first model that may be asked words the search, for `llm_generated`: once for
-        each wording of a question. Where it cannot, the question itself is searched for, and the
-        trace says so."""
+        """For `llm_generated`: the first model that may be asked writes the search queries, once
+        for each wording of a question. If it writes none, the question itself is the query, and
+        the trace says so."""
         asked = map(self._forecasters.__getitem__, config.models)
         models = [one for one in asked if isinstance(one, Model)]
         if config.search_config.query_mode == "template" or not models:

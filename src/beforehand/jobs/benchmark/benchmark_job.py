@@ -61,7 +61,7 @@ class BenchmarkRequest:
 
 
 class _Stage:
-    """What both kinds share: events, each walked for a single instant."""
+    """What both kinds of job share: events, each walked for a single instant."""
 
     kind: str
     plan: Plan
@@ -101,7 +101,7 @@ class _Stage:
 
     @property
     def paid(self) -> dict[str, int]:
-        """The calls that will be made, by whom is asked."""
+        """The calls that will be made, by forecaster."""
         return {
             one.entry: len(self._configs) * len(one.arms(ModelOptions().mode))
             for one in self._forecasters.values()
@@ -121,7 +121,7 @@ class _Stage:
         write_json(self.folder.path / "plan.json", self.plan.wire())
 
     def seal(self) -> dict[str, str]:
-        """The last file of a finished run."""
+        """Write the last file of a finished run."""
         return self.folder.seal(self.kind, self._archive.digest)
 
     def _predictions(self) -> Iterator[PredictionLine]:
@@ -190,7 +190,7 @@ class PredictJob(_Stage):
 
 
 def _with_order(row: PredictionLine, order: str | None) -> PredictionLine:
-    """The record, and how it was asked where somebody was."""
+    """The record with the order in which its forecaster was asked, if it was asked."""
     if order is None:
         return row
     return structs.replace(row, metadata=structs.replace(row.metadata, order=order))

@@ -1,5 +1,5 @@
-"""The benchmark's last stage: events, predictions and resolutions in, verdicts out; and bets with
-their terms."""
+"""The benchmark's last stage: events, predictions and resolutions in, verdicts out. It also reads
+bets and their terms."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -50,10 +50,10 @@ def evaluate_files(
 ) -> Evaluation:
     """Pure scoring: three files in, verdicts out.
 
-    The market is the predictor named `market` at the same instant; without one, each event's
-    baseline_probability, which stands for its `forecast_at`: a later prediction is not scored
+    The market is the predictor named `market` at the same instant. Without one, it is each event's
+    baseline_probability, which is the price at `forecast_at`: a later prediction is not scored
     against it. Price ages come from `events_snapshots.jsonl` beside the events. `training` is what
-    is known of models among the predictors.
+    is known of the training of models among the predictors.
     """
     specs = {spec.id: spec for _, spec in load_events(events)}
     endings = _load_resolutions(resolutions)
@@ -135,7 +135,7 @@ def predictor_of(row: PredictionRow) -> str:
 
 
 def _stated(rows: Sequence[PredictionRow]) -> dict[str, Kept]:
-    """What predictions of our own making say of those who may remember."""
+    """The predictors that may remember, as predictions made by this program state it."""
     return {
         predictor_of(row): Kept("trusted", MAY_REMEMBER, STATED_REMEMBERING)
         for row in rows
@@ -212,7 +212,7 @@ def _too_late(row: PredictionRow, ending: ResolutionRecord | None) -> bool:
 
 
 def _forged(row: PredictionRow, spec: EventSpec) -> bool:
-    """A `market` row at the very instant of the dated baseline that states another price."""
+    """True for a `market` row at the instant of the dated baseline that states another price."""
     limit, stated = deadline(spec), spec.baseline_probability
     if limit is None or stated is None or _instant(row) != to_us(limit):
         return False
@@ -276,7 +276,7 @@ class EvaluationWire(ResultWire):
 
 
 def summary(evaluation: Evaluation, paths: Sequence[Path]) -> EvaluationWire:
-    """An evaluation as JSON, where no report is written."""
+    """An evaluation as JSON, for when no report is written."""
     return {
         "inputs": [str(path) for path in paths],
         "counts": evaluation.counts,
@@ -294,7 +294,7 @@ def _leaks(evaluation: Evaluation) -> LeakReport:
 
 
 def counted(counts: Mapping[str, int]) -> str:
-    """The counts in words; what did not occur is left unsaid."""
+    """The counts in words; zeros are left out, except for predictions and events."""
     said = ("predictions", "events")
     return ", ".join(
         f"{n:,} {what.replace('_', ' ')}" for what, n in counts.items() if n or what in said

@@ -1,8 +1,8 @@
-"""The benchmark's files: events in, and what a stage makes of them.
+"""The benchmark's files: the events, and what each stage makes of them.
 
-Each stage reads and writes documented files only, so that a foreign forecaster can stand in the
-middle: take events.jsonl, write PredictionRecords, hand them to `evaluate`. `benchmark_job.py` runs
-them as Plans.
+Each stage reads and writes documented files only, so an outside forecaster can replace the middle
+stage: it reads events.jsonl, writes PredictionRecords, and hands them to `evaluate`.
+`benchmark_job.py` runs the stages as Plans.
 """
 
 from collections.abc import Mapping
@@ -146,7 +146,7 @@ def _forecast_at(spec: EventSpec) -> datetime:
 
 
 def deadline(spec: EventSpec) -> datetime | None:
-    """When an event is to be forecast, and its baseline_probability was read; None if unstated."""
+    """When to forecast an event, and when its baseline_probability was read; None if not stated."""
     stated = (spec.model_extra or {}).get("forecast_at")
     try:
         if stated is not None:

@@ -24,7 +24,7 @@ Segment = TypedDict(
         "import": str,
     },
 )
-"""A file of records of one kind: its digests unpacked and as it lies on disk, how many records it
+"""A file of records of one kind: its digests (unpacked, and as stored on disk), how many records it
 holds, when it was stored, and by which import."""
 
 
@@ -80,7 +80,7 @@ def counts_of(segments: Iterable[Segment]) -> dict[str, int]:
 
 
 def seal_of(manifest: ArchiveManifest) -> str:
-    """The digest by which a manifest shows that nobody changed it by hand."""
+    """The digest that shows whether a manifest was changed by hand."""
     return digest(
         {
             "format": manifest["format"],
@@ -127,7 +127,7 @@ def read_manifest(path: Path) -> ArchiveManifest:
 
 
 def _is_manifest(found: object) -> TypeGuard[ArchiveManifest]:
-    """What says that it is one; whether nobody changed it, its seal says."""
+    """True for a manifest; whether it was changed by hand, its seal shows."""
     return isinstance(found, dict) and found.get("format") == FORMAT
 
 

@@ -12,10 +12,9 @@ importing twice changes nothing. The archive's `digest` covers the content alone
 that import the same files in the same order hold the same world. `docs/archive.md` describes
 the format.
 
-One market's prices in memory: sorted columns and the as-of lookup.
-
-The answer at t is the latest *observation* among the points known at t. A backfilled older
-price, published late, does not replace a newer one. It depends on the visible prefix only.
+One market's prices are held in memory as sorted columns (`Series`). The price at t
+is the latest *observation* among the points known at t. A backfilled older price, published late,
+does not replace a newer one. The lookup depends on the visible prefix only.
 """
 
 import gzip
@@ -129,7 +128,7 @@ class Series:
         """`position` for an array of instants."""
         if not len(self) or not len(t):
             return np.full(len(t), -1, dtype=np.int64)
-        # The instants' own span first: a walk's chunk then searches a slice that stays in cache.
+        # First cut to the span of the instants: a walk's chunk then searches a slice in cache.
         low = int(np.searchsorted(self.known_at, t.min(), side="left"))
         high = int(np.searchsorted(self.known_at, t.max(), side="right"))
         i = np.searchsorted(self.known_at[low:high], t, side="right")

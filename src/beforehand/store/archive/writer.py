@@ -1,11 +1,12 @@
 """Adding to an archive: one writer at a time, new segments only, the manifest last.
 
-What was recorded and is not in its archive yet: one file a process, fsynced line by line.
+Records wait in a spool until they are moved to their archive: one file per process, fsynced line by
+line.
 
-Every exchange is on disk before its answer is used, so that a crash loses nothing that was paid
-for. A file names the archive it belongs to. `flush` moves the lines there, those of processes that
-ended without it as well; moving them twice changes nothing. A line that cannot be read is set
-aside (`.damaged`), never dropped.
+Every exchange is on disk before its answer is used, so a crash loses nothing that was paid for. A
+file names the archive it belongs to. `flush` moves the lines there, also those of processes that
+ended without a flush; moving them twice changes nothing. A line that cannot be read is set aside
+(`.damaged`), never dropped.
 """
 
 import fcntl
@@ -98,8 +99,8 @@ class ArchiveWriter:
     ) -> ImportReport:
         """Store what is not there yet, and return the counts.
 
-        `records` may be lazy; `rejects` is read after it, so that a parser can fill it on the
-        way. Nothing is visible to a reader until the manifest is replaced at the end.
+        `records` may be lazy; `rejects` is read after `records`, so that a parser can fill it
+        meanwhile. Nothing is visible to a reader until the manifest is replaced at the end.
         """
         report = ImportReport(importer, source, notes=notes if notes is not None else {})
         with exclusive(self.path / "archive.lock"):
@@ -169,7 +170,7 @@ class ArchiveWriter:
         return dict(lines)
 
     def _write_segment(self, kind: str, lines: list[bytes], stamp: str, name: str) -> Segment:
-        """Store lines that the import of this name brought, and return their entry."""
+        """Store the new lines of the import with this name, and return their segment's entry."""
         content = b"\n".join(lines) + b"\n"
         packed = gzip.compress(content, compresslevel=6, mtime=0)
         segment: Segment = {
@@ -230,7 +231,7 @@ def _fingerprint(line: bytes) -> bytes:
 
 
 class Spooled(TypedDict):
-    """A line that waits: an exchange and its records, each after its kind, in their wire form."""
+    """A waiting line: an exchange and its records as (kind, record), in wire form."""
 
     exchange: dict[str, object]
     records: list[tuple[str, dict[str, object]]]
@@ -245,8 +246,8 @@ class Spool:
         self._lock = threading.Lock()
 
     def keep(self, exchange: Exchange, records: Sequence[BaseModel]) -> None:
-        """Write an exchange and its records down, for good. Raises Unavailable where the disk
-        takes no more: nothing half-written stays behind."""
+        """Write an exchange and its records to disk and fsync. Raises Unavailable if that fails (a
+        full disk): no half-written line stays behind."""
         rows = [[KIND_OF[type(r)], r.model_dump(mode="json", exclude_none=True)] for r in records]
         with self._lock:
             if self._file is None:
@@ -254,7 +255,7 @@ class Spool:
             self._write(dumps({"exchange": exchange.wire(), "records": rows}) + b"\n")
 
     def _open(self) -> IO[bytes]:
-        """A new file, locked before its name says that it may be flushed."""
+        """A new file. It is locked before it gets the name that `flush` looks for."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{os.getpid()}-{secrets.token_hex(4)}.jsonl"
         hidden = path.with_suffix(".new")
@@ -276,8 +277,8 @@ class Spool:
         except OSError as error:
             os.ftruncate(self._file.fileno(), start)
             raise Unavailable(
-                f"{self.folder} takes no more ({error.strerror}): an answer could not be kept; "
-                "make room before you record on"
+                f"{self.folder} cannot be written to ({error.strerror}), and an answer was lost: "
+                "free space before you record more"
             ) from None
 
     @property
@@ -325,7 +326,7 @@ class Spool:
                     continue
                 found = _read(row)
             except (JSONDecodeError, KeyError, TypeError, ValueError):
-                if line != lines[-1]:  # The last one may be what a crash left of a line.
+                if line != lines[-1]:  # A crash may have cut the last line short.
                     damaged.append(line)
                 continue
             records += found

@@ -1,22 +1,22 @@
-"""The journal of paid calls: intent before, answer inline, one row a call of a run.
+"""The journal of paid calls: the intent before, the answer after, in one row per call of a run.
 
-A row is keyed by what is asked (provider, request, simulation index), so that whoever comes to the
-same question finds the answer. States:
+A row is keyed by what is asked (provider, request, simulation index), so that every process that
+comes to the same question finds the answer. States:
 
     sent     the intent is on record; no answer yet. Held by an owner with a lease
     done     answered; the answer is in the row
     failed   answered with a refusal that asking again would not change
     lost     known not to have been carried out: may be asked again
 
-Only `done` and `failed` are final. A `sent` row whose lease has lapsed is the one window nobody can
-close: the call may have been paid. The policy of the run says what then (resend, skip, stop).
+Only `done` and `failed` are final. A `sent` row with a lapsed lease is the one case that cannot be
+decided: the call may have been paid. The policy of the run says what happens then (resend, skip,
+stop).
 
-What a service may remember: the later instants that other runs asked it about before.
-
-A service that was asked about July before it is asked about March may have kept what it saw. The
-journal knows when each call was sent and which instant it was about. Where the user says that the
-forecasters were restarted, what was sent before that no longer counts. A fork's inherited answers
-are judged as those of the run that paid for them.
+The journal also shows what a service may remember (`remembered`). A service that was
+asked about July before it is asked about March may have kept what it saw. The journal knows when
+each call was sent and which instant it was about. If the user says that the forecasters were
+restarted, calls sent before that no longer count. Answers that a fork inherits are judged as
+answers of the run that paid for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,9 +33,9 @@ from beforehand.store.journal.events import add_event, run_lock
 from beforehand.store.journal.schema import CALL_COLUMNS
 
 LEASE_S = 5.0
-"""How long a claim stands without a heartbeat of its owner."""
+"""How long a claim is valid without a heartbeat of its owner."""
 MOST_UNANSWERED = 5
-"""So many attempts at one call without an answer, over all resumes, are final."""
+"""After this many attempts without an answer, over all resumes, a call has failed for good."""
 Policy = Literal["resend", "skip", "stop"]
 State = Literal["sent", "lost"]
 UNITS = {"calls": "calls", "tokens": "tokens", "cost": "USD"}
@@ -52,7 +52,7 @@ class Usage:
 @dataclass(frozen=True)
 class Claim:
     """What the journal says of a call. `ask` means: send it now, you hold the lease. `wait` means:
-    another owner is on it. Otherwise `answer` or `error` is final."""
+    another owner is making the call. Otherwise `answer` or `error` is final."""
 
     state: Literal["ask", "wait", "done", "failed"]
     answer: str | None = None
@@ -95,8 +95,8 @@ class Calls:
         self._database = database
         self._clock = clock or SystemClock()
         self._held: dict[tuple[str, str], float] = {}
-        """What this process has in flight, by run and key, and when it last took or renewed the
-        lease: only these are renewed."""
+        """The calls that this process has in flight, by run and key, and when it last took or
+        renewed each lease. Only these leases are renewed."""
 
     def claim(
         self,
@@ -111,16 +111,16 @@ class Calls:
         instant: int | None = None,
         peek: bool = False,
     ) -> Claim:
-        """Look a call up and claim it where it is nobody's; with `peek`, say what a claim would
-        come to and write no intent. `question` names it for people, `instant` (microseconds) is
-        the one that is asked about. Raises Stopped where the run was stopped or its budget allows
-        no further call."""
+        """Look a call up, and claim it if no owner holds it. With `peek`, return what a claim would
+        return, but write no intent. `question` names the question for people to read, `instant`
+        (microseconds) is the time that is asked about. Raises Stopped if the run was stopped or its
+        budget allows no further call."""
         call = _Wanted(run_id, key, task_id, provider, index, owner, question, instant)
         began = 0.0
 
         def work(tx: Transaction) -> Claim:
             nonlocal began
-            began = lease_clock()  # The lease runs from here on, however long others took before.
+            began = lease_clock()  # The lease starts here, however long we waited before.
             return self._claim(tx, call, peek)
 
         found = self._database.together(run_lock(run_id), work)
@@ -129,7 +129,7 @@ class Calls:
         return found
 
     def holds(self, run_id: str, key: str) -> bool:
-        """False where the lease may have lapsed: another process may be at this call by now."""
+        """False if the lease may have lapsed: another process may be making this call by now."""
         return lease_clock() - self._held.get((run_id, key), float("-inf")) < LEASE_S
 
     def _claim(self, tx: Transaction, call: "_Wanted", peek: bool) -> Claim:
@@ -169,7 +169,7 @@ class Calls:
         return self._intend(tx, call, now, (attempts or 0) + 1)
 
     def _intend(self, tx: Transaction, call: "_Wanted", now: float, attempt: int) -> Claim:
-        """Write the intent down: from here on the call is its owner's, until the lease ends."""
+        """Write the intent: from now on the call belongs to its owner, until the lease ends."""
         tx.run(
             "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, "
             "question, instant, state, owner, lease_until, attempts, first_sent_at, sent_at) "
@@ -201,8 +201,8 @@ class Calls:
         return Claim("ask", attempts=attempt)
 
     def answered(self, run_id: str, key: str, answer: str, usage: Usage, latency_ms: float) -> str:
-        """Record an answer the moment it arrives, whoever holds the call by now; returns the one
-        on record (the first stands)."""
+        """Record an answer as soon as it arrives, even if another owner holds the call by now.
+        Returns the recorded answer (the first one is kept)."""
         kept = self._database.together(
             run_lock(run_id), lambda tx: self._answered(tx, run_id, key, answer, usage, latency_ms)
         )
@@ -248,7 +248,7 @@ class Calls:
         return answer
 
     def _ended(self, tx: Transaction, run_id: str, key: str, **detail: Any) -> None:
-        """Tell how an attempt at a call ended."""
+        """Add the event that an attempt at a call ended."""
         add_event(tx, run_id, iso(self._clock.now()), "call ended", key=key, **detail)
 
     def refused(self, run_id: str, key: str, owner: str, error: str) -> None:
@@ -256,8 +256,8 @@ class Calls:
         self._let_go(run_id, key, owner, "failed", error)
 
     def lost(self, run_id: str, key: str, owner: str, error: str, arrived: bool = True) -> None:
-        """The call was not carried out, or its service said that it failed: ask again. Where it
-        cannot have `arrived`, nobody was shown anything about its instant."""
+        """The call was not carried out, or its service said that it failed: it may be asked again.
+        If it cannot have `arrived`, the service saw nothing about its instant."""
         self._let_go(run_id, key, owner, "lost", error, arrived)
 
     def unknown(self, run_id: str, key: str, owner: str, error: str) -> None:
@@ -265,8 +265,8 @@ class Calls:
         self._let_go(run_id, key, owner, "sent", error)
 
     def unanswered(self, run_id: str, key: str, owner: str, error: str, state: State) -> bool:
-        """An attempt ended without an answer. True if it was the last that is made: the call has
-        failed then, else it is in `state`."""
+        """An attempt ended without an answer. True if it was the last attempt allowed: then the
+        call has failed, else it is in `state`."""
         with self._database.write(run_lock(run_id)) as tx:
             rows = tx.run(
                 "UPDATE calls SET unanswered = unanswered + 1, state = CASE WHEN unanswered + 1 < "
@@ -286,13 +286,13 @@ class Calls:
         return bool(rows) and rows[0][0] == "failed"
 
     def drop(self, run_id: str, key: str) -> None:
-        """Nothing could be written down: the lease is no longer renewed, and lapses."""
+        """Stop renewing a lease, so that it lapses: the end of the call could not be written."""
         self._held.pop((run_id, key), None)
 
     def _let_go(
         self, run_id: str, key: str, owner: str, state: str, error: str, arrived: bool = True
     ) -> None:
-        """Only who holds the call may say so: a process that slept through its lease may not."""
+        """End a claim with this state. Only the owner that still holds the call may do so."""
         with self._database.write(run_lock(run_id)) as tx:
             rows = tx.run(
                 "UPDATE calls SET state = :state, error = :error, lease_until = 0, answered_at = "
@@ -314,7 +314,7 @@ class Calls:
     def _copy(
         self, tx: Transaction, run_id: str, parent: str | None, key: str, task_id: str
     ) -> Claim | None:
-        """The answer that a fork inherits from the run it left, or from that one's own origin."""
+        """The answer that a fork inherits from its parent run, or from the run that paid for it."""
         seen = {run_id}
         while parent is not None and parent not in seen:
             seen.add(parent)
@@ -336,11 +336,11 @@ class Calls:
         return None
 
     def _afford(self, tx: Transaction, run_id: str, run: "_Run", now: float, counted: bool) -> bool:
-        """True if one more call fits the run's limits; False if it may once those in flight are
-        answered. Raises Stopped if it does not, or if the run was stopped.
+        """True if one more call fits the run's limits; False if it may fit once the calls in flight
+        are answered. Raises Stopped if it does not fit, or if the run was stopped.
 
-        A call in flight is reckoned at the most that one has cost so far; while nothing is known
-        of the cost, one is made at a time.
+        A call in flight counts as much as the most expensive call so far. While no cost is known,
+        one call is made at a time.
         """
         if run.status == "stopped" and run.reason:
             raise Stopped(run.reason)
@@ -395,8 +395,8 @@ class Calls:
                 self._held[call] = began
 
     def release(self, run_id: str, owner: str) -> int:
-        """End every lease of a run but the owner's: whoever held them is known to be dead.
-        Returns how many calls were in flight then."""
+        """End every lease of a run but the owner's: the processes that held them are known to be
+        dead. Returns how many calls were in flight then."""
         with self._database.write() as tx:
             return len(
                 tx.run(
@@ -446,7 +446,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A call that somebody wants to make: what `claim` was given."""
+    """A call to be made: the arguments of `claim`."""
 
     run_id: str
     key: str
@@ -459,7 +459,7 @@ class _Wanted:
 
 
 def _skip(tx: Transaction, run_id: str, key: str, attempts: int) -> Claim:
-    """Give up a call whose answer never came, for good."""
+    """Give up for good a call that was sent and never answered."""
     error = "sent without an answer: skipped, as the run's policy says"
     tx.run(
         "UPDATE calls SET state = 'failed', error = :error "
@@ -508,9 +508,9 @@ def remembered(
     restarts: Sequence[str],
     service_of: Callable[[str], str] = str,
 ) -> tuple[int, list[str]]:
-    """(answers of a run that came after the same service was asked about a later instant by another
-    run, those runs). `restarts` are the times at which it is said to have been restarted;
-    `service_of` names the service behind a provider."""
+    """Returns (how many answers of this run came after another run had asked the same service about
+    a later instant, those other runs). `restarts` are the times at which the service is said to
+    have been restarted; `service_of` names the service behind a provider."""
     with database.read() as tx:
         mine = tx.run(
             "SELECT sent_at, instant, origin FROM calls WHERE run_id = :run_id "
@@ -532,7 +532,7 @@ def remembered(
     # In the order of the wall clock: a restart forgets, a call of another run adds to what may be
     # remembered, and a call of ours is compared with it. Ties count against the service.
     events = [(at, 0, 0, "") for at in restarts]
-    for first, last, instant, run in others:  # Asked again after a restart, it may be known again.
+    for first, last, instant, run in others:  # A call sent again after a restart counts again.
         events += [(at, 1, instant, run) for at in {first, last}]
     events += [(at, 2, instant, origin or run_id) for at, instant, origin in mine]
     latest: dict[str, int] = {}

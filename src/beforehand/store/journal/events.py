@@ -1,7 +1,8 @@
 """What happened in a run, in order: one table of the journal, which `runs watch` follows.
 
-Every event is written in the transaction of what it tells of. Its number counts up by one within a
-run, and no event appears after one with a higher number: on Postgres the run's lock sees to that.
+Every event is written in the same transaction as the change it reports. Its number counts up by one
+within a run, and no event appears after one with a higher number: on Postgres the run's lock
+ensures this.
 """
 
 from dataclasses import asdict, dataclass
@@ -27,8 +28,8 @@ What = Literal[
 
 @dataclass(frozen=True)
 class RunEvent:
-    """One event: its number in the run, when it happened, the step if it tells of one, and its
-    particulars (the status of what ended, the provider of a call, its key)."""
+    """One event: its number in the run, when it happened, the step if it concerns one, and details
+    (the status of what ended, the provider of a call, its key)."""
 
     run_id: str
     number: int
@@ -58,7 +59,7 @@ def add_event(
 
 
 def events_after(database: Database, run_id: str, number: int, most: int = 1000) -> list[RunEvent]:
-    """The events of a run after this number, in order, at most so many."""
+    """The events of a run after this number, in order, at most `most`."""
     with database.read() as tx:
         rows = tx.run(
             "SELECT run_id, number, at, what, task_id, detail FROM events "

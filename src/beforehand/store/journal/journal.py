@@ -4,7 +4,8 @@
 its state, what it has spent. `task_parts` holds the bulk output of a task, packed, until the run is
 sealed. Output and status are written in one transaction. Paid calls are in `calls.py` beside it.
 
-Heartbeats: which processes are at work, so that the work of the dead can be taken over.
+`workers` holds the heartbeats of the processes at work, so that the work of dead processes can be
+taken over.
 """
 
 import zlib
@@ -44,7 +45,7 @@ class TaskSpan(TypedDict):
 
 class Journal:
     """Reads and writes runs and tasks; `calls` are the paid calls. Safe for threads and processes.
-    Raises InputError where the tables of another version are there."""
+    Raises InputError if the tables are of another version."""
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self.database = database
@@ -82,9 +83,9 @@ class Journal:
         expected_cost: float = 0.0,
         fresh: bool = False,
     ) -> tuple[RunRow, bool]:
-        """Write down that a run was asked for, before anything else is. Returns its row, or the one
-        that is there already, and whether it is new. `expected_cost` of a call counts until one
-        is known; `fresh` says that the forecasters were restarted just before."""
+        """Record that a run was asked for, before anything else is written. Returns its row, or the
+        row that exists already, and whether it is new. `expected_cost` is used for a call until a
+        real cost is known; `fresh` says that the forecasters were restarted just before."""
         with self.database.write() as tx:
             made = tx.run(
                 "INSERT INTO runs (run_id, kind, status, request, fingerprint, home, parent, "
@@ -121,7 +122,7 @@ class Journal:
         return found
 
     def policy(self, run_id: str) -> Policy:
-        """What becomes of a call of this run whose answer never came."""
+        """What happens to a call of this run that was sent and never answered."""
         with self.database.read() as tx:
             rows = tx.run("SELECT policy FROM runs WHERE run_id = :run_id", run_id=run_id)
         return rows[0][0] if rows else "resend"
@@ -138,7 +139,7 @@ class Journal:
         return [run_row(row) for row in rows]
 
     def begin(self, run_id: str, total: int, what: What = "run begun") -> None:
-        """A driver starts on a run (again), of so many tasks."""
+        """A driver starts, or starts again, on a run of `total` tasks."""
         with self.database.write(run_lock(run_id)) as tx:
             tx.run(
                 "UPDATE runs SET status = 'running', reason = NULL, total = :total, "
@@ -201,8 +202,8 @@ class Journal:
                 add_event(tx, run_id, self.now(), "run ended", status=status, reason=reason)
 
     def stop(self, run_id: str, reason: str) -> None:
-        """End a running run: no process makes another call for it. One that is being cancelled, or
-        has ended, stays as it is."""
+        """End a running run: no process makes another call for it. A run that is being cancelled,
+        or has ended, stays as it is."""
         with self.database.write(run_lock(run_id)) as tx:
             found = tx.run(
                 "UPDATE runs SET status = 'stopped', reason = :reason, updated_at = :now "
@@ -215,8 +216,8 @@ class Journal:
                 add_event(tx, run_id, self.now(), "run ended", status="stopped", reason=reason)
 
     def cancel(self, run_id: str, driven: bool) -> None:
-        """Ask a run to end; one that nobody drives is cancelled at once. A run that has ended
-        stays as it is."""
+        """Ask a run to end; a run without a driver is cancelled at once. A run that has ended stays
+        as it is."""
         with self.database.write(run_lock(run_id)) as tx:
             found = tx.run(
                 "UPDATE runs SET status = :status, reason = 'cancelled by the user', "
@@ -248,7 +249,7 @@ class Journal:
                 add_event(tx, run_id, now, "step begun", row["task_id"], action=row["agent"])
 
     def discard(self, run_id: str, tasks: Sequence[str]) -> None:
-        """Forget the success of tasks whose inputs have changed: they are to run anew."""
+        """Drop the success of tasks with changed inputs: they will run again."""
         if not tasks:
             return
         with self.database.write() as tx:
@@ -276,8 +277,8 @@ class Journal:
         duration_ms: float,
         parts: Mapping[str, bytes] | None = None,
     ) -> None:
-        """A task succeeded: its status, output and parts, all or none. The first success
-        stands."""
+        """A task succeeded: its status, output and parts, all or none. The first success is
+        kept."""
         data, now = canonical(output), self.now()
         metadata = {"inputs": inputs, "digest": digest(data)}
         with self.database.write(run_lock(run_id)) as tx:
@@ -353,7 +354,7 @@ class Journal:
         return bool(rows)
 
     def done(self, run_id: str, only: Sequence[str] | None = None) -> dict[str, Done]:
-        """The tasks of a run that succeeded (of those of `only`)."""
+        """The tasks of a run that succeeded (or, of `only`, those that did)."""
         sql = (
             "SELECT o.task_id, o.metadata FROM task_outputs o JOIN worker_runs w "
             "ON w.run_id = o.run_id AND w.task_id = o.task_id "
@@ -398,7 +399,7 @@ class Journal:
         return any(task.status != "running" for task in self.tasks(run_id, [task_id]))
 
     def counts(self, run_id: str) -> dict[str, int]:
-        """How many tasks stand in each status."""
+        """How many tasks have each status."""
         with self.database.read() as tx:
             rows = tx.run(
                 "SELECT status, count(*) FROM worker_runs WHERE run_id = :run_id GROUP BY status",
@@ -489,13 +490,13 @@ class Workers:
             )
 
     def rest(self, worker_id: str) -> None:
-        """A worker ends of its own will."""
+        """Remove a worker that ends normally."""
         with self._database.write() as tx:
             tx.run("DELETE FROM workers WHERE worker_id = :id", id=worker_id)
 
     def living(self, stale: float) -> set[str]:
-        """The workers whose last beat is no older than `stale` seconds; the long dead are
-        forgotten."""
+        """The workers with a last beat no older than `stale` seconds; after an hour without one, a
+        worker's row is deleted."""
         with self._database.write() as tx:
             now = tx.epoch(epoch(self._clock.now()))
             tx.run("DELETE FROM workers WHERE beat_at < :gone", gone=now - 3600.0)

@@ -11,7 +11,7 @@ from beforehand.store.database import Row
 Status = Literal["running", "success", "failed", "stopped", "cancelling", "cancelled"]
 
 VERSION = 3
-"""Of the tables below; a journal of another version is refused."""
+"""The version of the tables below; a journal of another version is refused."""
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS journal_version (version INTEGER PRIMARY KEY);
 INSERT INTO journal_version VALUES ({VERSION}) ON CONFLICT DO NOTHING;
@@ -80,10 +80,10 @@ RUN_COLUMNS = (
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run. `fingerprint` identifies request and world: the same run id with another one is
-    another run. `limits` caps calls, tokens and cost (USD); `policy` says what becomes of a call
-    whose answer never came; `restarts` are the times at which its forecasters are said to have been
-    restarted; `seal` holds digests of the run's files."""
+    """One run. `fingerprint` identifies request and world: the same run id with another fingerprint
+    is another run. `limits` caps calls, tokens and cost (USD); `policy` says what happens to a call
+    that was sent and never answered; `restarts` are the times at which its forecasters are said to
+    have been restarted; `seal` holds digests of the run's files."""
 
     run_id: str
     kind: str

@@ -1,6 +1,6 @@
 """Loading CSV and Parquet into the market-data table, with every rejected row reported.
 
-DuckDB reads the file; each row is checked; what is taken goes to a file of columns and, in one
+DuckDB reads the file; each row is checked; accepted rows go to a file of columns and, in one
 transaction that also lists that file, to SQLite. The same file is not loaded twice.
 """
 
@@ -92,7 +92,7 @@ def load(path: Path, file: Path, loaded_at: datetime) -> LoadReport:
 
 
 def _look(file: Path) -> None:
-    """What is no table at all, in a sentence of its own."""
+    """Raise InputError, with a message for each case, for a file that is not a table."""
     if file.is_dir():
         raise InputError(f"{file} is a folder: name a file")
     if not file.is_file():
@@ -111,7 +111,7 @@ def _look(file: Path) -> None:
 
 
 def _pattern(path: Path) -> str:
-    """The path as DuckDB takes it: quoted, and its wildcards meant as they stand."""
+    """The path as DuckDB takes it: quoted, and with its wildcards taken literally."""
     return _quoted(Path(re.sub(r"([\[\]*?])", r"[\1]", str(path))))
 
 
@@ -176,7 +176,7 @@ def _read(duck: Any, file: Path, report: LoadReport) -> None:
 def _check(
     duck: Any, db: sqlite3.Connection, file: Path, loaded_at: datetime, report: LoadReport
 ) -> None:
-    """`good` holds what is taken; whatever is not is told apart by its first fault."""
+    """Put the accepted rows in the table `good`; report each other row with its first fault."""
     top = int(db.execute("SELECT coalesce(max(id), 0) FROM market_data").fetchone()[0])
     duck.execute("SET TimeZone = 'UTC'")
     earlier = _attach_earlier(duck, db, file)
@@ -195,8 +195,8 @@ def _check(
 
 
 def _make_typed(duck: Any) -> None:
-    """`counted`: each line's texts as values too (NULL where one is none), and how often its id
-    stands there."""
+    """Make the table `counted`: each line's texts, their values (NULL where a text is not one), and
+    how often its id occurs."""
     numbers = ", ".join(f"TRY_CAST({name} AS DOUBLE) AS {name}_n" for name in _NUMBERS)
     whole = "regexp_full_match(trim(id), '-?[0-9]{1,15}')"
     duck.execute(
@@ -214,20 +214,20 @@ def _make_typed(duck: Any) -> None:
 
 
 def _faults(earlier: str) -> list[tuple[str, str]]:
-    """(condition, what is said of a row that meets it), in the order in which they are looked
-    for."""
+    """(condition, the reason given for a row that meets it), in the order in which they are
+    checked."""
     years = f"BETWEEN TIMESTAMPTZ '{FIRST_YEAR}-01-01' AND TIMESTAMPTZ '{LAST_YEAR}-12-31'"
     days = f"BETWEEN DATE '{FIRST_YEAR}-01-01' AND DATE '{LAST_YEAR}-12-31'"
     faults = [
         ("symbol IS NULL OR trim(symbol) = ''", "no symbol"),
-        (f"coalesce(timestamp_t {years}, false) = false", "timestamp is no time"),
-        (f"coalesce(file_date_d {days}, false) = false", "file_date is no day"),
-        ("id IS NOT NULL AND id_n IS NULL", "id is no whole number"),
-        ("id_n IS NOT NULL AND same_id > 1", "id stands twice in the file"),
+        (f"coalesce(timestamp_t {years}, false) = false", "timestamp is not a time"),
+        (f"coalesce(file_date_d {days}, false) = false", "file_date is not a day"),
+        ("id IS NOT NULL AND id_n IS NULL", "id is not a whole number"),
+        ("id_n IS NOT NULL AND same_id > 1", "id occurs twice in the file"),
         ("valid_b IS NULL", "is_valid is neither true nor false"),
         (
             f"created_at IS NOT NULL AND coalesce(created_t {years}, false) = false",
-            "created_at is no time",
+            "created_at is not a time",
         ),
     ]
     if earlier:
@@ -235,8 +235,8 @@ def _faults(earlier: str) -> list[tuple[str, str]]:
         faults.append((taken, "id is taken by an earlier load"))
     for name in _NUMBERS:
         given = f"{name} IS NOT NULL AND {name} <> ''"
-        faults.append((f"{given} AND {name}_n IS NULL", f"{name} is no number"))
-        faults.append((f"NOT isfinite(coalesce({name}_n, 0))", f"{name} is no finite number"))
+        faults.append((f"{given} AND {name}_n IS NULL", f"{name} is not a number"))
+        faults.append((f"NOT isfinite(coalesce({name}_n, 0))", f"{name} is not a finite number"))
     return faults
 
 
@@ -320,7 +320,7 @@ def _store(
     db.execute("BEGIN IMMEDIATE")
     try:
         held = db.execute("SELECT coalesce(sum(rows), 0) FROM loads").fetchone()[0]
-        if report.loaded > held:  # Building an index at the end is cheaper than keeping it up.
+        if report.loaded > held:  # Building an index at the end is cheaper than updating it.
             for name in INDEXES:
                 db.execute(f"DROP INDEX IF EXISTS {name}")
         marks = ", ".join("?" * (len(COLUMNS) + 2))

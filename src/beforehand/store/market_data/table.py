@@ -5,10 +5,10 @@ outside.
     workspace/market_data/*.duckdb  the same rows as columns, one file a load, for the templates
                                     that return statistics (DuckDB, opened read-only)
 
-A load is visible once its SQLite transaction is committed; a file that no load lists is passed
-over. LIKE has one rule everywhere: `%` is any run, `_` one character, letters of ASCII
-match in either case, nothing is escaped. Patterns are matched against the list of symbols once,
-by SQLite, and both engines are then given the symbols themselves.
+A load is visible once its SQLite transaction is committed; a file that no load lists is ignored.
+LIKE has one rule everywhere: `%` is any run, `_` one character, letters of ASCII match in either
+case, nothing is escaped. Patterns are matched against the list of symbols once, by SQLite, and both
+engines are then given the symbols themselves.
 """
 
 import sqlite3
@@ -114,7 +114,7 @@ class MarketData:
             )
         self.path = path
         self._idle: LifoQueue[_Reader | None] = LifoQueue()
-        for reader in (*[None] * (READERS - 1), _Reader(path)):  # The others when first needed.
+        for reader in (*[None] * (READERS - 1), _Reader(path)):  # The others: when needed.
             self._idle.put(reader)
 
     @contextmanager

@@ -264,7 +264,7 @@ def check_params(template: str, given: Mapping[str, object]) -> dict[str, Value]
         raise InputError(f"{template} needs the {words} {', '.join(map(repr, missing))}")
     values = dict(spec.optional) | {k: v for k, v in given.items() if v is not None}
     if values.get("file_date") and (values.get("start_date") or values.get("end_date")):
-        raise InputError("file_date stands alone: leave out start_date and end_date")
+        raise InputError("file_date excludes start_date and end_date: leave these out")
     checked = {name: _value(name, value) for name, value in values.items()}
     for low, high in (("start", "end"), ("start_date", "end_date"), ("min_price", "max_price")):
         first, last = checked.get(low), checked.get(high)
@@ -295,7 +295,7 @@ def _value(name: str, value: object) -> Any:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise InputError(f"{name} is no valid text") from None
+        raise InputError(f"{name} is not valid text") from None
     if name in ("file_date", "start_date", "end_date"):
         try:
             return date.fromisoformat(value.strip()).isoformat()

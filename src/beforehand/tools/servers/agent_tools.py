@@ -1,6 +1,6 @@
 """The agents' four tools over Polymarket, with their documented outputs, and the log of searches.
 
-A search writes a row to `prediction_queries`, live or not: the outside world stays untouched.
+A search writes a row to `prediction_queries`, live or not. Nothing outside is changed.
 """
 
 import re
@@ -132,7 +132,8 @@ def search_polymarket_markets(
 def _logged(
     session: str, query: str, rows: list[ListedMarket], at: datetime, knows: datetime
 ) -> PredictionQuery:
-    """The row of a search as of `at`; it is known since the instant its author could see."""
+    """The row of a search as of `at`. It is known from `knows`, the latest instant that its author
+    could see."""
     prices = [next(iter(row["prices"].values())) for row in rows if row["prices"]]
     volumes = [row["volume"] for row in rows if row["volume"] is not None]
     return PredictionQuery(

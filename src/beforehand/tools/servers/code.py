@@ -35,9 +35,9 @@ class Executed(TypedDict):
 
 NAME = "execute-python-code"
 EXECUTIONS = ToolLimit(10, 3600, "executions")
-"""Of code, whatever tool runs it."""
+"""The limit for runs of code, by any tool."""
 MOST_CALLS = 1000
-"""Tool calls that one piece of code may make."""
+"""The most tool calls that one piece of code may make."""
 InputData = Annotated[
     dict[str, object] | None, Field(description="Names and values that are globals in the code.")
 ]
@@ -87,7 +87,7 @@ class ToolCall(TypedDict):
 
 @dataclass
 class CodeRun:
-    """What came of a piece of code: its Execution, and the tool calls that it made."""
+    """The result of a piece of code: its Execution, and the tool calls that it made."""
 
     execution: Execution
     calls: list[ToolCall] = field(default_factory=list)
@@ -114,8 +114,8 @@ class CodeMode:
         told: Callable[[int, int | None, str], None] | None = None,
     ) -> CodeRun:
         """Run the code with every tool of the caller as an async function. The clock inside
-        answers the toolbox's instant. `told` hears of each call. Raises InputError for what cannot
-        be run."""
+        answers the toolbox's instant. `told` is called for each tool call. Raises InputError for
+        code that cannot be run."""
         policy = replace(policy or Policy(), modules=CODE_MODULES)
         if self._toolbox.pinned is not None:
             policy = replace(policy, now=self._toolbox.pinned)

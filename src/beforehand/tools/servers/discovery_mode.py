@@ -1,8 +1,8 @@
 """Discovery mode: four tools through which a client reaches all others.
 
-A client that lists every tool pays for every schema on connecting; one that gets these four pays a
-few hundred tokens, for a schema only when it asks for it, and with `run_code` nothing for what its
-code reads and does not print.
+A client that lists every tool pays for every schema on connecting. A client of these four pays a
+few hundred tokens, and for a schema only when it asks for one. With `run_code` it pays nothing for
+what its code reads and does not print.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def _call(
     ] = None,
 ) -> dict[str, object]:
     """Call a tool by name."""
-    raise NotImplementedError("the desk hands the inner tool's own answer on")
+    raise NotImplementedError("desk_call returns the inner tool's own answer")
 
 
 def _run(
@@ -122,7 +122,7 @@ DISCOVERY = {
         _made("run_code", _run, CodeResult, EXECUTIONS),
     )
 }
-"""The four. They belong to no server."""
+"""The four discovery tools. They belong to no server."""
 
 
 def desk_call(
@@ -131,7 +131,7 @@ def desk_call(
     arguments: Mapping[str, object],
     signals: CallSignals | None = None,
 ) -> ToolAnswer:
-    """Call one of the four. Raises our errors only."""
+    """Call one of the four discovery tools. Raises our errors only."""
     if tool.name != "call_tool":
         return toolbox.run(tool, arguments, signals)
     asked = tool.validate(arguments)
@@ -170,8 +170,8 @@ def unwrapped(text: str) -> str:
 
 
 def is_structured(tool: Tool) -> bool:
-    """Whether answers go out twice, as text and as structured content: tables and what `call_tool`
-    hands on go as one text, because each row would cost twice."""
+    """Whether answers are sent twice, as text and as structured content. Tables, and what
+    `call_tool` returns, are sent as one text, because each row would cost twice."""
     return tool.rows is None and tool.returns is not None
 
 

@@ -248,6 +248,8 @@ def get_kalshi_trades(call: Call, *, id: Ticker) -> Trades:
     try:
         ticker = lookup(call.view, VENUE, id).native_id
     except NotFound:
-        ticker = id.partition(":")[2] or id  # Its trades may be on record, and it not.
+        ticker = (
+            id.partition(":")[2] or id
+        )  # Its trades may be on record, although the market is not.
     found = call.view.observations(SOURCE, "trade", ticker)
     return {"ticker": ticker, "trades": [row.data for row in found]}

@@ -436,7 +436,7 @@ def get_builder_leaderboard(
 
 
 def change(call: Call, market_id: str, days: int) -> float | None:
-    """How far the price of YES has moved since so many days before t."""
+    """How far the price of YES has moved in the given number of days before t."""
     now = odds(call.view, market_id)
     earlier = odds(call.view.narrow(call.view.t - timedelta(days=days)), market_id)
     return None if now is None or earlier is None else round(now.price - earlier.price, 9)

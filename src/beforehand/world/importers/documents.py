@@ -29,7 +29,7 @@ def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record
 
 
 class _DocumentLine(TypedDict, total=False):
-    """A line as it should look: the Document made of it refuses anything else."""
+    """A line as it should look: the Document made from it refuses anything else."""
 
     id: Required[str]
     title: str | None

@@ -3,8 +3,8 @@
 A question set's texts are known from the end of its due date. Its market questions become
 Market versions; its dataset questions (ACLED, FRED, Wikipedia, Yahoo Finance, DBnomics) become
 one market a horizon, `SOURCE:id@date`. A resolution set gives settled values: a resolved market
-question a Resolution, an unresolved one that day's price, a dataset row the Resolution of its
-horizon; all of it is known when the set was published. Combination questions are counted and
+question becomes a Resolution, an unresolved one the price of that day, a dataset row the Resolution
+of its horizon; all of it is known when the set was published. Combination questions are counted and
 left out: they are scored by `bench forecastbench --combinations`, not walked through time.
 """
 
@@ -29,7 +29,7 @@ def read(
     """Records of a question set or of a resolution set, told apart by their keys.
 
     What a resolution set says is known at `published_at`: the set carries no date of its own,
-    and its endings are often published weeks after the dates they speak of.
+    and its outcomes are often published weeks after the dates they are about.
     """
 
     def note(what: str) -> None:
@@ -49,7 +49,7 @@ def read(
     try:
         due = end_of_day(parse_instant(str(body["forecast_due_date"])))
     except (KeyError, ValueError):
-        rejects.bad(path, 1, "forecast_due_date is missing or is no date")
+        rejects.bad(path, 1, "forecast_due_date is missing or is not a date")
         return
     for number, raw in enumerate(items, start=1):
         if isinstance(raw, dict) and isinstance(raw.get("id"), list):

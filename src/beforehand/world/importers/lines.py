@@ -1,4 +1,4 @@
-"""What the readers share: a line that cannot be taken ends the import or is written down."""
+"""What the readers share: a line that is rejected ends the import, or is recorded."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -29,14 +29,14 @@ _BAD = (
 
 
 class Rejects(list[Reject]):
-    """Lines not taken. Without `skip_bad` the first one ends the import with its sentence."""
+    """Rejected lines. Without `skip_bad` the first one ends the import with its sentence."""
 
     def __init__(self, skip_bad: bool = False) -> None:
         super().__init__()
         self.skip_bad = skip_bad
 
     def bad(self, path: Path, line: int, reason: str, raw: bytes | str = "") -> None:
-        """Take note of one line, or raise InputError naming file, line and reason."""
+        """Record one line, or raise InputError naming file, line and reason."""
         text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
         reject = Reject(str(path), line, reason, text[:2000])
         if not self.skip_bad:
@@ -77,7 +77,7 @@ def each_object(
 def guarded(
     path: Path, number: int, raw: Any, rejects: Rejects, parse: Callable[[Any], list[Record]]
 ) -> list[Record]:
-    """`parse(raw)`, with a failure taken note of as a reject of that line (or item) number."""
+    """`parse(raw)`; a failure is recorded as a reject of that line (or item) number."""
     try:
         return parse(raw)
     except _BAD as error:

@@ -19,8 +19,8 @@ from beforehand.world.importers.lines import Rejects, each_object
 
 
 class QuestionText(TypedDict, total=False):
-    """The fields that market histories and ForecastBench's question sets share. `N/A` stands for
-    none; a line that is otherwise is refused."""
+    """The fields that market histories and ForecastBench's question sets share. `N/A` means none; a
+    line with other types is refused."""
 
     question: Required[str]
     background: str | None
