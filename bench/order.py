@@ -81,7 +81,7 @@ def main() -> None:
             source_digest="bench",
             recorded_at=SystemClock().now(),
         )
-        ended = Gateway(RecordedWorld(Archive(archive))).hindsight().resolutions()
+        ended = Gateway(RecordedWorld(Archive(archive))).full_view().resolutions()
         markets = [r.market_id for r in ended if r.payout is not None][:MARKETS]
         assert len(markets) == MARKETS
         (home / "ids.txt").write_text("\n".join(markets))

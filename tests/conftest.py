@@ -94,9 +94,9 @@ def provider() -> Iterator[Provider]:
 def market(sim_archive: Archive) -> dict[str, Any]:
     """A settled market of the simulated world: its id, question, first price and end."""
     world = RecordedWorld(sim_archive)
-    record = next(r for r in Gateway(world).hindsight().resolutions() if r.payout is not None)
+    record = next(r for r in Gateway(world).full_view().resolutions() if r.payout is not None)
     first = from_us(world.series(record.market_id).known_at[0])
-    question = Gateway(world).hindsight().market(record.market_id).question
+    question = Gateway(world).full_view().market(record.market_id).question
     return {
         "id": record.market_id,
         "first": first,

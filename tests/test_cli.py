@@ -333,7 +333,7 @@ def test_gzip_is_read_everywhere(sim: Path, tmp_path: Path, capsys: Out) -> None
 
     record = next(
         r
-        for r in Gateway(RecordedWorld(Archive(sim))).hindsight().resolutions()
+        for r in Gateway(RecordedWorld(Archive(sim))).full_view().resolutions()
         if r.payout is not None
     )
     path = tmp_path / "mine.csv.gz"

@@ -39,7 +39,7 @@ def gateways(real: Path) -> dict[str, Gateway]:  # noqa: F811
 def test_the_decisive_document(name: str, grade: str, gateways: dict[str, Gateway]) -> None:
     document, query = EXAMPLES[name]
     gateway = gateways[grade]
-    known = gateway.hindsight().document(document).known_at
+    known = gateway.full_view().document(document).known_at
     window = known - timedelta(days=3)
 
     def found(t: object) -> list[str]:
@@ -55,9 +55,9 @@ def test_it_reaches_the_context_of_its_market(gateways: dict[str, Gateway]) -> N
     """The market on the Texas primary: its own question finds the report, once it is captured."""
     gateway = gateways["captured"]
     document, _ = EXAMPLES["the Texas primary of May 2026"]
-    known = gateway.hindsight().document(document).known_at
+    known = gateway.full_view().document(document).known_at
     name = next(
-        m.id for m in gateway.hindsight().markets()
+        m.id for m in gateway.full_view().markets()
         if m.question and "Ken Paxton win the 2026 Texas" in m.question
     )  # fmt: skip
     instants = np.array([to_us(known - MINUTE), to_us(known + MINUTE)], dtype=np.int64)
@@ -82,7 +82,7 @@ def test_coverage_is_told_for_every_market(real: Path, home: Path, capsys: Out) 
 
 
 def test_scripted_over_sixty_real_markets(real: Path, home: Path, capsys: Out) -> None:  # noqa: F811
-    names = sorted(Gateway(RecordedWorld(Archive(real))).hindsight().first_prices())[:60]
+    names = sorted(Gateway(RecordedWorld(Archive(real))).full_view().first_prices())[:60]
     arguments = ("--forecasters", "market,scripted", "--markets", ",".join(names), "--every", "28d")
     found = told(
         capsys,

@@ -5,14 +5,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from provider import Provider, serving
 
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
 from beforehand.forecast import base
 from beforehand.forecast.base import Context, Decision, Forecaster, Meter, Opening, scheme
-from experiments import QUICK, Out, told
+from experiments import QUICK, Out, config, intervals, told
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
 AFTER = """
@@ -45,6 +47,19 @@ def test_the_examples_run() -> None:
     assert done.stdout == "all 1\n", done.stderr
 
 
+class Rough(Provider):
+    """While it is `failing`, answers each question from the fourth attempt on."""
+
+    failing, failed = False, 0
+
+    def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+        found = super().answer(key, path, body, index)
+        if self.failing and self._tried[key] <= 3:
+            self.failed += 1
+            return 503, b"{}"
+        return found
+
+
 @pytest.fixture
 def remembers() -> Iterator[None]:
     """A forecaster as a user would write it: plain, with a memory, and no call."""
@@ -69,11 +84,13 @@ def remembers() -> Iterator[None]:
 
 def test_a_memory_survives_a_stop(sim: Path, home: Path, capsys: Out, remembers: None) -> None:
     command = ["backtest", "run", "--archive", str(sim), "--every", "28d", *QUICK]
-    command += ["--forecasters", "market,counts:x"]
-    told(capsys, *command, "--run-id", "whole")
-    assert cli([*command, "--run-id", "parts", "--fresh", "--max-calls", "40"]) == 3
-    assert cli(["runs", "resume", "parts", "--max-calls", "80"]) == 3
-    told(capsys, "runs", "resume", "parts", "--max-calls", "99999")
+    with serving(Provider()) as provider:  # What is paid stops the run.
+        command += ["--forecasters", f"market,counts:x,{provider.address()}"]
+        told(capsys, *command, "--run-id", "whole")
+        assert cli([*command, "--run-id", "parts", "--fresh", "--max-calls", "40"]) == 3
+        assert told(capsys, "runs", "show", "parts")["calls"] == 40, "its own answers are free"
+        assert cli(["runs", "resume", "parts", "--max-calls", "80"]) == 3
+        told(capsys, "runs", "resume", "parts", "--max-calls", "99999")
     for name in ("whole", "parts"):
         verified = told(capsys, "runs", "verify", name)
         assert verified["sound"], verified
@@ -90,12 +107,42 @@ def test_without_catching_up_it_would_forget(
 ) -> None:
     monkeypatch.setattr("beforehand.jobs.backtest.walk.Walker._catch_up", lambda *_: None)
     command = ["backtest", "run", "--archive", str(sim), "--every", "28d", *QUICK]
-    command += ["--forecasters", "market,counts:x"]
-    told(capsys, *command, "--run-id", "whole")
-    assert cli([*command, "--run-id", "parts", "--max-calls", "40"]) == 3
-    told(capsys, "runs", "resume", "parts", "--max-calls", "99999")
+    with serving(Provider()) as provider:
+        command += ["--forecasters", f"market,counts:x,{provider.address()}"]
+        told(capsys, *command, "--run-id", "whole")
+        assert cli([*command, "--run-id", "parts", "--max-calls", "40"]) == 3
+        told(capsys, "runs", "resume", "parts", "--max-calls", "99999")
     rows = [
         (Home(home).runs / name / "intervals.jsonl").read_text().replace(f'"{name}"', '"r"')
         for name in ("whole", "parts")
     ]
     assert rows[0] != rows[1]
+
+
+def test_a_free_decision_moves_no_budget(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out, remembers: None
+) -> None:
+    """Beside a forecaster of its own that cost nothing, a paid one still costs what it may."""
+    with serving(Provider()) as provider:
+        path = config(home / "c.json", market, models=["counts:x", provider.address()], num_sims=2)
+        command = ["backtest", "run", str(path), "--archive", str(sim), "--run-id", "r", *QUICK]
+        assert cli([*command, "--max-cost", "0.03", "--cost-per-call", "0.01"]) == 3
+        assert len(provider.log) == 3
+
+
+def test_a_step_that_is_tried_again_shows_nothing_twice(
+    market: dict[str, Any], sim: Path, home: Path, capsys: Out, remembers: None
+) -> None:
+    with serving(Rough()) as provider:
+        models = ["counts:x", provider.address()]
+        path = config(home / "c.json", market, models=models)
+        command = ["backtest", "run", str(path), "--archive", str(sim), *QUICK]
+        told(capsys, *command, "--run-id", "calm", "--fresh")
+        provider.failing = True
+        told(capsys, *command, "--run-id", "rough", "--fresh")
+        assert provider.failed > 6
+    said = [
+        [d["probability"] for row in intervals(home, name) for d in row["decisions"]]
+        for name in ("calm", "rough")
+    ]
+    assert said[0] == said[1]

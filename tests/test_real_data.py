@@ -54,7 +54,7 @@ def test_prices_by_what_was_known(gateway: Gateway, data: Path) -> None:
     found = {}
     for days in (7, 30):
         pairs = []
-        for record in gateway.hindsight().resolutions():
+        for record in gateway.full_view().resolutions():
             day = record.resolved_at.replace(hour=0, minute=0, second=0, microsecond=0)
             with suppress(NotFound):
                 view = gateway.at(day - timedelta(days=days))
@@ -68,7 +68,7 @@ def test_a_text_that_is_not_old_enough_is_not_shown(gateway: Gateway) -> None:
     name = "MANIFOLD:wENpa5mETtrCnBYJKl5t"
     market = gateway.at(parse_instant("2025-02-01T00:00:00Z")).market(name)
     assert (market.question, market.background, market.text_known_at) == (None, None, None)
-    late = gateway.hindsight().market(name)
+    late = gateway.full_view().market(name)
     assert "Update 2025-05-07" in (late.background or "")
     known = late.text_known_at
     assert known is not None
@@ -78,7 +78,7 @@ def test_a_text_that_is_not_old_enough_is_not_shown(gateway: Gateway) -> None:
 
 def test_resolutions_are_known_at_the_later_time(gateway: Gateway) -> None:
     earlier = 0
-    for record in gateway.hindsight().resolutions():
+    for record in gateway.full_view().resolutions():
         assert record.first_published is not None
         assert record.known_at == max(record.first_published, record.resolved_at)
         earlier += record.first_published < record.resolved_at.replace(hour=0, minute=0, second=0)
@@ -130,7 +130,7 @@ def test_the_weekly_backtest(
 def test_reading_a_price_on_its_own_date_would_look_like_skill(gateway: Gateway) -> None:
     """The control: the same market read a day early "beats" itself, so the wall matters."""
     gains = []
-    for record in gateway.hindsight().resolutions():
+    for record in gateway.full_view().resolutions():
         series = gateway.world.series(record.market_id)
         first, end = int(series.known_at[0]), grid.end_of(record)
         t = grid.life(first, end, timedelta(days=7), "own").t
@@ -299,7 +299,7 @@ def test_combination_questions_on_made_rows() -> None:
 
 def test_unknown_markets_answer_alike_before_and_after(gateway: Gateway) -> None:
     early = parse_instant("2020-01-01T00:00:00Z")
-    name = gateway.hindsight().resolutions()[0].market_id
+    name = gateway.full_view().resolutions()[0].market_id
     messages = []
     for wanted in (name, "POLYMARKET:never"):
         with pytest.raises(NotFound) as caught:

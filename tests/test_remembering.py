@@ -43,7 +43,7 @@ class Prophet(Provider):
 
     def __init__(self, archive: Path) -> None:
         super().__init__(latency=0.0)
-        ends = Gateway(RecordedWorld(Archive(archive))).hindsight().resolutions()
+        ends = Gateway(RecordedWorld(Archive(archive))).full_view().resolutions()
         self.ends = {r.market_id: r.payout or 0.0 for r in ends}
 
     def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
@@ -249,35 +249,38 @@ def test_a_forecaster_with_state_is_shown_its_past_again(
 
     monkeypatch.setitem(HELD, "held:counting", make)
     monkeypatch.setattr(Counting, "made", count())
-    command = ["backtest", "run", "--archive", str(sim), "--forecasters", "market,held:counting"]
-    command += [*QUICK, "--every", "21d", "--run-id", "r"]
-    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "twin"))
-    twin = told(capsys, *command)
-    order = made[0].order
-    assert order == sorted(order)
-    monkeypatch.setattr(Counting, "made", count())
-    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "home"))
-    for calls in ("50", "90"):
-        assert cli([*command[:-2], "--run-id", "r", "--max-calls", calls]) == 3
-    done = told(capsys, "runs", "resume", "r", "--max-calls", "100000")
-    assert len(made) == 4
-    assert made[-1].order == order, "all contexts, in order, each once"
-    row = next(r for r in done["leaderboard"] if r["forecaster"] == "held:counting")
-    if honest:
-        assert row["order"] == "asked in order"
-        same = [
-            [d["probability"] for r in intervals(tmp_path / h, "r") for d in r["decisions"]]
-            for h in ("home", "twin")
-        ]
-        assert same[0] == same[1]
-        assert done["leaderboard"] == twin["leaderboard"]
-    else:
-        assert "not reproducible" in row["order"]
-    assert told(capsys, "runs", "verify", "r")["sound"], "the journal's answers stand"
-    assert twin["leaderboard"][0]["brier"] < 0.3, "the price is the world's"
-    at = order[len(order) // 2][0]
-    told(capsys, "runs", "fork", "r", "--at", at, "--model", "market=drift", "--new-id", "f")
-    assert made[-1].order == order, "a fork shows it everything, from the start"
+    with serving(Provider(latency=0.0)) as provider:
+        address = provider.address()
+        command = ["backtest", "run", "--archive", str(sim), "--forecasters"]
+        # Its answers cost nothing: what the address is paid stops the run.
+        command += [f"market,held:counting,{address}", *QUICK, "--every", "21d", "--run-id", "r"]
+        monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "twin"))
+        twin = told(capsys, *command)
+        order = made[0].order
+        assert order == sorted(order)
+        monkeypatch.setattr(Counting, "made", count())
+        monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "home"))
+        for calls in ("50", "90"):
+            assert cli([*command[:-2], "--run-id", "r", "--max-calls", calls]) == 3
+        done = told(capsys, "runs", "resume", "r", "--max-calls", "100000")
+        assert len(made) == 4
+        assert made[-1].order == order, "all contexts, in order, each once"
+        row = next(r for r in done["leaderboard"] if r["forecaster"] == "held:counting")
+        if honest:
+            assert row["order"] == "asked in order"
+            same = [
+                [d["probability"] for r in intervals(tmp_path / h, "r") for d in r["decisions"]]
+                for h in ("home", "twin")
+            ]
+            assert same[0] == same[1]
+            assert done["leaderboard"] == twin["leaderboard"]
+        else:
+            assert "not reproducible" in row["order"]
+        assert told(capsys, "runs", "verify", "r")["sound"], "the journal's answers stand"
+        assert twin["leaderboard"][0]["brier"] < 0.3, "the price is the world's"
+        at = order[len(order) // 2][0]
+        told(capsys, "runs", "fork", "r", "--at", at, "--model", "market=drift", "--new-id", "f")
+        assert made[-1].order == order, "a fork shows it everything, from the start"
 
 
 def test_one_held_forecaster_in_two_kinds_of_experiments(

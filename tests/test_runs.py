@@ -84,7 +84,7 @@ def test_the_grid(kind: grid.Kind, sim: Path, sim_archive: Archive, tmp_path: Pa
     time, then of the markets."""
     done = run(sim, tmp_path, grid=kind, forecasters="market")
     world = RecordedWorld(sim_archive)
-    endings = {r.market_id: r for r in Gateway(world).hindsight().resolutions()}
+    endings = {r.market_id: r for r in Gateway(world).full_view().resolutions()}
     by_market: dict[str, list[str]] = {}
     found = rows(done.folder.path / "intervals.jsonl")
     order = [(parse_instant(row["time"]), row["market_id"]) for row in found]
@@ -228,7 +228,7 @@ def test_explicit_experiments_and_their_refusals(
     sim: Path, sim_archive: Archive, tmp_path: Path
 ) -> None:
     world = RecordedWorld(sim_archive)
-    ends = Gateway(world).hindsight().resolutions()
+    ends = Gateway(world).full_view().resolutions()
     record = next(r for r in ends if r.payout is not None)
     first = from_us(world.series(record.market_id).known_at[0])
     good = ExperimentConfig(
@@ -295,7 +295,7 @@ def test_several_experiments_keep_their_own_settings(
 ) -> None:
     world = RecordedWorld(sim_archive)
     made = []
-    for record in [r for r in Gateway(world).hindsight().resolutions() if r.payout is not None][:2]:
+    for record in [r for r in Gateway(world).full_view().resolutions() if r.payout is not None][:2]:
         first = from_us(world.series(record.market_id).known_at[0])
         made.append(
             ExperimentConfig(

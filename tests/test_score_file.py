@@ -28,7 +28,7 @@ def own_file(archive: Archive, path: Path, change: str = "") -> int:
     """The market's own weekly prices, as a stranger's CSV."""
     world = RecordedWorld(archive)
     lines = ["id,time,probability"]
-    for record in Gateway(world).hindsight().resolutions():
+    for record in Gateway(world).full_view().resolutions():
         if record.payout is None:
             continue
         series = world.series(record.market_id)
@@ -60,7 +60,7 @@ def test_a_stranger_brings_the_market_itself(sim: Path, tmp_path: Path) -> None:
 def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
     archive = Archive(sim)
     world = RecordedWorld(archive)
-    ends = Gateway(world).hindsight().resolutions()
+    ends = Gateway(world).full_view().resolutions()
     good = next(r for r in ends if r.payout is not None)
     void = next(r for r in ends if r.status == "void")
     name, end = good.market_id, grid.end_of(good)

@@ -43,7 +43,7 @@ def test_one_seed_one_world() -> None:
 
 def test_a_world_has_everything_that_goes_wrong(sim_archive: Archive) -> None:
     world = RecordedWorld(sim_archive)
-    view = Gateway(world).hindsight()
+    view = Gateway(world).full_view()
     endings = Counter(
         r.status if r.payout in (None, 0.0, 1.0) else ("half" if r.payout == 0.5 else "scalar")
         for r in view.resolutions()
@@ -82,7 +82,7 @@ def test_canaries_lie_after_every_instant(sim_archive: Archive) -> None:
     gateway = Gateway(RecordedWorld(sim_archive))
     planted = [d for d in sim_archive.documents() if d.id.startswith(CANARY)]
     assert len(planted) > 10
-    for record in gateway.hindsight().resolutions():
+    for record in gateway.full_view().resolutions():
         end = grid.end_of(record)
         series = gateway.world.series(record.market_id)
         for hours in (1, 24, 168):
@@ -187,8 +187,8 @@ def test_a_text_that_changed_is_shown_as_it_stood(tmp_path: Path) -> None:
 
 def test_every_odds_record_carries_its_age(sim_archive: Archive) -> None:
     gateway = Gateway(RecordedWorld(sim_archive))
-    name = next(iter(gateway.hindsight().first_prices()))
-    t = parse_instant(iso(gateway.hindsight().odds(name).known_at)) + timedelta(days=3)
+    name = next(iter(gateway.full_view().first_prices()))
+    t = parse_instant(iso(gateway.full_view().odds(name).known_at)) + timedelta(days=3)
     odds = gateway.at(t).odds(name)
     assert odds.price_age == (t - odds.observed_at).total_seconds() > 0
     panel = gateway.panel([(name, np.array([to_us(t)]))])
@@ -200,7 +200,7 @@ def panel(sim_archive: Archive):  # type: ignore[no-untyped-def]
     world = RecordedWorld(sim_archive)
     gateway = Gateway(world)
     pairs = []
-    for record in gateway.hindsight().resolutions()[:30]:
+    for record in gateway.full_view().resolutions()[:30]:
         series = world.series(record.market_id)
         end = grid.end_of(record)
         t = grid.life(int(series.known_at[0]), end, timedelta(days=7), "own").t
@@ -244,7 +244,7 @@ def test_choosing_forecasters() -> None:
 
 def test_the_panel_agrees_with_the_view(sim_archive: Archive) -> None:
     gateway = Gateway(RecordedWorld(sim_archive))
-    name = next(iter(gateway.hindsight().first_prices()))
+    name = next(iter(gateway.full_view().first_prices()))
     known = gateway.world.series(name).known_at
     before = gateway.audit.tallies["odds"].admitted
     panel = gateway.panel([(name, known)], evidence=Evidence(max_results=0))

@@ -37,7 +37,7 @@ SAMPLE = 40
 def request(archive: Path, address: str) -> BacktestRequest:
     """Two markets, four intervals, a baseline and a paid forecaster asked twice."""
     world = RecordedWorld(Archive(archive))
-    ends = [r for r in Gateway(world).hindsight().resolutions() if r.payout is not None][:2]
+    ends = [r for r in Gateway(world).full_view().resolutions() if r.payout is not None][:2]
     configs = []
     for record in ends:
         first = from_us(world.series(record.market_id).known_at[0])

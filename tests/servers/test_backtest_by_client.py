@@ -45,7 +45,7 @@ def test_a_client_that_copies_the_price_is_the_market(
     assert len(rows) > 60
     assert _verdict(tmp_path, sim, rows) == ("is the market", 0.0)
     ends = {
-        r.market_id: r.payout for r in Gateway(RecordedWorld(sim_archive)).hindsight().resolutions()
+        r.market_id: r.payout for r in Gateway(RecordedWorld(sim_archive)).full_view().resolutions()
     }
     bare = {name.partition(":")[2]: payout for name, payout in ends.items()}
     for row in rows:

@@ -61,7 +61,8 @@ class Signals:
 class StepContext:
     """One attempt at one step. Safe for the threads of its action. `question` names the question
     for people to read. `instant` (microseconds) is the time that is asked about, if there is
-    one."""
+    one. `made` holds
+    the keys of the calls that were made through it."""
 
     run_id: str
     task_id: str
@@ -72,7 +73,7 @@ class StepContext:
     question: str | None = None
     instant: int | None = None
     simulation: int = 0
-    made: int = 0
+    made: set[str] = field(default_factory=set)
     _policy: Policy | None = None
 
     @property
@@ -83,7 +84,7 @@ class StepContext:
     def about(self, question: str, instant: int, simulation: int) -> "StepContext":
         """The same step for one question in one simulation: its calls are recorded under that
         question."""
-        return replace(self, question=question, instant=instant, simulation=simulation)
+        return replace(self, question=question, instant=instant, simulation=simulation, made=set())
 
     def holds(self, key: str) -> bool:
         """False once another process has taken over the call with this key."""
@@ -109,6 +110,24 @@ class StepContext:
         """A bulk output of a step that this one depends on."""
         return self.journal.part(self.run_id, task_id, name)
 
+    def record(self, provider: str, request: Any, answer: str) -> str:
+        """Record the answer to `request` that was made in this process and cost nothing; returns
+        the one on record. Raises Stopped if the run is to end."""
+        self.check()
+        key = call_key(provider, request, self.simulation)
+        self.made.add(key)
+        return self.calls.record(
+            self.run_id,
+            key,
+            _storable(answer),
+            task_id=self.task_id,
+            provider=provider,
+            index=self.simulation,
+            owner=self.owner,
+            question=self.question,
+            instant=self.instant,
+        )
+
     def call(
         self,
         provider: str,
@@ -128,7 +147,7 @@ class StepContext:
         unanswered.
         """
         key = call_key(provider, request, self.simulation)
-        self.made += 1
+        self.made.add(key)
 
         def claim(peek: bool = False) -> Claim:
             return self.calls.claim(

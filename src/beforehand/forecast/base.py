@@ -60,6 +60,8 @@ VERSION = "1.0"
 TIMEOUT_S = 60.0
 Floats = npt.NDArray[np.float64]
 Kind = Literal["baseline", "external", "model"]
+Question = tuple[str, str, int]
+"""A market, a time and a simulation."""
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63})=(.+)", re.DOTALL)
 
 
@@ -129,9 +131,19 @@ class Forecaster(ABC):
         self.entry = provider if name is None else f"{name}={provider}"
         self.model_id = provider if name is None else name
         self.name = label(self.model_id)
-        self.started = False
-        """True once this process has asked a stateful one, or shown it its past again."""
+        self.shown: set[Question] = set()
+        """What a stateful one was asked in this process."""
+        self.instant: tuple[str, dict[Question, Decision | BadAnswer]] = ("", {})
+        """The instant that it was asked about last, with its answers."""
+        self.caught_up = False
+        """True once this process has shown it what another process asked it before."""
         self.differing = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """What keeps nothing is asked side by side."""
+        super().__init_subclass__(**options)
+        if cls.memoryless:
+            cls.stateful = False
 
     @abstractmethod
     def decide(self, context: Context, meter: Meter) -> Decision:

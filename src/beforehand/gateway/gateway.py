@@ -190,7 +190,7 @@ class Gateway:
         moment later is not refused."""
         return View(self, None)
 
-    def hindsight(self) -> View:
+    def full_view(self) -> View:
         """Everything the world holds: for naming markets and scoring them, never for forecasting.
 
         Not the same as `live`: an ending may be recorded with a date that still lies ahead, and

@@ -121,8 +121,11 @@ class PanelBuilder:
         before, earlier = self._gateway.take(name, t - 7 * DAY_US, "odds_week_ago")
         rate, count = self._rates.at(split_market_id(name)[0] or "", t)
         texts = self._texts(name, t)
-        known_at = np.full(len(t), -1, dtype=np.int64)
-        known_at[rows >= 0] = series.known_at[rows[rows >= 0]]
+        if rows.min() >= 0:
+            known_at = series.known_at[rows]
+        else:
+            known_at = np.full(len(t), -1, dtype=np.int64)
+            known_at[rows >= 0] = series.known_at[rows[rows >= 0]]
         return Panel(
             market=[name] * len(t),
             t=t,
@@ -217,6 +220,8 @@ class _BaseRates:
     def at(self, venue: str, t: Ints) -> tuple[Floats, Ints]:
         """(base rate, number of resolutions known) at each instant."""
         known, sums = self._load().get(venue, (np.zeros(0, np.int64), np.zeros(1)))
+        if not len(known):
+            return np.full(len(t), PRIOR), np.zeros(len(t), dtype=np.int64)
         n = np.searchsorted(known, t, side="right")
         shown = n > 0
         if shown.any():

@@ -82,7 +82,7 @@ def resolution_wire(resolution: Resolution) -> ResolutionLine | None:
 def write_questions(path: Path, gateway: Gateway, resolutions: Mapping[str, Resolution]) -> None:
     """events.jsonl and resolutions.jsonl for the markets of a run; `forecast_from` and
     `forecast_until` say when each could be forecast."""
-    view, events = gateway.hindsight(), list[EventLine]()
+    view, events = gateway.full_view(), list[EventLine]()
     for name, ending in resolutions.items():
         event = event_wire(view.market(name), ending)
         event["forecast_until"] = iso(end_of(ending))

@@ -183,7 +183,7 @@ def run(
     lines = read(path, name or path.name.split(".")[0], rejected)
     stated = Stated(path.name, len(lines) + rejected.count, rejected)
     gateway = Gateway(RecordedWorld(archive))
-    endings = {r.market_id: r for r in gateway.hindsight().resolutions()}
+    endings = {r.market_id: r for r in gateway.full_view().resolutions()}
     cells = _match(lines, gateway, endings, rejected)
     if not cells:
         reasons = "; ".join(f"{len(ns)} × {why}" for why, ns in rejected.reasons.items())
@@ -215,7 +215,7 @@ def run(
     sizes = Counter(panel.market)
     drawn = max(used, key=lambda m: (sizes[m], m))
     about = _about(stated, archive, folder, names)
-    view = gateway.hindsight()
+    view = gateway.full_view()
     about["pictured"] = {
         "id": drawn,
         "settled": used[drawn].payout,
@@ -272,7 +272,7 @@ def _match(
     """(market, t) to forecasts; what does not fit is rejected with its reason."""
     cells: Cells = {}
     known: dict[str, str | None] = {}
-    view = gateway.hindsight()
+    view = gateway.full_view()
     first = view.first_prices()
     for line in lines:
         if line.id not in known:

@@ -11,6 +11,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from beforehand.errors import InputError
+
 Floats = npt.NDArray[np.float64]
 CLIP = 1e-6
 BINS = 10
@@ -30,6 +32,20 @@ class Metric:
     better: Literal["lower", "higher"]
     about: str
     rows: RowMetric
+
+    def values(self, p: Floats, m: Floats, y: Floats) -> Floats:
+        """One value a row. Raises InputError naming the metric where it gives anything else."""
+        try:
+            found = np.asarray(self.rows(p.copy(), m.copy(), y.copy()), dtype=np.float64)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise InputError(f"the metric {self.name} failed: {said}") from error
+        if found.shape != p.shape:
+            raise InputError(
+                f"the metric {self.name} gave values of shape {found.shape}: one for each of "
+                f"{len(p):,} rows is needed"
+            )
+        return found
 
 
 ADDED: dict[str, Metric] = {}

@@ -170,7 +170,7 @@ def _added(
 ) -> tuple[float, Interval]:
     """An added metric over the rows where it has a value, with its wider interval."""
     valid = np.isfinite(p)
-    values = metric.rows(np.where(valid, p, np.nan), table.market, table.y[table.q])
+    values = metric.values(np.where(valid, p, np.nan), table.market, table.y[table.q])
     known = valid & np.isfinite(values)
     columns = np.stack(table.question_means(np.where(known, values, 0.0), known), axis=1)
     found = {

@@ -101,9 +101,10 @@ class RunFolder:
     def check_form(self) -> None:
         """Raises InputError for a finished run whose files have another form."""
         facts = self.facts()
-        if facts["status"] == "success" and facts.get("form") != FORM:
+        form = facts.get("form", 0)
+        if facts["status"] == "success" and (type(form) is not int or form != FORM):
             raise InputError(
-                f"run {self.run_id} has files of the form {facts.get('form', 0)}, and this "
+                f"run {self.run_id} has files of the form {form}, and this "
                 f"beforehand reads form {FORM}: make the run again, or use the beforehand that "
                 "wrote it"
             )

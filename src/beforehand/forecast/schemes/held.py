@@ -51,7 +51,7 @@ class HeldForecaster(Forecaster):
         body = context.wire()
         key = orjson.dumps([body, meter.simulation], option=orjson.OPT_SORT_KEYS)
         mine = self._show(key, context.time, body, meter.simulation)
-        kept = meter.call(self.provider, body, lambda _: mine)
+        kept = meter.record(self.provider, body, mine)
         if kept != mine:
             self._differs.add(key)
         return parse(self.provider, kept)

@@ -17,10 +17,18 @@ import orjson
 from beforehand.clock import from_us
 from beforehand.engine.context import StepContext
 from beforehand.errors import BadAnswer, Refused
-from beforehand.forecast.base import Context, Decision, Forecaster, NoDecision, PanelForecaster
+from beforehand.forecast.base import (
+    Context,
+    Decision,
+    Forecaster,
+    NoDecision,
+    PanelForecaster,
+    Question,
+)
 from beforehand.forecast.schemes.http import parse
 from beforehand.records.rows import DecisionRow, FailureRow, TraceRow
 from beforehand.score.leaks import flags
+from beforehand.store.journal.calls import call_key
 
 SIDE_BY_SIDE = 256
 """Threads that ask, started as they are needed; the run's concurrency caps the calls."""
@@ -140,24 +148,52 @@ def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> A
 
 def show_again(one: Forecaster, context: Context, meter: StepContext) -> None:
     """Show a stateful forecaster a context that it was asked about in another process."""
-    with suppress(BadAnswer, Refused):  # It failed the first time too, or that is on record.
-        _decide(one, context, meter)
+    if one.refusal(context) is None and _question(context, meter) not in one.shown:
+        with suppress(BadAnswer, Refused):  # It failed the first time too, or that is on record.
+            _decide(one, context, meter)
+
+
+def _question(context: Context, meter: StepContext) -> Question:
+    return context.market.id, context.time, meter.simulation
 
 
 def _decide(one: Forecaster, context: Context, meter: StepContext) -> Decision:
-    """Its decision, on record. One that made no call is written to the journal here: a resume
-    repeats it, and `runs verify` looks it up."""
-    said = one.decide(context, meter)
-    if said.mode != "external" or meter.made:
+    """A forecaster's decision, checked and on record. One that made no call for it is recorded
+    here, so that a resume repeats it and `runs verify` can look it up."""
+    said = _asked_once(one, context, meter) if one.stateful else one.decide(context, meter)
+    p = float(said.probability)
+    if not 0.0 <= p <= 1.0:
+        raise NoDecision(f"{one.name} answered probability {p:g}: it must be a number from 0 to 1")
+    said = msgspec.structs.replace(said, probability=p)
+    request = context.wire()
+    if said.mode != "external" or call_key(one.provider, request, meter.simulation) in meter.made:
         return said
     cited, text = [str(c) for c in said.evidence_ids], said.rationale
-    body = {"probability": said.probability, "rationale": text, "evidence_ids": cited}
-    answer = orjson.dumps(body).decode()
-    kept = meter.call(one.provider, context.wire(), lambda _: answer)
+    answer = orjson.dumps({"probability": p, "rationale": text, "evidence_ids": cited}).decode()
+    kept = meter.record(one.provider, request, answer)
     if kept == answer:
         return said
     one.differing += 1
     return parse(one.provider, kept)
+
+
+def _asked_once(one: Forecaster, context: Context, meter: StepContext) -> Decision:
+    """The decision of a stateful forecaster, which is shown no context twice: a step that is tried
+    again gets the answers of the first attempt."""
+    question, (time, answers) = _question(context, meter), one.instant
+    if time != context.time:
+        answers = {}
+        one.instant = context.time, answers
+    if question not in answers:
+        one.shown.add(question)
+        try:
+            answers[question] = one.decide(context, meter)
+        except BadAnswer as error:
+            answers[question] = error
+    said = answers[question]
+    if isinstance(said, BadAnswer):
+        raise said
+    return said
 
 
 def _mark_flagged(interval: Interval, answers: ByForecaster) -> None:

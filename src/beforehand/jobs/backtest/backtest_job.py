@@ -238,7 +238,7 @@ class BacktestJob:
         """The experiments of a configuration, each checked."""
         configs: list[ExperimentConfig] = []
         for config in given:
-            name = self.gateway.hindsight().resolve_id(config.market_id)
+            name = self.gateway.full_view().resolve_id(config.market_id)
             mine = self._open(config.models)
             config = config.model_copy(update={"market_id": name, "models": mine})
             asked = [self.forecasters[entry] for entry in mine]

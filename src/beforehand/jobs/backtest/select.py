@@ -37,7 +37,7 @@ class Selection:
 
 def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
     """All settled markets with prices, or the named ones (an unknown one raises)."""
-    view = gateway.hindsight()
+    view = gateway.full_view()
     final = {r.market_id: r for r in view.resolutions()}
     selection = Selection(first=view.first_prices())
     if wanted is None:

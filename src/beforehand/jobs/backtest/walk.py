@@ -221,9 +221,8 @@ class Walker:
         that another process showed it, in order."""
         asked = {one.entry: one for interval in intervals for one in interval.forecasters}
         for _, one in sorted(asked.items()):
-            if not one.stateful or one.started:
+            if not one.stateful or one.caught_up:
                 continue
-            one.started = True
             for row in self._earlier(one, context):
                 simulations = sorted(
                     said.simulation_index for said in row.said if said.model_id == one.model_id
@@ -232,6 +231,7 @@ class Walker:
                 past = Interval([one], {}, t, row.context, "external", len(simulations))
                 for i in simulations:
                     show_again(one, row.context, meter_of(one, i, past, context))
+            one.caught_up = True
 
     def _earlier(self, one: Forecaster, context: StepContext) -> Iterator[IntervalRow]:
         """The rows of the steps that asked it before this one, in the order of the plan."""

@@ -79,7 +79,7 @@ class _Stage:
         self._archive, self._specs = archive, specs
         world = RecordedWorld(archive)
         gateway = Gateway(world, workspace.clock)
-        answers = {r.market_id: r for r in gateway.hindsight().resolutions()}
+        answers = {r.market_id: r for r in gateway.full_view().resolutions()}
         options, limits = ModelOptions(), request.limits
         self._opening = opening_of(world, archive, workspace, limits, options, answers)
         self._forecasters = open_forecasters(request.forecasters.split(","), self._opening)

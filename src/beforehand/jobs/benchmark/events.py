@@ -109,9 +109,9 @@ def experiment(
     spec: EventSpec, gateway: Gateway, forecasters: Mapping[str, Forecaster]
 ) -> ExperimentConfig:
     """One instant of one market; an instant after the market's end is refused."""
-    name = gateway.hindsight().resolve_id(_market_of(spec))
+    name = gateway.full_view().resolve_id(_market_of(spec))
     t = _forecast_at(spec)
-    ending = gateway.hindsight().resolution(name)
+    ending = gateway.full_view().resolution(name)
     if ending is not None and t >= grid.end_of(ending):
         raise InputError(
             f"event {spec.id!r}: forecast_at {iso(t)} does not lie before the market's end "

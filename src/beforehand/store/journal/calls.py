@@ -200,6 +200,63 @@ class Calls:
         add_event(tx, call.run_id, iso(self._clock.now()), "call sent", call.task_id, **detail)
         return Claim("ask", attempts=attempt)
 
+    def record(
+        self,
+        run_id: str,
+        key: str,
+        answer: str,
+        *,
+        task_id: str,
+        provider: str,
+        index: int,
+        owner: str,
+        question: str | None = None,
+        instant: int | None = None,
+    ) -> str:
+        """Record an answer that was made in this process and cost nothing: it counts towards no
+        limit. Returns the answer on record (the first one is kept, also that of a fork's parent).
+        Raises Stopped if the run was stopped."""
+        call = _Wanted(run_id, key, task_id, provider, index, owner, question, instant)
+
+        def work(tx: Transaction) -> str:
+            rows = tx.run(
+                "SELECT answer FROM calls WHERE run_id = :run_id AND call_key = :key",
+                run_id=run_id,
+                key=key,
+            )
+            if rows:
+                return str(rows[0][0])
+            run = _read_run(tx, run_id)
+            if run.status != "running":
+                raise Stopped(run.reason or f"cancelled: the run is {run.status}")
+            if run.parent is not None:
+                copied = self._copy(tx, run_id, run.parent, key, task_id)
+                if copied is not None and copied.answer is not None:
+                    return copied.answer
+            self._insert_free(tx, call, answer)
+            return answer
+
+        return self._database.together(run_lock(run_id), work)
+
+    def _insert_free(self, tx: Transaction, call: "_Wanted", answer: str) -> None:
+        tx.run(
+            "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, question, "
+            "instant, state, owner, lease_until, attempts, answer, answer_digest, first_sent_at, "
+            "sent_at, answered_at) VALUES (:run_id, :key, :task_id, :provider, :index, :question, "
+            ":instant, 'done', :owner, 0, 1, :answer, :digest, :now, :now, :now)",
+            run_id=call.run_id,
+            key=call.key,
+            task_id=call.task_id,
+            provider=call.provider,
+            index=call.index,
+            question=call.question,
+            instant=call.instant,
+            owner=call.owner,
+            answer=answer,
+            digest=digest(answer.encode()),
+            now=iso(self._clock.now()),
+        )
+
     def answered(self, run_id: str, key: str, answer: str, usage: Usage, latency_ms: float) -> str:
         """Record an answer as soon as it arrives, even if another owner holds the call by now.
         Returns the recorded answer (the first one is kept)."""
