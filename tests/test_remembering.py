@@ -22,7 +22,8 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.order import compile_plan
 from beforehand.llm.names import service_of
 from beforehand.store.archive.reader import Archive
-from beforehand.store.journal.calls import Calls, remembered
+from beforehand.store.journal.calls import Calls
+from beforehand.store.journal.memory import remembered
 from experiments import (
     DAY,
     MONDAY,

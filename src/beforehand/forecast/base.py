@@ -25,6 +25,7 @@ from beforehand.errors import BadAnswer, InputError
 from beforehand.forecast.aggregate import Method
 from beforehand.forecast.cutoff_guard import CutoffGuard, Knowledge
 from beforehand.gateway.panel import Panel
+from beforehand.gateway.worlds import World
 from beforehand.meter import CallCounter, Meter
 from beforehand.records.rows import (
     Context,
@@ -68,7 +69,8 @@ _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_.-]{0,63})=(.+)", re.DOTALL)
 class Decision(Struct, frozen=True):
     """A Forecaster's answer to a Context. `probability` (of YES) and `confidence` lie in [0, 1]; a
     confidence of None means twice the distance of the probability from a half. `evidence_ids` are
-    those of the snippets it rests on; `traces` record how a model made it."""
+    those of the snippets it rests on; `traces` record how it was made, `audit` what was looked up
+    in the world for it (`Audit.wire`)."""
 
     probability: float
     confidence: float | None = None
@@ -77,6 +79,7 @@ class Decision(Struct, frozen=True):
     mode: Mode = "external"
     answer_in_training: bool = False
     traces: Sequence[TraceRow] = ()
+    audit: Mapping[str, Any] | None = None
 
     def row(self, model_id: str, simulation: int, context: Context) -> DecisionRow:
         """The documented DecisionResult. Ids that were cited but not shown are kept apart."""
@@ -221,7 +224,7 @@ class ModelOptions:
 class Opening:
     """What forecasters are opened with: what the world holds (`documents`, `predictors`), where
     this caller's files are, and what the run allows. `limited_cost` says that the run has a budget
-    in US dollars."""
+    in US dollars. `world` is for code in this process, which sees it through a View at t."""
 
     workspace: Workspace
     documents: bool = True
@@ -232,6 +235,7 @@ class Opening:
     limited_cost: bool = False
     models: ModelOptions = field(default_factory=ModelOptions)
     guard: CutoffGuard = field(default_factory=lambda: CutoffGuard({}))
+    world: World | None = None
     _sandbox: Sandbox | None = None
 
     @property

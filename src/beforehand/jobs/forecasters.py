@@ -17,7 +17,7 @@ from beforehand.records.world import Resolution
 from beforehand.score.evaluate import UNRANKED
 from beforehand.score.scoreboard import Kept
 from beforehand.store.archive.reader import Archive
-from beforehand.store.journal.calls import remembered
+from beforehand.store.journal.memory import remembered
 
 MAY_REMEMBER, NOT_AGAIN = "may remember", "not reproducible"
 MOST_RUNS = 3
@@ -46,6 +46,7 @@ def opening_of(
         limited_cost=bool(limits.max_cost),
         models=options,
         guard=CutoffGuard(known, options.knowledge),
+        world=world,
     )
 
 

@@ -153,7 +153,7 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     time: str | UnsetType = UNSET
     model_id: str
     simulation_index: int | UnsetType = UNSET
-    arm: Literal["code", "direct", "queries"]
+    arm: Literal["code", "direct", "queries", "python"]
     calls: list[str]
     code: str | UnsetType = UNSET
     engine: str | UnsetType = UNSET

@@ -68,7 +68,7 @@ def _of_models(folder: RunFolder, paid: dict[str, Cost]) -> dict[_Key, Cost]:
     found: dict[_Key, Cost] = {}
     before = Cost()
     for trace in read_traces(folder.path / "traces.jsonl"):
-        if trace.arm == "queries":
+        if trace.arm not in MODES:
             continue
         mine = _total(paid[key] for key in trace.calls if key in paid)
         if isinstance(trace.fallback_reason, str):

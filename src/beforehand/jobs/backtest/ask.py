@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import orjson
@@ -55,12 +56,14 @@ class Answers:
     decisions: list[DecisionRow] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
     traces: list[TraceRow] = field(default_factory=list)
+    audits: list[Mapping[str, Any]] = field(default_factory=list)
 
     def add(self, other: "Answers") -> None:
         """Add the results of another simulation."""
         self.decisions += other.decisions
         self.failures += other.failures
         self.traces += other.traces
+        self.audits += other.audits
 
 
 ByForecaster = dict[str, Answers]
@@ -143,6 +146,7 @@ def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> A
             continue
         found.decisions.append(said.row(one.model_id, i, context))
         found.traces += said.traces
+        found.audits += [] if said.audit is None else [said.audit]
     return found
 
 

@@ -187,6 +187,8 @@ class Walker:
                 if (p := made.aggregate.probability) is not None:
                     previous[of[k]] = [*previous[of[k]], (interval.t, p)][-PREVIOUS:]
                 self._keep_rows(kept, panel, k, of[k], answers, made)
+                for looked_up in (audit for mine in answers.values() for audit in mine.audits):
+                    gateway.audit.add(looked_up)
         for kind, lines in kept.items():
             context.keep(kind, b"\n".join(lines))
         differs = {one.name: one.take_differing() for one in self._forecasters.values()}

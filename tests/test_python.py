@@ -1,0 +1,185 @@
+"""Callables as forecasters: `python:module:name` and `python:./file.py:name`."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from provider import Provider, serving
+
+from beforehand.cli.app import run as cli
+from beforehand.config import Home
+from beforehand.runs.rows import read_jsonl
+from experiments import QUICK, Out, intervals, told
+
+MINE = '''
+"""Forecasters of a user."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from beforehand import Context, Decision, forecaster
+from beforehand.errors import CutoffViolation
+
+
+@forecaster
+def mine(context):
+    return 0.9 * context.odds + 0.05
+
+
+@forecaster(memoryless=True)
+async def looks(context: Context):
+    prices = context.view.history(context.market.id)
+    assert all(p.known_at <= context.t for p in prices)
+    try:
+        context.view.narrow(context.t + timedelta(hours=1))
+    except CutoffViolation:
+        pass
+    else:
+        raise AssertionError("the View lets the future in")
+    with (Path(__file__).parent / "asked").open("a") as log:
+        log.write(f"{context.market.id} {context.t}\\n")
+    said = f"{context.market.question} {context.market.closes_at} {context.price_age}"
+    return {"probability": prices[-1].price, "rationale": said}
+
+
+@forecaster(name="momentum", version="2")
+class Momentum:
+    def __init__(self):
+        self.last = {}
+
+    def decide(self, context):
+        before = self.last.get(context.market.id, context.odds)
+        self.last[context.market.id] = context.odds
+        p = min(max(context.odds + (context.odds - before), 0.0), 1.0)
+        cited = [d.id for d in context.documents[:1]]
+        return Decision(p, confidence=0.5, rationale="it goes on", evidence_ids=cited)
+
+
+class Plain:
+    def __call__(self, context):
+        return 0.5
+
+
+def broken(context):
+    raise KeyError("no such thing")
+
+
+def odd(context):
+    return {"a": 1.5, "b": "0.5", "c": None}.get(context.market.id[-1], True)
+
+
+seven = 7
+'''
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    (tmp_path / "mine.py").write_text(MINE)
+    return f"python:{tmp_path / 'mine.py'}"
+
+
+def command(sim: Path, *forecasters: str) -> list[str]:
+    names = ",".join(["market", *forecasters])
+    return [
+        "backtest",
+        "run",
+        "--archive",
+        str(sim),
+        "--every",
+        "28d",
+        "--forecasters",
+        names,
+        *QUICK,
+    ]
+
+
+def test_every_form_of_a_callable(sim: Path, home: Path, capsys: Out, mine: str) -> None:
+    names = ("mine", "looks", "Momentum", "Plain", "broken", "odd")
+    asked = command(sim, *(f"{mine}:{name}" for name in names))
+    found = told(capsys, *asked, "--run-id", "r")
+    board = {row["forecaster"]: row for row in found["leaderboard"]}
+    assert board.keys() == {"market", "mine", "looks", "momentum", "Plain"}
+    assert board["looks"]["brier"] == board["market"]["brier"], "it says the last price"
+    assert board["looks"]["order"] == "declared memoryless"
+    assert board["momentum"]["order"] == "asked in order"
+    assert {row["isolation"] for name, row in board.items() if name != "market"} == {"trusted"}
+    rows = intervals(home, "r")
+    said = {d["model_id"]: d for row in rows for d in row["decisions"]}
+    assert said["mine"]["probability"] == pytest.approx(
+        0.9 * rows[-1]["context"]["market"]["odds"] + 0.05, abs=1
+    )
+    assert said["momentum"]["confidence"] == 0.5
+    assert "None" not in said["looks"]["rationale"]
+    failed = {f["model_id"]: f["error"] for row in rows for f in row["failures"]}
+    assert failed["broken"] == "broken raised KeyError: 'no such thing'"
+    assert "odd returned" in failed["odd"] or "probability" in failed["odd"]
+    traces = list(read_jsonl(Home(home).runs / "r" / "traces.jsonl"))
+    shown = next(t["error"] for t in traces if t["model_id"] == "broken")
+    assert 'raise KeyError("no such thing")' in shown, "the user's own line"
+    assert found["leaks"]["admitted_after_t"] == 0
+    assert told(capsys, "runs", "verify", "r")["sound"]
+    assert told(capsys, "runs", "show", "r")["calls"] == len(
+        (Path(mine[7:]).parent / "asked").read_text().splitlines()
+    )
+    told(capsys, *asked, "--run-id", "again", "--fresh")
+    audits = [(Home(home).runs / name / "audit.json").read_bytes() for name in ("r", "again")]
+    assert audits[0] == audits[1], "what was looked up is the same, whatever thread looked"
+
+
+def test_the_page_is_true(sim: Path, home: Path, capsys: Out, tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[1] / "docs" / "quickstart.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "mine.py").write_text(code)
+    where = f"python:{tmp_path / 'mine.py'}"
+    found = told(capsys, *command(sim, f"{where}:mine", f"{where}:Momentum"), "--run-id", "r")
+    assert {row["forecaster"] for row in found["leaderboard"]} == {"market", "mine", "Momentum"}
+
+
+def test_stopped_and_resumed(sim: Path, home: Path, capsys: Out, mine: str) -> None:
+    """The same bytes as in one go; what is memoryless is not asked a second time."""
+    with serving(Provider()) as provider:
+        asked = command(sim, f"{mine}:Momentum", f"{mine}:looks", provider.address())
+        told(capsys, *asked, "--run-id", "whole")
+        log = Path(mine[7:]).parent / "asked"
+        once = sorted(log.read_text().splitlines())
+        log.unlink()
+        assert cli([*asked, "--run-id", "parts", "--fresh", "--max-calls", "150"]) == 3
+        told(capsys, "runs", "resume", "parts", "--max-calls", "99999")
+    assert sorted(log.read_text().splitlines()) == once
+    for name in ("intervals.jsonl", "predictions.jsonl", "audit.json"):
+        whole, parts = (
+            (Home(home).runs / run / name).read_text().replace(f'"{run}"', '"r"')
+            for run in ("whole", "parts")
+        )
+        assert whole == parts, name
+    assert told(capsys, "runs", "verify", "parts")["sound"]
+
+
+def test_what_cannot_be_asked(
+    sim: Path, home: Path, capsys: Out, mine: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.py").write_text("import nothing_of_that_name\n")
+    for name, said in {
+        f"{mine}:nobody": "has no 'nobody'",
+        f"{mine}:seven": "7 cannot be called",
+        f"python:{tmp_path / 'gone.py'}:x": "there is no file",
+        f"python:{tmp_path / 'bad.py'}:x": "No module named 'nothing_of_that_name'",
+        "python:nothing_of_that_name:x": "there is no module 'nothing_of_that_name'",
+        "python:x": "write python:package.module:name or python:./file.py:name",
+    }.items():
+        assert cli(command(sim, name)) == 2, name
+        assert said in capsys.readouterr().err, name
+    assert not Home(home).runs.exists()
+
+
+def test_one_of_a_module_by_a_name_of_its_own(
+    sim: Path, home: Path, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "userland.py").write_text(MINE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = told(capsys, *command(sim, "ours=python:userland:mine"), "--run-id", "r")
+    assert found["leaderboard"][0]["forecaster"] == "market"
+    assert "ours" in {row["forecaster"] for row in found["leaderboard"]}
+    config = json.loads((Home(home).runs / "r" / "config.json").read_text())
+    assert any("ours=python:userland:mine" in e["models"] for e in config["experiments"])
