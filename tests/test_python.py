@@ -69,6 +69,12 @@ def odd(context):
     return {"a": 1.5, "b": "0.5", "c": None}.get(context.market.id[-1], True)
 
 
+def numbers(context):
+    import decimal
+
+    return {"probability": decimal.Decimal("0.25"), "confidence": decimal.Decimal("0.5"), "audit": 1}
+
+
 seven = 7
 '''
 
@@ -95,11 +101,11 @@ def command(sim: Path, *forecasters: str) -> list[str]:
 
 
 def test_every_form_of_a_callable(sim: Path, home: Path, capsys: Out, mine: str) -> None:
-    names = ("mine", "looks", "Momentum", "Plain", "broken", "odd")
+    names = ("mine", "looks", "Momentum", "Plain", "broken", "odd", "numbers")
     asked = command(sim, *(f"{mine}:{name}" for name in names))
     found = told(capsys, *asked, "--run-id", "r")
     board = {row["forecaster"]: row for row in found["leaderboard"]}
-    assert board.keys() == {"market", "mine", "looks", "momentum", "Plain"}
+    assert board.keys() == {"market", "mine", "looks", "momentum", "Plain", "numbers"}
     assert board["looks"]["brier"] == board["market"]["brier"], "it says the last price"
     assert board["looks"]["order"] == "declared memoryless"
     assert board["momentum"]["order"] == "asked in order"
@@ -109,7 +115,8 @@ def test_every_form_of_a_callable(sim: Path, home: Path, capsys: Out, mine: str)
     assert said["mine"]["probability"] == pytest.approx(
         0.9 * rows[-1]["context"]["market"]["odds"] + 0.05, abs=1
     )
-    assert said["momentum"]["confidence"] == 0.5
+    assert said["momentum"]["confidence"] == said["numbers"]["confidence"] == 0.5
+    assert said["numbers"]["probability"] == 0.25, "numbers of any library"
     assert "None" not in said["looks"]["rationale"]
     failed = {f["model_id"]: f["error"] for row in rows for f in row["failures"]}
     assert failed["broken"] == "broken raised KeyError: 'no such thing'"

@@ -14,7 +14,7 @@ from beforehand.cli.app import run as cli
 from beforehand.clock import iso
 from beforehand.config import Home, Workspace
 from beforehand.engine.context import Signals, StepContext
-from beforehand.errors import Stopped, Unavailable
+from beforehand.errors import Refused, Stopped, Unavailable
 from beforehand.forecast.schemes import http
 from beforehand.gateway.opening import open_traffic
 from beforehand.store.database import Database
@@ -237,3 +237,26 @@ def test_what_waits_together_fails_alone(home: Path) -> None:
     with database.read() as tx:
         assert tx.run("SELECT n FROM t WHERE n IN :some", some=[1, 2, 3]) == [(2,)]
         assert tx.run("SELECT n FROM t WHERE n IN :some", some=[]) == []
+
+
+def test_a_free_answer_is_recorded_once_and_counts_for_nothing(tmp_path: Path) -> None:
+    """Beside rows of every state: the first answer stands, a refusal stays one, and what was sent
+    without an answer is answered now."""
+    journal, calls = open_store(tmp_path)
+    journal.enter("r", "small", {}, "f", str(tmp_path), limits={"calls": 9.0})
+    free = {**SAY, "owner": "a"}
+    assert calls.record("r", "new", "first", **free) == "first"  # type: ignore[arg-type]
+    assert calls.record("r", "new", "second", **free) == "first"  # type: ignore[arg-type]
+    assert calls.claim("r", "sent", owner="a", **SAY).state == "ask"  # type: ignore[arg-type]
+    assert calls.record("r", "sent", "now", **free) == "now"  # type: ignore[arg-type]
+    assert calls.claim("r", "no", owner="a", **SAY).state == "ask"  # type: ignore[arg-type]
+    calls.refused("r", "no", "a", "never")
+    with pytest.raises(Refused, match="never"):
+        calls.record("r", "no", "yes", **free)  # type: ignore[arg-type]
+    row = journal.known_run("r")
+    assert (row.calls, row.cost) == (2, 0.0), "only the two that were claimed"
+    journal.stop("r", "enough")
+    with pytest.raises(Stopped, match="enough"):
+        calls.record("r", "late", "x", **free)  # type: ignore[arg-type]
+    assert calls.record("r", "new", "third", **free) == "first"  # type: ignore[arg-type]
+    journal.database.close()

@@ -31,10 +31,6 @@ class Meter(Protocol):
         """The answer to `request` (JSON). It is asked once, however often the step runs. `send`
         gets the idempotency key, `turn` waits for the provider's rate limit."""
 
-    def record(self, provider: str, request: Any, answer: str) -> str:
-        """Record an answer that was made in this process and cost nothing; returns the one on
-        record."""
-
     def holds(self, key: str) -> bool:
         """False once another process has taken over the call with this key."""
 
@@ -63,10 +59,6 @@ class CallCounter:
         self.calls += 1
         answer = send(f"call-{self.calls}")
         self.usage.append(measure(answer))
-        return answer
-
-    def record(self, provider: str, request: Any, answer: str) -> str:
-        """Nothing is kept."""
         return answer
 
     def holds(self, key: str) -> bool:

@@ -61,8 +61,7 @@ class Signals:
 class StepContext:
     """One attempt at one step. Safe for the threads of its action. `question` names the question
     for people to read. `instant` (microseconds) is the time that is asked about, if there is
-    one. `made` holds
-    the keys of the calls that were made through it."""
+    one. `made` holds the keys of the calls that were made through it."""
 
     run_id: str
     task_id: str

@@ -6,6 +6,7 @@
 """
 
 import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -140,7 +141,10 @@ class Forecaster(ABC):
         """The instant that it was asked about last, with its answers."""
         self.caught_up = False
         """True once this process has shown it what another process asked it before."""
-        self.differing = 0
+        self.differing: set[Question] = set()
+        """Questions whose answer on record is another one than it gives now."""
+        self.asking = threading.RLock()
+        """Held while a stateful one is asked: its steps may run side by side."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """What keeps nothing is asked side by side."""
@@ -167,7 +171,7 @@ class Forecaster(ABC):
     def take_differing(self) -> int:
         """How many answers differed from those on record when a past was shown again, since the
         last call of this method."""
-        found, self.differing = self.differing, 0
+        found, self.differing = len(self.differing), set()
         return found
 
     def close(self) -> None:  # noqa: B027 (most open nothing)

@@ -1,9 +1,10 @@
 """Which runs there are, and how they stand: from the journal and from their folders. Reading never
 writes."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import Any
 
 from beforehand.config import Home, Workspace
 from beforehand.errors import Held, NotFound
@@ -88,30 +89,7 @@ def state_of(row: RunRow, journal: Journal) -> RunState:
     )
 
 
-class ListedRun(TypedDict, total=False):
-    """A run in a list: the fields of RunState, or the facts in its folder; and the world."""
-
-    run_id: str
-    kind: str
-    status: str
-    reason: str | None
-    done: int
-    failed: int
-    running: int
-    total: int
-    calls: int
-    tokens: int
-    cost: float
-    limits: dict[str, float]
-    parent: str | None
-    created_at: str
-    updated_at: str
-    version: str
-    form: int
-    archive_digest: str | None
-
-
-def all_runs(home: Home, journal: Journal | None) -> list[ListedRun]:
+def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:
     """Every run, newest first: those of the journal, and folders of runs that need no journal."""
     rows = journal.runs() if journal else []
     folders = [run.facts() for run in list_runs(home.runs)]
@@ -123,7 +101,7 @@ def all_runs(home: Home, journal: Journal | None) -> list[ListedRun]:
         if facts["run_id"] not in known:
             found.append({"kind": "", **{k: v for k, v in facts.items() if k != "files"}})
     found.sort(key=lambda run: str(run.get("created_at", "")), reverse=True)
-    return cast(list[ListedRun], found)
+    return [*found]
 
 
 def is_driven(row: RunRow, home: Home, journal: Journal) -> bool:

@@ -5,10 +5,9 @@ context once, in order, one after the other. A process that continues a run (a r
 a fork) first shows it the earlier contexts again. If an answer then differs from the journal's, the
 journal's answer is used, and the difference is counted: the forecaster is not reproducible.
 
-`HELD` lists the forecasters that can be held (`held:NAME`). Python callables are registered there.
+`HELD` lists the forecasters that can be held, by their whole name (`held:NAME`).
 """
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,9 +32,6 @@ class HeldForecaster(Forecaster):
         super().__init__(registered, name)
         self._make = make
         self._made: Answers | None = None
-        self._now: tuple[str, dict[bytes, str | BadAnswer]] = ("", {})
-        self._differs: set[bytes] = set()
-        self._asking = threading.Lock()
 
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
@@ -46,49 +42,19 @@ class HeldForecaster(Forecaster):
         return cls(rest, name, HELD[rest])
 
     def decide(self, context: Context, meter: Meter) -> Decision:
-        """The answer on record; if there is none, its answer now, which is then recorded. Raises
-        BadAnswer if it raised or its answer is not JSON, Refused if the record holds a refusal."""
-        body = context.wire()
-        key = orjson.dumps([body, meter.simulation], option=orjson.OPT_SORT_KEYS)
-        mine = self._show(key, context.time, body, meter.simulation)
-        kept = meter.record(self.provider, body, mine)
-        if kept != mine:
-            self._differs.add(key)
-        return parse(self.provider, kept)
-
-    def take_differing(self) -> int:
-        """How many answers differed from the journal's since the last call of this method."""
-        found = len(self._differs)
-        self._differs.clear()
-        return found
-
-    def _show(self, key: bytes, at: str, body: Mapping[str, object], simulation: int) -> str:
-        """Its answer. A step that is tried again does not show a context a second time."""
-        with self._asking:
-            if self._made is None:
-                self._made = self._make()
-            time, known = self._now
-            if time != at:
-                known = {}
-                self._now = at, known
-            if key not in known:
-                known[key] = self._answer(self._made, body, simulation)
-            found = known[key]
-        if isinstance(found, BadAnswer):
-            raise found
-        return found
-
-    def _answer(
-        self, made: Answers, body: Mapping[str, object], simulation: int
-    ) -> str | BadAnswer:
+        """Its answer now. Raises BadAnswer if it raised, or its answer is not JSON."""
+        if self._made is None:
+            self._made = self._make()
+        # A copy, so that its changes to the context stay its own.
+        body = orjson.loads(orjson.dumps(context.wire()))
         try:
-            # A copy, so that its changes to the context stay its own.
-            said = made(orjson.loads(orjson.dumps(body)), simulation)
+            said = self._made(body, meter.simulation)
         except BeforehandError:
             raise
         except Exception as error:
-            return BadAnswer(f"{self.provider} raised {type(error).__name__}: {error}")
+            raise BadAnswer(f"{self.provider} raised {type(error).__name__}: {error}") from error
         try:
-            return orjson.dumps(said).decode()
+            return parse(self.provider, orjson.dumps(said).decode())
         except TypeError as error:
-            return BadAnswer(f"{self.provider} answered something that is not JSON: {error}")
+            text = f"{self.provider} answered something that is not JSON: {error}"
+            raise BadAnswer(text) from None

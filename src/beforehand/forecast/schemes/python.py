@@ -48,18 +48,17 @@ Callee = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Declared:
-    """A callable as a forecaster. `make` gives a new one without any memory; `place` is where
-    another process finds it (`module:name`), None where it cannot."""
+    """A callable as a forecaster. `make` gives a new one without any memory; `version` stands in
+    its predictions."""
 
     make: Callable[[], Callee]
     name: str
     version: str = "1"
     memoryless: bool = False
-    place: str | None = None
 
 
 REGISTERED: dict[str, Declared] = {}
-"""The callables of this process that no other one can import, by name (`python:NAME`)."""
+"""The callables that were marked in this process, by name (`python:NAME`)."""
 
 
 class ShownMarket:
@@ -178,8 +177,7 @@ def forecaster(
     if callee is None:
         return lambda found: forecaster(found, name=name, version=version, memoryless=memoryless)
     declared = declare(callee, name, version, memoryless)
-    if declared.place is None:
-        REGISTERED[declared.name] = declared
+    REGISTERED[declared.name] = declared
     callee.__beforehand__ = declared
     return callee
 
@@ -197,7 +195,7 @@ def declare(
     called = name or str(getattr(callee, "__name__", type(callee).__name__))
     if not called.isidentifier():
         raise InputError(f"a forecaster cannot be called {called!r}: name it (name=...)")
-    return Declared(_maker(callee), called, version, memoryless, _place(callee))
+    return Declared(_maker(callee), called, version, memoryless)
 
 
 def _maker(callee: Any) -> Callable[[], Callee]:
@@ -214,17 +212,6 @@ def _maker(callee: Any) -> Callable[[], Callee]:
         return found  # type: ignore[no-any-return]
 
     return make
-
-
-def _place(callee: Any) -> str | None:
-    """`module:name` where an import finds this very object."""
-    module, name = getattr(callee, "__module__", None), getattr(callee, "__qualname__", "")
-    if not module or module in ("__main__", "builtins") or "<" in name or "." in name:
-        return None
-    found = sys.modules.get(module)
-    if getattr(found, "__spec__", None) is None or not hasattr(found, name):
-        return None
-    return f"{module}:{name}"
 
 
 def load(target: str) -> Declared:
@@ -264,6 +251,8 @@ def _of_file(place: str) -> Any:
             spec.loader.exec_module(module)
         except BaseException as error:
             del sys.modules[name]
+            if not isinstance(error, Exception):  # Ctrl-C is not about the file.
+                raise
             raise InputError(f"python:{place}: it cannot be imported: {_said(error)}") from error
     return module
 
@@ -374,20 +363,35 @@ async def _awaited(said: Awaitable[Any]) -> Any:
 
 def _body(said: Any, name: str) -> dict[str, object]:
     """What was returned, as JSON. Raises BadAnswer for what is not a forecast."""
-    if isinstance(said, Decision):
-        cited = [str(c) for c in said.evidence_ids]
-        body = {"probability": said.probability, "rationale": said.rationale, "evidence_ids": cited}
-        return body if said.confidence is None else {**body, "confidence": said.confidence}
     if isinstance(said, Mapping):
-        return dict(said)
+        said = Decision(
+            said.get("probability"),  # type: ignore[arg-type]  # Checked below.
+            said.get("confidence"),
+            said.get("rationale") or "",
+            said.get("evidence_ids") or (),
+        )
+    elif not isinstance(said, Decision):
+        said = Decision(said)
+    cited = [said.evidence_ids] if isinstance(said.evidence_ids, str) else said.evidence_ids
+    body: dict[str, object] = {
+        "probability": _share(said.probability, name, "a probability"),
+        "rationale": str(said.rationale),
+        "evidence_ids": [str(one) for one in cited],
+    }
+    if said.confidence is not None:
+        body["confidence"] = _share(said.confidence, name, "a confidence")
+    return body
+
+
+def _share(value: object, name: str, what: str) -> float:
+    """A number from 0 to 1, whatever library it comes from."""
     try:
-        if isinstance(said, bool):
-            raise TypeError
-        return {"probability": float(said)}
+        found = float("nan") if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise BadAnswer(
-            f"{name} returned {_short(said)}: return a probability from 0 to 1, or a Decision"
-        ) from None
+        found = float("nan")
+    if not 0.0 <= found <= 1.0:
+        raise BadAnswer(f"{name} returned {_short(value)}: return {what} from 0 to 1")
+    return found
 
 
 def _short(said: object) -> str:

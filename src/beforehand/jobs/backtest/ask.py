@@ -164,20 +164,26 @@ def _question(context: Context, meter: StepContext) -> Question:
 def _decide(one: Forecaster, context: Context, meter: StepContext) -> Decision:
     """A forecaster's decision, checked and on record. One that made no call for it is recorded
     here, so that a resume repeats it and `runs verify` can look it up."""
-    said = _asked_once(one, context, meter) if one.stateful else one.decide(context, meter)
+    if one.stateful:
+        with one.asking:
+            said = _asked_once(one, context, meter)
+    else:
+        said = one.decide(context, meter)
     p = float(said.probability)
     if not 0.0 <= p <= 1.0:
         raise NoDecision(f"{one.name} answered probability {p:g}: it must be a number from 0 to 1")
     said = msgspec.structs.replace(said, probability=p)
+    if said.mode != "external":
+        return said
     request = context.wire()
-    if said.mode != "external" or call_key(one.provider, request, meter.simulation) in meter.made:
+    if call_key(one.provider, request, meter.simulation) in meter.made:
         return said
     cited, text = [str(c) for c in said.evidence_ids], said.rationale
     answer = orjson.dumps({"probability": p, "rationale": text, "evidence_ids": cited}).decode()
     kept = meter.record(one.provider, request, answer)
     if kept == answer:
         return said
-    one.differing += 1
+    one.differing.add(_question(context, meter))
     return parse(one.provider, kept)
 
 

@@ -223,17 +223,22 @@ class Walker:
         that another process showed it, in order."""
         asked = {one.entry: one for interval in intervals for one in interval.forecasters}
         for _, one in sorted(asked.items()):
-            if not one.stateful or one.caught_up:
-                continue
-            for row in self._earlier(one, context):
-                simulations = sorted(
-                    said.simulation_index for said in row.said if said.model_id == one.model_id
-                )
-                t = parse_us(row.time)
-                past = Interval([one], {}, t, row.context, "external", len(simulations))
-                for i in simulations:
-                    show_again(one, row.context, meter_of(one, i, past, context))
-            one.caught_up = True
+            if one.stateful:
+                with one.asking:
+                    self._show_past(one, context)
+
+    def _show_past(self, one: Forecaster, context: StepContext) -> None:
+        if one.caught_up:
+            return
+        for row in self._earlier(one, context):
+            simulations = sorted(
+                said.simulation_index for said in row.said if said.model_id == one.model_id
+            )
+            t = parse_us(row.time)
+            past = Interval([one], {}, t, row.context, "external", len(simulations))
+            for i in simulations:
+                show_again(one, row.context, meter_of(one, i, past, context))
+        one.caught_up = True
 
     def _earlier(self, one: Forecaster, context: StepContext) -> Iterator[IntervalRow]:
         """The rows of the steps that asked it before this one, in the order of the plan."""

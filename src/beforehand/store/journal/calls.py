@@ -19,7 +19,7 @@ from typing import Any, Literal, TypedDict, cast
 import orjson
 
 from beforehand.clock import Clock, SystemClock, epoch, iso, lease_clock
-from beforehand.errors import Stopped
+from beforehand.errors import Refused, Stopped
 from beforehand.ids import digest
 from beforehand.store.database import Database, Transaction
 from beforehand.store.journal.events import add_event, run_lock
@@ -173,14 +173,7 @@ class Calls:
             "first_sent_at = CASE WHEN calls.instant IS NULL THEN excluded.sent_at "
             "ELSE calls.first_sent_at END, instant = excluded.instant, "
             "sent_at = excluded.sent_at",
-            run_id=call.run_id,
-            key=call.key,
-            task_id=call.task_id,
-            provider=call.provider,
-            index=call.index,
-            question=call.question,
-            instant=call.instant,
-            owner=call.owner,
+            **vars(call),
             lease=now + LEASE_S,
             now=iso(self._clock.now()),
         )
@@ -213,19 +206,20 @@ class Calls:
 
         def work(tx: Transaction) -> str:
             rows = tx.run(
-                "SELECT answer FROM calls WHERE run_id = :run_id AND call_key = :key",
+                "SELECT state, answer, error FROM calls WHERE run_id = :run_id AND call_key = :key",
                 run_id=run_id,
                 key=key,
             )
-            if rows:
-                return str(rows[0][0])
+            found = Claim(*rows[0]) if rows else None
             run = _read_run(tx, run_id)
+            if found is None and run.parent is not None:
+                found = self._copy(tx, run_id, run.parent, key, task_id)
+            if found is not None and found.state == "failed":
+                raise Refused(found.error or "refused")
+            if found is not None and found.answer is not None:
+                return found.answer
             if run.status != "running":
                 raise Stopped(run.reason or f"cancelled: the run is {run.status}")
-            if run.parent is not None:
-                copied = self._copy(tx, run_id, run.parent, key, task_id)
-                if copied is not None and copied.answer is not None:
-                    return copied.answer
             self._insert_free(tx, call, answer)
             return answer
 
@@ -236,15 +230,11 @@ class Calls:
             "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, question, "
             "instant, state, owner, lease_until, attempts, answer, answer_digest, first_sent_at, "
             "sent_at, answered_at) VALUES (:run_id, :key, :task_id, :provider, :index, :question, "
-            ":instant, 'done', :owner, 0, 1, :answer, :digest, :now, :now, :now)",
-            run_id=call.run_id,
-            key=call.key,
-            task_id=call.task_id,
-            provider=call.provider,
-            index=call.index,
-            question=call.question,
-            instant=call.instant,
-            owner=call.owner,
+            ":instant, 'done', :owner, 0, 1, :answer, :digest, :now, :now, :now) "
+            "ON CONFLICT (run_id, call_key) DO UPDATE SET state = 'done', answer = "
+            "excluded.answer, answer_digest = excluded.answer_digest, error = NULL, "
+            "answered_at = excluded.answered_at",
+            **vars(call),
             answer=answer,
             digest=digest(answer.encode()),
             now=iso(self._clock.now()),
