@@ -23,12 +23,13 @@ from rich.console import Console
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
 from beforehand.errors import EXIT_CODES, BeforehandError, Interrupted, Stopped, exit_code
+from beforehand.world.simulate import DEMO_DATES
 
 Out = pytest.CaptureFixture[str]
 
 
 def test_the_demo_in_json(capsys: Out, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beforehand.cli.demo.DATES", 20)
+    monkeypatch.setattr("beforehand.cli.demo.DEMO_DATES", 20)
     assert cli(["demo", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {"run_id", "leaderboard", "leaks", "validity", "placebo", "report"} <= found.keys()
@@ -91,10 +92,8 @@ def test_the_examples_of_the_docs_run(
 ) -> None:
     """The CSV of the README and the experiment of the quickstart, over the demo's own world."""
     root = Path(__file__).resolve().parents[1]
-    from beforehand.cli.demo import DATES
-
     archive = str(home / "world")
-    assert cli(["world", "simulate", "--dates", str(DATES), "--archive", archive]) == 0
+    assert cli(["world", "simulate", "--dates", str(DEMO_DATES), "--archive", archive]) == 0
     csv = re.search(r"```csv\n(.*?)```", (root / "README.md").read_text(), re.S)
     experiment = re.search(r"```json\n(.*?)```", (root / "docs/quickstart.md").read_text(), re.S)
     assert csv

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,11 @@ from provider import Provider, serving
 
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
+from beforehand.errors import Stopped, Unavailable
 from beforehand.runs.rows import read_jsonl
+from beforehand.store.database import Database
+from beforehand.store.journal.free import FreeAnswer
+from beforehand.store.journal.journal import Journal
 from experiments import QUICK, Out, intervals, told
 
 MINE = '''
@@ -190,3 +196,122 @@ def test_one_of_a_module_by_a_name_of_its_own(
     assert "ours" in {row["forecaster"] for row in found["leaderboard"]}
     config = json.loads((Home(home).runs / "r" / "config.json").read_text())
     assert any("ours=python:userland:mine" in e["models"] for e in config["experiments"])
+
+
+FREE = '''
+"""Forecasters whose answers are recorded in batches."""
+
+import os
+from pathlib import Path
+
+from beforehand import forecaster
+
+HERE = Path(__file__).parent
+
+
+def noted(name, context):
+    with (HERE / name).open("a") as log:
+        log.write(f"{context.market.id} {context.t}\\n")
+    if (HERE / "die").exists() and len((HERE / name).read_text().splitlines()) == 90:
+        os._exit(9)
+
+
+@forecaster(free=True)
+class Chain:
+    """Each answer depends on all before."""
+
+    def __init__(self):
+        self.sum = 0.0
+
+    def decide(self, context):
+        noted("chain", context)
+        self.sum = (self.sum + context.odds) % 1.0
+        return {"probability": self.sum, "confidence": 0.5, "rationale": "so far"}
+
+
+@forecaster(free=True, memoryless=True)
+def alone(context):
+    noted("alone", context)
+    p = context.view.odds(context.market.id).price
+    if p < 0.1:
+        raise ValueError("too small")
+    return p
+
+
+@forecaster(free=True)
+def odd(context):
+    """Never the same twice."""
+    return int.from_bytes(os.urandom(4), "big") / 2**32
+'''
+
+
+def killed_once(command: list[str], run: str, flag: Path) -> None:
+    """Begin a run in a process of its own that dies in the middle."""
+    flag.touch()
+    asked = [sys.executable, "-m", "beforehand", *command, "--run-id", run]
+    died = subprocess.run(asked, capture_output=True, text=True, check=False)
+    flag.unlink()
+    assert died.returncode == 9, died.stderr
+
+
+@pytest.mark.parametrize("name", ["Chain", "alone"])
+def test_killed_between_two_batches(
+    sim: Path, home: Path, capsys: Out, tmp_path: Path, name: str
+) -> None:
+    """The same bytes as in one go; answers on record are not asked for again by a memoryless one,
+    and one that keeps something is shown all of its past again."""
+    (tmp_path / "free.py").write_text(FREE)
+    asked = command(sim, f"python:{tmp_path / 'free.py'}:{name}")
+    log = tmp_path / name.lower()
+    killed_once(asked, "parts", tmp_path / "die")
+    before = log.read_text().splitlines()
+    told(capsys, "runs", "resume", "parts")
+    after = log.read_text().splitlines()
+    sys.modules.pop(next((m for m in sys.modules if m.startswith("_beforehand_free")), ""), None)
+    log.unlink()
+    told(capsys, *asked, "--run-id", "whole")
+    whole = log.read_text().splitlines()
+    again = len(after) - len(before)
+    assert again < len(whole) if name == "alone" else again == len(whole)
+    for file in ("intervals.jsonl", "predictions.jsonl", "traces.jsonl", "audit.json"):
+        texts = [
+            (Home(home).runs / run / file).read_text().replace(f'"{run}"', '"r"')
+            for run in ("whole", "parts")
+            if (Home(home).runs / run / file).is_file()
+        ]
+        assert texts == [] or texts[0] == texts[1], file
+    assert told(capsys, "runs", "verify", "parts")["sound"]
+    board = {
+        r["forecaster"]: r for r in told(capsys, "runs", "show", "parts")["scores"]["leaderboard"]
+    }
+    assert "not reproducible" not in board[name]["order"]
+
+
+def test_what_answers_otherwise_when_shown_again_is_marked(
+    sim: Path, home: Path, capsys: Out, tmp_path: Path
+) -> None:
+    (tmp_path / "free.py").write_text(
+        FREE.replace("def odd(context):", 'def odd(context):\n    noted("odd", context)')
+    )
+    asked = command(sim, f"python:{tmp_path / 'free.py'}:odd")
+    killed_once(asked, "parts", tmp_path / "die")
+    found = told(capsys, "runs", "resume", "parts")
+    (mine,) = (row for row in found["leaderboard"] if row["forecaster"] == "odd")
+    assert "not reproducible" in mine["order"]
+    assert told(capsys, "runs", "verify", "parts")["sound"], "the journal's answers stand"
+
+
+def test_a_batch_that_meets_other_answers_is_refused(tmp_path: Path) -> None:
+    """Two processes at one step: the first answers stand, and the other tries again."""
+    journal = Journal(Database(tmp_path / "j.db"))
+    journal.enter("r", "small", {}, "f", str(tmp_path))
+    journal.begin("r", 1, "run begun")
+    one, other = (FreeAnswer("k", "p", 0, "q", 1, answer) for answer in ("a", "b"))
+    journal.free.record_all("r", "s", "me", [one])
+    journal.free.record_all("r", "s", "you", [one])
+    with pytest.raises(Unavailable, match="another process answered"):
+        journal.free.record_all("r", "s", "you", [FreeAnswer("l", "p", 0, "q", 1, "c"), other])
+    assert journal.free.answers("r", "s", ["k", "l"]) == {"k": "a", "l": "c"}
+    journal.mark("r", "stopped", "enough")
+    with pytest.raises(Stopped, match="enough"):
+        journal.free.record_all("r", "s", "me", [FreeAnswer("m", "p", 0, "q", 1, "d")])

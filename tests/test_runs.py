@@ -357,7 +357,7 @@ def test_scratch_files_do_not_change_a_backtests_verdict(sim: Path, tmp_path: Pa
         row = rows(tmp_path / "data" / "runs" / "r" / "predictions.jsonl")[0]
         csv.write_text(f"id,time,probability\n{row['id']},{row['metadata']['timestamp']},0.{i}1\n")
         score_file.run(
-            csv,
+            score_file.read_file(csv),
             Archive(sim),
             tmp_path / "data" / "runs",
             tmp_path / "data" / "trials.jsonl",

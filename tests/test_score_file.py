@@ -44,7 +44,7 @@ def test_a_stranger_brings_the_market_itself(sim: Path, tmp_path: Path) -> None:
     archive = Archive(sim)
     n = own_file(archive, tmp_path / "mine.csv")
     done = score_file.run(
-        tmp_path / "mine.csv",
+        score_file.read_file(tmp_path / "mine.csv"),
         archive,
         tmp_path / "runs",
         tmp_path / "t.jsonl",
@@ -89,7 +89,11 @@ def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
         f"{name},{ok},0.5\n" + "".join(f"{a},{b},{c}\n" for a, b, c, _ in bad),
     )
     done = score_file.run(
-        tmp_path / "m.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl", settings=FAST
+        score_file.read_file(tmp_path / "m.csv"),
+        archive,
+        tmp_path / "runs",
+        tmp_path / "t.jsonl",
+        settings=FAST,
     )
     assert done.rejected.count == len(bad)
     said = "; ".join(done.rejected.reasons)
@@ -115,7 +119,11 @@ def test_yardstick_names_and_rejected_forecasters(sim: Path, tmp_path: Path) -> 
     )
     (tmp_path / "two.csv").write_text(text)
     done = score_file.run(
-        tmp_path / "two.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl", settings=FAST
+        score_file.read_file(tmp_path / "two.csv"),
+        archive,
+        tmp_path / "runs",
+        tmp_path / "t.jsonl",
+        settings=FAST,
     )
     assert done.summary["subjects"] == ["a", "shrunk"]
     assert done.rejected.count == 2
@@ -138,7 +146,7 @@ def test_a_variant_is_what_was_said(sim: Path, tmp_path: Path) -> None:
     for name, content in (("copy", text), ("bold", bold), ("renamed", bold)):
         (tmp_path / f"{name}.csv").write_text(content)
         done = score_file.run(
-            tmp_path / f"{name}.csv",
+            score_file.read_file(tmp_path / f"{name}.csv"),
             archive,
             tmp_path / "runs",
             tmp_path / "t.jsonl",
@@ -158,7 +166,12 @@ def test_a_file_with_nothing_to_score_says_why(sim: Path, tmp_path: Path) -> Non
     ):
         (tmp_path / "x.csv").write_text(text)
         with pytest.raises(InputError, match=reason):
-            score_file.run(tmp_path / "x.csv", archive, tmp_path / "runs", tmp_path / "t.jsonl")
+            score_file.run(
+                score_file.read_file(tmp_path / "x.csv"),
+                archive,
+                tmp_path / "runs",
+                tmp_path / "t.jsonl",
+            )
     assert not (tmp_path / "runs").exists()
 
 
@@ -181,11 +194,10 @@ def test_jsonl_and_prediction_records_score_alike(sim: Path, tmp_path: Path) -> 
         path = tmp_path / f"{stem}.jsonl"
         path.write_text("\n".join(json.dumps(line) for line in lines))
         done = score_file.run(
-            path,
+            score_file.read_file(path, "b"),
             archive,
             tmp_path / "runs",
             tmp_path / "t.jsonl",
-            name="b",
             settings=FAST,
             run_id=stem,
         )
@@ -215,4 +227,6 @@ def test_odd_files_get_a_sentence(content: bytes, reason: str, sim: Path, tmp_pa
     path = tmp_path / "odd.csv"
     path.write_bytes(content)
     with pytest.raises(InputError, match=reason):
-        score_file.run(path, Archive(sim), tmp_path / "runs", tmp_path / "t.jsonl")
+        score_file.run(
+            score_file.read_file(path), Archive(sim), tmp_path / "runs", tmp_path / "t.jsonl"
+        )

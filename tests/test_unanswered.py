@@ -245,18 +245,18 @@ def test_a_free_answer_is_recorded_once_and_counts_for_nothing(tmp_path: Path) -
     journal, calls = open_store(tmp_path)
     journal.enter("r", "small", {}, "f", str(tmp_path), limits={"calls": 9.0})
     free = {**SAY, "owner": "a"}
-    assert calls.record("r", "new", "first", **free) == "first"  # type: ignore[arg-type]
-    assert calls.record("r", "new", "second", **free) == "first"  # type: ignore[arg-type]
+    assert journal.free.record("r", "new", "first", **free) == "first"  # type: ignore[arg-type]
+    assert journal.free.record("r", "new", "second", **free) == "first"  # type: ignore[arg-type]
     assert calls.claim("r", "sent", owner="a", **SAY).state == "ask"  # type: ignore[arg-type]
-    assert calls.record("r", "sent", "now", **free) == "now"  # type: ignore[arg-type]
+    assert journal.free.record("r", "sent", "now", **free) == "now"  # type: ignore[arg-type]
     assert calls.claim("r", "no", owner="a", **SAY).state == "ask"  # type: ignore[arg-type]
     calls.refused("r", "no", "a", "never")
     with pytest.raises(Refused, match="never"):
-        calls.record("r", "no", "yes", **free)  # type: ignore[arg-type]
+        journal.free.record("r", "no", "yes", **free)  # type: ignore[arg-type]
     row = journal.known_run("r")
     assert (row.calls, row.cost) == (2, 0.0), "only the two that were claimed"
     journal.stop("r", "enough")
     with pytest.raises(Stopped, match="enough"):
-        calls.record("r", "late", "x", **free)  # type: ignore[arg-type]
-    assert calls.record("r", "new", "third", **free) == "first"  # type: ignore[arg-type]
+        journal.free.record("r", "late", "x", **free)  # type: ignore[arg-type]
+    assert journal.free.record("r", "new", "third", **free) == "first"  # type: ignore[arg-type]
     journal.database.close()

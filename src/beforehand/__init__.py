@@ -2,35 +2,85 @@
 *Sandbox*, and returns a *Decision*; a *Plan* of *Steps* says what to do, a *Journal* remembers
 what was done, and a *Score* says how good it was.
 
-Importing this package loads nothing heavy: its names are loaded when they are first used. The
-nouns live in the subpackages: `records`, `gateway`, `world`, `forecast`, `jobs`, `runs`, `score`,
-`store`.
+    import beforehand as bh
+
+    world = bh.simulate(seed=0)
+
+    @bh.forecaster
+    def mine(context): return 0.9 * context.odds + 0.05
+
+    run = bh.backtest(world, [mine, "market", "drift"])
+    print(run["mine"].verdict, run["mine"].reasons)
+
+Importing this package loads nothing: its names are loaded when they are first used. They make the
+same calls as the command line; docs/python.md is their reference.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing.TYPE_CHECKING would load typing.
 if TYPE_CHECKING:
-    from beforehand.forecast.base import Decision
+    from beforehand.forecast.base import Decision, ModelOptions
     from beforehand.forecast.schemes.python import ShownContext as Context
     from beforehand.forecast.schemes.python import forecaster
+    from beforehand.front.arrow import Table
+    from beforehand.front.run import Run, Standing, Verification, compare, open_run
+    from beforehand.front.start import backtest, score_forecasts
+    from beforehand.front.world import Toolbox, World, open_world, simulate, toolbox
     from beforehand.gateway.view import View
+    from beforehand.score.compare import Comparison
 
 __version__ = "0.1.0"
-__all__ = ["Context", "Decision", "View", "__version__", "forecaster"]
+__all__ = [
+    "Comparison",
+    "Context",
+    "Decision",
+    "ModelOptions",
+    "Run",
+    "Standing",
+    "Table",
+    "Toolbox",
+    "Verification",
+    "View",
+    "World",
+    "__version__",
+    "backtest",
+    "compare",
+    "forecaster",
+    "open_run",
+    "open_world",
+    "score_forecasts",
+    "simulate",
+    "toolbox",
+]
 _PLACES = {
-    "Context": ("beforehand.forecast.schemes.python", "ShownContext"),
-    "Decision": ("beforehand.forecast.base", "Decision"),
-    "View": ("beforehand.gateway.view", "View"),
-    "forecaster": ("beforehand.forecast.schemes.python", "forecaster"),
+    "Comparison": "score.compare",
+    "Context": "forecast.schemes.python:ShownContext",
+    "Decision": "forecast.base",
+    "ModelOptions": "forecast.base",
+    "Run": "front.run",
+    "Standing": "front.run",
+    "Table": "front.arrow",
+    "Toolbox": "front.world",
+    "Verification": "front.run",
+    "View": "gateway.view",
+    "World": "front.world",
+    "backtest": "front.start",
+    "compare": "front.run",
+    "forecaster": "forecast.schemes.python",
+    "open_run": "front.run",
+    "open_world": "front.world",
+    "score_forecasts": "front.start",
+    "simulate": "front.world",
+    "toolbox": "front.world",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _PLACES:
         raise AttributeError(f"module 'beforehand' has no attribute {name!r}")
-    module, attribute = _PLACES[name]
-    return getattr(import_module(module), attribute)
+    from importlib import import_module
+
+    module, _, attribute = _PLACES[name].partition(":")
+    return getattr(import_module(f"beforehand.{module}"), attribute or name)
 
 
 def __dir__() -> list[str]:

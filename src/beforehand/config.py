@@ -40,6 +40,15 @@ class Home:
     def archive(self) -> Path:
         return self.root / "data" / "archive"
 
+    def archive_at(self, given: Path | None) -> Path:
+        """The folder of an archive as a user names it, else the home's own. A relative name that
+        is not in the current folder is looked for in the home as well."""
+        if given is None:
+            return self.archive
+        if not given.exists() and (self.root / given / "archive.json").is_file():
+            return self.root / given
+        return given
+
     @property
     def runs(self) -> Path:
         return self.root / "data" / "runs"

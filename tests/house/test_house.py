@@ -16,6 +16,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"serve"},
+    {"front"},
     {"jobs"},
     {"runs"},
     {"tools", "forecast", "engine"},
@@ -119,17 +120,6 @@ def test_the_layer_test_can_fail(tmp_path: Path) -> None:
     bad.write_text("def f():\n    from beforehand.engine import runs\n")
     assert "beforehand.engine.runs" in imports(bad)
     assert LEVEL[room("beforehand.engine.runs")] < LEVEL["score"]
-
-
-def test_exports() -> None:
-    import beforehand
-
-    assert beforehand.__all__ == ["Context", "Decision", "View", "__version__", "forecaster"]
-    for name in beforehand.__all__:
-        assert getattr(beforehand, name) is not None
-        assert name in dir(beforehand)
-    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        _ = beforehand.nothing  # type: ignore[attr-defined]
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -54,6 +54,7 @@ SUMMARIES = {
     "runs verify": "Check a run again from its records alone.",
     "runs leaks": "A run's leak report, and how much missed leaks could improve a score.",
     "runs diff": "What differs between two runs.",
+    "runs compare": "Two forecasters against each other: the difference, its interval, the power.",
     "runs export": "A finished run for other tools: tables, Galileo, OpenTelemetry.",
     "worker": "Work on the runs of a shared Postgres until stopped.",
     "tool": "Call a tool by name; list, find and describe the tools.",
@@ -74,6 +75,7 @@ _FILES = {path: "imports" for path in SUMMARIES if path.startswith("world import
 _FILES |= {
     "world info": "world_info",
     "runs leaks": "leaks",
+    "runs compare": "compare",
     "runs resume": "resume",
     "runs fork": "resume",
 }

@@ -17,22 +17,20 @@ from beforehand.cli.options import (
     RunId,
     Seed,
     Spread,
-    between,
-    market_names,
     model_options,
     run_limits,
-    settings,
     with_model,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, reporting, scores_of
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, scores_of
 from beforehand.cli.tables import console, duration, figure, print_result, span, table
-from beforehand.clock import parse_instant
 from beforehand.config import Workspace
 from beforehand.engine.runs import start as start_run
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
+from beforehand.front.reporting import reporting
 from beforehand.ids import check_segment, new_run_id
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.jobs.backtest.grid import parse_interval
+from beforehand.jobs.checks import between, in_order, instant, market_names, settings
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.store.files import read_json
 
@@ -109,19 +107,18 @@ def run(
         every=parse_interval(every),
         grid=grid,
         forecasters=with_model(forecasters, model_flags),
-        num_sims=between("--sims", sims, 1, 1000),
-        start=_instant("--start", start),
-        stop=_instant("--end", end),
-        max_results=between("--evidence", evidence, 0, 20),
+        num_sims=between("sims", sims, 1, 1000, "--"),
+        start=_instant("start", start),
+        stop=_instant("end", end),
+        max_results=between("evidence", evidence, 0, 20, "--"),
         grade=grade,
         configs=load_configs(config) if config else None,
-        settings=settings(seed, draws, placebo, spread),
+        settings=settings(seed, draws, placebo, spread, "--"),
         limits=run_limits(limit_flags),
         model_options=model_options(model_flags),
         fresh=fresh,
     )
-    if start and end and request.start and request.stop and request.stop < request.start:
-        raise InputError(f"--end {end} lies before --start {start}: the range must not be reversed")
+    in_order(request.start, request.stop, "--")
     if dry_run:
         return _dry_run(request, workspace, json)
     with reporting("backtest") as report_to:
@@ -163,7 +160,7 @@ def ab(
         name: BacktestRequest(
             archive=archive_path(archive).resolve(),
             configs=load_configs(path),
-            settings=settings(seed, draws, 0, None),
+            settings=settings(seed, draws, 0, None, "--"),
             limits=run_limits(limit_flags),
         )
         for name, path in zip(names, configs, strict=True)
@@ -273,7 +270,4 @@ def _markets(text: str) -> list[str] | None:
 
 
 def _instant(option: str, text: str | None) -> datetime | None:
-    try:
-        return parse_instant(text) if text else None
-    except ValueError as error:
-        raise InputError(f"{option}: {error}") from None
+    return instant(option, text, "--") if text else None

@@ -15,18 +15,19 @@ from beforehand.cli.options import (
     RunId,
     Seed,
     run_limits,
-    settings,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, reporting, scores_of
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, scores_of
 from beforehand.cli.tables import console, figure, print_evaluation, print_result, table
 from beforehand.config import Workspace
 from beforehand.engine.runs import start
 from beforehand.errors import EXIT_OK, InputError
+from beforehand.front.reporting import reporting
 from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark import events as benchmark
 from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest
 from beforehand.jobs.benchmark.evaluation import load_bets, parse_terms
+from beforehand.jobs.checks import settings
 from beforehand.score import forecastbench as recipe
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json
@@ -107,7 +108,7 @@ def run(
         forecasters=forecasters,
         horizon=parse_interval(horizon),
         textless=textless,
-        settings=settings(seed, draws, placebo),
+        settings=settings(seed, draws, placebo, mark="--"),
         limits=run_limits(limit_flags),
         fresh=fresh,
     )
@@ -156,7 +157,7 @@ def evaluate(
     if events is None or predictions is None or resolutions is None:
         raise InputError("name --events, --predictions and --resolutions (or --bets)")
     done = evaluation.evaluate_files(
-        events, predictions, resolutions, settings(seed, draws, placebo)
+        events, predictions, resolutions, settings(seed, draws, placebo, mark="--")
     )
     paths = (events, predictions, resolutions)
     found = evaluation.summary(done, paths)

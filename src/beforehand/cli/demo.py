@@ -4,16 +4,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.output import Json, emit, note, progress, scores_of
+from beforehand.cli.output import Json, emit, note, scores_of
 from beforehand.cli.tables import print_result
-from beforehand.cli.world import store_world
 from beforehand.config import Workspace, recorded_data
 from beforehand.engine.runs import Reporter, start
 from beforehand.errors import EXIT_FAILED, EXIT_OK
+from beforehand.front.progress import progress
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
-from beforehand.world.simulate import SimConfig
-
-DATES = 150
+from beforehand.world.render import store_world
+from beforehand.world.simulate import DEMO_DATES, SimConfig
 
 
 def demo(
@@ -30,7 +29,7 @@ def demo(
     home = workspace.home
     path = home.root / "data" / f"demo-world-{seed}"
     note(f"simulated world (seed {seed}) in {path}")
-    store_world(SimConfig(seed=seed, dates=DATES), path)
+    store_world(SimConfig(seed=seed, dates=DEMO_DATES), path, workspace.clock)
     with progress("demo") as update:
         finished = start(BacktestRequest(path), workspace, report=Reporter(progress=update))
     found, report = scores_of(finished), finished.folder.path / "report.html"

@@ -12,10 +12,11 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from beforehand import __version__
-from beforehand.cli.output import Json, emit, progress
+from beforehand.cli.output import Json, emit
 from beforehand.cli.tables import console, table
 from beforehand.config import Home, Workspace, recorded_data
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, BeforehandError
+from beforehand.front.progress import progress
 from beforehand.gateway.opening import open_traffic
 from beforehand.jobs.live_check import check, read_checks
 from beforehand.llm.names import KEYS, LABEL

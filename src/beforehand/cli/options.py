@@ -1,9 +1,7 @@
 """Options that several commands share, and their checks."""
 
-import math
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -14,14 +12,10 @@ from beforehand.errors import InputError
 from beforehand.forecast.aggregate import Method
 from beforehand.forecast.base import TIMEOUT_S, ModelOptions, class_of
 from beforehand.forecast.cutoff_guard import Knowledge
-from beforehand.forecast.schemes.http import parse_rate
+from beforehand.jobs.checks import checked
 from beforehand.llm.names import LABEL, SCRIPTED
 from beforehand.sandbox.engines import Engine
-from beforehand.score.bets import Kelly
-from beforehand.score.evaluate import Settings
-from beforehand.store.files import read_text
 
-MOST = 10**12
 Seed = Annotated[int, Parameter(help="Seed for resampling and the placebo.")]
 Draws = Annotated[int, Parameter(help="Bootstrap draws.")]
 PlaceboDraws = Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")]
@@ -128,56 +122,7 @@ def model_options(given: ModelFlags | None) -> ModelOptions:
 
 def run_limits(given: LimitFlags | None) -> RunLimits:
     """How a run is carried out, checked."""
-    given = given or LimitFlags()
-    parse_rate(given.rate)
-    if given.concurrency is not None:
-        between("--concurrency", given.concurrency, 1, 256)
-    if not 0.1 <= given.timeout <= 3600.0:
-        raise InputError(f"--timeout must lie between 0.1 and 3600 seconds, not {given.timeout:g}")
-    for name in ("max_calls", "max_tokens", "max_cost", "cost_per_call"):
-        value = getattr(given, name)
-        if value is not None and not (math.isfinite(value) and 0 <= value <= MOST):
-            option = name.replace("_", "-")
-            raise InputError(f"--{option} must lie between 0 and {MOST:,}, not {value}")
-    return RunLimits(**vars(given))
-
-
-def market_names(text: str) -> list[str]:
-    """Ids separated by commas, or those in a file (the first column of each line)."""
-    if path := _file(text):
-        names = [line.split(",")[0].strip() for line in read_text(path).splitlines()]
-        names = [name for name in names if name and name.lower() != "id"]
-    else:
-        names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise InputError(f"--markets {text!r} names no market")
-    return names
-
-
-def _file(text: str) -> Path | None:
-    try:
-        return Path(text) if Path(text).is_file() else None
-    except OSError:  # A long list of ids is not a file name.
-        return None
-
-
-def between(option: str, value: int, low: int, high: int) -> int:
-    """The value, or InputError naming the option and what is allowed."""
-    if not low <= value <= high:
-        raise InputError(f"{option} must lie between {low:,} and {high:,}, not {value:,}")
-    return value
-
-
-def settings(seed: int, draws: int, placebo: int, spread: float | None = None) -> Settings:
-    """The scoring options that commands share, checked."""
-    if spread is not None and not 0.0 <= spread < 1.0:
-        raise InputError(f"--spread must lie in [0, 1), not {spread}")
-    return Settings(
-        seed=between("--seed", seed, 0, 2**31),
-        draws=between("--draws", draws, 100, 100_000),
-        placebo=between("--placebo", placebo, 0, 10_000),
-        kelly=Kelly(spread=spread),
-    )
+    return checked(RunLimits(**vars(given or LimitFlags())), "--")
 
 
 def _is_model(name: str) -> bool:

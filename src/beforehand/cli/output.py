@@ -1,8 +1,7 @@
 """What every command shares: one JSON document on stdout; progress and notes on stderr."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -12,7 +11,7 @@ from cyclopts import Parameter
 from beforehand.config import Home
 
 if TYPE_CHECKING:
-    from beforehand.engine.runs import Finished, Reporter
+    from beforehand.engine.runs import Finished
     from beforehand.score.summary import Summary
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")]
@@ -23,14 +22,8 @@ ArchivePath = Annotated[
 
 
 def archive_path(given: Path | None) -> Path:
-    """The folder named by --archive, else the home's own. A relative name that is not in the
-    current folder is looked for in the home as well."""
-    home = Home.from_environment()
-    if given is None:
-        return home.archive
-    if not given.exists() and (home.root / given / "archive.json").is_file():
-        return home.root / given
-    return given
+    """The folder named by --archive, else the home's own."""
+    return Home.from_environment().archive_at(given)
 
 
 def emit(value: object) -> None:
@@ -41,43 +34,6 @@ def emit(value: object) -> None:
 def note(text: str) -> None:
     """A line for people, on stderr."""
     print(text, file=sys.stderr)
-
-
-@contextmanager
-def progress(what: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr for (step, done, total); nothing if stderr is not a terminal."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    shown = sys.stderr.isatty()
-    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-
-        def update(step: str, done: int, total: int) -> None:
-            bar.update(task, description=f"{what}: {step}", completed=done, total=total)
-
-        yield update
-
-
-@contextmanager
-def reporting(what: str) -> Iterator["Reporter"]:
-    """Progress, and the run's id on stderr as soon as it is known."""
-    from beforehand.engine.runs import Reporter
-
-    with progress(what) as update:
-        yield Reporter(lambda run_id: note(f"run {run_id}"), update, note)
 
 
 def scores_of(finished: "Finished") -> "Summary":

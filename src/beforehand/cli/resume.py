@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from beforehand.cli.options import Fresh, LimitFlags, RunId, run_limits
-from beforehand.cli.output import Json, emit, reporting, scores_of
+from beforehand.cli.output import Json, emit, scores_of
 from beforehand.cli.runs import Run, opened
 from beforehand.clock import parse_instant
 from beforehand.engine.runs import Finished
 from beforehand.engine.runs import fork as fork_run
 from beforehand.engine.runs import resume as resume_run
 from beforehand.errors import EXIT_OK, InputError
+from beforehand.front.reporting import reporting
 from beforehand.runs.query import find_run
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import orjson
 from cyclopts import Parameter
 
-from beforehand.cli.output import Json, emit, note, plain_table, progress
+from beforehand.cli.output import Json, emit, note, plain_table
 from beforehand.config import Workspace
 from beforehand.errors import (
     EXIT_FAILED,
@@ -16,6 +16,7 @@ from beforehand.errors import (
     Corrupt,
     InputError,
 )
+from beforehand.front.progress import progress
 from beforehand.runs.query import (
     RunState,
     all_runs,

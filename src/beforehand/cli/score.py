@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import Draws, PlaceboDraws, RunId, Seed, Spread, settings
+from beforehand.cli.options import Draws, PlaceboDraws, RunId, Seed, Spread
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.cli.tables import print_result
 from beforehand.clock import parse_instant
@@ -13,6 +13,7 @@ from beforehand.config import Workspace
 from beforehand.engine.runs import keep_seal
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.jobs import score_file
+from beforehand.jobs.checks import settings
 from beforehand.store.archive.reader import Archive
 
 
@@ -43,14 +44,14 @@ def score(
         cutoff = parse_instant(training_cutoff) if training_cutoff else None
     except ValueError as error:
         raise InputError(f"--training-cutoff: {error}") from None
+    world = Archive(archive_path(archive))
     scored = score_file.run(
-        file,
-        Archive(archive_path(archive)),
+        score_file.read_file(file, name),
+        world,
         workspace.home.runs,
         workspace.home.trials,
-        name=name,
         run_id=run_id,
-        settings=settings(seed, draws, placebo, spread),
+        settings=settings(seed, draws, placebo, spread, "--"),
         training_cutoff=cutoff,
     )
     keep_seal(workspace, scored.folder, "score")

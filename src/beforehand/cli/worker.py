@@ -8,12 +8,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import between
 from beforehand.cli.output import Json, emit, note
 from beforehand.config import Workspace
 from beforehand.engine.runs import PAID_AT_ONCE
 from beforehand.engine.worker import work
 from beforehand.errors import EXIT_OK
+from beforehand.jobs.checks import between
 
 
 def worker(
@@ -39,7 +39,7 @@ def worker(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handle)
     workspace = Workspace.from_environment()
-    done = work(workspace, between("--concurrency", concurrency, 1, 256), archive, stop, note)
+    done = work(workspace, between("concurrency", concurrency, 1, 256, "--"), archive, stop, note)
     if json:
         emit(done)
     else:

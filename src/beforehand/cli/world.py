@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import market_names
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, progress
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
-from beforehand.ids import digest
+from beforehand.front.progress import progress
+from beforehand.jobs.checks import market_names
 from beforehand.store.archive.reader import Archive
-from beforehand.store.archive.writer import ArchiveWriter, ImportReport
-from beforehand.world.render import records
+from beforehand.world.render import store_world
 from beforehand.world.simulate import SimConfig
 
 if TYPE_CHECKING:
@@ -35,33 +34,14 @@ def simulate(
         raise InputError(f"--dates must lie between 1 and 5000, not {dates}")
     if seed < 0:
         raise InputError(f"--seed must not be negative, not {seed}")
-    report = store_world(replace(SimConfig(), seed=seed, dates=dates), archive_path(archive))
+    config = replace(SimConfig(), seed=seed, dates=dates)
+    report = store_world(config, archive_path(archive), SystemClock())
     if json:
         emit(report.wire())
     else:
         made = ", ".join(f"{n:,} {kind}" for kind, n in sorted(report.new.items()))
         print(f"{archive_path(archive)}: {made or 'this world is there already'}")
     return EXIT_OK
-
-
-def store_world(config: SimConfig, path: Path) -> ImportReport:
-    """Store a simulated world; a folder that holds anything else is refused."""
-    name = f"seed {config.seed}, {config.dates} dates"
-    source = digest(repr(config).encode())
-    if (path / "archive.json").is_file():
-        for entry in Archive(path).manifest["imports"]:
-            if (entry["importer"], entry["source_digest"]) != ("simulate", source):
-                raise InputError(
-                    f"{path} holds another world ({entry['importer']} {entry['source']}): name a "
-                    "new folder with --archive"
-                )
-    return ArchiveWriter(path).add(
-        records(config),
-        importer="simulate",
-        source=name,
-        source_digest=source,
-        recorded_at=SystemClock().now(),
-    )
 
 
 def fetch(

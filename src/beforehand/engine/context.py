@@ -9,10 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from beforehand.clock import stopwatch
+from beforehand.engine.free import FreeAnswers
 from beforehand.errors import (
     BadAnswer,
     Held,
@@ -61,7 +62,7 @@ class Signals:
 class StepContext:
     """One attempt at one step. Safe for the threads of its action. `question` names the question
     for people to read. `instant` (microseconds) is the time that is asked about, if there is
-    one. `made` holds the keys of the calls that were made through it."""
+    one. `made` holds the keys of the calls that were made through it; `attempt` counts from 1."""
 
     run_id: str
     task_id: str
@@ -73,7 +74,9 @@ class StepContext:
     instant: int | None = None
     simulation: int = 0
     made: set[str] = field(default_factory=set)
+    attempt: int = 1
     _policy: Policy | None = None
+    _free: FreeAnswers | None = None
 
     @property
     def calls(self) -> Calls:
@@ -83,7 +86,23 @@ class StepContext:
     def about(self, question: str, instant: int, simulation: int) -> "StepContext":
         """The same step for one question in one simulation: its calls are recorded under that
         question."""
-        return replace(self, question=question, instant=instant, simulation=simulation, made=set())
+        found = StepContext.__new__(StepContext)  # As `replace`, in a fifth of its time.
+        found.__dict__ |= self.__dict__
+        found.question, found.instant, found.simulation = question, instant, simulation
+        found.made = set()
+        return found
+
+    @property
+    def free(self) -> FreeAnswers:
+        """The answers of this step that cost nothing; one thread uses them."""
+        if self._free is None:
+            self._free = FreeAnswers(self)
+        return self._free
+
+    def commit(self) -> None:
+        """Write down the free answers that are waiting."""
+        if self._free is not None:
+            self._free.commit()
 
     def holds(self, key: str) -> bool:
         """False once another process has taken over the call with this key."""
@@ -115,7 +134,7 @@ class StepContext:
         self.check()
         key = call_key(provider, request, self.simulation)
         self.made.add(key)
-        return self.calls.record(
+        return self.journal.free.record(
             self.run_id,
             key,
             _storable(answer),

@@ -37,9 +37,10 @@ def execute(
 
     outputs = {dep: journal.output(run_id, dep) for dep in step.deps}
     for attempt in range(1, step.attempts + 1):
-        context = StepContext(run_id, step.id, owner, journal, signals)
+        context = StepContext(run_id, step.id, owner, journal, signals, attempt=attempt)
         try:
             output = job.actions[step.action](step.args, outputs, context)
+            context.commit()
         except Stopped as error:
             if not signals.leaving:  # Else it stays recorded as begun, and is taken over.
                 failed(error)

@@ -129,6 +129,8 @@ class Forecaster(ABC):
     """False for a forecaster that only tests the path: it is never ranked."""
     free: bool = False
     """True for a forecaster that runs on this machine and costs nothing."""
+    batched: bool = False
+    """True for one whose answers are recorded in batches: asking it twice costs nothing."""
 
     def __init__(self, provider: str, name: str | None = None) -> None:
         self.provider = provider
@@ -167,6 +169,11 @@ class Forecaster(ABC):
     def arms(self, mode: str) -> "Sequence[Forecaster]":
         """The forecasters that answer one question in an experiment of this mode: here itself."""
         return (self,)
+
+    @property
+    def started_anew(self) -> bool:
+        """True for one that is known to have begun this run without any memory of another."""
+        return False
 
     def take_differing(self) -> int:
         """How many answers differed from those on record when a past was shown again, since the

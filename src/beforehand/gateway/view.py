@@ -334,6 +334,12 @@ class View:
         return known_at is not None and bool(visible_us(to_us(known_at), self._at))
 
 
+def gateway_of(view: View) -> "Gateway":
+    """What a View belongs to. Only for code that serves a View to others: a gateway hands out
+    later instants as well."""
+    return view._gateway
+
+
 def _or_never(instant: datetime | None) -> int:
     return FOREVER if instant is None else to_us(instant)
 

@@ -86,7 +86,9 @@ def how_kept(
         if one.memoryless:
             found[one.name] = one.kept()
             continue
-        later = remembered(database, context.run_id, one.provider, restarts, service_of)
+        later: tuple[int, Sequence[str]] = (0, ())
+        if not one.started_anew:
+            later = remembered(database, context.run_id, one.provider, restarts, service_of)
         found[one.name] = kept(one, *later, differs.get(one.name, 0), bool(restarts))
     return found
 

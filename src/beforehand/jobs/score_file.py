@@ -83,21 +83,46 @@ class Rejected:
                 yield {"line": line, "reason": reason}
 
 
-def read(path: Path, name: str, rejected: Rejected) -> list[Line]:
-    """The file's forecasts: CSV with a header, or JSONL of plain rows or PredictionRecords."""
+@dataclass(frozen=True)
+class Stated:
+    """Forecasts as they came: what they are called (the file's name), the lines that can be read,
+    and the others, of `rows` in all."""
+
+    name: str
+    lines: list[Line]
+    rejected: Rejected
+    rows: int
+
+
+def read_file(path: Path, name: str | None = None) -> Stated:
+    """A file's forecasts: CSV with a header, or JSONL of plain rows or PredictionRecords. `name`
+    is the forecaster's where a row names none [the file's]."""
+    rejected = Rejected()
     head = read_bytes(path)[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not head:
         raise InputError(f"{path} is empty: it needs rows of id,time,probability")
     if head[:1] == b"[":
         raise InputError(f"{path} is a JSON list: write one object a line (JSONL), or CSV")
-    json = head[:1] == b"{"
+    rows = _json_rows(path, rejected) if head[:1] == b"{" else _csv_rows(path, rejected)
+    return _stated(path.name, name or path.name.split(".")[0], rows, rejected)
+
+
+def read_rows(rows: Iterable[Mapping[str, object]], name: str) -> Stated:
+    """The same for rows in memory, with the keys id, time, probability, and forecaster (optional).
+    Rows are counted from 1."""
+    return _stated(name, name, enumerate(rows, start=1), Rejected())
+
+
+def _stated(
+    title: str, name: str, rows: Iterable[tuple[int, Mapping[str, object]]], rejected: Rejected
+) -> Stated:
     lines = []
-    for number, row in _json_rows(path, rejected) if json else _csv_rows(path, rejected):
+    for number, row in rows:
         try:
             lines.append(_line(number, row, name))
         except ValueError as error:
             rejected.add(str(error), number)
-    return lines
+    return Stated(title, lines, rejected, len(lines) + rejected.count)
 
 
 def _csv_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, object]]]:
@@ -167,27 +192,24 @@ class Scored:
 
 
 def run(
-    path: Path,
+    stated: Stated,
     archive: Archive,
     runs: Path,
     ledger: Path,
     *,
-    name: str | None = None,
     run_id: str | None = None,
     settings: Settings = Settings(),
     training_cutoff: datetime | None = None,
     clock: Clock | None = None,
 ) -> Scored:
-    """Score a file; raises InputError if no row can be scored."""
-    rejected = Rejected()
-    lines = read(path, name or path.name.split(".")[0], rejected)
-    stated = Stated(path.name, len(lines) + rejected.count, rejected)
+    """Score forecasts. Raises InputError if no row can be scored."""
+    rejected = stated.rejected
     gateway = Gateway(RecordedWorld(archive))
     endings = {r.market_id: r for r in gateway.full_view().resolutions()}
-    cells = _match(lines, gateway, endings, rejected)
+    cells = _match(stated.lines, gateway, endings, rejected)
     if not cells:
         reasons = "; ".join(f"{len(ns)} × {why}" for why, ns in rejected.reasons.items())
-        raise InputError(f"no row of {path} can be scored: {reasons or 'it has no rows'}")
+        raise InputError(f"no row of {stated.name} can be scored: {reasons or 'it has no rows'}")
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
@@ -225,15 +247,6 @@ def run(
     summary = results.end_in_report(folder.path, result, leaks, about, shown)
     folder.seal("score", archive.digest)
     return Scored(folder, summary, rejected)
-
-
-@dataclass(frozen=True)
-class Stated:
-    """A file as it came: its name, how many rows it has, and those that are not scored."""
-
-    name: str
-    rows: int
-    rejected: Rejected
 
 
 def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]) -> About:

@@ -4,6 +4,7 @@ Its four pictures are SVG, drawn in CSS variables so that they follow light and 
 lines each, so no plotting library is used.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -224,10 +225,32 @@ def show(value: float | None, digits: int = 4) -> str:
 
 
 @cache
+def _source() -> str:
+    return files("beforehand.score").joinpath("report.html.j2").read_text("utf-8")
+
+
+@cache
+def _drawing_style() -> str:
+    """The report's rules for pictures, for pictures only."""
+    rules = re.findall(r":root \{.*?\}|@media.*?\} \}|svg[ .][^{}]*\{[^}]*\}", _source(), re.DOTALL)
+    text = "".join(rules).replace(":root", "svg")
+    return re.sub(r"\bsvg(?=[ .{])", "svg.beforehand", text)
+
+
+def style(svg: str) -> str:
+    """A picture that stands alone: with its colours, which touch no other picture of a page."""
+    tag, rest = svg.split(">", 1)
+    tag = tag.replace('class="', 'class="beforehand ')
+    if "class=" not in tag:
+        tag += ' class="beforehand"'
+    return f'{tag} xmlns="http://www.w3.org/2000/svg"><style>{_drawing_style()}</style>{rest}'
+
+
+@cache
 def _template() -> Any:
     from jinja2 import Environment
 
-    source = files("beforehand.score").joinpath("report.html.j2").read_text("utf-8")
+    source = _source()
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["show"] = show
     environment.filters["value"] = card_value

@@ -53,6 +53,9 @@ class Paired:
     upper: float
     effective_n: float | None
     minimum_detectable_effect: float
+    error: float
+    clusters: int
+    """The standard error and the number of clusters of the leading clustering."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ def paired(
         upper=float(np.max(upper)),
         effective_n=effective,
         minimum_detectable_effect=detectable,
+        error=error,
+        clusters=size,
     )
 
 

@@ -10,7 +10,7 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypedDict, cast
 
 from beforehand.score.bets import Profit
 from beforehand.score.leaks import LeaksWire
@@ -365,9 +365,17 @@ def leaderboard_csv(board: Sequence[BoardRow]) -> bytes:
     columns = [*CSV_COLUMNS, *added]
     writer.writerow(columns)
     for row in board:
-        cells: Mapping[str, object] = {**row, **_flat(row)}
+        cells = csv_cells(row)
         writer.writerow([cells[name] for name in columns])
     return out.getvalue().encode()
+
+
+def csv_cells(row: BoardRow) -> dict[str, object]:
+    """One row of the leaderboard by the columns of the CSV: those of `CSV_COLUMNS`, then those of
+    added metrics."""
+    nested, whole = _flat(row), cast(Mapping[str, object], row)
+    cells = {name: nested.get(name, whole.get(name)) for name in CSV_COLUMNS}
+    return {**cells, **{name: cell for name, cell in nested.items() if name not in cells}}
 
 
 def _flat(row: BoardRow) -> dict[str, object]:

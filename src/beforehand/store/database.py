@@ -34,8 +34,8 @@ class Transaction(ABC):
         for the members after IN."""
 
     @abstractmethod
-    def many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Execute one statement for each of the rows."""
+    def many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> int:
+        """Execute one statement for each of the rows; returns how many rows it changed in all."""
 
     @abstractmethod
     def epoch(self, given: float) -> float:
@@ -288,10 +288,9 @@ class SqliteTransaction(Transaction):
             values |= members
         return self._connection.execute(sql, values).fetchall()
 
-    def many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
+    def many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> int:
         """Execute one statement for each of the rows."""
-        if rows:
-            self._connection.executemany(sql, rows)
+        return self._connection.executemany(sql, rows).rowcount if rows else 0
 
     def epoch(self, given: float) -> float:
         """The caller's clock: there is one machine."""

@@ -83,10 +83,9 @@ class PostgresTransaction(Transaction):
         result = self._connection.execute(_text(sql, lists), values)
         return [tuple(row) for row in result] if result.returns_rows else []
 
-    def many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
+    def many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> int:
         """Execute one statement for each of the rows."""
-        if rows:
-            self._connection.execute(_text(sql), list(rows))
+        return self._connection.execute(_text(sql), list(rows)).rowcount if rows else 0
 
     def epoch(self, given: float) -> float:
         """The server's clock: machines may disagree."""

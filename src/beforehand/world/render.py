@@ -1,12 +1,14 @@
-"""A drawn world as archive records: questions, prices, news, endings, and canaries."""
+"""A drawn world as archive records: questions, prices, news, endings, and canaries; and stored."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 
-from beforehand.clock import MICROSECOND
-from beforehand.ids import market_id
+from beforehand.clock import MICROSECOND, Clock
+from beforehand.errors import InputError
+from beforehand.ids import digest, market_id
 from beforehand.records.record import Record
 from beforehand.records.world import (
     Document,
@@ -17,6 +19,8 @@ from beforehand.records.world import (
     Resolution,
 )
 from beforehand.score.leaks import CANARY
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.world import services
 from beforehand.world.simulate import DAY, VENUES, SimConfig, SimMarket, draw
 
@@ -67,6 +71,27 @@ def records(config: SimConfig) -> Iterator[Record]:
     yield from _noise_documents(config, rng)
     yield from services.records(
         known, config.start, config.start + 7 * config.dates * DAY, config.seed
+    )
+
+
+def store_world(config: SimConfig, path: Path, clock: Clock) -> ImportReport:
+    """Store a simulated world in the folder `path`; nothing happens if it is there already. Raises
+    InputError for a folder that holds another world."""
+    name = f"seed {config.seed}, {config.dates} dates"
+    source = digest(repr(config).encode())
+    if (path / "archive.json").is_file():
+        for entry in Archive(path).manifest["imports"]:
+            if (entry["importer"], entry["source_digest"]) != ("simulate", source):
+                raise InputError(
+                    f"{path} holds another world ({entry['importer']} {entry['source']}): name a "
+                    "new folder"
+                )
+    return ArchiveWriter(path).add(
+        records(config),
+        importer="simulate",
+        source=name,
+        source_digest=source,
+        recorded_at=clock.now(),
     )
 
 

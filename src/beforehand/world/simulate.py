@@ -21,6 +21,8 @@ from beforehand.records.world import Currency
 
 Floats = npt.NDArray[np.float64]
 DAY = timedelta(days=1)
+DEMO_DATES = 150
+"""Resolution dates of the demo's world."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import orjson
+from msgspec import structs
 
 from beforehand.errors import BadAnswer, InputError
 from beforehand.forecast.base import (
@@ -142,6 +143,26 @@ def parse(address: str, answer: str) -> Decision:
     return Decision(
         float(p), rationale=(rationale or "")[:LONGEST_TEXT], evidence_ids=[str(c) for c in cited]
     )
+
+
+def kept_text(said: Decision) -> str:
+    """A decision as the journal keeps it."""
+    body: dict[str, object] = {
+        "probability": said.probability,
+        "rationale": said.rationale,
+        "evidence_ids": said.evidence_ids,
+    }
+    if said.confidence is not None:
+        body["confidence"] = said.confidence
+    if said.audit is not None:
+        body["audit"] = said.audit
+    return orjson.dumps(body).decode()
+
+
+def read_kept(name: str, text: str) -> Decision:
+    """The decision that `kept_text` wrote. Raises BadAnswer where it is none."""
+    found, body = parse(name, text), orjson.loads(text)
+    return structs.replace(found, confidence=body.get("confidence"), audit=body.get("audit"))
 
 
 def _amount(value: object) -> float | None:

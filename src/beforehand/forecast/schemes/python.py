@@ -1,15 +1,20 @@
 """Python callables: `python:package.module:name`, `python:./file.py:name`, or one of this process.
 
-A callable is a function of one argument, a Context, or a class: then one object of it is made, and
-it may keep state. It returns a probability of YES, a Decision, or a mapping with a `probability`;
-it may be async. Unless it is declared memoryless, it is shown one context after the other, in
-order of time, and a process that takes the run up shows it the earlier contexts again.
+A callable is a function of one argument, a Context, or a class: then one object of it is made for
+each run, and it may keep state. It returns a probability of YES, a Decision, or a mapping with a
+`probability`; it may be async. Unless it is declared memoryless, it is shown one context after the
+other, in order of time, and a process that takes the run up shows it the earlier contexts again.
+
+`python:TARGET@VERSION` names its version, where that is not 1: answers are on record under target,
+version and context.
 """
 
 import asyncio
+import dis
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import threading
 import traceback
@@ -18,13 +23,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from types import BuiltinFunctionType, GenericAlias, ModuleType
 from typing import Any
 
-import orjson
 from msgspec import structs
 
-from beforehand.clock import from_us
-from beforehand.errors import BadAnswer, BeforehandError, InputError, NotConfigured, NotFound
+from beforehand.clock import Clock, from_us
+from beforehand.errors import BadAnswer, Corrupt, InputError, NotConfigured, NotFound, Stopped
 from beforehand.forecast.base import (
     Context,
     Decision,
@@ -34,27 +39,34 @@ from beforehand.forecast.base import (
     Opening,
     scheme,
 )
-from beforehand.forecast.schemes.http import parse
+from beforehand.forecast.schemes.http import LONGEST_TEXT, kept_text, read_kept
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
+from beforehand.gateway.worlds import World
 from beforehand.ids import digest
 from beforehand.records.rows import Previous, Snippet, TraceRow
 from beforehand.records.world import Market
 from beforehand.score.scoreboard import Kept
 
 LONGEST_TRACEBACK = 8000
+FIRST = "1"
+"""The version of a callable that states none."""
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 Callee = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A callable as a forecaster. `make` gives a new one without any memory; `version` stands in
-    its predictions."""
+    """A callable as a forecaster. `make` gives one to ask, of a class a new object; `version` is
+    part of its identity. `free` says that asking it twice costs nothing: its answers are recorded
+    in batches."""
 
+    callee: Any
     make: Callable[[], Callee]
     name: str
-    version: str = "1"
+    version: str = FIRST
     memoryless: bool = False
+    free: bool = False
 
 
 REGISTERED: dict[str, Declared] = {}
@@ -95,9 +107,14 @@ class ShownMarket:
 class ShownContext:
     """What a forecaster is shown at `t`, and the whole world as it was then (`view`)."""
 
-    def __init__(self, row: Context, gateway: Gateway) -> None:
-        self._row, self._gateway = row, gateway
-        self.market = ShownMarket(self, row.market.id)
+    def __init__(self, row: Context, world: World, clock: Clock) -> None:
+        self._row, self._world, self._clock = row, world, clock
+        self._gateway: Gateway | None = None
+
+    @cached_property
+    def market(self) -> ShownMarket:
+        """The market that is asked about."""
+        return ShownMarket(self, self._row.market.id)
 
     @cached_property
     def t(self) -> datetime:
@@ -137,7 +154,16 @@ class ShownContext:
     @cached_property
     def view(self) -> View:
         """The whole world at t: odds, history, events, search."""
+        self._gateway = Gateway(self._world, self._clock)
         return self._gateway.at(self._row.t)
+
+    @property
+    def audit(self) -> Mapping[str, object] | None:
+        """The trail of what was looked up through `view`; None if nothing was."""
+        if self._gateway is None:
+            return None
+        found = self._gateway.audit
+        return found.wire() if found.checked or found.refusals else None
 
     @cached_property
     def text(self) -> Market | None:
@@ -160,8 +186,9 @@ def forecaster(
     callee: Any = None,
     *,
     name: str | None = None,
-    version: str = "1",
+    version: str | int = FIRST,
     memoryless: bool = False,
+    free: bool = False,
 ) -> Any:
     """Mark a function of a Context, or a class, as a forecaster. Plain or with options:
 
@@ -171,31 +198,82 @@ def forecaster(
         @forecaster(memoryless=True, version="2")
         async def asked(context): ...
 
-    `memoryless` declares that it keeps nothing between two questions, anywhere: it is then asked
-    side by side and in no order. Raises InputError for what cannot be called.
+    `version` is part of its identity: raise it when the code changes, and no answer of the old
+    code is taken for one of the new. `memoryless` declares that it keeps nothing between two
+    questions, anywhere: it is then asked side by side and in no order. `free` declares that asking
+    twice costs nothing: its answers are recorded in batches, which is many times faster, and a
+    crash may lose the last tenth of a second of them. Raises InputError for what cannot be called.
     """
     if callee is None:
-        return lambda found: forecaster(found, name=name, version=version, memoryless=memoryless)
-    declared = declare(callee, name, version, memoryless)
+        return lambda found: forecaster(
+            found, name=name, version=version, memoryless=memoryless, free=free
+        )
+    declared = declare(callee, name, str(version), memoryless, free)
     REGISTERED[declared.name] = declared
     callee.__beforehand__ = declared
     return callee
 
 
 def declare(
-    callee: Any, name: str | None = None, version: str = "1", memoryless: bool = False
+    callee: Any,
+    name: str | None = None,
+    version: str = FIRST,
+    memoryless: bool = False,
+    free: bool = False,
 ) -> Declared:
     """A function or class as a forecaster; one that is marked already as it was marked. Raises
     InputError for what cannot be called."""
     known = getattr(callee, "__beforehand__", None)
-    if isinstance(known, Declared):
+    if isinstance(known, Declared) and known.callee is callee:
         return known
     if not callable(callee):
         raise InputError(f"{callee!r} cannot be called: give a function of a Context, or a class")
     called = name or str(getattr(callee, "__name__", type(callee).__name__))
     if not called.isidentifier():
         raise InputError(f"a forecaster cannot be called {called!r}: name it (name=...)")
-    return Declared(_maker(callee), called, version, memoryless)
+    if not _VERSION.fullmatch(version):
+        raise InputError(f"{called}: a version is letters, digits, . _ + -, not {version!r}")
+    return Declared(callee, _maker(callee), called, version, memoryless, free)
+
+
+def entry_of(callee: Any, name: str | None = None) -> str:
+    """The name by which a run finds this callable: that of its module, so that another process
+    finds it as well, else its own (`name`, where it has none), which is known to this process
+    alone. Raises InputError for what cannot be called."""
+    declared = declare(callee, name)
+    place, path = getattr(callee, "__module__", None), getattr(callee, "__qualname__", "")
+    module = sys.modules.get(place) if place not in (None, "__main__") else None
+    if module is not None and getattr(module, path, None) is callee:
+        return f"python:{place}:{path}"
+    REGISTERED[declared.name] = declared
+    return f"python:{declared.name}"
+
+
+def _keeps_nothing(function: Any) -> bool:
+    """True for a plain function that can be seen to keep nothing between two runs of one process:
+    it writes no global or enclosing name, and what it refers to cannot change (modules, classes,
+    functions alike, numbers, texts)."""
+    waiting, seen = [function], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, (*_CONSTANT, *_OTHERS)):
+            continue
+        seen.add(id(one))
+        if not inspect.isfunction(one) or set(vars(one)) - {"__beforehand__"}:
+            return False
+        if any(step.opname in _WRITES for step in dis.get_instructions(one)):
+            return False
+        found = inspect.getclosurevars(one)
+        waiting += [*found.globals.values(), *found.nonlocals.values(), *(one.__defaults__ or ())]
+        waiting += (one.__kwdefaults__ or {}).values()
+    return True
+
+
+_CONSTANT = (str, bytes, int, float, complex, type(None), re.Pattern, frozenset)
+_OTHERS = (ModuleType, type, BuiltinFunctionType, GenericAlias)
+_WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF")
+_ASKED: dict[int, tuple[Any, set[str]]] = {}
+"""The callables that were asked in this process, with the runs that did."""
 
 
 def _maker(callee: Any) -> Callable[[], Callee]:
@@ -229,6 +307,14 @@ def load(target: str) -> Declared:
     if found is None:
         raise InputError(f"python:{target}: {place} has no {name!r}")
     return declare(found)
+
+
+def _split_version(target: str) -> tuple[str, str, str]:
+    """(target, "@", version) of `TARGET@VERSION`; the version is empty where none is stated."""
+    head, at, version = target.rpartition("@")
+    if not at or ":" in version or "/" in version:
+        return target, "", ""
+    return head, at, version
 
 
 _LOADING = threading.Lock()
@@ -283,20 +369,33 @@ class PythonForecaster(Forecaster):
     free = True
 
     def __init__(self, target: str, name: str | None, declared: Declared, opening: Opening) -> None:
-        super().__init__(f"python:{target}", name or declared.name)
-        self.version = declared.version
+        version = "" if declared.version == FIRST else f"@{declared.version}"
+        super().__init__(f"python:{target}{version}", name or declared.name)
+        self.version, self.declared = declared.version, declared
         self.memoryless, self.stateful = declared.memoryless, not declared.memoryless
+        self.batched = declared.free
         self._make = declared.make
         self._made: Callee | None = None
+        self._runs = _ASKED.setdefault(id(declared.callee), (declared.callee, set()))[1]
         if opening.world is None:
             raise InputError(f"{self.name}: a callable is asked in a run, which has a world")
         self._world, self._clock = opening.world, opening.workspace.clock
 
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
-        """Raises InputError where it cannot be imported or called."""
-        target = rest.partition(":")[2]
-        return cls(target, name, load(target), opening)
+        """Raises InputError where it cannot be imported or called, or has another version."""
+        target, _, version = _split_version(rest.partition(":")[2])
+        declared = load(target)
+        if version and version != declared.version:
+            raise InputError(f"{rest}: its version is {declared.version} now: begin a new run")
+        return cls(target, name, declared, opening)
+
+    @property
+    def started_anew(self) -> bool:
+        """True if it began this run without any memory: a new object of its class, a function that
+        keeps nothing, or the first run of this process that asks it."""
+        callee = self.declared.callee
+        return inspect.isclass(callee) or len(self._runs) <= 1 or _keeps_nothing(callee)
 
     def kept(self) -> Kept:
         """How it is kept from the future: it runs with us, and could look."""
@@ -305,33 +404,36 @@ class PythonForecaster(Forecaster):
     def decide(self, context: Context, meter: Meter) -> Decision:
         """What it says; of a memoryless one, what the journal has, if it was asked before. Raises
         NoDecision where it raised or returned no probability; the trace holds the traceback."""
-        if not self.memoryless:
-            return self._parse(self._answer(context, meter))
-        return self._parse(
-            meter.call(self.provider, context.wire(), lambda _: self._answer(context, meter))
+        if self.stateful or self.batched:
+            return self._said(context, meter)
+        text = meter.call(
+            self.provider, context.wire(), lambda _: kept_text(self._said(context, meter))
         )
+        return read_kept(self.name, text)
 
-    def _answer(self, context: Context, meter: Meter) -> str:
-        """What it returned, as JSON."""
-        gateway = Gateway(self._world, self._clock)
+    def _said(self, context: Context, meter: Meter) -> Decision:
+        """What it returned."""
+        if meter.run_id not in self._runs:
+            self._runs.add(meter.run_id)
+        shown = ShownContext(context, self._world, self._clock)
         try:
-            said = self._callee()(ShownContext(context, gateway))
-            if inspect.isawaitable(said):
-                said = asyncio.run(_awaited(said))
-            body = _body(said, self.name)
-        except NoDecision:
-            raise
-        except BadAnswer as error:
-            raise NoDecision(str(error), [self._trace(context, meter, str(error))]) from None
-        except BeforehandError:
+            said = self._callee()(shown)
+            if type(said) is float and 0.0 <= said <= 1.0:
+                found = Decision(said)
+            else:
+                if inspect.isawaitable(said):
+                    said = asyncio.run(_awaited(said))
+                found = _decision(said, self.name)
+        except (Corrupt, Stopped):
             raise
         except Exception as error:
-            trace = traceback.format_exc()[-LONGEST_TRACEBACK:]
-            text = f"{self.name} raised {_said(error)}"
-            raise NoDecision(text, [self._trace(context, meter, trace)]) from None
-        if gateway.audit.checked or gateway.audit.refusals:
-            body["audit"] = gateway.audit.wire()
-        return orjson.dumps(body).decode()
+            text, trace = f"{self.name} raised {_said(error)}", traceback.format_exc()
+            if isinstance(error, BadAnswer):
+                text = trace = str(error)
+            failed = self._trace(context, meter, trace[-LONGEST_TRACEBACK:])
+            raise NoDecision(text, [failed]) from None
+        looked_up = shown.audit
+        return found if looked_up is None else structs.replace(found, audit=looked_up)
 
     def _callee(self) -> Callee:
         if self.memoryless:
@@ -339,11 +441,6 @@ class PythonForecaster(Forecaster):
         if self._made is None:
             self._made = self._make()
         return self._made
-
-    def _parse(self, kept: str) -> Decision:
-        found = parse(self.name, kept)
-        body = orjson.loads(kept)
-        return structs.replace(found, confidence=body.get("confidence"), audit=body.get("audit"))
 
     def _trace(self, context: Context, meter: Meter, error: str) -> TraceRow:
         return TraceRow(
@@ -361,8 +458,8 @@ async def _awaited(said: Awaitable[Any]) -> Any:
     return await said
 
 
-def _body(said: Any, name: str) -> dict[str, object]:
-    """What was returned, as JSON. Raises BadAnswer for what is not a forecast."""
+def _decision(said: Any, name: str) -> Decision:
+    """What was returned, checked. Raises BadAnswer for what is not a forecast."""
     if isinstance(said, Mapping):
         said = Decision(
             said.get("probability"),  # type: ignore[arg-type]  # Checked below.
@@ -373,14 +470,13 @@ def _body(said: Any, name: str) -> dict[str, object]:
     elif not isinstance(said, Decision):
         said = Decision(said)
     cited = [said.evidence_ids] if isinstance(said.evidence_ids, str) else said.evidence_ids
-    body: dict[str, object] = {
-        "probability": _share(said.probability, name, "a probability"),
-        "rationale": str(said.rationale),
-        "evidence_ids": [str(one) for one in cited],
-    }
-    if said.confidence is not None:
-        body["confidence"] = _share(said.confidence, name, "a confidence")
-    return body
+    sure = said.confidence
+    return Decision(
+        _share(said.probability, name, "a probability"),
+        None if sure is None else _share(sure, name, "a confidence"),
+        str(said.rationale)[:LONGEST_TEXT],
+        [str(one) for one in cited],
+    )
 
 
 def _share(value: object, name: str, what: str) -> float:

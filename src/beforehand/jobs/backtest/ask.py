@@ -1,16 +1,17 @@
 """Ask the forecasters at an instant, and collect their answers.
 
 Baselines were computed before, for the whole step at once. All others are asked side by side
-(stateful ones one after the other). Their answers are kept in a fixed order, whichever comes first.
-A decision that cites a document which the leak detector flags is marked.
+(stateful ones, and those whose answers are recorded in batches, one after the other). Their answers
+are kept in a fixed order, whichever comes first. A decision that cites a document which the leak
+detector flags is marked.
 """
 
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import orjson
@@ -26,10 +27,11 @@ from beforehand.forecast.base import (
     PanelForecaster,
     Question,
 )
-from beforehand.forecast.schemes.http import parse
+from beforehand.forecast.schemes.http import kept_text, parse, read_kept
 from beforehand.records.rows import DecisionRow, FailureRow, TraceRow
 from beforehand.score.leaks import flags
 from beforehand.store.journal.calls import call_key
+from beforehand.store.journal.free import FreeAnswer
 
 SIDE_BY_SIDE = 256
 """Threads that ask, started as they are needed; the run's concurrency caps the calls."""
@@ -66,6 +68,14 @@ class Answers:
         self.audits += other.audits
 
 
+class Asked(NamedTuple):
+    """A question to a forecaster in one simulation, and where its answer goes."""
+
+    answers: Answers
+    simulation: int
+    interval: Interval
+
+
 ByForecaster = dict[str, Answers]
 """The answers of an interval by the forecasters' entries, in the order in which they are named."""
 
@@ -87,11 +97,16 @@ class Asker:
         """The answers of all forecasters in each interval; they are asked side by side."""
         found = [ByForecaster() for _ in intervals]
         waiting = list[tuple[Answers, Forecaster, int, Interval, Future[Answers] | None]]()
+        batched: dict[str, tuple[Forecaster, list[Asked]]] = {}
         for interval, answers in zip(intervals, found, strict=True):
             for one in interval.forecasters:
                 mine = answers[one.entry] = Answers()
                 if isinstance(one, PanelForecaster):
                     _know(mine, one, interval.known[one.entry], interval.context)
+                    continue
+                if one.batched:
+                    asked = batched.setdefault(one.entry, (one, []))[1]
+                    asked += [Asked(mine, i, interval) for i in range(interval.simulations)]
                     continue
                 for i in range(interval.simulations):
                     later = None
@@ -99,6 +114,9 @@ class Asker:
                         later = self._threads().submit(_answer, one, i, interval, context)
                     waiting.append((mine, one, i, interval, later))
         try:
+            for one, questions in batched.values():
+                with one.asking if one.stateful else nullcontext():
+                    _ask_batch(one, questions, context)
             for mine, one, i, interval, later in waiting:
                 mine.add(_answer(one, i, interval, context) if later is None else later.result())
         finally:  # Calls in flight may cost money: the step waits for them.
@@ -118,9 +136,13 @@ def meter_of(
     one: Forecaster, simulation: int, interval: Interval, step: StepContext
 ) -> StepContext:
     """The step's context for one question, with a readable name of the question."""
-    market, time = interval.context.market.id, interval.context.time
-    question = f"{market} at {time}, {one.provider}, simulation {simulation}"
+    question = question_of(one, simulation, interval.context)
     return step.about(question, interval.t, simulation)
+
+
+def question_of(one: Forecaster, simulation: int, context: Context) -> str:
+    """A question for people to read."""
+    return f"{context.market.id} at {context.time}, {one.provider}, simulation {simulation}"
 
 
 def _know(mine: Answers, one: PanelForecaster, p: float, context: Context) -> None:
@@ -150,11 +172,65 @@ def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> A
     return found
 
 
-def show_again(one: Forecaster, context: Context, meter: StepContext) -> None:
-    """Show a stateful forecaster a context that it was asked about in another process."""
-    if one.refusal(context) is None and _question(context, meter) not in one.shown:
-        with suppress(BadAnswer, Refused):  # It failed the first time too, or that is on record.
+def _ask_batch(one: Forecaster, asked: Sequence[Asked], context: StepContext) -> None:
+    """Ask a forecaster whose answers are recorded in batches. One that keeps something is asked
+    again what it was asked before; of any other the answer on record is taken."""
+    requests = [each.interval.context.wire() for each in asked]
+    keys = [
+        call_key(one.provider, request, each.simulation)
+        for request, each in zip(requests, asked, strict=True)
+    ]
+    known = context.free.known(keys)
+    for (mine, i, interval), key in zip(asked, keys, strict=True):
+        shown = interval.context
+        if refusal := one.refusal(shown):
+            mine.failures.append(FailureRow(one.model_id, i, refusal))
+            continue
+        context.check()
+        question, kept = question_of(one, i, shown), known.get(key)
+        try:
+            if kept is not None and not one.stateful:
+                said = read_kept(one.provider, kept)
+            else:
+                meter = context.about(question, interval.t, i)
+                said = _made(one, shown, meter)
+                if kept is None:
+                    context.free.add(
+                        FreeAnswer(key, one.provider, i, question, interval.t, kept_text(said))
+                    )
+                elif kept != kept_text(said):
+                    one.differing.add(_question(shown, meter))
+                    said = read_kept(one.provider, kept)
+        except (BadAnswer, Refused) as error:
+            mine.failures.append(FailureRow(one.model_id, i, str(error)))
+            mine.traces += error.traces if isinstance(error, NoDecision) else ()
+            continue
+        mine.decisions.append(said.row(one.model_id, i, shown))
+        mine.traces += said.traces
+        mine.audits += [] if said.audit is None else [said.audit]
+
+
+def _made(one: Forecaster, context: Context, meter: StepContext) -> Decision:
+    """A forecaster's decision, checked. A stateful one is shown no context twice."""
+    said = _asked_once(one, context, meter) if one.stateful else one.decide(context, meter)
+    p = float(said.probability)
+    if not 0.0 <= p <= 1.0:
+        raise NoDecision(f"{one.name} answered probability {p:g}: it must be a number from 0 to 1")
+    return said if p is said.probability else msgspec.structs.replace(said, probability=p)
+
+
+def show_again(
+    one: Forecaster, context: Context, said: DecisionRow | FailureRow, meter: StepContext
+) -> None:
+    """Show a stateful forecaster a context that it was asked about in another process, where it
+    `said` this."""
+    if one.refusal(context) is not None or _question(context, meter) in one.shown:
+        return
+    with suppress(BadAnswer, Refused):  # It failed the first time too, or that is on record.
+        if not one.batched:
             _decide(one, context, meter)
+        elif _made(one, context, meter).probability != getattr(said, "probability", None):
+            one.differing.add(_question(context, meter))
 
 
 def _question(context: Context, meter: StepContext) -> Question:
@@ -164,22 +240,16 @@ def _question(context: Context, meter: StepContext) -> Question:
 def _decide(one: Forecaster, context: Context, meter: StepContext) -> Decision:
     """A forecaster's decision, checked and on record. One that made no call for it is recorded
     here, so that a resume repeats it and `runs verify` can look it up."""
-    if one.stateful:
-        with one.asking:
-            said = _asked_once(one, context, meter)
-    else:
-        said = one.decide(context, meter)
-    p = float(said.probability)
-    if not 0.0 <= p <= 1.0:
-        raise NoDecision(f"{one.name} answered probability {p:g}: it must be a number from 0 to 1")
-    said = msgspec.structs.replace(said, probability=p)
+    with one.asking if one.stateful else nullcontext():
+        said = _made(one, context, meter)
     if said.mode != "external":
         return said
     request = context.wire()
     if call_key(one.provider, request, meter.simulation) in meter.made:
         return said
     cited, text = [str(c) for c in said.evidence_ids], said.rationale
-    answer = orjson.dumps({"probability": p, "rationale": text, "evidence_ids": cited}).decode()
+    body = {"probability": said.probability, "rationale": text, "evidence_ids": cited}
+    answer = orjson.dumps(body).decode()
     kept = meter.record(one.provider, request, answer)
     if kept == answer:
         return said

@@ -17,12 +17,14 @@ from beforehand.jobs.forecasters import MAY_REMEMBER
 from beforehand.records.rows import IntervalRow
 from beforehand.runs.columns import columns_of, read_questions
 from beforehand.runs.rows import questions_of, read_intervals
+from beforehand.score.compare import compare as paired_difference
 from beforehand.score.evaluate import (
     Columns,
     Question,
     build_table,
     score_only,
 )
+from beforehand.score.skill import Options
 from beforehand.score.summary import Pair, number, pair
 from beforehand.store.files import read_json
 from beforehand.store.journal.journal import opened_journal
@@ -98,15 +100,15 @@ def compare(
     if not shared:
         raise InputError(NOTHING_SHARED)
     questions = _questions(folders.values())
-    board = score_only(build_table(_columns(shared, rows, None), questions), request.settings)
+    scored_rows = build_table(_columns(shared, rows), questions)
+    board = score_only(scored_rows, request.settings)
     first = next(iter(arms))
-    versus = score_only(build_table(_columns(shared, rows, first), questions), request.settings)
+    options = Options(draws=request.settings.draws, seed=request.settings.seed)
     spent = _spent(workspace, folders)
     table = list[Arm]()
     for name in arms:
         scored = next(row for row in board if row.forecaster == name)
-        against = next((row for row in versus if row.forecaster == name), None)
-        skill = against.skill if against else None
+        versus = paired_difference(scored_rows, name, first, options) if name != first else None
         table.append(
             {
                 "arm": name,
@@ -117,8 +119,8 @@ def compare(
                 "brier_ci": pair(scored.intervals["brier"]),
                 "skill_vs_market": number(scored.skill.skill) if scored.skill else None,
                 "skill_ci": pair(scored.skill.ci) if scored.skill else [None, None],
-                "difference": 0.0 if name == first else number(skill.skill if skill else None),
-                "difference_ci": pair(skill.ci) if skill and name != first else [None, None],
+                "difference": number(versus.difference) if versus else 0.0,
+                "difference_ci": pair(versus.ci) if versus else [None, None],
                 "may_remember": _may_remember(folders[name]),
                 **spent[name],
                 "cost_per_forecast": spent[name]["cost"] / len(rows[name]),
@@ -156,18 +158,13 @@ def _spoken(folder: RunFolder) -> dict[Key, _Spoken]:
     return found
 
 
-def _columns(
-    shared: Sequence[Key], rows: Mapping[str, Mapping[Key, _Spoken]], base: str | None
-) -> Columns:
-    """Shared forecasts as columns; `base`, if given, takes the place of the market."""
+def _columns(shared: Sequence[Key], rows: Mapping[str, Mapping[Key, _Spoken]]) -> Columns:
+    """Shared forecasts as columns."""
     first = next(iter(rows.values()))
     columns = columns_of([first[key].row for key in shared], sort=False)
     columns.forecasts.clear()
-    for i, key in enumerate(shared):
-        said = {name: found[key].probability for name, found in rows.items()}
-        if base is not None:
-            columns.market[i] = said.pop(base)
-        columns.forecasts.append(said)
+    for key in shared:
+        columns.forecasts.append({name: found[key].probability for name, found in rows.items()})
     return columns
 
 

@@ -231,13 +231,12 @@ class Walker:
         if one.caught_up:
             return
         for row in self._earlier(one, context):
-            simulations = sorted(
-                said.simulation_index for said in row.said if said.model_id == one.model_id
-            )
+            mine = [said for said in row.said if said.model_id == one.model_id]
             t = parse_us(row.time)
-            past = Interval([one], {}, t, row.context, "external", len(simulations))
-            for i in simulations:
-                show_again(one, row.context, meter_of(one, i, past, context))
+            past = Interval([one], {}, t, row.context, "external", len(mine))
+            for said in sorted(mine, key=lambda said: said.simulation_index):
+                meter = meter_of(one, said.simulation_index, past, context)
+                show_again(one, row.context, said, meter)
         one.caught_up = True
 
     def _earlier(self, one: Forecaster, context: StepContext) -> Iterator[IntervalRow]:

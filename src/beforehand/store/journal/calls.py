@@ -19,7 +19,7 @@ from typing import Any, Literal, TypedDict, cast
 import orjson
 
 from beforehand.clock import Clock, SystemClock, epoch, iso, lease_clock
-from beforehand.errors import Refused, Stopped
+from beforehand.errors import Stopped
 from beforehand.ids import digest
 from beforehand.store.database import Database, Transaction
 from beforehand.store.journal.events import add_event, run_lock
@@ -108,7 +108,7 @@ class Calls:
         return, but write no intent. `question` names the question for people to read, `instant`
         (microseconds) is the time that is asked about. Raises Stopped if the run was stopped or its
         budget allows no further call."""
-        call = _Wanted(run_id, key, task_id, provider, index, owner, question, instant)
+        call = Wanted(run_id, key, task_id, provider, index, owner, question, instant)
         began = 0.0
 
         def work(tx: Transaction) -> Claim:
@@ -125,10 +125,10 @@ class Calls:
         """False if the lease may have lapsed: another process may be making this call by now."""
         return lease_clock() - self._held.get((run_id, key), float("-inf")) < LEASE_S
 
-    def _claim(self, tx: Transaction, call: "_Wanted", peek: bool) -> Claim:
+    def _claim(self, tx: Transaction, call: "Wanted", peek: bool) -> Claim:
         run_id, key = call.run_id, call.key
         now = tx.epoch(epoch(self._clock.now()))
-        run = _read_run(tx, run_id)
+        run = read_run(tx, run_id)
         rows = tx.run(
             "SELECT state, lease_until, answer, error, attempts FROM calls "
             "WHERE run_id = :run_id AND call_key = :key",
@@ -139,7 +139,7 @@ class Calls:
         if state in ("done", "failed"):
             return Claim(state, answer, error, attempts)
         if state is None and run.parent is not None:
-            copied = self._copy(tx, run_id, run.parent, key, call.task_id)
+            copied = copy_answer(tx, run_id, run.parent, key, call.task_id)
             if copied is not None:
                 return copied
         # A lease that ends too far ahead was written before the clock stepped back.
@@ -161,7 +161,7 @@ class Calls:
             tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :id", id=run_id)
         return self._intend(tx, call, now, (attempts or 0) + 1)
 
-    def _intend(self, tx: Transaction, call: "_Wanted", now: float, attempt: int) -> Claim:
+    def _intend(self, tx: Transaction, call: "Wanted", now: float, attempt: int) -> Claim:
         """Write the intent: from now on the call belongs to its owner, until the lease ends."""
         tx.run(
             "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, "
@@ -185,60 +185,6 @@ class Calls:
         }
         add_event(tx, call.run_id, iso(self._clock.now()), "call sent", call.task_id, **detail)
         return Claim("ask", attempts=attempt)
-
-    def record(
-        self,
-        run_id: str,
-        key: str,
-        answer: str,
-        *,
-        task_id: str,
-        provider: str,
-        index: int,
-        owner: str,
-        question: str | None = None,
-        instant: int | None = None,
-    ) -> str:
-        """Record an answer that was made in this process and cost nothing: it counts towards no
-        limit. Returns the answer on record (the first one is kept, also that of a fork's parent).
-        Raises Stopped if the run was stopped."""
-        call = _Wanted(run_id, key, task_id, provider, index, owner, question, instant)
-
-        def work(tx: Transaction) -> str:
-            rows = tx.run(
-                "SELECT state, answer, error FROM calls WHERE run_id = :run_id AND call_key = :key",
-                run_id=run_id,
-                key=key,
-            )
-            found = Claim(*rows[0]) if rows else None
-            run = _read_run(tx, run_id)
-            if found is None and run.parent is not None:
-                found = self._copy(tx, run_id, run.parent, key, task_id)
-            if found is not None and found.state == "failed":
-                raise Refused(found.error or "refused")
-            if found is not None and found.answer is not None:
-                return found.answer
-            if run.status != "running":
-                raise Stopped(run.reason or f"cancelled: the run is {run.status}")
-            self._insert_free(tx, call, answer)
-            return answer
-
-        return self._database.together(run_lock(run_id), work)
-
-    def _insert_free(self, tx: Transaction, call: "_Wanted", answer: str) -> None:
-        tx.run(
-            "INSERT INTO calls (run_id, call_key, task_id, provider, simulation_index, question, "
-            "instant, state, owner, lease_until, attempts, answer, answer_digest, first_sent_at, "
-            "sent_at, answered_at) VALUES (:run_id, :key, :task_id, :provider, :index, :question, "
-            ":instant, 'done', :owner, 0, 1, :answer, :digest, :now, :now, :now) "
-            "ON CONFLICT (run_id, call_key) DO UPDATE SET state = 'done', answer = "
-            "excluded.answer, answer_digest = excluded.answer_digest, error = NULL, "
-            "answered_at = excluded.answered_at",
-            **vars(call),
-            answer=answer,
-            digest=digest(answer.encode()),
-            now=iso(self._clock.now()),
-        )
 
     def answered(self, run_id: str, key: str, answer: str, usage: Usage, latency_ms: float) -> str:
         """Record an answer as soon as it arrives, even if another owner holds the call by now.
@@ -351,31 +297,7 @@ class Calls:
                 self._ended(tx, run_id, key, state=state, error=error)
         self._held.pop((run_id, key), None)
 
-    def _copy(
-        self, tx: Transaction, run_id: str, parent: str | None, key: str, task_id: str
-    ) -> Claim | None:
-        """The answer that a fork inherits from its parent run, or from the run that paid for it."""
-        seen = {run_id}
-        while parent is not None and parent not in seen:
-            seen.add(parent)
-            found = tx.run(
-                f"INSERT INTO calls ({CALL_COLUMNS}) SELECT :run_id, call_key, :task_id, "
-                "provider, simulation_index, question, instant, state, owner, 0, attempts, "
-                "unanswered, answer, answer_digest, error, tokens, cost, first_sent_at, sent_at, "
-                "answered_at, latency_ms, :parent FROM calls "
-                "WHERE run_id = :parent AND call_key = :key AND state IN ('done', 'failed') "
-                "RETURNING state, answer, error, attempts",
-                run_id=run_id,
-                task_id=task_id,
-                parent=parent,
-                key=key,
-            )
-            if found:
-                return Claim(*found[0])
-            parent = _read_run(tx, parent).parent
-        return None
-
-    def _afford(self, tx: Transaction, run_id: str, run: "_Run", now: float, counted: bool) -> bool:
+    def _afford(self, tx: Transaction, run_id: str, run: "Run", now: float, counted: bool) -> bool:
         """True if one more call fits the run's limits; False if it may fit once the calls in flight
         are answered. Raises Stopped if it does not fit, or if the run was stopped.
 
@@ -485,7 +407,7 @@ class Calls:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """A call to be made: the arguments of `claim`."""
 
     run_id: str
@@ -496,6 +418,31 @@ class _Wanted:
     owner: str
     question: str | None
     instant: int | None
+
+
+def copy_answer(
+    tx: Transaction, run_id: str, parent: str | None, key: str, task_id: str
+) -> Claim | None:
+    """The answer that a fork inherits from its parent run, or from the run that paid for it."""
+    seen = {run_id}
+    while parent is not None and parent not in seen:
+        seen.add(parent)
+        found = tx.run(
+            f"INSERT INTO calls ({CALL_COLUMNS}) SELECT :run_id, call_key, :task_id, "
+            "provider, simulation_index, question, instant, state, owner, 0, attempts, "
+            "unanswered, answer, answer_digest, error, tokens, cost, first_sent_at, sent_at, "
+            "answered_at, latency_ms, :parent FROM calls "
+            "WHERE run_id = :parent AND call_key = :key AND state IN ('done', 'failed') "
+            "RETURNING state, answer, error, attempts",
+            run_id=run_id,
+            task_id=task_id,
+            parent=parent,
+            key=key,
+        )
+        if found:
+            return Claim(*found[0])
+        parent = read_run(tx, parent).parent
+    return None
 
 
 def _skip(tx: Transaction, run_id: str, key: str, attempts: int) -> Claim:
@@ -512,7 +459,7 @@ def _skip(tx: Transaction, run_id: str, key: str, attempts: int) -> Claim:
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """What a claim needs to know of its run."""
 
     status: str = "running"
@@ -529,13 +476,13 @@ class _Run:
     reason: str | None = None
 
 
-def _read_run(tx: Transaction, run_id: str) -> _Run:
+def read_run(tx: Transaction, run_id: str) -> Run:
     rows = tx.run(
         "SELECT status, parent, policy, limits, calls, tokens, cost, answered, most_tokens, "
         "most_cost, expected_cost, reason FROM runs WHERE run_id = :run_id",
         run_id=run_id,
     )
     if not rows:
-        return _Run()
+        return Run()
     status, parent, policy, limits, *spent = rows[0]
-    return _Run(status, parent, policy, orjson.loads(limits), *spent)
+    return Run(status, parent, policy, orjson.loads(limits), *spent)

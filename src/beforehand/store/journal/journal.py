@@ -22,6 +22,7 @@ from beforehand.ids import canonical, digest
 from beforehand.store.database import Database, Transaction
 from beforehand.store.journal.calls import Calls, Policy
 from beforehand.store.journal.events import What, add_event, run_lock
+from beforehand.store.journal.free import FreeCalls
 from beforehand.store.journal.schema import (
     RUN_COLUMNS,
     SCHEMA,
@@ -44,13 +45,15 @@ class TaskSpan(TypedDict):
 
 
 class Journal:
-    """Reads and writes runs and tasks; `calls` are the paid calls. Safe for threads and processes.
+    """Reads and writes runs and tasks; `calls` are the paid calls, `free` the
+    answers that cost nothing. Safe for threads and processes.
     Raises InputError if the tables are of another version."""
 
     def __init__(self, database: Database, clock: Clock | None = None) -> None:
         self.database = database
         self._clock = clock or SystemClock()
         self.calls = Calls(database, self._clock)
+        self.free = FreeCalls(database, self._clock)
         tables = database.tables()
         if "journal_version" in tables:
             with database.read() as tx:
@@ -247,6 +250,19 @@ class Journal:
             )
             for row in rows:
                 add_event(tx, run_id, now, "step begun", row["task_id"], action=row["agent"])
+
+    def begun_before(self, run_id: str, task_id: str) -> bool:
+        """True if a step was begun more than once, or may have inherited answers: then some of
+        them may be on record."""
+        with self.database.read() as tx:
+            rows = tx.run(
+                "SELECT t.started_at <> t.created_at OR r.parent IS NOT NULL FROM worker_runs t "
+                "JOIN runs r ON r.run_id = t.run_id WHERE t.run_id = :run_id AND "
+                "t.task_id = :task_id",
+                run_id=run_id,
+                task_id=task_id,
+            )
+        return not rows or bool(rows[0][0])
 
     def discard(self, run_id: str, tasks: Sequence[str]) -> None:
         """Drop the success of tasks with changed inputs: they will run again."""

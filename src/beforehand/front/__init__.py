@@ -1,0 +1,1 @@
+"""The front door in Python: worlds, runs, tables and tools as objects. `beforehand` names them."""

@@ -1,0 +1,73 @@
+"""Pictures of a run, as in its report: SVG that a notebook shows and a file keeps."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Literal
+
+from beforehand.errors import InputError, NotFound
+from beforehand.records.rows import IntervalRow, label
+from beforehand.score.report import INK, market_line, reliability, style
+from beforehand.score.summary import BoardRow
+from beforehand.store.files import write_atomic
+
+What = Literal["calibration", "market"]
+MOST = len(INK)
+
+
+class Plot:
+    """A picture: a notebook shows it, `save` writes it. `svg` is its source."""
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as an SVG file; returns the path."""
+        write_atomic(Path(path), self.svg.encode())
+        return Path(path)
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"Plot({len(self.svg):,} bytes of SVG: a notebook shows it, .save(path) writes it)"
+
+
+def calibration(board: Sequence[BoardRow], name: str | None) -> Plot:
+    """Mean forecast against mean outcome in each bin, one diagram per forecaster."""
+    rows = [row for row in board if name in (None, row["forecaster"])]
+    if not rows:
+        known = ", ".join(row["forecaster"] for row in board)
+        raise InputError(f"the run has no forecaster {name!r}: it has {known}")
+    return _side_by_side([(row["forecaster"], reliability(row)) for row in rows[:MOST]])
+
+
+def market(
+    rows: Sequence[IntervalRow], market_id: str, name: str | None, outcome: float | None
+) -> Plot:
+    """One market through time: its price, the forecasts, the evidence, the ending."""
+    mine = [row for row in rows if row.market_id == market_id]
+    if not mine:
+        raise NotFound(f"market {market_id!r} was not forecast in this run")
+    spoke = dict.fromkeys(label(said.model_id) for row in mine for said in row.decisions)
+    drawn = [one for one in spoke if one != "market" and name in (None, one)][:MOST]
+    if name is not None and not drawn:
+        raise InputError(f"{name!r} made no forecast of {market_id}: {', '.join(spoke)} did")
+    legend = "".join(
+        f'<tspan dx="12" style="fill:{color}">{escape(one)}</tspan>'
+        for one, color in zip(drawn, INK, strict=False)
+    )
+    line = market_line(mine, drawn, outcome)
+    named = f'<text x="42" y="12">{escape(market_id)}{legend}</text></svg>'
+    return Plot(style(line.removesuffix("</svg>") + named))
+
+
+def _side_by_side(drawn: Sequence[tuple[str, str]]) -> Plot:
+    width, height = 200, 220
+    parts = [
+        f'<g transform="translate({k * width} 0)"><text x="26" y="14">{escape(name)}</text>'
+        f'<g transform="translate(0 20)">{svg}</g></g>'
+        for k, (name, svg) in enumerate(drawn)
+    ]
+    size = f'viewBox="0 0 {width * len(drawn)} {height}" width="{width * len(drawn)}"'
+    return Plot(style(f'<svg {size} height="{height}" role="img">{"".join(parts)}</svg>'))

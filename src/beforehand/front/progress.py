@@ -1,0 +1,67 @@
+"""A progress bar for long work: in a terminal, and in a notebook."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import Any
+
+Update = Callable[[str, int, int], None]
+"""Called as (step, done, total)."""
+
+
+@contextmanager
+def progress(what: str, shown: bool = True) -> Iterator[Update]:
+    """A bar on stderr, or in the notebook; nothing where neither is there."""
+    if shown and (display := _notebook()) is not None:
+        yield from _in_notebook(what, display)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    hidden = not (shown and sys.stderr.isatty())
+    with Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        def update(step: str, done: int, total: int) -> None:
+            bar.update(task, description=f"{what}: {step}", completed=done, total=total)
+
+        yield update
+
+
+def _notebook() -> Any:
+    """IPython's display module in a notebook; None anywhere else."""
+    shell = sys.modules.get("IPython")
+    found = shell.get_ipython() if shell is not None else None
+    if found is None or not hasattr(found, "kernel"):
+        return None
+    from IPython import display
+
+    return display
+
+
+def _in_notebook(what: str, display: Any) -> Iterator[Update]:
+    """HTML's own bar, so that no widget package is needed; it goes when the work is done."""
+    handle = display.display(display.HTML(escape(what)), display_id=True)
+
+    def update(step: str, done: int, total: int) -> None:
+        text = f"{what}: {step}, {done:,} of {total:,}"
+        bar = f'<progress value="{done}" max="{max(total, 1)}"></progress> {escape(text)}'
+        handle.update(display.HTML(bar))
+
+    try:
+        yield update
+    finally:
+        handle.update(display.HTML(""))

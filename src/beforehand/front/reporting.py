@@ -1,0 +1,31 @@
+"""What a run says while it works: its name, its progress, and how a stopped one goes on."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from beforehand.engine.runs import Reporter
+from beforehand.errors import Interrupted, Stopped
+from beforehand.front.progress import progress
+
+
+@contextmanager
+def reporting(what: str, shown: bool = True) -> Iterator[Reporter]:
+    """Progress, and sentences on stderr; a run's name as soon as it is known."""
+
+    def say(text: str) -> None:
+        if shown:
+            print(text, file=sys.stderr)
+
+    with progress(what, shown) as update:
+        yield Reporter(lambda run_id: say(f"run {run_id}"), update, say)
+
+
+@contextmanager
+def told_in_python(run_id: str | None) -> Iterator[None]:
+    """Adds to the error of a stopped run how it goes on in Python."""
+    try:
+        yield
+    except (Interrupted, Stopped) as error:
+        error.add_note(f'in Python: beforehand.open_run("{run_id or "latest"}").resume()')
+        raise

@@ -1,0 +1,329 @@
+"""Runs as objects: opened, read, drawn, verified, compared."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from shutil import copyfile
+
+from beforehand.config import Workspace
+from beforehand.engine.runs import resume
+from beforehand.errors import InputError, NotFound
+from beforehand.front import plot, tables
+from beforehand.front.arrow import Table
+from beforehand.front.reporting import reporting, told_in_python
+from beforehand.lazy import lazy
+from beforehand.records.rows import IntervalRow
+from beforehand.runs.compare import Subject, compare_forecasters, subject_of
+from beforehand.runs.query import find_journal, find_run, state_of
+from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions, read_traces
+from beforehand.runs.verify import RunCheck, sound
+from beforehand.runs.verify import verify as verify_run
+from beforehand.score.compare import Comparison
+from beforehand.score.report import headline
+from beforehand.score.skill import Options
+from beforehand.score.summary import BoardRow, CheckWire, Pair, Summary
+from beforehand.store.files import read_json
+from beforehand.store.run_folder import RunFolder
+from beforehand.store.run_folder import open_run as open_folder
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One forecaster of a run: its row of the leaderboard. `row` holds every figure of
+    scores.json; the most used ones have names here."""
+
+    run: "Run"
+    row: BoardRow
+
+    @property
+    def name(self) -> str:
+        """The forecaster's name."""
+        return self.row["forecaster"]
+
+    @property
+    def verdict(self) -> str:
+        """`beats the market`, `worse than the market`, `not shown`, `is the market`, `not
+        ranked`."""
+        return self.row["verdict"]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the verdict is not a better one."""
+        return list(self.row["reasons"])
+
+    @property
+    def n(self) -> int:
+        """How many forecasts were scored."""
+        return self.row["n"]
+
+    @property
+    def n_questions(self) -> int:
+        """How many questions they are about; each has one vote."""
+        return self.row["n_questions"]
+
+    @property
+    def brier(self) -> float | None:
+        """Mean squared error, 0 best; lower is better."""
+        return self.row["brier"]
+
+    @property
+    def skill(self) -> float | None:
+        """The market's Brier score minus this one's, paired; higher is better, 0 is the market."""
+        return self.row["skill_vs_market"]
+
+    @property
+    def skill_ci(self) -> Pair:
+        """Its interval at 95 %: low, high."""
+        return list(self.row["skill_ci"])
+
+    @property
+    def isolation(self) -> str | None:
+        """How it was kept from the future: by construction, probed, trusted."""
+        return self.row["isolation"]
+
+    @property
+    def order(self) -> str | None:
+        """In which order it was asked, and whether it may remember."""
+        return self.row["order"]
+
+    def __repr__(self) -> str:
+        figure = "–" if self.brier is None else f"{self.brier:.4f}"
+        why = f" ({'; '.join(self.reasons)})" if self.reasons else ""
+        return f"{self.name}: {self.verdict}{why}, Brier {figure} over {self.n:,} forecasts"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A run checked again from its records alone."""
+
+    run_id: str
+    checks: list[RunCheck]
+
+    @property
+    def sound(self) -> bool:
+        """True if no check found a problem."""
+        return sound(self.checks)
+
+    @property
+    def problems(self) -> list[str]:
+        """What was found, one sentence each."""
+        return [f"{check.name}: {text}" for check in self.checks for text in check.problems]
+
+    def __repr__(self) -> str:
+        rows = [f"{c.name}: {c.n:,} checked, {c.wrong:,} wrong ({c.what})" for c in self.checks]
+        said = "sound" if self.sound else "NOT sound"
+        return "\n".join([*rows, *self.problems, f"run {self.run_id}: {said}"])
+
+
+class Run:
+    """A run of this home. A finished one has its verdicts and its tables; one that was stopped
+    can be resumed."""
+
+    def __init__(self, folder: RunFolder, workspace: Workspace) -> None:
+        self._folder, self._workspace = folder, workspace
+
+    @property
+    def id(self) -> str:
+        """Its name."""
+        return self._folder.run_id
+
+    @property
+    def path(self) -> Path:
+        """The folder with its files."""
+        return self._folder.path
+
+    @property
+    def status(self) -> str:
+        """success, running, stopped, cancelled, failed, unfinished or damaged."""
+        journal = find_journal(self._workspace)
+        row = journal.run(self.id) if journal else None
+        return state_of(row, journal).status if row and journal else self._folder.facts()["status"]
+
+    @lazy
+    def summary(self) -> Summary:
+        """scores.json. Raises NotFound while the run is not finished."""
+        scores = self.path / "scores.json"
+        if not scores.is_file():
+            raise NotFound(
+                f"run {self.id} has no scores: it is {self.status}; .resume() continues it"
+            )
+        found: Summary = read_json(scores)
+        return found
+
+    @property
+    def forecasters(self) -> list[str]:
+        """Their names, best first."""
+        return [row["forecaster"] for row in self.summary["leaderboard"]]
+
+    def __getitem__(self, name: str) -> Standing:
+        """One forecaster by its name. Raises KeyError naming those that there are."""
+        for row in self.summary["leaderboard"]:
+            if row["forecaster"] == name:
+                return Standing(self, row)
+        raise KeyError(
+            f"run {self.id} has no forecaster {name!r}: it has {', '.join(self.forecasters)}"
+        )
+
+    def __iter__(self) -> Iterator[Standing]:
+        return (Standing(self, row) for row in self.summary["leaderboard"])
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence."""
+        return headline(self.summary)
+
+    @property
+    def card(self) -> dict[str, CheckWire]:
+        """The validity card: each figure with its bound, and whether that is met."""
+        return self.summary["validity"]
+
+    @lazy
+    def leaderboard(self) -> Table:
+        """One row per forecaster, best first (the columns of leaderboard.csv)."""
+        return tables.leaderboard(self.summary["leaderboard"])
+
+    @lazy
+    def forecasts(self) -> Table:
+        """One row per forecast: market_id, time, forecaster, probability; `market` is the price
+        then, `price_age` its age in seconds, `outcome` what the market settled at."""
+        if self._rows is None:
+            said = read_predictions(self.path / "predictions.jsonl")
+            return tables.stated(said, self._outcomes)
+        return tables.forecasts(self._rows, self._outcomes)
+
+    @lazy
+    def intervals(self) -> Table:
+        """One row per market and instant: what was shown, how many answered, how it ended."""
+        return tables.intervals(self._rows or (), self._outcomes)
+
+    @lazy
+    def evidence(self) -> Table:
+        """One row per document that was shown at an instant, and who cited it."""
+        return tables.evidence(self._rows or ())
+
+    @lazy
+    def failures(self) -> Table:
+        """One row per forecast that did not come about, with the traceback of a callable."""
+        return tables.failures(self._rows or (), read_traces(self.path / "traces.jsonl"))
+
+    @property
+    def calls(self) -> Table:
+        """One row per call on record: what was asked, answered and paid."""
+        journal = find_journal(self._workspace)
+        return tables.calls(journal.calls.rows(self.id) if journal else ())
+
+    @lazy
+    def rejected(self) -> Table:
+        """The rows of a scored file that could not be scored, each with the reason."""
+        path = self.path / "rejected.jsonl"
+        return tables.rejected(read_jsonl(path) if path.is_file() else ())
+
+    def verify(self) -> Verification:
+        """Check the run again from its records alone: digests, the cutoff, the journal."""
+        return Verification(self.id, verify_run(self._folder, find_journal(self._workspace)))
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """The HTML report: its path, or a copy at `path`."""
+        made = self.path / "report.html"
+        if not made.is_file():
+            raise NotFound(f"run {self.id} has no report yet: it is {self.status}")
+        if path is None:
+            return made
+        copyfile(made, path)
+        return Path(path)
+
+    def plot(
+        self, what: plot.What = "calibration", *, id: str | None = None, name: str | None = None
+    ) -> plot.Plot:
+        """A picture: `calibration` of one forecaster (`name`) or of the first six; `market` through
+        time, of the market `id` (the one in the report, if none is given)."""
+        if what == "calibration":
+            return plot.calibration(self.summary["leaderboard"], name)
+        if what != "market":
+            raise InputError(f"no plot is called {what!r}: choose calibration or market")
+        shown = self._market(id)
+        return plot.market(self._rows or (), shown, name, self._outcomes.get(shown))
+
+    def resume(self, *, fresh: bool = False, progress: bool = True) -> "Run":
+        """Continue a run that was stopped, killed, cancelled or failed; nothing is paid twice."""
+        with told_in_python(self.id), reporting(f"run {self.id}", progress) as report:
+            resume(self._workspace, self.id, None, report, fresh)
+        return Run(self._folder, self._workspace)
+
+    @lazy
+    def _rows(self) -> list[IntervalRow] | None:
+        """The intervals; None where the run only scored forecasts."""
+        path = self.path / "intervals.jsonl"
+        return list(read_intervals(path)) if path.is_file() else None
+
+    @lazy
+    def _outcomes(self) -> dict[str, float]:
+        path = self.path / "resolutions.jsonl"
+        rows = read_jsonl(path) if path.is_file() else ()
+        return {row["id"]: float(row.get("payout", row["outcome"])) for row in rows}
+
+    def _market(self, id: str | None) -> str:
+        """A market of this run by its id, bare or whole."""
+        known = dict.fromkeys(row.market_id for row in self._rows or ())
+        if id is None and "pictured" in self.summary:
+            return self.summary["pictured"]["id"]
+        found = [name for name in known if id in (name, name.partition(":")[2])]
+        if len(found) != 1:
+            few = ", ".join([*known][:5])
+            raise NotFound(f"market {id!r} was not forecast in run {self.id}: there are {few}, …")
+        return found[0]
+
+    def __repr__(self) -> str:
+        if not (self.path / "scores.json").is_file():
+            return f"Run({self.id!r}: {self.status})"
+        return f"run {self.id}: {self.headline}\n{_brief(self.leaderboard)!r}"
+
+    def _repr_html_(self) -> str:
+        if not (self.path / "scores.json").is_file():
+            return f"<p>run {escape(self.id)}: {escape(self.status)}</p>"
+        return (
+            f"<p><b>{escape(self.headline)}</b><br>run {escape(self.id)}, "
+            f"{escape(self.summary['world_kind'])}</p>{_brief(self.leaderboard)._repr_html_()}"
+        )
+
+
+BRIEF = ("forecaster", "n", "brier", "skill_vs_market", "skill_low", "skill_high", "verdict")
+
+
+def _brief(board: Table) -> Table:
+    return Table({name: board.column(name) for name in BRIEF}, "leaderboard")
+
+
+def open_run(run_id: str = "latest", *, home: str | Path | None = None) -> Run:
+    """A run of the home folder (`home`, else BEFOREHAND_HOME, else the current folder); `latest` is
+    the one started last. Raises NotFound where there is none."""
+    workspace = workspace_of(home)
+    journal = find_journal(workspace)
+    name = find_run(run_id, workspace.home, journal)
+    if journal is not None and journal.run(name) is not None:
+        folder = RunFolder(workspace.home.runs, name)
+        folder.check_form()
+        return Run(folder, workspace)
+    return Run(open_folder(workspace.home.runs, name), workspace)
+
+
+def workspace_of(home: str | Path | None) -> Workspace:
+    """The workspace of a home folder, else the environment's."""
+    found = Workspace.from_environment()
+    return found if home is None else found.at(Path(home).resolve())
+
+
+def compare(
+    a: Standing | Run, b: Standing | Run, *, draws: int = 2000, seed: int = 0
+) -> Comparison:
+    """Two forecasters, of one run or of two, on the rows that both forecast: the paired difference
+    of their Brier scores with its interval, and what could have been found. A Run stands for its
+    only forecaster under test. Raises InputError if they share no row."""
+    return compare_forecasters(_subject(a), _subject(b), Options(draws=draws, seed=seed))
+
+
+def _subject(one: Standing | Run) -> Subject:
+    if isinstance(one, Run):
+        return subject_of(one._folder)
+    return subject_of(one.run._folder, one.name)

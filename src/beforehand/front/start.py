@@ -1,0 +1,212 @@
+"""Start runs: a backtest of forecasters, and the scoring of forecasts made elsewhere."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+from beforehand.engine.job import RunLimits
+from beforehand.engine.runs import keep_seal
+from beforehand.engine.runs import start as begin
+from beforehand.errors import InputError
+from beforehand.forecast.base import ModelOptions
+from beforehand.forecast.schemes.python import entry_of
+from beforehand.front.reporting import reporting, told_in_python
+from beforehand.front.run import Run, workspace_of
+from beforehand.front.world import World
+from beforehand.gateway.search import Grade
+from beforehand.jobs import score_file
+from beforehand.jobs.backtest.backtest_job import BacktestRequest
+from beforehand.jobs.backtest.grid import Kind as Grid
+from beforehand.jobs.backtest.grid import parse_interval
+from beforehand.jobs.checks import between, checked, in_order, instant, market_names, settings
+from beforehand.records.backtest import ExperimentConfig
+
+Named = str | Callable[..., Any]
+"""A forecaster: a name as on the command line, or a callable."""
+
+
+class Limits(TypedDict, total=False):
+    """What a run may spend, and how it asks: `max_calls`, `max_tokens`, `max_cost` (US dollars)
+    stop it before more is spent; `concurrency` is how many calls are in flight; `rate` ("10/s")
+    limits the requests to each address; `timeout` is in seconds; `in_flight` says what happens to
+    a call whose answer never came; `cost_per_call` (US dollars) is what one is expected to cost."""
+
+    concurrency: int | None
+    rate: str | None
+    timeout: float
+    max_calls: int | None
+    max_tokens: int | None
+    max_cost: float | None
+    in_flight: Literal["resend", "skip", "stop"]
+    cost_per_call: float | None
+
+
+def backtest(
+    world: World,
+    forecasters: Named | Sequence[Named] | Mapping[str, Named] = "all",
+    *,
+    every: str | timedelta = "7d",
+    markets: str | Sequence[str] = "all",
+    grid: Grid = "aligned",
+    start: datetime | str | None = None,
+    end: datetime | str | None = None,
+    sims: int = 1,
+    evidence: int = 5,
+    grade: Grade = "captured",
+    configs: Sequence[ExperimentConfig] | None = None,
+    models: ModelOptions | None = None,
+    seed: int = 0,
+    draws: int = 2000,
+    placebo: int = 200,
+    spread: float | None = None,
+    run_id: str | None = None,
+    fresh: bool = False,
+    home: str | Path | None = None,
+    progress: bool = True,
+    **limits: Unpack[Limits],
+) -> Run:
+    """Ask forecasters about a world's markets, through time, and score them: `beforehand backtest
+    run` from Python, with the same options, giving the same files.
+
+    `forecasters` are callables of a Context, and names as on the command line ("market", "drift",
+    "always:0.3", an address, a model); a mapping gives them names of your own. `every` is the time
+    between two forecasts ("6h", "7d"), `evidence` the most documents shown, `grade` which texts
+    count as known. The run's folder lies in `data/runs` of `home`, else of BEFOREHAND_HOME, else of
+    the current folder. An unfinished run of the same name and request goes on.
+
+    Raises InputError for what cannot be asked, before anything is; Interrupted or Stopped for a run
+    that ended early: `open_run(...).resume()` continues it.
+    """
+    request = BacktestRequest(
+        archive=world.path.resolve(),
+        markets=_markets(markets),
+        every=parse_interval(every) if isinstance(every, str) else every,
+        grid=grid,
+        forecasters=",".join(_entries(forecasters)),
+        num_sims=between("sims", sims, 1, 1000),
+        start=None if start is None else instant("start", start),
+        stop=None if end is None else instant("end", end),
+        max_results=between("evidence", evidence, 0, 20),
+        grade=grade,
+        configs=None if configs is None else list(configs),
+        settings=settings(seed, draws, placebo, spread),
+        limits=checked(RunLimits(**limits)),
+        model_options=models or ModelOptions(),
+        fresh=fresh,
+    )
+    in_order(request.start, request.stop)
+    workspace = workspace_of(home)
+    with told_in_python(run_id), reporting("backtest", progress) as report:
+        finished = begin(request, workspace, run_id, report)
+    return Run(finished.folder, workspace)
+
+
+def score_forecasts(
+    forecasts: object,
+    world: World,
+    *,
+    name: str | None = None,
+    training_cutoff: datetime | str | None = None,
+    seed: int = 0,
+    draws: int = 2000,
+    placebo: int = 200,
+    spread: float | None = None,
+    run_id: str | None = None,
+    home: str | Path | None = None,
+    progress: bool = True,
+) -> Run:
+    """A verdict on probabilities that were made elsewhere: `beforehand score` from Python.
+
+    `forecasts` is the path of a CSV or JSONL file, or a table: a DataFrame of pandas or polars,
+    anything else that speaks Arrow, a mapping of columns, or rows as dicts. Its columns are `id`,
+    `time` (with a time zone; a date stands for its end in UTC), `probability`, and `forecaster`
+    where it holds several; else `name` is the forecaster's. `training_cutoff` is when the model's
+    training ended. Rows that cannot be scored are in `run.rejected`, with the reason.
+
+    Raises InputError if no row can be scored.
+    """
+    cutoff = None if training_cutoff is None else instant("training_cutoff", training_cutoff)
+    if isinstance(forecasts, (str, Path)):
+        stated = score_file.read_file(Path(forecasts), name)
+    else:
+        stated = score_file.read_rows(_rows(forecasts), name or "forecasts")
+    workspace = workspace_of(home)
+    scored = score_file.run(
+        stated,
+        world.archive,
+        workspace.home.runs,
+        workspace.home.trials,
+        run_id=run_id,
+        settings=settings(seed, draws, placebo, spread),
+        training_cutoff=cutoff,
+    )
+    keep_seal(workspace, scored.folder, "score")
+    if progress and scored.rejected.count:
+        n = scored.rejected.count
+        print(f"{n:,} of {stated.rows:,} rows were not scored: run.rejected", file=sys.stderr)
+    return Run(scored.folder, workspace)
+
+
+def _entries(given: Named | Sequence[Named] | Mapping[str, Named]) -> list[str]:
+    """Names as on the command line, callables marked on the way. Raises InputError."""
+    if isinstance(given, Mapping):
+        return [
+            f"{name}={one if isinstance(one, str) else entry_of(one, name)}"
+            for name, one in given.items()
+        ]
+    if isinstance(given, str) or callable(given) or not isinstance(given, Iterable):
+        given = [given]
+    return [one if isinstance(one, str) else entry_of(one) for one in given]
+
+
+def _markets(given: str | Sequence[str]) -> list[str] | None:
+    if given == "all":
+        return None
+    names = market_names(given) if isinstance(given, str) else list(given)
+    if not names:
+        raise InputError("markets names no market: leave it out for all of them")
+    return names
+
+
+def _rows(table: Any) -> Iterable[Mapping[str, object]]:
+    """The rows of whatever table this is, with times as ISO 8601. Raises InputError."""
+    if isinstance(table, Mapping):
+        columns = {name: list(values) for name, values in table.items()}
+        if len({len(values) for values in columns.values()}) > 1:
+            raise InputError("the columns of the forecasts are of unequal length")
+        rows: Any = (
+            dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
+        )
+    elif (library := type(table).__module__.partition(".")[0]) == "pandas":
+        rows = table.to_dict("records")
+    elif library == "polars":  # nanoarrow 0.9 crashes on the text views that polars hands out.
+        rows = table.to_dicts()
+    elif hasattr(table, "__arrow_c_stream__"):
+        import nanoarrow
+
+        rows = nanoarrow.ArrayStream(table).iter_py()
+    else:
+        rows = table
+    if not isinstance(rows, Iterable):
+        raise InputError(
+            f"{type(table).__name__} is not a table of forecasts: give a path, a DataFrame, a "
+            "mapping of columns, or rows as dicts"
+        )
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise InputError("each row of the forecasts is a mapping: id, time, probability")
+        found = {str(name): _plain(value) for name, value in row.items()}
+        if "id" not in found and "market_id" in found:  # As the tables of a run call it.
+            found["id"] = found["market_id"]
+        yield found
+
+
+def _plain(value: Any) -> object:
+    """A cell as a file would hold it."""
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # numpy's numbers and times
+        return _plain(value.item()) if value.shape == () else value
+    return value

@@ -1,0 +1,100 @@
+"""What a user asks for, checked: settings of the scoring, and how a run is carried out.
+
+The command line and Python ask for the same things. `mark` is what stands before a name in an error
+message: `--` for an option of the command line, nothing for an argument in Python.
+"""
+
+import math
+from datetime import datetime
+from pathlib import Path
+
+from beforehand.clock import parse_instant
+from beforehand.engine.job import RunLimits
+from beforehand.errors import InputError
+from beforehand.forecast.schemes.http import parse_rate
+from beforehand.score.bets import Kelly
+from beforehand.score.evaluate import Settings
+from beforehand.store.files import read_text
+
+MOST = 10**12
+AMOUNTS = ("max_calls", "max_tokens", "max_cost", "cost_per_call")
+
+
+def between(name: str, value: int, low: int, high: int, mark: str = "") -> int:
+    """The value, or InputError with its name and what is allowed."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{mark}{name} must be a whole number, not {value!r}")
+    if not low <= value <= high:
+        raise InputError(f"{mark}{name} must lie between {low:,} and {high:,}, not {value:,}")
+    return value
+
+
+def settings(
+    seed: int, draws: int, placebo: int, spread: float | None = None, mark: str = ""
+) -> Settings:
+    """The settings of the scoring. Raises InputError."""
+    if spread is not None and not 0.0 <= spread < 1.0:
+        raise InputError(f"{mark}spread must lie in [0, 1), not {spread}")
+    return Settings(
+        seed=between("seed", seed, 0, 2**31, mark),
+        draws=between("draws", draws, 100, 100_000, mark),
+        placebo=between("placebo", placebo, 0, 10_000, mark),
+        kelly=Kelly(spread=spread),
+    )
+
+
+def checked(limits: RunLimits, mark: str = "") -> RunLimits:
+    """The limits themselves, or InputError for the first that cannot be."""
+    parse_rate(limits.rate)
+    if limits.concurrency is not None:
+        between("concurrency", limits.concurrency, 1, 256, mark)
+    if not 0.1 <= limits.timeout <= 3600.0:
+        raise InputError(
+            f"{mark}timeout must lie between 0.1 and 3600 seconds, not {limits.timeout:g}"
+        )
+    for name in AMOUNTS:
+        value = getattr(limits, name)
+        if value is not None and not (math.isfinite(value) and 0 <= value <= MOST):
+            option = name.replace("_", "-") if mark else name
+            raise InputError(f"{mark}{option} must lie between 0 and {MOST:,}, not {value}")
+    return limits
+
+
+def instant(name: str, value: datetime | str, mark: str = "") -> datetime:
+    """An instant as a user states it: an aware datetime, or ISO 8601 with a zone; a bare date is
+    its start in UTC. Raises InputError."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InputError(f"{mark}{name} {value} needs a time zone: add tzinfo=datetime.UTC")
+        return value
+    try:
+        return parse_instant(value)
+    except ValueError as error:
+        raise InputError(f"{mark}{name}: {error}") from None
+
+
+def in_order(start: datetime | None, stop: datetime | None, mark: str = "") -> None:
+    """Raises InputError where a range is reversed."""
+    if start and stop and stop < start:
+        raise InputError(
+            f"{mark}end {stop} lies before {mark}start {start}: the range must not be reversed"
+        )
+
+
+def market_names(text: str) -> list[str]:
+    """Ids separated by commas, or those in a file (the first column of each line)."""
+    if path := _file(text):
+        names = [line.split(",")[0].strip() for line in read_text(path).splitlines()]
+        names = [name for name in names if name and name.lower() != "id"]
+    else:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"markets {text!r} names no market")
+    return names
+
+
+def _file(text: str) -> Path | None:
+    try:
+        return Path(text) if Path(text).is_file() else None
+    except OSError:  # A long list of ids is not a file name.
+        return None

@@ -1,0 +1,121 @@
+"""Two forecasters of finished runs against each other, on the rows that both forecast."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from beforehand.clock import parse_us
+from beforehand.errors import InputError, NotFound
+from beforehand.records.rows import forecasts
+from beforehand.runs.columns import read_questions
+from beforehand.runs.rows import questions_of, read_intervals, read_predictions
+from beforehand.score.compare import Comparison, compare
+from beforehand.score.evaluate import Columns, Question, build_table
+from beforehand.score.skill import MARKET, Options
+from beforehand.score.summary import Summary
+from beforehand.store.files import read_json
+from beforehand.store.run_folder import RunFolder
+
+Said = Mapping[tuple[str, int], float]
+"""Probabilities by market and instant (microseconds)."""
+
+
+class Subject(NamedTuple):
+    """A forecaster of a run."""
+
+    folder: RunFolder
+    name: str
+
+
+def subject_of(folder: RunFolder, name: str | None = None) -> Subject:
+    """A forecaster of a finished run; without a name, the only one under test. Raises InputError
+    where that is not one, NotFound where the run has no scores."""
+    scores = folder.path / "scores.json"
+    if not scores.is_file():
+        raise NotFound(f"run {folder.run_id} is not finished: resume it first")
+    summary: Summary = read_json(scores)
+    board = summary["leaderboard"]
+    known = [row["forecaster"] for row in board]
+    if name is not None:
+        if name not in known:
+            raise InputError(
+                f"run {folder.run_id} has no forecaster {name!r}: it has {', '.join(known)}"
+            )
+        return Subject(folder, name)
+    tested = summary.get("subjects") or [
+        row["forecaster"] for row in board if row["isolation"] not in (None, "by construction")
+    ]
+    if len(tested) != 1:
+        raise InputError(
+            f"run {folder.run_id} tests {len(tested)} forecasters: name one of {', '.join(known)}"
+        )
+    return Subject(folder, tested[0])
+
+
+def compare_forecasters(a: Subject, b: Subject, options: Options = Options()) -> Comparison:
+    """The paired difference of two forecasters, of one run or of two. Raises InputError if a run
+    has no such forecaster, if they share no row, or if their runs settled a question otherwise."""
+    said = (said_by(a), said_by(b))
+    names = (a.name, b.name)
+    if a.name == b.name:
+        names = (f"{a.name} ({a.folder.run_id})", f"{b.name} ({b.folder.run_id})")
+    if names[0] == names[1]:
+        raise InputError(f"{names[0]} is compared with itself: name another forecaster or run")
+    shared = sorted(said[0].keys() & said[1].keys())
+    if not shared:
+        raise InputError(
+            f"{names[0]} and {names[1]} have no market and instant in common: nothing can be paired"
+        )
+    nan, n, both = float("nan"), len(shared), dict(zip(names, said, strict=True))
+    columns = Columns(
+        id=[market for market, _ in shared],
+        t=[t for _, t in shared],
+        market=[both[MARKET][key] for key in shared] if MARKET in both else [nan] * n,
+        price_age=[nan] * n,
+        strict=[False] * n,
+        evidence=[0] * n,
+        bid=[nan] * n,
+        ask=[nan] * n,
+        forecasts=[{name: p[key] for name, p in both.items() if name != MARKET} for key in shared],
+    )
+    return compare(build_table(columns, _questions(a, b)), *names, options)
+
+
+def said_by(one: Subject) -> Said:
+    """What a forecaster said. Several simulations count as their mean. Raises InputError."""
+    path = one.folder.path
+    if (path / "intervals.jsonl").is_file():
+        found = _of_intervals(one)
+    else:
+        found = {
+            (row.id, parse_us(row.metadata.timestamp)): row.prediction.probability
+            for row in read_predictions(path / "predictions.jsonl")
+            if row.metadata.predictor_id == one.name
+        }
+    if not found:
+        raise InputError(f"run {one.folder.run_id} holds no forecasts of {one.name!r}")
+    return found
+
+
+def _of_intervals(one: Subject) -> dict[tuple[str, int], float]:
+    config = read_json(one.folder.path / "config.json")
+    apart = set(config.get("short", ()))  # Scored apart: asked at instants of their own.
+    found = dict[tuple[str, int], float]()
+    for row in questions_of(read_intervals(one.folder.path / "intervals.jsonl")):
+        if row.market_id in apart:
+            continue
+        p = row.context.odds if one.name == MARKET else forecasts(row.decisions).get(one.name)
+        if p is not None:
+            found[row.market_id, row.context.t] = p
+    return found
+
+
+def _questions(a: Subject, b: Subject) -> list[Question]:
+    found = {q.id: q for q in read_questions(a.folder.path)}
+    for question in read_questions(b.folder.path):
+        mine = found.setdefault(question.id, question)
+        if mine.settled != question.settled:
+            raise InputError(
+                f"{question.id} settled at {mine.settled} in run {a.folder.run_id} and at "
+                f"{question.settled} in run {b.folder.run_id}: the runs do not share one truth"
+            )
+    return list(found.values())

@@ -1,0 +1,131 @@
+"""Two forecasters against each other: the paired difference, its interval, and the power.
+
+The difference is the mean over questions of b's squared error minus a's, on the rows where both
+gave a forecast: above 0, a is better. Its interval is the one of skill against the market, with b
+in the market's place: resampled by events and by resolution months, the wider one leads.
+"""
+
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+
+from beforehand.errors import InputError
+from beforehand.score.intervals import t_quantile
+from beforehand.score.metrics import brier
+from beforehand.score.skill import MIN_EVENTS, Interval, Options, paired, resamplers, skill_columns
+from beforehand.score.summary import number
+from beforehand.score.table import Floats, Table
+
+_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """a against b over the `n` rows that both forecast. `difference` is b's Brier score minus
+    a's (questions count alike), with `ci` at 95 %; `minimum_detectable_effect` is the difference
+    that is found with a power of 80 %. `brier_a` and `brier_b` are over the same rows."""
+
+    a: str
+    b: str
+    n: int
+    n_questions: int
+    n_events: int
+    difference: float
+    ci: Interval
+    leading: str
+    minimum_detectable_effect: float
+    brier_a: float
+    brier_b: float
+    error: float
+    clusters: int
+    """The difference's standard error, and the clusters that it rests on."""
+
+    @property
+    def verdict(self) -> str:
+        """What may be said: which one is better, or that no difference is shown."""
+        low, high = self.ci
+        if self.brier_a == self.brier_b and self.error == 0:
+            return f"{self.a} and {self.b} forecast alike"
+        if self.n_events >= MIN_EVENTS and low > 0:
+            return f"{self.a} is better than {self.b}"
+        if self.n_events >= MIN_EVENTS and high < 0:
+            return f"{self.b} is better than {self.a}"
+        few = f" ({self.n_events} events: {MIN_EVENTS} are needed)"
+        return "no difference is shown" + (few if self.n_events < MIN_EVENTS else "")
+
+    def power(self, effect: float) -> float:
+        """The probability, from 0 to 1, that a true difference of this size (in Brier score) is
+        found with an interval of 95 %: normal approximation with the standard error seen here."""
+        if self.clusters < 2:
+            return float("nan")
+        if self.error == 0:
+            return 1.0 if effect else 0.0
+        reach = t_quantile(0.975, self.clusters - 1)
+        shift = abs(effect) / self.error
+        return _NORMAL.cdf(shift - reach) + _NORMAL.cdf(-shift - reach)
+
+    def __repr__(self) -> str:
+        low, high = self.ci
+        return (
+            f"{self.verdict}: {self.a} {self.brier_a:.4f}, {self.b} {self.brier_b:.4f}, difference "
+            f"{self.difference:.4f} [{low:.4f}, {high:.4f}] over {self.n:,} forecasts of "
+            f"{self.n_questions:,} questions; {self.minimum_detectable_effect:.4f} is found with a "
+            "power of 80 %"
+        )
+
+    def wire(self) -> dict[str, object]:
+        """JSON-ready; null is unknown."""
+        return {
+            "a": self.a,
+            "b": self.b,
+            "n": self.n,
+            "n_questions": self.n_questions,
+            "n_events": self.n_events,
+            "difference": number(self.difference),
+            "ci": [number(bound) for bound in self.ci],
+            "leading": self.leading,
+            "minimum_detectable_effect": number(self.minimum_detectable_effect),
+            "power_at_0.01": number(self.power(0.01)),
+            "brier_a": self.brier_a,
+            "brier_b": self.brier_b,
+            "verdict": self.verdict,
+        }
+
+
+def compare(table: Table, a: str, b: str, options: Options = Options()) -> Comparison:
+    """The paired comparison of two forecasters of a table (`market` is one of them). Raises
+    InputError if they share no row."""
+    p, q = _column(table, a), _column(table, b)
+    both = np.isfinite(p) & np.isfinite(q)
+    if not both.any():
+        raise InputError(f"{a} and {b} have no market and instant in common: nothing can be paired")
+    shared = table.where(both)
+    versus = replace(shared, market=q[both])
+    gain, present = skill_columns(versus, p[both])
+    found = paired(gain, present, resamplers(versus, options), 1, options.level)
+    y, weights = shared.y[shared.q], shared.row_weights(np.ones(len(shared.q), dtype=bool))
+    return Comparison(
+        a=a,
+        b=b,
+        n=int(both.sum()),
+        n_questions=found.n_questions,
+        n_events=found.n_events,
+        difference=found.skill,
+        ci=found.ci,
+        leading=found.leading,
+        minimum_detectable_effect=found.minimum_detectable_effect,
+        brier_a=brier(p[both], y, weights),
+        brier_b=brier(q[both], y, weights),
+        error=found.error,
+        clusters=found.clusters,
+    )
+
+
+def _column(table: Table, name: str) -> Floats:
+    if name == "market":
+        return table.market
+    if name not in table.forecasts:
+        known = ", ".join(["market", *table.forecasts])
+        raise InputError(f"no forecaster {name!r}: there are {known}")
+    return table.forecasts[name]

@@ -1,0 +1,323 @@
+"""The front door: `import beforehand as bh`, from a world to a verdict."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import beforehand as bh
+from beforehand.cli.app import run as cli
+from beforehand.config import Home
+from beforehand.errors import CutoffViolation, InputError, NotFound
+from experiments import QUICK, Out, told
+
+FEW = {"every": "28d", "draws": 200, "placebo": 0, "progress": False}
+
+
+def shrunk(context: bh.Context) -> float:
+    """A function of this module: found by its name."""
+    return 0.9 * context.odds + 0.05
+
+
+@pytest.fixture
+def world(sim: Path, home: Path) -> bh.World:
+    return bh.open_world(sim)
+
+
+def test_every_name_is_there_and_documented() -> None:
+    assert set(bh.__all__) <= set(dir(bh))
+    for name in bh.__all__:
+        found = getattr(bh, name)
+        assert name == "__version__" or (found.__doc__ or "").strip(), name
+    packages = {path.name for path in Path(bh.__file__).parent.iterdir() if path.is_dir()}
+    assert not packages & set(bh.__all__), "no name is also a package of ours"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        bh.nothing  # noqa: B018
+
+
+def test_importing_it_loads_nothing() -> None:
+    code = "import sys; a = set(sys.modules); import beforehand; print(*(set(sys.modules) - a))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["beforehand"]
+
+
+def test_a_world_at_an_instant(world: bh.World) -> None:
+    view = world.at("2025-03-01")
+    price = view.odds("m0003")
+    assert price.known_at <= view.t == datetime(2025, 3, 1, tzinfo=UTC)
+    assert len(world.markets) == 104
+    tools = bh.toolbox(view)
+    assert tools.get_market(id="m0003")["market_id"].endswith("m0003")
+    assert "execute_python_code" in dir(tools)
+    assert "Arguments: " in tools.get_market.__doc__
+    with pytest.raises(CutoffViolation):
+        tools.get_market(id="m0003", as_of="2026-01-01T00:00:00Z")
+    with pytest.raises(AttributeError, match="no tool is named 'get_markte'"):
+        _ = tools.get_markte
+    with pytest.raises(InputError, match="needs a time zone"):
+        world.at(datetime(2025, 3, 1))  # noqa: DTZ001
+    with pytest.raises(InputError, match="not an ISO 8601 time"):
+        world.at("soon")
+
+
+def test_simulated_once_and_opened_again(home: Path) -> None:
+    first = bh.simulate(seed=3, dates=4)
+    again = bh.simulate(seed=3, dates=4)
+    assert first.digest == again.digest
+    assert first.path == home / "data" / "demo-world-3-4"
+    with pytest.raises(InputError, match="holds another world"):
+        bh.simulate(seed=4, path=first.path)
+    with pytest.raises(InputError, match="dates must lie between 1 and 5,000, not 0"):
+        bh.simulate(dates=0)
+
+
+def test_from_a_function_to_a_verdict(world: bh.World, home: Path, tmp_path: Path) -> None:
+    @bh.forecaster(name="mine")
+    def mine(context: bh.Context) -> bh.Decision:
+        return bh.Decision(0.5, evidence_ids=[d.id for d in context.documents])
+
+    run = bh.backtest(world, [shrunk, mine, "market", "drift"], **FEW)
+    assert sorted(run.forecasters) == ["drift", "market", "mine", "shrunk"]
+    assert run["market"].verdict == "is the market"
+    assert run["shrunk"].reasons
+    assert run["shrunk"].row == next(
+        r for r in run.summary["leaderboard"] if r["forecaster"] == "shrunk"
+    )
+    assert [one.name for one in run] == run.forecasters
+    assert run.status == "success"
+    assert run.card["admitted_after_t"]["value"] == 0
+    assert run.verify().sound
+    copied = run.report(tmp_path / "report.html")
+    assert copied.read_bytes() == run.report().read_bytes()
+    assert run.headline in copied.read_text()
+    assert bh.open_run("latest").id == bh.open_run(run.id).id == run.id
+    for text in (repr(run), run._repr_html_()):
+        assert "shrunk" in text
+        assert "not shown" in text
+    with pytest.raises(KeyError, match="it has market"):
+        run["nobody"]
+
+
+def test_the_same_files_as_from_the_command_line(
+    sim: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "userland.py").write_text("def mine(context):\n    return context.odds\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import userland  # type: ignore[import-not-found]
+
+    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "a"))
+    asked = ["--forecasters", "python:userland:mine,drift", "--run-id", "r", "--every", "28d"]
+    told(capsys, "backtest", "run", "--archive", str(sim), *asked, *QUICK)
+    draws, placebo = (int(QUICK[QUICK.index(name) + 1]) for name in ("--draws", "--placebo"))
+    run = bh.backtest(
+        bh.open_world(sim),
+        [userland.mine, "drift"],
+        every="28d",
+        draws=draws,
+        placebo=placebo,
+        run_id="r",
+        home=tmp_path / "b",
+        progress=False,
+    )
+    theirs = Home(tmp_path / "a").runs / "r"
+    names = {p.name for p in theirs.iterdir()} - {"log.json"}
+    assert names == {p.name for p in run.path.iterdir()} - {"log.json"}
+    for name in sorted(names - {"run.json"}):
+        assert (theirs / name).read_bytes() == (run.path / name).read_bytes(), name
+
+
+def test_a_failure_is_recorded_and_the_run_goes_on(world: bh.World) -> None:
+    @bh.forecaster
+    def broken(context: bh.Context) -> float:
+        if context.odds < 0.5:
+            raise KeyError("no such thing")
+        return context.odds
+
+    run = bh.backtest(world, broken, **FEW)
+    failed = list(run.failures)
+    assert failed
+    assert {row["error"] for row in failed} == {"broken raised KeyError: 'no such thing'"}
+    assert all('raise KeyError("no such thing")' in row["traceback"] for row in failed)
+    assert len(run.forecasts) + len(failed) == len(run.intervals)
+
+
+def test_bad_requests_are_one_sentence(world: bh.World, home: Path) -> None:
+    for more, said in (
+        ({"draws": 5}, "draws must lie between 100 and 100,000, not 5"),
+        ({"evidence": 21}, "evidence must lie between 0 and 20"),
+        ({"every": "sometimes"}, "sometimes"),
+        ({"start": "2026-01-01", "end": "2025-01-01"}, "must not be reversed"),
+        ({"max_cost": -1.0}, "max_cost must lie between 0"),
+        ({"markets": []}, "markets names no market"),
+        ({"markets": ["nothing"]}, "no market 'nothing'"),
+        ({"forecasters": 7}, "7 cannot be called"),
+    ):
+        asked = {"forecasters": "market", **FEW, **more}
+        with pytest.raises((InputError, NotFound), match=said):
+            bh.backtest(world, **asked)
+    with pytest.raises(NotFound):
+        bh.open_run("latest")
+    assert not Home(home).runs.exists(), "a bad request leaves nothing behind"
+
+
+def test_a_run_that_stopped_goes_on(world: bh.World) -> None:
+    class Slow:
+        """Stops the run once."""
+
+        stopped = False
+
+        def __init__(self) -> None:
+            self.seen = 0
+
+        def decide(self, context: bh.Context) -> float:
+            self.seen += 1
+            if self.seen == 30 and not Slow.stopped:
+                Slow.stopped = True
+                raise KeyboardInterrupt
+            return context.odds
+
+    with pytest.raises(BaseException):  # noqa: B017 (Ctrl-C is no Exception)
+        bh.backtest(world, Slow, run_id="r", **FEW)
+    stopped = bh.open_run("r")
+    assert stopped.status in ("stopped", "failed")
+    with pytest.raises(NotFound, match="resume"):
+        _ = stopped.summary
+    assert "r" in repr(stopped)
+    run = stopped.resume(progress=False)
+    whole = bh.backtest(world, Slow, run_id="s", **FEW)
+    assert list(run.forecasts) == list(whole.forecasts)
+    assert run.verify().sound
+
+
+def test_the_second_run_of_a_notebook(world: bh.World) -> None:
+    """A class begins each run anew, a plain function keeps nothing; what may have kept something
+    from the run before is marked."""
+    kept: dict[str, float] = {}
+
+    @bh.forecaster
+    def remembers(context: bh.Context) -> float:
+        kept[context.market.id] = context.odds
+        return context.odds * 0.5
+
+    @bh.forecaster
+    class Stateful:
+        def __init__(self) -> None:
+            self.kept: dict[str, float] = {}
+
+        def __call__(self, context: bh.Context) -> float:
+            self.kept[context.market.id] = context.odds
+            return context.odds * 0.6
+
+    both = [shrunk, Stateful, remembers]
+    bh.backtest(world, both, **FEW)
+    run = bh.backtest(world, both, **FEW)
+    assert run["shrunk"].order == run["Stateful"].order == "asked in order"
+    assert run["remembers"].order.startswith("may remember")
+    fresh = bh.backtest(world, both, fresh=True, **FEW)
+    assert fresh["remembers"].order == "asked in order, stated as restarted"
+
+
+def test_a_version_is_part_of_the_identity(world: bh.World) -> None:
+    @bh.forecaster(version=2)
+    def mine(context: bh.Context) -> float:
+        return context.odds
+
+    run = bh.backtest(world, mine, run_id="r", **FEW)
+    assert set(run.calls["provider"]) == {"python:mine@2"}
+    with pytest.raises(InputError, match="its version is 2 now"):
+        bh.backtest(world, "python:mine@1", **FEW)
+    with pytest.raises(InputError, match="a version is letters"):
+        bh.forecaster(version="a b")(shrunk)
+
+
+def test_names_of_ones_own(world: bh.World) -> None:
+    run = bh.backtest(world, {"half": lambda c: 0.5, "calm": "always:0.3"}, **FEW)
+    assert {"half", "calm"} <= set(run.forecasters)
+
+
+def test_two_against_each_other(world: bh.World, capsys: Out) -> None:
+    run = bh.backtest(world, [shrunk, "market", "drift", "base_rate"], run_id="r", **FEW)
+    again = bh.backtest(world, shrunk, run_id="s", **FEW)
+    found = bh.compare(run["shrunk"], run["market"])
+    assert found.difference == pytest.approx(run["shrunk"].skill, abs=1e-12)
+    assert found.n == run["shrunk"].n
+    low, high = found.ci
+    assert low < found.difference < high
+    mirrored = bh.compare(run["market"], run["shrunk"])
+    assert mirrored.difference == pytest.approx(-found.difference)
+    assert mirrored.minimum_detectable_effect == pytest.approx(found.minimum_detectable_effect)
+    worse = bh.compare(run["base_rate"], run["drift"])
+    assert worse.verdict == "drift is better than base_rate"
+    alike = bh.compare(run["shrunk"], again)
+    assert (alike.difference, alike.ci) == (0.0, (0.0, 0.0)), "a copier: exactly 0"
+    assert "forecast alike" in alike.verdict
+    assert 0.7 < found.power(found.minimum_detectable_effect) < 0.9
+    assert found.power(0.0) == pytest.approx(0.03, abs=0.03)
+    wire = told(capsys, "runs", "compare", "r:shrunk", "r:market")
+    assert wire["difference"] == found.difference
+    assert cli(["runs", "compare", "r:shrunk", "s"]) == 0
+    assert "forecast alike" in capsys.readouterr().out
+    for arguments, said in (
+        (["r:shrunk", "r:shrunk"], "compared with itself"),
+        (["r:nobody", "r:market"], "has no forecaster 'nobody'"),
+        (["r", "r:market"], "has no forecaster"),
+    ):
+        code = cli(["runs", "compare", *arguments])
+        text = capsys.readouterr().err
+        assert (code, said in text) == (2, True) or arguments[0] == "r", text
+
+
+def test_forecasts_of_every_kind_of_table(world: bh.World, tmp_path: Path) -> None:
+    import duckdb
+
+    run = bh.backtest(world, [shrunk, "drift"], **FEW)
+    said = run.forecasts
+    rows = [
+        {"id": row["market_id"], "time": row["time"], "probability": row["probability"]}
+        for row in said
+        if row["forecaster"] == "shrunk"
+    ]
+    lines = [f"{r['id']},{r['time'].isoformat()},{r['probability']!r}" for r in rows]
+    (tmp_path / "mine.csv").write_text("\n".join(["id,time,probability", *lines]))
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    asked = {"draws": 200, "placebo": 0, "progress": False}
+    of_file = bh.score_forecasts(tmp_path / "mine.csv", world, **asked)
+    boards = [of_file.summary["leaderboard"]]
+    relation = duckdb.sql("SELECT * FROM said WHERE forecaster = 'shrunk'")
+    for given in (rows, iter(rows), columns, relation):
+        scored = bh.score_forecasts(given, world, name="mine", **asked)
+        if given is relation:
+            assert scored["shrunk"].brier == of_file["mine"].brier
+            continue
+        boards.append(scored.summary["leaderboard"])
+    assert all(board == boards[0] for board in boards)
+    whole = bh.score_forecasts(said, world, **asked)
+    assert {"shrunk", "drift"} <= set(whole.forecasters), "a run's own table, as it is"
+    assert len(of_file.forecasts) == len(rows)
+    assert len(of_file.intervals) == len(of_file.evidence) == 0
+
+
+def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
+    good = {"id": world.markets[0], "time": "2025-03-01", "probability": 0.5}
+    rows = [
+        {"id": "nothing", "time": "2025-03-01", "probability": 0.5},
+        {"id": world.markets[0], "time": datetime(2025, 3, 1), "probability": 0.5},  # noqa: DTZ001
+        {"id": world.markets[0], "time": "2025-03-01", "probability": 50},
+    ]
+    first = world.at("2027-01-01").history(world.markets[0])[0].known_at
+    run = bh.score_forecasts(
+        [*rows, {**good, "time": first}], world, draws=200, placebo=0, progress=False
+    )
+    listed = {row["line"]: row["reason"] for row in run.rejected}
+    assert listed.keys() == {1, 2, 3}
+    assert "no such market" in listed[1]
+    assert "with a zone" in listed[2]
+    assert "not a number in [0, 1]" in listed[3]
+    with pytest.raises(InputError, match="no row of forecasts can be scored"):
+        bh.score_forecasts(rows, world, progress=False)
+    with pytest.raises(InputError, match="int is not a table of forecasts"):
+        bh.score_forecasts(7, world)
+    with pytest.raises(InputError, match="unequal length"):
+        bh.score_forecasts({"id": ["a"], "time": []}, world)
