@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from beforehand.forecast.schemes.python import ShownContext as Context
     from beforehand.forecast.schemes.python import forecaster
     from beforehand.front.arrow import Table
+    from beforehand.front.probe import probe
     from beforehand.front.run import Run, Standing, Verification, compare, open_run
     from beforehand.front.start import backtest, score_forecasts
     from beforehand.front.world import Toolbox, World, open_world, simulate, toolbox
     from beforehand.gateway.view import View
+    from beforehand.jobs.probe.probe import Probe
     from beforehand.score.compare import Comparison
 
 __version__ = "0.1.0"
@@ -34,6 +36,7 @@ __all__ = [
     "Context",
     "Decision",
     "ModelOptions",
+    "Probe",
     "Run",
     "Standing",
     "Table",
@@ -47,6 +50,7 @@ __all__ = [
     "forecaster",
     "open_run",
     "open_world",
+    "probe",
     "score_forecasts",
     "simulate",
     "toolbox",
@@ -56,6 +60,7 @@ _PLACES = {
     "Context": "forecast.schemes.python:ShownContext",
     "Decision": "forecast.base",
     "ModelOptions": "forecast.base",
+    "Probe": "jobs.probe.probe",
     "Run": "front.run",
     "Standing": "front.run",
     "Table": "front.arrow",
@@ -68,6 +73,7 @@ _PLACES = {
     "forecaster": "forecast.schemes.python",
     "open_run": "front.run",
     "open_world": "front.world",
+    "probe": "front.probe",
     "score_forecasts": "front.start",
     "simulate": "front.world",
     "toolbox": "front.world",

@@ -105,6 +105,10 @@ class Home:
     def trials(self) -> Path:
         return self.root / "data" / "trials.jsonl"
 
+    @property
+    def probes(self) -> Path:
+        return self.root / "data" / "probes.jsonl"
+
 
 @dataclass(frozen=True)
 class Workspace:

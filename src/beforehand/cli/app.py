@@ -40,6 +40,7 @@ SUMMARIES = {
     "world import market-data": "Load quotes (CSV, Parquet) into the market-data table.",
     "backtest run": "Backtest forecasters point in time over the archive, and score them.",
     "backtest ab": "Compare configurations on the same markets: accuracy beside cost.",
+    "backtest probe": "Find out whether a forecaster's answers depend on what came later.",
     "bench run": "Ingest, predict and evaluate in one run that can be resumed.",
     "bench ingest": "Write events, dated snapshots and resolutions from the archive.",
     "bench predict": "Forecast every event at its own instant, point in time.",
@@ -76,6 +77,7 @@ _FILES |= {
     "world info": "world_info",
     "runs leaks": "leaks",
     "runs compare": "compare",
+    "backtest probe": "probe",
     "runs resume": "resume",
     "runs fork": "resume",
 }

@@ -122,7 +122,9 @@ class Forecaster(ABC):
     kind: ClassVar[Kind] = "external"
     memoryless: bool = False
     stateful: bool = True
-    isolation: ClassVar[str] = "trusted"
+    isolation: str = "trusted"
+    caught: str | None = None
+    """Why it may not be said to beat the market: a probe found that it looks ahead."""
     order: ClassVar[str] = "asked in order"
     version: str = VERSION
     ranked: bool = True
@@ -191,7 +193,7 @@ class Forecaster(ABC):
 
     def kept(self) -> Kept:
         """How it is kept from the future, as known before it is asked anything."""
-        return Kept(self.isolation, self.order)
+        return Kept(self.isolation, self.order, self.caught)
 
 
 class PanelForecaster(Forecaster):

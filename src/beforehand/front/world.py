@@ -28,6 +28,10 @@ class World:
         self.path = path
         self.archive = Archive(path)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process opens the archive itself."""
+        return World, (self.path,)
+
     @property
     def digest(self) -> str:
         """The identity of what the archive holds (SHA-256, hex)."""

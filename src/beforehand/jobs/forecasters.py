@@ -101,7 +101,7 @@ def kept(one: Forecaster, n: int, runs: Sequence[str], differs: int, restarted: 
     if differs:
         order += f"; {NOT_AGAIN} ({differs:,} answers differ when asked again)"
     if not n:
-        return Kept(one.isolation, order)
+        return Kept(one.isolation, order, one.caught)
     named = ", ".join(runs[:MOST_RUNS]) + (", …" if len(runs) > MOST_RUNS else "")
     return Kept(
         one.isolation,

@@ -14,7 +14,14 @@ import orjson
 from beforehand import __version__
 from beforehand.errors import InputError, NotFound
 from beforehand.ids import check_segment, digest, is_segment
-from beforehand.store.files import append_jsonl, exclusive, file_digest, read_json, write_json
+from beforehand.store.files import (
+    append_jsonl,
+    exclusive,
+    file_digest,
+    read_json,
+    read_lines,
+    write_json,
+)
 
 LOG = "log.json"
 FORM = 1
@@ -146,6 +153,40 @@ def open_run(root: Path, run_id: str) -> RunFolder:
         raise NotFound(f"no run {run_id!r} in {root}: {hint}")
     folder.check_form()
     return folder
+
+
+class ProbeNote(TypedDict):
+    """What a probe found about a forecaster's code (its SHA-256): of `n` pairs, whether it peeked,
+    and why that is said."""
+
+    code: str
+    n: int
+    peeked: bool
+    why: str
+
+
+def note_probe(ledger: Path, note: ProbeNote) -> None:
+    """Add what a probe found."""
+    with exclusive(ledger.with_suffix(".lock")):
+        append_jsonl(ledger, [note])
+
+
+def last_probe(ledger: Path, code: str | None) -> ProbeNote | None:
+    """What the last probe of this code found; None where it was never probed."""
+    if code is None or not ledger.is_file():
+        return None
+    found: ProbeNote | None = None
+    for _, line in read_lines(ledger):
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(row, dict) and row.get("code") == code and row.keys() >= _NOTED:
+            found = {name: row[name] for name in _NOTED}  # type: ignore[assignment]
+    return found
+
+
+_NOTED = ProbeNote.__annotations__.keys()
 
 
 def _trials(ledger: Path) -> list[Trial]:

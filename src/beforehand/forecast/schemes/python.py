@@ -47,6 +47,8 @@ from beforehand.ids import digest
 from beforehand.records.rows import Previous, Snippet, TraceRow
 from beforehand.records.world import Market
 from beforehand.score.scoreboard import Kept
+from beforehand.store.files import file_digest
+from beforehand.store.run_folder import last_probe
 
 LONGEST_TRACEBACK = 8000
 FIRST = "1"
@@ -249,6 +251,28 @@ def entry_of(callee: Any, name: str | None = None) -> str:
     return f"python:{declared.name}"
 
 
+def file_of(callee: Any) -> Path | None:
+    """The folder of the file in which a callable is written, if it is in one."""
+    try:
+        path = Path(inspect.getfile(inspect.unwrap(callee)))
+    except TypeError:
+        return None
+    return path.resolve().parent if path.is_file() else None
+
+
+def code_digest(callee: Any) -> str | None:
+    """The SHA-256 of a callable's code: of the file that it is in, else of its own source; None
+    where neither can be read."""
+    found = inspect.unwrap(callee)
+    try:
+        path = Path(inspect.getfile(found))
+        if path.is_file():
+            return file_digest(path)
+        return digest(inspect.getsource(found).encode())
+    except (OSError, TypeError):
+        return None
+
+
 def _keeps_nothing(function: Any) -> bool:
     """True for a plain function that can be seen to keep nothing between two runs of one process:
     it writes no global or enclosing name, and what it refers to cannot change (modules, classes,
@@ -380,6 +404,13 @@ class PythonForecaster(Forecaster):
         if opening.world is None:
             raise InputError(f"{self.name}: a callable is asked in a run, which has a world")
         self._world, self._clock = opening.world, opening.workspace.clock
+        found = last_probe(opening.workspace.home.probes, code_digest(declared.callee))
+        if found is not None and found["peeked"]:
+            self.caught = (
+                f"a probe found that its answers depend on what came later: {found['why']}"
+            )
+        elif found is not None:
+            self.isolation = f"probed (0 of {found['n']:,} futures)"
 
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
@@ -398,8 +429,9 @@ class PythonForecaster(Forecaster):
         return inspect.isclass(callee) or len(self._runs) <= 1 or _keeps_nothing(callee)
 
     def kept(self) -> Kept:
-        """How it is kept from the future: it runs with us, and could look."""
-        return Kept(self.isolation, "declared memoryless" if self.memoryless else self.order)
+        """How it is kept from the future: it runs with us and could look, unless it was probed."""
+        order = "declared memoryless" if self.memoryless else self.order
+        return Kept(self.isolation, order, self.caught)
 
     def decide(self, context: Context, meter: Meter) -> Decision:
         """What it says; of a memoryless one, what the journal has, if it was asked before. Raises

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import chain
+from typing import Any
 
 from beforehand.clock import from_us
 from beforehand.gateway.search import Grade, Hit, MarketIndex, Method, SearchIndex
@@ -40,6 +41,10 @@ class RecordedWorld:
         self.grade: Grade = grade
         self.live = False
         self._extra = extra
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process loads what it needs itself."""
+        return RecordedWorld, (self.archive, self.grade, self._extra)
 
     @lazy
     def _series(self) -> dict[str, Series]:

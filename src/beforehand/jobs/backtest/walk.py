@@ -216,7 +216,9 @@ class Walker:
         t = int(panel.t[k])
         asked = [self._forecasters[name] for name in self._replacement.apply(config.models, t)]
         said = {one.entry: float(known[one.entry][k]) for one in asked if one.entry in known}
-        return Interval(asked, said, t, _context(panel, k, previous), config.mode, config.num_sims)
+        return Interval(
+            asked, said, t, context_of(panel, k, previous), config.mode, config.num_sims
+        )
 
     def _catch_up(self, intervals: Sequence[Interval], context: StepContext) -> None:
         """Show each forecaster that this process holds, but has not asked yet, all the contexts
@@ -382,7 +384,7 @@ def _previous(which: Sequence[int], outputs: Mapping[str, Any]) -> dict[int, Agg
     return found
 
 
-def _context(panel: Panel, k: int, previous: Aggregates) -> Context:
+def context_of(panel: Panel, k: int, previous: Aggregates) -> Context:
     """Everything that a forecaster may use at t."""
     text, known_at = panel.text[k], int(panel.known_at[k])
     return Context(

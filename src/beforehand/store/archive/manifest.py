@@ -13,6 +13,8 @@ from beforehand.ids import digest
 from beforehand.store.files import read_json, write_json
 
 FORMAT = "beforehand-archive/1"
+ASIDE = ".beside-the-probe"
+"""Ends the name of an archive while a probe has another world at its path."""
 Segment = TypedDict(
     "Segment",
     {
@@ -59,6 +61,11 @@ def empty_manifest() -> ArchiveManifest:
 def need_manifest(path: Path) -> ArchiveManifest:
     """The manifest of an archive; raises NotConfigured where there is none."""
     if not (path / "archive.json").is_file():
+        if (aside := path.with_name(path.name + ASIDE)).is_dir():
+            raise NotConfigured(
+                f"a probe was interrupted, and left the archive at {aside}: `beforehand backtest "
+                f"probe market --archive {path}` puts it back"
+            )
         raise NotConfigured(
             f"there is no archive at {path}: make one with `beforehand world simulate` or "
             "`beforehand world import markets FILE`, or name one with --archive"

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -163,6 +163,10 @@ class Archive:
             for segment in self.manifest["segments"]
             if stored_until is None or parse_instant(segment["recorded_at"]) <= stored_until
         ]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process reads the files itself."""
+        return Archive, (self.path,)
 
     @property
     def digest(self) -> str:

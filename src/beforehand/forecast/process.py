@@ -1,0 +1,40 @@
+"""Programs that this one starts: the one place for it, outside the sandbox."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from beforehand.errors import ExecutionFailed
+
+LONGEST_ERROR = 2000
+
+
+def run_python(
+    module: str, request: bytes, folder: Path, environment: Mapping[str, str], timeout: float
+) -> bytes:
+    """What `python -m module` answers on stdout to a request on stdin, in a folder and with these
+    variables instead of ours. Raises ExecutionFailed where it takes too long or ends with an error.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", module],
+            input=request,
+            capture_output=True,
+            cwd=folder,
+            env=dict(environment),
+            timeout=timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ExecutionFailed(f"{module} took longer than {timeout:g} s") from None
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()[-LONGEST_ERROR:]
+        raise ExecutionFailed(f"{module} ended with code {done.returncode}: {said}")
+    return done.stdout
+
+
+def own_environment() -> dict[str, str]:
+    """The variables of this process."""
+    return dict(os.environ)

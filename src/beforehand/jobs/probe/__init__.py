@@ -1,0 +1,1 @@
+"""The counterfactual future: does a forecaster's answer at t depend on anything after t?"""

@@ -1,0 +1,178 @@
+"""One arm of a probe, in a process of its own: `python -m beforehand.jobs.probe.arm`.
+
+It reads what to do on stdin, hides what an arm must not see, opens the archive at its usual path,
+shows the forecaster every context in order, and writes the answers to stdout.
+"""
+
+import ctypes
+import os
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypedDict
+
+import msgspec
+import orjson
+
+from beforehand.clock import FrozenClock, parse_instant
+from beforehand.config import Home, Workspace
+from beforehand.errors import BeforehandError, InputError
+from beforehand.forecast.base import Forecaster, NoDecision, Opening, PanelForecaster
+from beforehand.forecast.base import open_forecaster as open_named
+from beforehand.forecast.schemes.python import REGISTERED, declare
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.panel import Evidence
+from beforehand.gateway.search import Grade
+from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.meter import CallCounter
+from beforehand.records.rows import Context
+from beforehand.store.archive.reader import Archive
+
+NEW_NAMESPACE, NEW_USERS = 0x00020000, 0x10000000
+BIND, RECURSIVE, PRIVATE = 4096, 16384, 1 << 18
+
+
+class Hiding(TypedDict):
+    """What is mounted, in a namespace of this process alone. `archive` is mounted at the archive's
+    usual path; each of `copied` is a folder whose changes are lost with the process; each of
+    `hidden` is shown empty. `scratch` is an empty folder for what is changed."""
+
+    archive: str
+    copied: list[str]
+    hidden: list[str]
+    scratch: str
+
+
+class Order(TypedDict):
+    """What an arm does. `entry` names the forecaster; `pickled` (base64) is one that no other
+    process can import."""
+
+    entry: str
+    pickled: str | None
+    name: str
+    archive: str
+    grade: Grade
+    now: str
+    contexts: list[Mapping[str, Any]]
+    max_results: int
+    path: list[str]
+    hiding: Hiding | None
+    home: str
+
+
+def hide(hiding: Hiding, archive: Path) -> None:
+    """Mount it all. Raises OSError where this machine allows no such thing."""
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def called(result: int) -> None:
+        if result:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+        given = [part.encode() for part in (source, target, kind)]
+        called(libc.mount(*given, ctypes.c_ulong(flags), options.encode() or None))
+
+    user, group = os.getuid(), os.getgid()
+    if user:
+        called(libc.unshare(NEW_NAMESPACE | NEW_USERS))
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    else:
+        called(libc.unshare(NEW_NAMESPACE))
+    mount("none", "/", "", RECURSIVE | PRIVATE)
+    # Held open, because what is mounted next may cover their paths.
+    shown = os.open(hiding["archive"], os.O_PATH)
+    mount("none", hiding["scratch"], "tmpfs", 0)
+    scratch = os.open(hiding["scratch"], os.O_PATH)
+    working = os.getcwd()
+    for number, folder in enumerate(hiding["copied"]):
+        held = f"/proc/self/fd/{scratch}"
+        for name in (f"upper{number}", f"work{number}"):
+            os.mkdir(f"{held}/{name}")
+        layers = f"lowerdir={folder},upperdir={held}/upper{number},workdir={held}/work{number}"
+        mount("overlay", folder, "overlay", 0, layers + (",userxattr" if user else ""))
+    for folder in hiding["hidden"]:
+        mount("none", folder, "tmpfs", 0)
+    os.chdir(working)
+    archive.mkdir(parents=True, exist_ok=True)
+    mount(f"/proc/self/fd/{shown}", str(archive), "", BIND)
+
+
+def opened(order: Order, world: RecordedWorld) -> Forecaster:
+    """The forecaster, begun anew."""
+    if order["pickled"] is not None:
+        import base64
+
+        import cloudpickle
+
+        callee = cloudpickle.loads(base64.b64decode(order["pickled"]))
+        known = declare(callee, order["name"])
+        REGISTERED[known.name] = known
+    clock = FrozenClock(parse_instant(order["now"]))
+    workspace = Workspace(Home(Path(order["home"])), None, clock)
+    predictors = sorted({forecast.predictor for forecast in world.all_forecasts()})
+    return open_named(order["entry"], Opening(workspace, predictors=predictors, world=world))
+
+
+def answers(order: Order) -> list[list[object]]:
+    """[probability, null] or [null, error] for each context, in order."""
+    world = RecordedWorld(Archive(Path(order["archive"])), order["grade"])
+    contexts = [msgspec.convert(row, Context) for row in order["contexts"]]
+    one = opened(order, world)
+    if isinstance(one, PanelForecaster):
+        return _of_panel(one, world, contexts, order["max_results"])
+    found = list[list[object]]()
+    for context in contexts:
+        try:
+            found.append([one.decide(context, CallCounter()).probability, None])
+        except (NoDecision, BeforehandError) as error:
+            found.append([None, str(error)])
+    return found
+
+
+def _of_panel(
+    one: PanelForecaster, world: RecordedWorld, contexts: Sequence[Context], most: int
+) -> list[list[object]]:
+    """The same for a function of a panel's rows."""
+    import numpy as np
+
+    pairs = [(c.market.id, np.array([c.t], dtype=np.int64)) for c in contexts]
+    recorded = [one.recorded] if one.recorded is not None else []
+    panel = Gateway(world).panel(pairs, recorded, Evidence(most))
+    said = one.forecast(panel).tolist()
+    return [[None, "no forecast"] if p != p else [p, None] for p in said]
+
+
+def main() -> None:
+    """Read the order, answer it."""
+    order: Order = orjson.loads(sys.stdin.buffer.read())
+    with os.fdopen(os.dup(1), "wb") as out:
+        os.dup2(2, 1)  # What the forecaster prints is not an answer.
+        sys.path[:] = order["path"]
+        random.seed(0)
+        import numpy as np
+        import time_machine
+
+        np.random.seed(0)
+        now: datetime = parse_instant(order["now"])
+        hiding = order["hiding"]
+        try:
+            if hiding is not None:
+                hide(hiding, Path(order["archive"]))
+        except OSError as error:
+            out.write(orjson.dumps({"hidden": False, "error": str(error)}))
+            return
+        try:
+            with time_machine.travel(now, tick=False):
+                reply: dict[str, object] = {"answers": answers(order)}
+        except InputError as error:
+            reply = {"error": str(error)}
+        out.write(orjson.dumps(reply))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The counterfactual future: who looks ahead is caught, and nobody else is accused.
+
+BEFOREHAND_CHAOS=full tries every peeker over 200 pairs of a cut and a market, and every honest
+forecaster over 1,000.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import beforehand as bh
+from beforehand.config import Home
+from beforehand.errors import ExecutionFailed, InputError, NotConfigured
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.panel import Evidence
+from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.jobs.probe.arms import ASIDE, Place, Subject
+from beforehand.jobs.probe.permutation import detectable, holm, permutation_test
+from beforehand.jobs.probe.probe import probe
+from beforehand.jobs.probe.redraw import OtherFuture, all_records
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter
+from experiments import Out, told
+from peekers import BASELINES, HONEST, PEEKERS
+
+FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
+N_PEEKERS, N_HONEST, DRAWS = (200, 1000, 20) if FULL else (10, 10, 8)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small world, with the forecasters beside it."""
+    folder = tmp_path_factory.mktemp("probed")
+    os.environ["BEFOREHAND_HOME"] = str(folder)
+    bh.simulate(seed=5, path=folder / "archive", dates=40 if FULL else 6)
+    shutil.copy(Path(__file__).parent / "peekers.py", folder / "peekers.py")
+    return folder
+
+
+def probed(place: Path, name: str, n: int, **more: object) -> bh.Probe:
+    entry = name if name in BASELINES else f"python:{place / 'peekers.py'}:{name}"
+    subject = Subject(entry, name, folder=place)
+    where = Place(place / "archive", Home(place / "home"), "captured", 5, 300.0)
+    return probe(subject, where, n=n, draws=DRAWS, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", PEEKERS)
+def test_who_looks_ahead_is_caught(place: Path, name: str) -> None:
+    found = probed(place, name, N_PEEKERS, explain=False)
+    assert found.deterministic, name
+    assert found.peeked, name
+    assert found.undetected_below is None
+    assert "mounted" in found.how
+    assert not (place / "cache.json").exists(), "what it wrote is gone with its process"
+
+
+@pytest.mark.parametrize("name", [*HONEST, *BASELINES])
+def test_who_does_not_is_not_accused(place: Path, name: str) -> None:
+    found = probed(place, name, N_HONEST)
+    assert not found.peeked, found
+    assert found.undetected_below == pytest.approx(1 - 0.05 ** (1 / found.n))
+    chancy = name in ("by_a_fast_clock", "by_chance")
+    assert found.deterministic is not chancy, name
+    assert (found.detectable is not None) == chancy
+    assert found.failures == 0
+    assert not (place / "seen.json").exists()
+
+
+def test_what_an_answer_depends_on(place: Path) -> None:
+    found = probed(place, "of_a_kept_view", 10)
+    assert "how SIM" in found.because[0]
+    assert "resolved" in found.because[0]
+    named = found.because[0].split("how ")[1].split()[0]
+    assert named in {one.market_id for one in found.differences}
+    assert "digest" in probed(place, "of_the_digest", 10).because[0]
+    assert "the price of" in probed(place, "of_a_later_price", 10).because[0]
+
+
+def test_moved_to_the_archives_path(place: Path) -> None:
+    """Where nothing can be mounted: the same verdicts, the archive as it was."""
+    archive = Archive(place / "archive")
+    before, digest = sorted(os.listdir(place)), archive.digest
+    assert probed(place, "of_files", 10, mounts=False, explain=False).peeked
+    honest = probed(place, "looks_back", 10, mounts=False)
+    assert not honest.peeked
+    assert "what it keeps in files of its own" in honest.not_seen
+    assert Archive(place / "archive").digest == digest
+    assert sorted(os.listdir(place)) == before
+
+
+def test_an_interrupted_probe_leaves_the_archive_recoverable(place: Path) -> None:
+    archive, aside = place / "archive", place / f"archive{ASIDE}"
+    digest = Archive(archive).digest
+    archive.rename(aside)
+    archive.symlink_to(place / "gone")
+    with pytest.raises(NotConfigured, match="a probe was interrupted"):
+        bh.open_world(archive)
+    assert not probed(place, "market", 10, mounts=False).peeked
+    assert not aside.exists()
+    assert Archive(archive).digest == digest
+
+
+def test_the_other_future_is_the_same_until_then(place: Path, tmp_path: Path) -> None:
+    """Record for record up to T, in order; every View, panel and search at T alike; and after T
+    something of each kind differs."""
+    kept = all_records(Archive(place / "archive"))
+    cut = bh.open_world(place / "archive").at("2025-02-03").t
+    other = OtherFuture(kept, cut)
+    worlds = []
+    for name, records in (
+        ("a", (r for some in kept.values() for r in some)),
+        ("b", other.records()),
+    ):
+        ArchiveWriter(tmp_path / name).add(
+            records, importer="t", source="t", source_digest="t", recorded_at=cut
+        )
+        worlds.append(RecordedWorld(Archive(tmp_path / name)))
+    views = [Gateway(world).at(cut) for world in worlds]
+    assert views[0].markets() == views[1].markets()
+    assert views[0].resolutions() == views[1].resolutions()
+    assert views[0].documents(limit=1000) == views[1].documents(limit=1000)
+    names = [m.id for m in views[0].markets()]
+    for name in names:
+        assert views[0].history(name) == views[1].history(name)
+        assert views[0].search(name) == views[1].search(name)
+    pairs = [(name, np.array([int(cut.timestamp()) * 1_000_000])) for name in names]
+    panels = [Gateway(world).panel(pairs, evidence=Evidence(5)) for world in worlds]
+    assert panels[0].documents == panels[1].documents
+    assert np.array_equal(panels[0].base_rate, panels[1].base_rate)
+    kinds = {change.kind for change in other.changes}
+    assert kinds >= {"market", "price", "document", "resolution", "forecast", "event"}
+    assert all(c.known_at > cut for c in other.changes if c.kind not in ("document", "observation"))
+    late = [Gateway(world).full_view().resolutions() for world in worlds]
+    flipped = sum(a.payout != b.payout for a, b in zip(*late, strict=True) if a.known_at > cut)
+    assert 0.25 < flipped / len(late[0]) < 0.75
+    assert [r for r in late[0] if r.known_at <= cut] == [
+        r for r in late[1] if r.market_id in {x.market_id for x in late[0] if x.known_at <= cut}
+    ]
+
+
+def test_from_python_and_on_the_card(place: Path, home: Path, capsys: Out) -> None:
+    world = bh.open_world(place / "archive")
+
+    @bh.forecaster
+    def mine(context: bh.Context) -> float:
+        return 0.5 * context.odds
+
+    found = bh.probe(mine, world, n=10, progress=False)
+    assert not found.peeked
+    assert "what this session had in memory" in found.not_seen
+    code = f"python:{place / 'peekers.py'}:of_files"
+    caught = told(
+        capsys, "backtest", "probe", code, "--n", "10", "--archive", str(world.path), code=1
+    )
+    assert caught["peeked"]
+    assert "how SIM" in caught["because"][0]
+    run = bh.backtest(world, [mine, code], draws=200, placebo=0, progress=False)
+    assert run["mine"].isolation == "probed (0 of 10 futures)"
+    assert run["of_files"].isolation == "trusted"
+    assert run["of_files"].verdict != "beats the market"
+    assert any("a probe found that it looks ahead" in why for why in run["of_files"].reasons) or (
+        run["of_files"].verdict == "not shown"
+    )
+
+
+def test_what_cannot_be_probed(place: Path, capsys: Out, tmp_path: Path) -> None:
+    world = bh.open_world(place / "archive")
+    for name, said in (
+        ("http://localhost:1/x", "a probe starts the code itself"),
+        ("scripted", "a probe starts the code itself"),
+        ("python:nothing_here:x", "there is no module"),
+    ):
+        with pytest.raises(InputError, match=said):
+            bh.probe(name, world, progress=False)
+    with pytest.raises(InputError, match="n must lie between 10"):
+        bh.probe("market", world, n=3)
+    (tmp_path / "dies.py").write_text("import os\n\n\ndef f(context):\n    os._exit(3)\n")
+    with pytest.raises(ExecutionFailed, match="ended with code 3"):
+        bh.probe(f"python:{tmp_path / 'dies.py'}:f", world, n=10, progress=False)
+    (tmp_path / "slow.py").write_text("import time\n\n\ndef f(context):\n    time.sleep(9)\n")
+    with pytest.raises(ExecutionFailed, match="took longer than 3 s"):
+        bh.probe(f"python:{tmp_path / 'slow.py'}:f", world, n=10, timeout=3, progress=False)
+    small = bh.simulate(seed=1, path=tmp_path / "small", dates=1)
+    with pytest.raises(InputError, match="too small for a probe"):
+        bh.probe("market", small, progress=False)
+
+
+def test_the_permutation_test() -> None:
+    """A shift is found, no shift is not: about 1 in 20 at 5 %, whatever the figures' scale."""
+    rng = np.random.default_rng(0)
+    p = [
+        permutation_test(rng.normal(0, 1, (20, 3)), rng.normal(0, 1, (20, 3)), k, 999)
+        for k in range(200)
+    ]
+    assert 0.01 <= np.mean([x <= 0.05 for x in p]) <= 0.1
+    shifted = rng.normal(0, 1, (20, 3)) + np.array([3.0, 0.0, 0.0])
+    assert permutation_test(rng.normal(0, 1, (20, 3)), shifted) < 0.001
+    assert permutation_test(np.ones((5, 2)), np.ones((5, 2))) == 1.0
+    assert holm([0.001, 0.04, 0.03], 0.05) == [True, False, False]
+    assert holm([0.001, 0.02, 0.03], 0.05) == [True, True, True]
+    assert 0.6 < detectable(1.0, 20, 1, 0.05) < 1.0
