@@ -22,10 +22,17 @@ if TYPE_CHECKING:
     from beforehand.forecast.schemes.python import ShownContext as Context
     from beforehand.forecast.schemes.python import forecaster
     from beforehand.front.arrow import Table
-    from beforehand.front.probe import probe
+    from beforehand.front.probe import check_tool, probe
     from beforehand.front.run import Run, Standing, Verification, compare, open_run
     from beforehand.front.start import backtest, score_forecasts
-    from beforehand.front.world import Toolbox, World, open_world, simulate, toolbox
+    from beforehand.front.world import (
+        Toolbox,
+        World,
+        import_files,
+        open_world,
+        simulate,
+        toolbox,
+    )
     from beforehand.gateway.view import View
     from beforehand.jobs.probe.probe import Probe
     from beforehand.score.compare import Comparison
@@ -46,8 +53,10 @@ __all__ = [
     "World",
     "__version__",
     "backtest",
+    "check_tool",
     "compare",
     "forecaster",
+    "import_files",
     "open_run",
     "open_world",
     "probe",
@@ -69,8 +78,10 @@ _PLACES = {
     "View": "gateway.view",
     "World": "front.world",
     "backtest": "front.start",
+    "check_tool": "front.probe",
     "compare": "front.run",
     "forecaster": "forecast.schemes.python",
+    "import_files": "front.world",
     "open_run": "front.run",
     "open_world": "front.world",
     "probe": "front.probe",

@@ -64,6 +64,7 @@ SUMMARIES = {
     "token issue": "Issue a bearer token for the servers.",
     "token list": "List the tokens that were issued.",
     "token revoke": "End a token, or all of a user's.",
+    "new-plugin": "Write a package with a forecaster, a metric, an importer, a source and a tool.",
     "doctor": "Check the installation, the archive, the tools, and (--live) the services.",
 }
 _MODULES = {
@@ -71,6 +72,7 @@ _MODULES = {
     "list": "list_",
     "market-data": "market_data",
     "run-code": "run_code",
+    "new-plugin": "new_plugin",
 }
 _FILES = {path: "imports" for path in SUMMARIES if path.startswith("world import")}
 _FILES |= {
@@ -121,16 +123,18 @@ def build(asked: Sequence[str] = ()) -> App:
 def _called(asked: Sequence[str]) -> dict[str, tuple[str, str]]:
     """The commands that these arguments may mean. Registering all of them would take a third of
     the time of a short command."""
+    if list(asked[:2]) == ["world", "import"] and " ".join(asked[:3]) not in COMMANDS:
+        from beforehand.world.importers.named import all_names
+
+        # Sources whose recorded answers can be read, and the importers of other packages.
+        others = {f"world import {name}": ("imports", name) for name in all_names()}
+        named = " ".join(asked[:3])
+        return {named: others[named]} if named in others else {**others, **COMMANDS}
     for n in (2, 1):
         words = list(asked[:n])
         found = {path: place for path, place in COMMANDS.items() if path.split()[:n] == words}
         if found and len(words) == n:
             return found
-    if list(asked[:2]) == ["world", "import"] and len(asked) > 2:
-        from beforehand.sources.catalogue import RECORDED
-
-        if asked[2] in RECORDED:  # A source whose recorded answers can be read.
-            return {f"world import {asked[2]}": ("imports", asked[2])}
     return COMMANDS
 
 

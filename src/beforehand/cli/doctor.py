@@ -16,16 +16,21 @@ from beforehand.cli.output import Json, emit
 from beforehand.cli.tables import console, table
 from beforehand.config import Home, Workspace, recorded_data
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, BeforehandError
+from beforehand.forecast.base import load_schemes
 from beforehand.front.progress import progress
 from beforehand.gateway.opening import open_traffic
 from beforehand.jobs.live_check import check, read_checks
 from beforehand.llm.names import KEYS, LABEL
+from beforehand.plugins import PLUGINS
 from beforehand.sandbox.daytona import KEY
 from beforehand.sandbox.engines import Sandbox
+from beforehand.score import metrics
 from beforehand.sources.base import Provider
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.store.archive.reader import Archive
+from beforehand.tools.discovery import load_tools
 from beforehand.tools.index import listed_tools
+from beforehand.world.importers import named as importers
 
 LIBRARIES = (
     "numpy",
@@ -70,6 +75,7 @@ def doctor(
         *_sandbox(),
         *_models(),
         *(_key(provider) for provider in PROVIDERS.values() if provider.without),
+        *_plugins(),
     ]
     home = Home.from_environment()
     broken = [name for name, ok, _ in checks if ok is False]
@@ -111,6 +117,21 @@ def _tools() -> Check:
     last = max((row.get("date", "") for row in checks), default="")
     asked = f"live services last asked {last}" if last else "live services never asked (--live)"
     return "tools", True, f"{len(found)}: {said} (`tool list` shows each); {asked}"
+
+
+def _plugins() -> list[Check]:
+    """What other packages add, each loaded to see that it can be used."""
+    load_schemes()
+    load_tools()
+    metrics.added()
+    importers.added()
+    found: list[Check] = []
+    for plugin in PLUGINS.found():
+        why = PLUGINS.broken.get(plugin)
+        said = f"{plugin.package} {plugin.version}, {plugin.value}"
+        title = f"plugin {plugin.name} ({plugin.group})"
+        found.append((title, why is None, said if why is None else f"{said}: {why}"))
+    return found
 
 
 def _sandbox() -> list[Check]:

@@ -13,16 +13,13 @@ from beforehand.config import Home
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.records.record import Record
 from beforehand.sources.catalogue import RECORDED
-from beforehand.store.archive.manifest import stored_at
-from beforehand.store.archive.writer import ArchiveWriter, ImportReport
-from beforehand.store.files import file_digest, read_bytes
+from beforehand.store.archive.writer import ImportReport
 from beforehand.world.importers import Rejects
-from beforehand.world.importers import documents as read_documents
 from beforehand.world.importers import forecastbench as read_forecastbench
-from beforehand.world.importers import markets as read_markets
 from beforehand.world.importers import predictions as read_predictions
 from beforehand.world.importers import prices as read_prices
 from beforehand.world.importers import venues as read_venues
+from beforehand.world.importers.named import OWN, Read, added, reader, store_files
 
 Files = Annotated[list[Path], Parameter(help="Files to import, plain or .gz.")]
 SkipBad = Annotated[
@@ -41,21 +38,20 @@ MarketId = Annotated[
     str | None, Parameter(help="VENUE:id, for responses that do not name their market.")
 ]
 Records = Iterator[Record]
-Read = Callable[[Path, Rejects, dict[str, int], datetime], Records]
 
 
 def markets(
     files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
 ) -> int:
     """Import market histories (JSONL): texts, prices, resolutions."""
-    return _import("markets", files, _plain(read_markets.read), archive, skip_bad, json)
+    return _import("markets", files, OWN["markets"], archive, skip_bad, json)
 
 
 def documents(
     files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
 ) -> int:
     """Import dated documents (JSONL), known at captured_at."""
-    return _import("documents", files, _plain(read_documents.read), archive, skip_bad, json)
+    return _import("documents", files, OWN["documents"], archive, skip_bad, json)
 
 
 def forecastbench(
@@ -168,15 +164,31 @@ def _recorded(service: str) -> Callable[..., int]:
     return read
 
 
+def _added(name: str) -> Callable[..., int]:
+    """The import command of another package."""
+
+    def read(
+        files: Files,
+        /,
+        *,
+        archive: ArchivePath = None,
+        skip_bad: SkipBad = False,
+        json: Json = False,
+    ) -> int:
+        """Import files of another package's format."""
+        return _import(name, files, reader(name), archive, skip_bad, json)
+
+    return read
+
+
 def __getattr__(name: str) -> Callable[..., int]:
-    """`world import SERVICE`, for every source that reads its recorded answers."""
-    if name not in RECORDED:
-        raise AttributeError(name)
-    return _recorded(name)
-
-
-def _plain(read: Callable[[Path, Rejects, dict[str, int]], Records]) -> Read:
-    return lambda path, rejects, notes, _: read(path, rejects, notes)
+    """`world import NAME`, for every source that reads its recorded answers, and for every importer
+    of another package."""
+    if name in RECORDED:
+        return _recorded(name)
+    if name in added():
+        return _added(name)
+    raise AttributeError(name)
 
 
 def _venue_reader(venue: str, fetched_at: str | None, market: str | None) -> Read:
@@ -194,34 +206,17 @@ def _instant(option: str, text: str | None) -> datetime | None:
 def _import(
     importer: str, files: list[Path], read: Read, archive: Path | None, skip_bad: bool, json: bool
 ) -> int:
-    if not files:
-        raise InputError("name at least one file to import")
-    for path in files:
-        read_bytes(path)  # Every file must be readable before the first one is stored.
     target = archive_path(archive)
     reports: list[ImportReport] = []
-    for path in files:
-        rejects, notes, mark = Rejects(skip_bad), dict[str, int](), file_digest(path)
-        now = SystemClock().now()
-        # A file keeps the time of its first import: importing it twice changes nothing.
-        first_seen = stored_at(target, importer, mark) or now
-        try:
-            report = ArchiveWriter(target).add(
-                read(path, rejects, notes, first_seen),
-                importer=importer,
-                source=path.name,
-                source_digest=mark,
-                recorded_at=now,
-                rejects=rejects,
-                notes=notes,
-            )
-        except InputError:
-            if reports:
-                note(f"stored before this: {', '.join(r.source for r in reports)}")
-            raise
-        reports.append(report)
-        if not json:
-            _say(report)
+    try:
+        for report in store_files(importer, files, read, target, SystemClock(), skip_bad):
+            reports.append(report)
+            if not json:
+                _say(report)
+    except InputError:
+        if reports:
+            note(f"stored before this: {', '.join(r.source for r in reports)}")
+        raise
     if json:
         emit({"archive": str(target), "imports": [report.wire() for report in reports]})
     return EXIT_PARTIAL if any(report.rejects for report in reports) else EXIT_OK

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
 from beforehand.clock import parse_instant
 from beforehand.config import Home, Workspace, WorldMode
-from beforehand.errors import EXIT_OK, InputError
+from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.tools.index import IndexedTool, listed_tools, read_index
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def tool(
-    name: Annotated[str, Parameter(help="A tool; or list, find WORDS, schema TOOL.")],
-    what: Annotated[str, Parameter(help="For find: words. For schema: a tool.")] = "",
+    name: Annotated[str, Parameter(help="A tool; or list, find WORDS, schema TOOL, check TOOL.")],
+    what: Annotated[str, Parameter(help="For find: words. For schema and check: a tool.")] = "",
     /,
     *,
     arg: Annotated[
@@ -38,10 +38,11 @@ def tool(
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
-    """Call a tool by name, or list, find and describe the tools.
+    """Call a tool by name, or list, find, describe and check the tools.
 
     `beforehand tool list` shows all tools, `tool find WORDS` those that match, and `tool schema
-    NAME` the arguments of one.
+    NAME` the arguments of one. `tool check NAME` calls one in two worlds that differ after t alone:
+    exit code 1 if it shows anything from after t.
     """
     if name in ("list", "find"):
         if name == "list" and what:
@@ -49,21 +50,14 @@ def tool(
         return _list(_found(what, server), json)
     if name == "schema":
         return _schema(what, json)
-    if what:
+    if what and name != "check":
         raise InputError(f"{name} takes its arguments as --arg name=value, not {what!r}")
-
-    from beforehand.tools.discovery import load_tools
-    from beforehand.tools.registry import coerce, find_tool
-
-    load_tools()
-    found = find_tool(name)
     if server is not None:
         raise InputError("--server goes with list and find")
-    pairs = [_pair(text) for text in arg or ()]
-    names = [key for key, _ in pairs]
-    if repeated := [key for key in names if names.count(key) > 1]:
-        raise InputError(f"--arg {repeated[0]} is given twice: write a list as {repeated[0]}=a,b")
-    values = coerce(found, dict(pairs))
+    if name == "check":
+        return _check(what, arg, archive, json)
+
+    found, values = _wanted(name, arg)
     answer = _call(found, values, as_of, mode, archive)
     if answer.spent.usd:
         note(f"it cost ${answer.spent.usd:.4f}")
@@ -72,6 +66,34 @@ def tool(
     else:
         _print(answer.content)
     return EXIT_OK
+
+
+def _check(name: str, arg: list[str] | None, archive: Path | None, json: bool) -> int:
+    if not name:
+        raise InputError("name a tool: beforehand tool check NAME --arg name=value")
+    from beforehand.jobs.probe.check_tool import check_tool
+
+    found, values = _wanted(name, arg)
+    checked = check_tool(found.name, values, archive_path(archive))
+    if json:
+        emit(checked.wire())
+    else:
+        print(checked)
+    return EXIT_FAILED if checked.leaks else EXIT_OK
+
+
+def _wanted(name: str, arg: list[str] | None) -> "tuple[Tool, dict[str, object]]":
+    """The tool with this name, and its arguments."""
+    from beforehand.tools.discovery import load_tools
+    from beforehand.tools.registry import coerce, find_tool
+
+    load_tools()
+    found = find_tool(name)
+    pairs = [_pair(text) for text in arg or ()]
+    names = [key for key, _ in pairs]
+    if repeated := [key for key in names if names.count(key) > 1]:
+        raise InputError(f"--arg {repeated[0]} is given twice: write a list as {repeated[0]}=a,b")
+    return found, coerce(found, dict(pairs))
 
 
 def _call(

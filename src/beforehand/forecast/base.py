@@ -28,6 +28,7 @@ from beforehand.forecast.cutoff_guard import CutoffGuard, Knowledge
 from beforehand.gateway.panel import Panel
 from beforehand.gateway.worlds import World
 from beforehand.meter import CallCounter, Meter
+from beforehand.plugins import PLUGINS, Plugin
 from beforehand.records.rows import (
     Context,
     DecisionRow,
@@ -300,7 +301,24 @@ def load_schemes() -> Mapping[str, type[Any]]:
 
     for module in iter_modules(schemes.__path__):
         import_module(f"{schemes.__name__}.{module.name}")
+    for _ in PLUGINS.load("forecasters", _enter):
+        pass
     return _SCHEMES
+
+
+def _enter(plugin: Plugin, found: object) -> None:
+    """Register a forecaster of another package: a class of Forecaster, which names its own scheme,
+    or any callable of a Context, which goes by the plugin's name."""
+    if isinstance(found, type) and issubclass(found, Forecaster):
+        if found not in _SCHEMES.values():
+            raise InputError(f"{found.__name__} has no scheme: decorate it with @scheme(NAME)")
+        return
+    if plugin.name in _SCHEMES or plugin.name in _EXPANDED:
+        raise InputError(f"the name {plugin.name!r} is taken")
+    from beforehand.forecast.schemes.python import named_scheme
+
+    _SCHEMES[plugin.name] = named_scheme(plugin.name, found)
+    _SHOWN.append(plugin.name)
 
 
 def class_of(text: str) -> type[Any] | None:
@@ -309,6 +327,8 @@ def class_of(text: str) -> type[Any] | None:
     head = split_entry(text)[1].partition(":")[0]
     if head in known:
         return known[head]
+    if (plain := head.rpartition("@")[0]) in known and issubclass(known[plain], Forecaster):
+        return known[plain]  # NAME@VERSION.
     # NAME@http://host is a model at an address: the scheme follows the @.
     return known["@"] if re.search(r"@https?://", text) else None
 

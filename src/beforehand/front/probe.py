@@ -1,7 +1,7 @@
 """Probe a forecaster: does its answer at t depend on anything after t?"""
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from beforehand.gateway.search import Grade
 from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.jobs.checks import between
 from beforehand.jobs.probe.arms import Place, Subject
+from beforehand.jobs.probe.check_tool import INSTANTS, ToolCheck
+from beforehand.jobs.probe.check_tool import check_tool as run_check
 from beforehand.jobs.probe.probe import DRAWS, Probe
 from beforehand.jobs.probe.probe import probe as run_probe
 from beforehand.store.run_folder import ProbeNote, note_probe
@@ -80,6 +82,16 @@ def probe(
         }
         note_probe(workspace.home.probes, note)
     return found
+
+
+def check_tool(
+    name: str, arguments: Mapping[str, object], world: World, *, instants: int = INSTANTS
+) -> ToolCheck:
+    """Whether a tool shows anything from after t: `beforehand tool check` from Python. It is called
+    with these arguments as of some instants of the world's time, in the world as it is and in one
+    with another future; `.leaks` are the instants at which the answers differ. Raises InputError
+    for bad arguments, NotFound for an unknown tool."""
+    return run_check(name, arguments, world.path, between("instants", instants, 1, 1_000))
 
 
 def _subject(given: str | Callable[..., Any]) -> tuple[Subject, str | None]:

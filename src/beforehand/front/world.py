@@ -1,6 +1,6 @@
 """Worlds as objects: an archive on disk, seen as of any instant; and its tools as methods."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -17,6 +17,7 @@ from beforehand.store.archive.reader import Archive
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox as Tools
 from beforehand.tools.storage import Storage
+from beforehand.world.importers.named import reader, store_files
 from beforehand.world.render import store_world
 from beforehand.world.simulate import DEMO_DATES, SimConfig
 
@@ -84,6 +85,26 @@ def simulate(seed: int = 0, path: str | Path | None = None, *, dates: int = DEMO
     folder = workspace.home.root / "data" / name if path is None else Path(path)
     store_world(replace(SimConfig(), seed=seed, dates=dates), folder, workspace.clock)
     return World(folder)
+
+
+def import_files(
+    importer: str,
+    files: str | Path | Sequence[str | Path],
+    path: str | Path | None = None,
+    *,
+    skip_bad: bool = False,
+) -> World:
+    """Read files into an archive: `beforehand world import` from Python. `importer` is its name
+    there (markets, documents, prices, predictions, forecastbench, a service, one of another
+    package), `path` the archive's folder, else the home's own. A line that cannot be read ends the
+    import with InputError; with `skip_bad` it is listed in `rejects/` of the archive instead."""
+    workspace = Workspace.from_environment()
+    target = workspace.home.archive_at(None if path is None else Path(path))
+    names = [files] if isinstance(files, (str, Path)) else files
+    paths = [Path(name) for name in names]
+    for _ in store_files(importer, paths, reader(importer), target, workspace.clock, skip_bad):
+        pass
+    return World(target)
 
 
 class Toolbox:

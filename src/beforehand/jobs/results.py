@@ -1,6 +1,7 @@
 """What a run writes and how it ends: its questions and resolutions, and the report, with the
 sentences that say which world it was, what was walked, and what was left out."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from datetime import datetime
 from pathlib import Path
@@ -9,8 +10,10 @@ import msgspec
 
 from beforehand.clock import from_us, iso
 from beforehand.errors import NotFound
+from beforehand.forecast.base import Forecaster
 from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.jobs.backtest.grid import end_of
+from beforehand.plugins import PLUGINS, PluginFacts
 from beforehand.records.rows import IntervalRow
 from beforehand.records.world import Market, Resolution
 from beforehand.runs.columns import columns_of
@@ -166,14 +169,29 @@ def end_in_report(
     leaks: LeakReport,
     about: About,
     intervals: Sequence[IntervalRow] = (),
+    asked: Iterable[Forecaster] = (),
 ) -> Summary:
     """The end of every scored run: write scores.json, leaderboard.csv and report.html; returns the
-    summary for `--json`. `intervals` are the rows of the one market that the report draws."""
+    summary for `--json`. `intervals` are the rows of the one market that the report draws, `asked`
+    the forecasters of the run."""
+    if used := _plugins(asked):
+        about = {**about, "plugins": used}
     summary: Summary = {**about, **result.wire(), "leaks": leaks.wire()}
     write_json(path / "scores.json", summary)
     write_atomic(path / "leaderboard.csv", leaderboard_csv(summary["leaderboard"]))
     write_atomic(path / "report.html", html(summary, intervals).encode())
     return summary
+
+
+def _plugins(asked: Iterable[Forecaster]) -> list[PluginFacts]:
+    """What of other packages had a part in a run: its forecasters, and the added metrics."""
+    modules = {type(one).__module__ for one in asked}
+    heads = {re.split("[:@]", one.provider)[0] for one in asked}
+    found = [plugin for plugin, _ in PLUGINS.load("metrics")]
+    for plugin, _ in PLUGINS.load("forecasters"):
+        if plugin.name in heads or plugin.value.partition(":")[0] in modules:
+            found.append(plugin)
+    return [plugin.facts() for plugin in found]
 
 
 def world_kind(archive: Archive) -> str:

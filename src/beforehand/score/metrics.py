@@ -4,7 +4,7 @@ Every function takes optional row weights `w` (any positive scale); without them
 equally. All arrays are float64 of one shape (n,). Formulas and conventions: docs/metrics.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.errors import InputError
+from beforehand.plugins import PLUGINS
 
 Floats = npt.NDArray[np.float64]
 CLIP = 1e-6
@@ -50,6 +51,13 @@ class Metric:
 
 ADDED: dict[str, Metric] = {}
 """Metrics beyond those that every leaderboard has."""
+
+
+def added() -> Mapping[str, Metric]:
+    """Every added metric, those of other packages as well."""
+    for _ in PLUGINS.load("metrics"):  # Importing a plugin's module enters what it decorates.
+        pass
+    return ADDED
 
 
 def metric(name: str, better: Literal["lower", "higher"]) -> Callable[[RowMetric], RowMetric]:

@@ -97,7 +97,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         row.profit = _profit(table, everyone[name], samplers, options)
         row.added = {
             added: _added(table, everyone[name], metric, samplers, options)
-            for added, metric in metrics.ADDED.items()
+            for added, metric in metrics.added().items()
         }
         start += size
         rows.append(row)

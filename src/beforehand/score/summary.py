@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import NotRequired, TypedDict, cast
 
+from beforehand.plugins import PluginFacts
 from beforehand.score.bets import Profit
 from beforehand.score.leaks import LeaksWire
 from beforehand.score.metrics import ADDED
@@ -214,6 +215,7 @@ class About(TypedDict):
     short: NotRequired[ShortWire | None]
     pictured: NotRequired[Pictured]
     audit: NotRequired[EvidenceAudit]
+    plugins: NotRequired[list[PluginFacts]]
     inputs: NotRequired[list[str]]
     counts: NotRequired[dict[str, int]]
 

@@ -1,10 +1,12 @@
-"""Every source: the files of this folder that hold a Source. They are found, not listed."""
+"""Every source: the files of this folder that hold a Source, and those of other packages. They are
+found, not listed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
 from beforehand import sources
+from beforehand.plugins import PLUGINS, Plugin
 from beforehand.sources.base import Ask, Limit, Probe, Provider, Recorded, Source
 
 DOWNLOAD = Provider(
@@ -18,7 +20,7 @@ DOWNLOAD = Provider(
 )
 
 
-def _found() -> list[Source]:
+def _own() -> list[Source]:
     modules = (
         import_module(f"{sources.__name__}.{m.name}") for m in iter_modules(sources.__path__)
     )
@@ -26,7 +28,24 @@ def _found() -> list[Source]:
     return [source for source in held if isinstance(source, Source)]
 
 
-SOURCES = _found()
+def _of_others(own: Sequence[Source]) -> list[Source]:
+    names = {source.name for source in own}
+
+    def enter(plugin: Plugin, source: object) -> None:
+        if not isinstance(source, Source):
+            raise TypeError(f"{plugin.value} is not a Source")
+        if source.name in names:
+            raise ValueError(f"a source is called {source.name} already")
+        names.add(source.name)
+
+    loaded = (source for _, source in PLUGINS.load("sources", enter))
+    return [source for source in loaded if isinstance(source, Source)]
+
+
+OWN = _own()
+"""Those that ship. A simulated world holds samples of these alone, so that a seed gives the same
+world on every machine."""
+SOURCES = [*OWN, *_of_others(OWN)]
 PROVIDERS: dict[str, Provider] = {
     provider.name: provider for source in SOURCES for provider in source.providers
 } | {DOWNLOAD.name: DOWNLOAD}

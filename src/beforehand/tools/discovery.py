@@ -8,6 +8,7 @@ from pkgutil import iter_modules
 from typing_extensions import TypedDict
 
 from beforehand.gateway.search import stems
+from beforehand.plugins import PLUGINS, Plugin
 from beforehand.tools import servers as servers_folder
 from beforehand.tools.index import Index
 from beforehand.tools.registry import REGISTRY, Tool, find_tool
@@ -72,11 +73,24 @@ def load_tools() -> dict[str, Tool]:
     modules = [f"{servers_folder.__name__}.{m.name}" for m in iter_modules(servers_folder.__path__)]
     for name in modules:
         import_module(name)
+    for _ in PLUGINS.load("tools", _enter):
+        pass
+    broken = {one.value.partition(":")[0] for one in PLUGINS.broken if one.group == "tools"}
+    for name in [n for n, tool in REGISTRY.items() if tool.function.__module__ in broken]:
+        del REGISTRY[name]
     place = {name: i for i, name in enumerate(modules)}
-    ordered = sorted(REGISTRY.items(), key=lambda item: place.get(item[1].function.__module__, -1))
+    ordered = sorted(
+        REGISTRY.items(), key=lambda item: place.get(item[1].function.__module__, len(place))
+    )
     REGISTRY.clear()
     REGISTRY.update(ordered)
     return REGISTRY
+
+
+def _enter(plugin: Plugin, found: object) -> None:
+    """Importing a plugin's module registers the tools that it decorates."""
+    if not any(tool.function is found for tool in REGISTRY.values()):
+        raise TypeError(f"{plugin.value} is not a tool: decorate it with @tool(SERVER, ...)")
 
 
 def index() -> Index:

@@ -9,6 +9,7 @@ from typing import TypedDict
 
 from beforehand.config import Home
 from beforehand.errors import InputError
+from beforehand.plugins import PLUGINS
 from beforehand.store.files import read_json
 
 FILE = Path(__file__).with_name("index.json")
@@ -54,7 +55,17 @@ def listed_tools(home: Home) -> list[IndexedTool]:
     except InputError:
         kept = None
     checks = kept if isinstance(kept, dict) else {}
-    return [_checked(tool, checks) for tool in read_index()["tools"]]
+    return [_checked(tool, checks) for tool in [*read_index()["tools"], *_of_others()]]
+
+
+def _of_others() -> list[IndexedTool]:
+    """The tools of other packages; only where there are any, tools are loaded."""
+    if not PLUGINS.found("tools"):
+        return []
+    from beforehand.tools.discovery import index
+
+    known = {tool["name"] for tool in read_index()["tools"]}
+    return [tool for tool in index()["tools"] if tool["name"] not in known]
 
 
 def _checked(tool: IndexedTool, kept: Mapping[str, Mapping[str, str]]) -> IndexedTool:

@@ -1,5 +1,6 @@
 """A page for each server, written from the registry: `make docs` (python -m beforehand.tools.pages
-FOLDER) writes them, and a test compares the committed ones with it."""
+FOLDER) writes them, and a test compares the committed ones with it. With names of servers after the
+folder, only their pages are written: for the tools of another package."""
 
 import sys
 from pathlib import Path
@@ -157,6 +158,9 @@ def _service(provider: Provider) -> list[str]:
 
 
 if __name__ == "__main__":
-    for name, text in pages().items():
-        write_atomic(Path(sys.argv[1]) / name, text.encode())
-    write_json(FILE, index())
+    made, servers = pages(), sys.argv[2:]
+    for name, text in made.items():
+        if not servers or name.removesuffix(".md") in servers:
+            write_atomic(Path(sys.argv[1]) / name, text.encode())
+    if not servers:
+        write_json(FILE, index())

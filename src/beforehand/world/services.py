@@ -21,7 +21,7 @@ from beforehand.records.world import (
 )
 from beforehand.sources import btc, google_news, reddit, web_search
 from beforehand.sources.base import snapshot
-from beforehand.sources.catalogue import SOURCES
+from beforehand.sources.catalogue import OWN
 from beforehand.sources.polymarket_data import SOURCE
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -57,7 +57,7 @@ def records(priced: Priced, start: datetime, stop: datetime, seed: int) -> Itera
             data={"price": price, "observed_at": iso(at), "source": "simulated"},
             known_at=at,
         )
-    for source in SOURCES:
+    for source in OWN:
         if source.sample is not None:
             yield from source.sample(rng, start, stop)
 

@@ -19,7 +19,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -392,9 +392,9 @@ class PythonForecaster(Forecaster):
 
     free = True
 
-    def __init__(self, target: str, name: str | None, declared: Declared, opening: Opening) -> None:
+    def __init__(self, entry: str, name: str | None, declared: Declared, opening: Opening) -> None:
         version = "" if declared.version == FIRST else f"@{declared.version}"
-        super().__init__(f"python:{target}{version}", name or declared.name)
+        super().__init__(f"{entry}{version}", name or declared.name)
         self.version, self.declared = declared.version, declared
         self.memoryless, self.stateful = declared.memoryless, not declared.memoryless
         self.batched = declared.free
@@ -419,7 +419,7 @@ class PythonForecaster(Forecaster):
         declared = load(target)
         if version and version != declared.version:
             raise InputError(f"{rest}: its version is {declared.version} now: begin a new run")
-        return cls(target, name, declared, opening)
+        return cls(f"python:{target}", name, declared, opening)
 
     @property
     def started_anew(self) -> bool:
@@ -484,6 +484,27 @@ class PythonForecaster(Forecaster):
             calls=[],
             error=error,
         )
+
+
+def named_scheme(known_as: str, callee: Any) -> type[PythonForecaster]:
+    """The class that opens a callable of another package by a name. Raises InputError for what
+    cannot be called."""
+    declared = replace(declare(callee, known_as), name=known_as)
+
+    class Named(PythonForecaster):
+        """A callable of another package."""
+
+        @classmethod
+        def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
+            """Raises InputError for another version, or for words after its name."""
+            stated, _, version = _split_version(rest)
+            if stated != known_as:
+                raise InputError(f"{rest!r}: write {known_as} alone")
+            if version and version != declared.version:
+                raise InputError(f"{rest}: its version is {declared.version} now: begin a new run")
+            return cls(known_as, name, declared, opening)
+
+    return Named
 
 
 async def _awaited(said: Awaitable[Any]) -> Any:

@@ -367,7 +367,7 @@ class BacktestJob:
             "pictured": {"id": drawn, "question": asked.text or drawn, "settled": asked.settled},
         }
         shown = [row for row in rows if row.market_id == drawn]
-        summary = results.end_in_report(path, result, leaks, about, shown)
+        summary = results.end_in_report(path, result, leaks, about, shown, everyone)
         files = self.folder.digests("audit.json", *results.SCORED, *written)
         return {"rows": len(summary["leaderboard"]), "files": files}
 
