@@ -24,7 +24,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import BuiltinFunctionType, GenericAlias, ModuleType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from msgspec import structs
 
@@ -55,6 +55,7 @@ FIRST = "1"
 """The version of a callable that states none."""
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 Callee = Callable[[Any], Any]
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,24 @@ class ShownContext:
         return f"Context(t={self._row.time}, market={self.market.id!r}, odds={self.odds})"
 
 
+@overload
+def forecaster(
+    callee: F,
+    *,
+    name: str | None = None,
+    version: str | int = FIRST,
+    memoryless: bool = False,
+    free: bool = False,
+) -> F: ...
+@overload
+def forecaster(
+    callee: None = None,
+    *,
+    name: str | None = None,
+    version: str | int = FIRST,
+    memoryless: bool = False,
+    free: bool = False,
+) -> Callable[[F], F]: ...
 def forecaster(
     callee: Any = None,
     *,
