@@ -106,6 +106,7 @@ def kept(one: Forecaster, n: int, runs: Sequence[str], differs: int, restarted: 
     return Kept(
         one.isolation,
         MAY_REMEMBER + (f"; {NOT_AGAIN} ({differs:,} answers)" if differs else ""),
-        f"it may remember: {n:,} of its answers came after it was asked about later instants "
+        one.caught
+        or f"it may remember: {n:,} of its answers came after it was asked about later instants "
         f"(run {named}); restart it, and run again with --fresh",
     )

@@ -19,6 +19,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -274,7 +275,7 @@ def file_of(callee: Any) -> Path | None:
     """The folder of the file in which a callable is written, if it is in one."""
     try:
         path = Path(inspect.getfile(inspect.unwrap(callee)))
-    except TypeError:
+    except (OSError, TypeError):
         return None
     return path.resolve().parent if path.is_file() else None
 
@@ -283,11 +284,16 @@ def code_digest(callee: Any) -> str | None:
     """The SHA-256 of a callable's code: of the file that it is in, else of its own source; None
     where neither can be read."""
     found = inspect.unwrap(callee)
-    try:
+    with suppress(OSError, TypeError):
         path = Path(inspect.getfile(found))
         if path.is_file():
             return file_digest(path)
-        return digest(inspect.getsource(found).encode())
+    # A notebook's class has no source of its own, but its methods have.
+    parts = [found]
+    if inspect.isclass(found):
+        parts = [part for part in vars(found).values() if inspect.isfunction(part)]
+    try:
+        return digest([inspect.getsource(part) for part in parts]) if parts else None
     except (OSError, TypeError):
         return None
 
