@@ -431,9 +431,7 @@ class PythonForecaster(Forecaster):
         self._world, self._clock = opening.world, opening.workspace.clock
         found = last_probe(opening.workspace.home.probes, code_digest(declared.callee))
         if found is not None and found["peeked"]:
-            self.caught = (
-                f"a probe found that its answers depend on what came later: {found['why']}"
-            )
+            self.caught = f"a probe found that it looks ahead: {found['why']}"
         elif found is not None:
             self.isolation = f"probed (0 of {found['n']:,} futures)"
 
