@@ -39,15 +39,17 @@ clients: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[clients]"
 	cd tests/servers/clients && $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --ignore-scripts
 
-# The servers' pages, from the tool registry.
+# The servers' pages, from the tool registry, and the reference of the Python names.
 docs: setup
 	$(BIN)/python -m beforehand.tools.pages docs/servers
+	$(BIN)/python -m beforehand.front.pages docs/python.md
 
 bench: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[bench]"
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/start.py
 	$(BIN)/python bench/engine.py
+	$(BIN)/python bench/python.py
 	$(BIN)/python bench/order.py
 	$(BIN)/python bench/sandbox.py
 	$(BIN)/python bench/servers.py

@@ -6,12 +6,14 @@ forecaster over 1,000.
 
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import beforehand as bh
+from beforehand.clock import SystemClock
 from beforehand.config import Home
 from beforehand.errors import ExecutionFailed, InputError, NotConfigured
 from beforehand.gateway.gateway import Gateway
@@ -23,19 +25,22 @@ from beforehand.jobs.probe.probe import probe
 from beforehand.jobs.probe.redraw import OtherFuture, all_records
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
+from beforehand.world.render import store_world
+from beforehand.world.simulate import SimConfig
 from experiments import Out, told
 from peekers import BASELINES, HONEST, PEEKERS
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 N_PEEKERS, N_HONEST, DRAWS = (200, 1000, 20) if FULL else (10, 10, 8)
+EVERY = timedelta(days=5 if FULL else 7)  # The world of the full count has a hundred such instants.
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small world, with the forecasters beside it."""
     folder = tmp_path_factory.mktemp("probed")
-    os.environ["BEFOREHAND_HOME"] = str(folder)
-    bh.simulate(seed=5, path=folder / "archive", dates=40 if FULL else 6)
+    config = SimConfig(seed=5, dates=110, events_per_date=1.0) if FULL else SimConfig(5, 6)
+    store_world(config, folder / "archive", SystemClock())
     shutil.copy(Path(__file__).parent / "peekers.py", folder / "peekers.py")
     return folder
 
@@ -44,7 +49,7 @@ def probed(place: Path, name: str, n: int, **more: object) -> bh.Probe:
     entry = name if name in BASELINES else f"python:{place / 'peekers.py'}:{name}"
     subject = Subject(entry, name, folder=place)
     where = Place(place / "archive", Home(place / "home"), "captured", 5, 300.0)
-    return probe(subject, where, n=n, draws=DRAWS, **more)  # type: ignore[arg-type]
+    return probe(subject, where, n=n, every=EVERY, draws=DRAWS, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", PEEKERS)

@@ -13,7 +13,7 @@ from beforehand.gateway import search as search_module
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.jobs.backtest.walk import _context
+from beforehand.jobs.backtest.walk import context_of
 from beforehand.records.world import Document, Market, PricePoint
 
 PAIRS = 600
@@ -39,7 +39,7 @@ def dump(records: list[Any], t: Any) -> str:
         for maker in (None, queries):
             panel = world.panel([(name, instants)], (), Evidence(3, 1), maker)
             for i in range(len(panel)):
-                seen = _context(panel, i, []).wire()
+                seen = context_of(panel, i, []).wire()
                 lines += [prompts.code_prompt(seen), prompts.shown(seen)]
     return "\n".join(lines)
 
@@ -95,7 +95,7 @@ def world(*later: Any) -> list[Any]:
 def seen_at(records: list[Any], t: Any) -> dict[str, Any]:
     instants = np.array([to_us(t)], dtype=np.int64)
     panel = gateway(records).panel([(M, instants)], evidence=Evidence(5, 30))
-    return _context(panel, 0, []).wire()
+    return context_of(panel, 0, []).wire()
 
 
 CANARIES: dict[str, Any] = {

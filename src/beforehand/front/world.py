@@ -66,7 +66,7 @@ class World:
 def open_world(path: str | Path | None = None) -> World:
     """The archive in the folder `path` (a relative one is also looked for in the home folder);
     without a path, the home's own, `data/archive`. The home folder is BEFOREHAND_HOME, else the
-    current one. Raises NotFound where there is no archive."""
+    current one. Raises NotConfigured where there is no archive."""
     home = Home.from_environment()
     return World(home.archive_at(None if path is None else Path(path)))
 
