@@ -103,17 +103,17 @@ def test_from_a_function_to_a_verdict(world: bh.World, home: Path, tmp_path: Pat
 def test_the_same_files_as_from_the_command_line(
     sim: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "userland.py").write_text("def mine(context):\n    return context.odds\n")
+    (tmp_path / "userland_front.py").write_text("def mine(context):\n    return context.odds\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    import userland  # type: ignore[import-not-found]
+    import userland_front  # type: ignore[import-not-found]
 
     monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path / "a"))
-    asked = ["--forecasters", "python:userland:mine,drift", "--run-id", "r", "--every", "28d"]
+    asked = ["--forecasters", "python:userland_front:mine,drift", "--run-id", "r", "--every", "28d"]
     told(capsys, "backtest", "run", "--archive", str(sim), *asked, *QUICK)
     draws, placebo = (int(QUICK[QUICK.index(name) + 1]) for name in ("--draws", "--placebo"))
     run = bh.backtest(
         bh.open_world(sim),
-        [userland.mine, "drift"],
+        [userland_front.mine, "drift"],
         every="28d",
         draws=draws,
         placebo=placebo,

@@ -11,11 +11,7 @@ from provider import Provider, serving
 
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
-from beforehand.errors import Stopped, Unavailable
 from beforehand.runs.rows import read_jsonl
-from beforehand.store.database import Database
-from beforehand.store.journal.free import FreeAnswer
-from beforehand.store.journal.journal import Journal
 from experiments import QUICK, Out, intervals, told
 
 MINE = '''
@@ -212,7 +208,7 @@ HERE = Path(__file__).parent
 def noted(name, context):
     with (HERE / name).open("a") as log:
         log.write(f"{context.market.id} {context.t}\\n")
-    if (HERE / "die").exists() and len((HERE / name).read_text().splitlines()) == 90:
+    if (HERE / "die").exists() and len((HERE / name).read_text().splitlines()) >= 90:
         os._exit(9)
 
 
@@ -299,19 +295,3 @@ def test_what_answers_otherwise_when_shown_again_is_marked(
     (mine,) = (row for row in found["leaderboard"] if row["forecaster"] == "odd")
     assert "not reproducible" in mine["order"]
     assert told(capsys, "runs", "verify", "parts")["sound"], "the journal's answers stand"
-
-
-def test_a_batch_that_meets_other_answers_is_refused(tmp_path: Path) -> None:
-    """Two processes at one step: the first answers stand, and the other tries again."""
-    journal = Journal(Database(tmp_path / "j.db"))
-    journal.enter("r", "small", {}, "f", str(tmp_path))
-    journal.begin("r", 1, "run begun")
-    one, other = (FreeAnswer("k", "p", 0, "q", 1, answer) for answer in ("a", "b"))
-    journal.free.record_all("r", "s", "me", [one])
-    journal.free.record_all("r", "s", "you", [one])
-    with pytest.raises(Unavailable, match="another process answered"):
-        journal.free.record_all("r", "s", "you", [FreeAnswer("l", "p", 0, "q", 1, "c"), other])
-    assert journal.free.answers("r", "s", ["k", "l"]) == {"k": "a", "l": "c"}
-    journal.mark("r", "stopped", "enough")
-    with pytest.raises(Stopped, match="enough"):
-        journal.free.record_all("r", "s", "me", [FreeAnswer("m", "p", 0, "q", 1, "d")])
