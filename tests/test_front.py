@@ -10,7 +10,7 @@ import pytest
 import beforehand as bh
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
-from beforehand.errors import CutoffViolation, InputError, NotFound
+from beforehand.errors import CutoffViolation, InputError, NotFound, Stopped
 from experiments import QUICK, Out, told
 
 FEW = {"every": "28d", "draws": 200, "placebo": 0, "progress": False}
@@ -321,3 +321,37 @@ def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
         bh.score_forecasts(7, world)
     with pytest.raises(InputError, match="unequal length"):
         bh.score_forecasts({"id": ["a"], "time": []}, world)
+
+
+def test_what_a_callable_pays_for_is_paid_once(world: bh.World) -> None:
+    """Through the meter of its context, also where it is asked inside a call of its own, and also
+    where its answers are recorded in batches; a budget stops it, and nothing is sent again."""
+    sent: list[str] = []
+
+    def paying(context: bh.Context) -> float:
+        def send(key: str) -> str:
+            sent.append(key)
+            return "0.5"
+
+        request = {"ask": context.market.id, "at": context.t.isoformat()}
+        return float(context.meter.call("an-llm", request, send))
+
+    for options in ({}, {"free": True}, {"memoryless": True}, {"memoryless": True, "free": True}):
+        sent.clear()
+        name = "paying" + "".join(options)
+        marked = bh.forecaster(name=name, **options)(_wrapped(paying))
+        asked = {"run_id": name, "concurrency": 1, **FEW}
+        with pytest.raises(Stopped, match="budget"):
+            bh.backtest(world, marked, max_calls=40, **asked)
+        first = len(sent)
+        assert 0 < first <= 40
+        run = bh.open_run(name)
+        bh.backtest(world, marked, max_calls=100_000, **asked)
+        assert len(sent) == len(set(sent)) == len(run.forecasts)
+        assert (run.calls["provider"] == "an-llm").sum() == len(sent)
+        assert run.verify().sound
+
+
+def _wrapped(function):  # type: ignore[no-untyped-def]
+    """The same function as another object, so that it is marked anew."""
+    return lambda context: function(context)

@@ -34,6 +34,9 @@ class Meter(Protocol):
     def holds(self, key: str) -> bool:
         """False once another process has taken over the call with this key."""
 
+    def within(self) -> "Meter":
+        """The same for calls that are made while another one is in flight for this question."""
+
 
 @dataclass
 class CallCounter:
@@ -64,3 +67,7 @@ class CallCounter:
     def holds(self, key: str) -> bool:
         """True: there is no other process."""
         return True
+
+    def within(self) -> "CallCounter":
+        """Itself: nothing waits."""
+        return self

@@ -57,8 +57,8 @@ ForecasterNames = Annotated[
     str,
     Parameter(
         help="all (baselines), or names separated by commas: market, always:0.3, drift, "
-        "http://host:port/path, scripted, local, openai:NAME, anthropic:NAME, "
-        "NAME@http://host:port/v1. Write MINE= before any of them to name it MINE."
+        "python:./mine.py:name, http://host:port/path, scripted, local, openai:NAME, "
+        "anthropic:NAME, NAME@http://host:port/v1. Write MINE= before any of them to name it MINE."
     ),
 ]
 Sims = Annotated[int, Parameter(help="How often to ask each model or address the same question.")]

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from beforehand.clock import stopwatch
@@ -33,6 +33,7 @@ WRITE_AGAIN_S = (0.2, 1.0, 5.0, 20.0)
 """Pauses between attempts to write an answer down."""
 AWAY = (502, 503, 504)
 """Statuses from 500 up that say something about the service, not about the question."""
+UNLIMITED = 1_000_000
 MOST_SILENT = 3
 """After this many calls in a row to one provider without an answer, the run stops."""
 T = TypeVar("T")
@@ -103,6 +104,14 @@ class StepContext:
         """Write down the free answers that are waiting."""
         if self._free is not None:
             self._free.commit()
+
+    def within(self) -> "StepContext":
+        """The same for calls that are made while another call of this question is in flight: they
+        take no slot of their own, else the two could wait for each other."""
+        found = self.about(self.question or "", self.instant or 0, self.simulation)
+        found.question, found.instant = self.question, self.instant
+        found.signals = replace(self.signals, slots=threading.Semaphore(UNLIMITED))
+        return found
 
     def holds(self, key: str) -> bool:
         """False once another process has taken over the call with this key."""

@@ -56,6 +56,10 @@ processes, so that `beforehand runs resume` goes on with its run; one of a noteb
 `bh.backtest(..., run_id=...)` in a new one. What raises is a recorded failure, with its
 traceback in `run.failures`, and the run goes on.
 
+What a callable pays for itself goes through its context: `context.meter.call(provider, request,
+send)` sends a request once, however often the run is resumed, and counts it against the budget
+(`max_calls`, `max_cost`). A probe asks for real: what a forecaster pays for is paid there as well.
+
 **How it is kept from the future.** Through its context, it sees what was known at t. It runs in
 your process and could look elsewhere: the card says `trusted`. `bh.probe` finds out, and then
 the card says `probed (0 of 200 futures)`, or that it was caught.

@@ -30,7 +30,16 @@ from typing import Any, TypeVar, overload
 from msgspec import structs
 
 from beforehand.clock import Clock, from_us
-from beforehand.errors import BadAnswer, Corrupt, InputError, NotConfigured, NotFound, Stopped
+from beforehand.errors import (
+    BadAnswer,
+    Corrupt,
+    Held,
+    InputError,
+    NotConfigured,
+    NotFound,
+    Stopped,
+    Unavailable,
+)
 from beforehand.forecast.base import (
     Context,
     Decision,
@@ -111,9 +120,16 @@ class ShownMarket:
 class ShownContext:
     """What a forecaster is shown at `t`, and the whole world as it was then (`view`)."""
 
-    def __init__(self, row: Context, world: World, clock: Clock) -> None:
-        self._row, self._world, self._clock = row, world, clock
+    def __init__(self, row: Context, world: World, clock: Clock, meter: Meter) -> None:
+        self._row, self._world, self._clock, self._meter = row, world, clock, meter
         self._gateway: Gateway | None = None
+
+    @cached_property
+    def meter(self) -> Meter:
+        """Through which it pays: `meter.call(provider, request, send)` gives the answer to a
+        request (JSON), which is sent once (`send` gets an idempotency key and returns a text),
+        however often the run is resumed. `meter.simulation` counts the simulations."""
+        return self._meter.within()
 
     @cached_property
     def market(self) -> ShownMarket:
@@ -470,7 +486,7 @@ class PythonForecaster(Forecaster):
         """What it returned."""
         if meter.run_id not in self._runs:
             self._runs.add(meter.run_id)
-        shown = ShownContext(context, self._world, self._clock)
+        shown = ShownContext(context, self._world, self._clock, meter)
         try:
             said = self._callee()(shown)
             if type(said) is float and 0.0 <= said <= 1.0:
@@ -479,7 +495,7 @@ class PythonForecaster(Forecaster):
                 if inspect.isawaitable(said):
                     said = asyncio.run(_awaited(said))
                 found = _decision(said, self.name)
-        except (Corrupt, Stopped):
+        except (Corrupt, Held, Stopped, Unavailable):  # Not about the question.
             raise
         except Exception as error:
             text, trace = f"{self.name} raised {_said(error)}", traceback.format_exc()
