@@ -5,12 +5,14 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import beforehand as bh
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
 from beforehand.errors import CutoffViolation, InputError, NotFound, Stopped
+from beforehand.front.arrow import Column
 from experiments import QUICK, Out, told
 
 FEW = {"every": "28d", "draws": 200, "placebo": 0, "progress": False}
@@ -124,7 +126,7 @@ def test_the_same_files_as_from_the_command_line(
     theirs = Home(tmp_path / "a").runs / "r"
     names = {p.name for p in theirs.iterdir()} - {"log.json"}
     assert names == {p.name for p in run.path.iterdir()} - {"log.json"}
-    for name in sorted(names - {"run.json"}):
+    for name in sorted(names):
         assert (theirs / name).read_bytes() == (run.path / name).read_bytes(), name
 
 
@@ -235,6 +237,22 @@ def test_a_version_is_part_of_the_identity(world: bh.World) -> None:
 def test_names_of_ones_own(world: bh.World) -> None:
     run = bh.backtest(world, {"half": lambda c: 0.5, "calm": "always:0.3"}, **FEW)
     assert {"half", "calm"} <= set(run.forecasters)
+
+
+def test_two_callables_of_one_name_are_refused(world: bh.World) -> None:
+    """Else one of them would be asked under the other's name."""
+
+    def made(p: float) -> object:
+        def mine(context: bh.Context) -> float:
+            return p
+
+        return mine
+
+    with pytest.raises(InputError, match="two callables are called mine"):
+        bh.backtest(world, [made(0.2), made(0.4)], **FEW)
+    marked = bh.forecaster(made(0.4))
+    run = bh.backtest(world, {"low": bh.forecaster(made(0.2)), "high": marked}, **FEW)
+    assert run["low"].brier != run["high"].brier
 
 
 def test_two_against_each_other(world: bh.World, capsys: Out) -> None:
@@ -355,3 +373,45 @@ def test_what_a_callable_pays_for_is_paid_once(world: bh.World) -> None:
 def _wrapped(function):  # type: ignore[no-untyped-def]
     """The same function as another object, so that it is marked anew."""
     return lambda context: function(context)
+
+
+def test_tables_in_other_peoples_hands() -> None:
+    """Unknown values, empty tables and shared memory, in pandas, polars and DuckDB."""
+    import duckdb
+    import pandas
+    import polars
+
+    shares = np.array([0.25, np.nan])
+    table = bh.Table(
+        {
+            "share": Column("float", shares),
+            "time": Column.of("time", [None, 5]),
+            "text": Column.of("text", [None, "x\ny"]),
+            "count": Column.of("int", [1, 2]),
+            "flag": Column.of("bool", [True, False]),
+        }
+    )
+    one, two = table.rows()
+    assert one == {"share": 0.25, "time": None, "text": None, "count": 1, "flag": True}
+    assert two["time"] == datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC)
+    assert two["share"] is None
+    frame, other = table.to_pandas(), table.to_polars()
+    assert np.shares_memory(frame["share"].to_numpy(), shares)
+    assert frame["time"].isna().tolist() == [True, False]
+    assert str(frame["time"].dtype) == "datetime64[us, UTC]"
+    assert other.to_dicts() == [one, two]
+    assert np.shares_memory(polars.DataFrame(table)["count"].to_numpy(), table["count"])
+    said = table  # noqa: F841 (DuckDB finds it by its name)
+    rows = duckdb.sql("SELECT share, text, count, flag, epoch_us(time) FROM said").fetchall()
+    assert rows == [(0.25, None, 1, True, None), (None, "x\ny", 2, False, 5)]
+    empty = bh.Table({"share": Column.of("float", []), "text": Column.of("text", [])})
+    assert (len(empty), list(empty), empty.to_pandas().shape) == (0, [], (0, 2))
+    assert polars.DataFrame(empty).shape == (0, 2)
+    assert "(0 rows)" in repr(empty)
+    with pytest.raises(KeyError, match="table has no column 'nothing'"):
+        table["nothing"]
+    assert isinstance(frame, pandas.DataFrame)
+    assert "<td>x y</td>" in table._repr_html_()
+    long = bh.Table({"n": Column.of("int", list(range(100)))})
+    assert "…" in repr(long)
+    assert "(100 rows)" in repr(long)

@@ -151,14 +151,19 @@ def score_forecasts(
 
 def _entries(given: Named | Sequence[Named] | Mapping[str, Named]) -> list[str]:
     """Names as on the command line, callables marked on the way. Raises InputError."""
-    if isinstance(given, Mapping):
-        return [
-            f"{name}={one if isinstance(one, str) else entry_of(one, name)}"
-            for name, one in given.items()
-        ]
     if isinstance(given, str) or callable(given) or not isinstance(given, Iterable):
         given = [given]
-    return [one if isinstance(one, str) else entry_of(one) for one in given]
+    pairs: list[tuple[str | None, Named]] = [(None, one) for one in given]
+    if isinstance(given, Mapping):
+        pairs = list(given.items())
+    found, held = list[str](), dict[str, Named]()
+    for name, one in pairs:
+        entry = one if isinstance(one, str) else entry_of(one, name)
+        if held.setdefault(entry, one) is not one and not isinstance(one, str):
+            called = entry.rpartition(":")[2]
+            raise InputError(f"two callables are called {called}: name them ({{NAME: callable}})")
+        found.append(entry if name is None else f"{name}={entry}")
+    return found
 
 
 def _markets(given: str | Sequence[str]) -> list[str] | None:

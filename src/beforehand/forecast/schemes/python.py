@@ -283,6 +283,8 @@ def entry_of(callee: Any, name: str | None = None) -> str:
     module = sys.modules.get(place) if place not in (None, "__main__") else None
     if module is not None and getattr(module, path, None) is callee:
         return f"python:{place}:{path}"
+    if name is not None:
+        declared = replace(declared, name=name)
     REGISTERED[declared.name] = declared
     return f"python:{declared.name}"
 
