@@ -125,15 +125,9 @@ class ShownContext:
         self._gateway: Gateway | None = None
 
     @cached_property
-    def meter(self) -> Meter:
-        """Through which it pays: `meter.call(provider, request, send)` gives the answer to a
-        request (JSON), which is sent once (`send` gets an idempotency key and returns a text),
-        however often the run is resumed. `meter.simulation` counts the simulations."""
-        return self._meter.within()
-
-    @cached_property
     def market(self) -> ShownMarket:
-        """The market that is asked about."""
+        """The market that is asked about: `id`, and `question`, `rules`, `closes_at` in the wording
+        known at t (None where none was)."""
         return ShownMarket(self, self._row.market.id)
 
     @cached_property
@@ -176,6 +170,13 @@ class ShownContext:
         """The whole world at t: odds, history, events, search."""
         self._gateway = Gateway(self._world, self._clock)
         return self._gateway.at(self._row.t)
+
+    @cached_property
+    def meter(self) -> Meter:
+        """Through which it pays: `meter.call(provider, request, send)` gives the answer to a
+        request (JSON), which is sent once (`send` gets an idempotency key and returns a text),
+        however often the run is resumed. `meter.simulation` counts the simulations."""
+        return self._meter.within()
 
     @property
     def audit(self) -> Mapping[str, object] | None:
