@@ -16,7 +16,7 @@ from beforehand.clock import SystemClock, from_us, iso, stopwatch
 from beforehand.config import Home, Workspace
 from beforehand.engine.context import Signals, StepContext
 from beforehand.forecast.base import Context, Opening, open_forecaster
-from beforehand.forecast.schemes.python import REGISTERED, declare
+from beforehand.forecast.callables import REGISTERED, declare
 from beforehand.front.arrow import Column, Table
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.ask import Asker, Interval

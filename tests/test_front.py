@@ -155,10 +155,23 @@ def test_bad_requests_are_one_sentence(world: bh.World, home: Path) -> None:
         ({"markets": []}, "markets names no market"),
         ({"markets": ["nothing"]}, "no market 'nothing'"),
         ({"forecasters": 7}, "7 cannot be called"),
+        ({"grade": "publishd"}, "grade must be one of captured, published"),
+        ({"grid": "x"}, "grid must be one of aligned, own"),
+        ({"every": 7}, "every is a time of a minute or more"),
+        ({"markets": 5}, "markets is a list of ids"),
+        ({"start": 5}, "start is a time such as"),
+        ({"spread": "a"}, "spread must lie in"),
+        ({"max_cost": "a"}, "max_cost must lie between"),
+        ({"foo": 1}, "backtest takes no 'foo'"),
+        ({"forecasters": {"": "drift"}}, "'' cannot be"),
     ):
         asked = {"forecasters": "market", **FEW, **more}
         with pytest.raises((InputError, NotFound), match=said):
             bh.backtest(world, **asked)
+    with pytest.raises(InputError, match="is not a world"):
+        bh.backtest("data/archive", "market")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="cannot be compared"):
+        bh.compare("a", "b")  # type: ignore[arg-type]
     with pytest.raises(NotFound):
         bh.open_run("latest")
     assert not Home(home).runs.exists(), "a bad request leaves nothing behind"
@@ -187,6 +200,8 @@ def test_a_run_that_stopped_goes_on(world: bh.World) -> None:
     with pytest.raises(NotFound, match="resume"):
         _ = stopped.summary
     assert "r" in repr(stopped)
+    with pytest.raises(NotFound, match="resume"):
+        _ = stopped.forecasts
     run = stopped.resume(progress=False)
     whole = bh.backtest(world, Slow, run_id="s", **FEW)
     assert list(run.forecasts) == list(whole.forecasts)
@@ -237,6 +252,78 @@ def test_a_version_is_part_of_the_identity(world: bh.World) -> None:
 def test_names_of_ones_own(world: bh.World) -> None:
     run = bh.backtest(world, {"half": lambda c: 0.5, "calm": "always:0.3"}, **FEW)
     assert {"half", "calm"} <= set(run.forecasters)
+
+
+def test_who_never_answers_is_named(world: bh.World) -> None:
+    """The leaderboard has no place for it: the headline, the run and the KeyError say so."""
+
+    def dead(context: bh.Context) -> float:
+        raise RuntimeError("the key is missing")
+
+    def flaky(context: bh.Context) -> float:
+        return context.odds if context.odds > 0.5 else 1 / 0
+
+    run = bh.backtest(world, [dead, flaky], **FEW)
+    n = len(run.intervals)
+    for text in (repr(run), run._repr_html_()):
+        assert f"dead: {n} of {n} answers failed" in text
+        assert "flaky: " in text
+    with pytest.raises(KeyError, match=r"no scores of 'dead'.*answers failed"):
+        run["dead"]
+    alone = bh.backtest(world, dead, **FEW)
+    assert "No answer of dead came about" in alone.headline
+    assert "No answer of dead came about" in alone.report().read_text()
+
+
+def test_what_can_never_answer_is_refused_before(world: bh.World, home: Path) -> None:
+    class Needs:
+        def __init__(self, share: float) -> None:
+            self.share = share
+
+        def decide(self, context: bh.Context) -> float:
+            return self.share * context.odds
+
+    class Nothing:
+        pass
+
+    def market(context: bh.Context) -> float:
+        return 0.5
+
+    for given, said in (
+        (Needs, "a class is made without arguments"),
+        (Nothing, "has no method decide"),
+        (lambda a, b: 0.5, "it takes one argument"),
+        (market, "may not be called market"),
+    ):
+        with pytest.raises(InputError, match=said):
+            bh.backtest(world, given if given is market else {"mine": given}, **FEW)
+    assert not Home(home).runs.exists()
+    run = bh.backtest(world, {"whole": Needs(1.0), "half": Needs(0.5).decide}, **FEW)
+    assert run["whole"].skill == 0.0
+    named = bh.forecaster(Needs(1.0).decide, name="bound")
+    assert bh.backtest(world, named, **FEW)["bound"].skill == 0.0
+
+
+def test_answers_of_the_wrong_kind_are_failures_with_a_reason(world: bh.World) -> None:
+    answers = {
+        "text": "0.3",
+        "yes": np.bool_(True),
+        "keys": {"p": 0.3},
+        "nothing": None,
+        "many": [0.1, 0.2],
+        "outside": 57,
+    }
+    asked = {name: (lambda context, value=value: value) for name, value in answers.items()}
+    asked["exits"] = lambda context: sys.exit(3)
+    asked["fine"] = lambda context: np.float32(0.25)
+    run = bh.backtest(world, asked, **FEW)
+    errors = {row["forecaster"]: row["error"] for row in run.failures}
+    assert errors.keys() == asked.keys() - {"fine"}
+    assert "a mapping needs a probability" in errors["keys"]
+    assert "exits raised SystemExit: 3" in errors["exits"]
+    assert all(
+        "return a probability from 0 to 1" in errors[name] for name in ("text", "yes", "outside")
+    )
 
 
 def test_two_callables_of_one_name_are_refused(world: bh.World) -> None:
@@ -315,6 +402,12 @@ def test_forecasts_of_every_kind_of_table(world: bh.World, tmp_path: Path) -> No
     assert {"shrunk", "drift"} <= set(whole.forecasters), "a run's own table, as it is"
     assert len(of_file.forecasts) == len(rows)
     assert len(of_file.intervals) == len(of_file.evidence) == 0
+    with pytest.raises(NotFound, match="keeps no prices to draw"):
+        of_file.plot("market")
+    with pytest.raises(InputError, match="keeps its forecasts alone"):
+        bh.compare(of_file, of_file["market"])
+    rows_of = [r for r in said if r["forecaster"] == "shrunk" and not r["short"]]
+    assert len(rows_of) == run["shrunk"].n, "short markets are scored apart"
 
 
 def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
@@ -330,6 +423,7 @@ def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
     )
     listed = {row["line"]: row["reason"] for row in run.rejected}
     assert listed.keys() == {1, 2, 3}
+    assert "3 of 4 rows were not scored" in repr(run)
     assert "no such market" in listed[1]
     assert "with a zone" in listed[2]
     assert "not a number in [0, 1]" in listed[3]

@@ -195,7 +195,7 @@ def test_a_leaking_tool_is_caught(acme: Installed, tmp_path: Path) -> None:
 
 
 def test_new_plugin_refuses_what_cannot_be(capsys: Out, tmp_path: Path) -> None:
-    for name in ("My-Plugin", "class", "beforehand", "9lives"):
+    for name in ("My-Plugin", "class", "beforehand", "json", "9lives"):
         assert cli(["new-plugin", name, "--into", str(tmp_path / "x")]) == 2
         assert "cannot be a package" in capsys.readouterr().err
     (tmp_path / "full").mkdir()

@@ -19,8 +19,8 @@ same calls as the command line; docs/python.md is their reference.
 TYPE_CHECKING = False  # typing.TYPE_CHECKING would load typing.
 if TYPE_CHECKING:
     from beforehand.forecast.base import Decision, ModelOptions
+    from beforehand.forecast.callables import forecaster
     from beforehand.forecast.schemes.python import ShownContext as Context
-    from beforehand.forecast.schemes.python import forecaster
     from beforehand.front.arrow import Table
     from beforehand.front.probe import check_tool, probe
     from beforehand.front.run import Run, Standing, Verification, compare, open_run
@@ -80,7 +80,7 @@ _PLACES = {
     "backtest": "front.start",
     "check_tool": "front.probe",
     "compare": "front.run",
-    "forecaster": "forecast.schemes.python",
+    "forecaster": "forecast.callables",
     "import_files": "front.world",
     "open_run": "front.run",
     "open_world": "front.world",

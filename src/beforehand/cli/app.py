@@ -113,7 +113,9 @@ def build(asked: Sequence[str] = ()) -> App:
         parent.command(
             f"beforehand.cli.{module}:{function}",
             name=name,
-            help=SUMMARIES.get(path, f"Read recorded answers of {name}."),
+            help=SUMMARIES.get(
+                path, f"Read files of {name}: recorded answers, or a package's own."
+            ),
         )
     if not asked or asked[0].startswith("-"):  # Adds an option; its libraries take 8 ms.
         app.register_install_completion_command()

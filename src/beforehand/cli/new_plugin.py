@@ -1,6 +1,7 @@
 """`beforehand new-plugin NAME`: a package with one plugin of each kind, as a start."""
 
 from importlib.resources import files
+from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,8 @@ PLACES = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
     "test_plugins.py": "tests/test_plugins.py",
+    "notes.csv": "examples/notes.csv",
+    "answer.json": "examples/answer.json",
     "forecasters.py": "src/NAME/forecasters.py",
     "metrics.py": "src/NAME/metrics.py",
     "importers.py": "src/NAME/importers.py",
@@ -35,8 +38,10 @@ def new_plugin(
     Each is as small as it can be and works as it is: `pip install -e NAME`, then `beforehand
     doctor` lists them. Keep what you need.
     """
-    if not name.isidentifier() or name != name.lower() or iskeyword(name) or name == "beforehand":
+    if not name.isidentifier() or name != name.lower() or iskeyword(name):
         raise InputError(f"{name!r} cannot be a package: use small letters, digits and _")
+    if find_spec(name) is not None:
+        raise InputError(f"{name!r} cannot be a package: one of that name is installed already")
     folder = into or Path(name)
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is there already and not empty: name another with --into")

@@ -8,19 +8,18 @@ from typing import Any
 
 from beforehand.errors import InputError
 from beforehand.forecast.base import class_of, split_entry
-from beforehand.forecast.schemes.python import code_digest, declare, entry_of, file_of, load
+from beforehand.forecast.callables import code_digest, declare, entry_of, file_of, load
 from beforehand.front.progress import progress as bar
 from beforehand.front.run import workspace_of
-from beforehand.front.world import World
+from beforehand.front.world import World, need_world
 from beforehand.gateway.search import Grade
-from beforehand.jobs.backtest.grid import parse_interval
-from beforehand.jobs.checks import between
+from beforehand.jobs.checks import between, interval, one_of
 from beforehand.jobs.probe.arms import Place, Subject
 from beforehand.jobs.probe.check_tool import INSTANTS, ToolCheck
 from beforehand.jobs.probe.check_tool import check_tool as run_check
 from beforehand.jobs.probe.probe import DRAWS, Probe
 from beforehand.jobs.probe.probe import probe as run_probe
-from beforehand.store.run_folder import ProbeNote, note_probe
+from beforehand.store.run_folder import note_probe
 
 
 def probe(
@@ -57,30 +56,32 @@ def probe(
     between("n", n, 10, 10_000)
     between("draws", draws, 2, 1_000)
     workspace = workspace_of(home)
+    one_of("grade", grade, ("captured", "published"))
     place = Place(
-        world.path.resolve(), workspace.home, grade, between("evidence", evidence, 0, 20), timeout
+        need_world(world).path.resolve(),
+        workspace.home,
+        grade,
+        between("evidence", evidence, 0, 20),
+        timeout,
     )
-    interval = parse_interval(every) if isinstance(every, str) else every
     subject, code = _subject(forecaster)
     with bar("probe", progress) as update:
         found = run_probe(
             subject,
             place,
             n=n,
-            every=interval,
+            every=interval("every", every),
             draws=draws,
             seed=seed,
             mounts=False if swap else None,
             progress=update,
         )
     if code is not None:
-        note: ProbeNote = {
-            "code": code,
-            "n": found.n,
-            "peeked": found.peeked,
-            "why": "; ".join(found.because),
-        }
-        note_probe(workspace.home.probes, note)
+        why = "; ".join(found.because)
+        note_probe(
+            workspace.home.probes,
+            {"code": code, "n": found.n, "peeked": found.peeked, "why": why},
+        )
     return found
 
 
@@ -91,7 +92,9 @@ def check_tool(
     with these arguments as of some instants of the world's time, in the world as it is and in one
     with another future; `.leaks` are the instants at which the answers differ. Raises InputError
     for bad arguments, NotFound for an unknown tool."""
-    return run_check(name, arguments, world.path, between("instants", instants, 1, 1_000))
+    return run_check(
+        name, arguments, need_world(world).path, between("instants", instants, 1, 1_000)
+    )
 
 
 def _subject(given: str | Callable[..., Any]) -> tuple[Subject, str | None]:

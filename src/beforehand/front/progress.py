@@ -41,6 +41,11 @@ def progress(what: str, shown: bool = True) -> Iterator[Update]:
         yield update
 
 
+def in_notebook() -> bool:
+    """True in a notebook."""
+    return _notebook() is not None
+
+
 def _notebook() -> Any:
     """IPython's display module in a notebook; None anywhere else."""
     shell = sys.modules.get("IPython")
@@ -53,7 +58,7 @@ def _notebook() -> Any:
 
 
 def _in_notebook(what: str, display: Any) -> Iterator[Update]:
-    """HTML's own bar, so that no widget package is needed; it goes when the work is done."""
+    """HTML's own bar, so that no widget package is needed; a small word is left at the end."""
     handle = display.display(display.HTML(escape(what)), display_id=True)
 
     def update(step: str, done: int, total: int) -> None:
@@ -64,4 +69,4 @@ def _in_notebook(what: str, display: Any) -> Iterator[Update]:
     try:
         yield update
     finally:
-        handle.update(display.HTML(""))
+        handle.update(display.HTML(f"<small>{escape(what)}: ended</small>"))

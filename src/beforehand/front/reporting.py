@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from beforehand.engine.runs import Reporter
 from beforehand.errors import Interrupted, Stopped
-from beforehand.front.progress import progress
+from beforehand.front.progress import in_notebook, progress
 
 
 @contextmanager
@@ -14,11 +14,12 @@ def reporting(what: str, shown: bool = True) -> Iterator[Reporter]:
     """Progress, and sentences on stderr; a run's name as soon as it is known."""
 
     def say(text: str) -> None:
-        if shown:
-            print(text, file=sys.stderr)
+        if shown:  # A notebook shows stderr as an error, and the run names itself.
+            print(text, file=sys.stdout if in_notebook() else sys.stderr)
 
     with progress(what, shown) as update:
-        yield Reporter(lambda run_id: say(f"run {run_id}"), update, say)
+        started = (lambda run_id: None) if in_notebook() else (lambda run_id: say(f"run {run_id}"))
+        yield Reporter(started, update, say)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from beforehand.front import plot, tables
 from beforehand.front.arrow import Table
 from beforehand.front.reporting import reporting, told_in_python
 from beforehand.lazy import lazy
-from beforehand.records.rows import IntervalRow
+from beforehand.records.rows import IntervalRow, label
 from beforehand.runs.compare import Subject, compare_forecasters, subject_of
 from beforehand.runs.query import find_journal, find_run, state_of
 from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions, read_traces
@@ -161,8 +161,9 @@ class Run:
         for row in self.summary["leaderboard"]:
             if row["forecaster"] == name:
                 return Standing(self, row)
+        failed = f" ({'; '.join(self._silent)}: see .failures)" if self._silent else ""
         raise KeyError(
-            f"run {self.id} has no forecaster {name!r}: it has {', '.join(self.forecasters)}"
+            f"run {self.id} has no scores of {name!r}: it has {', '.join(self.forecasters)}{failed}"
         )
 
     def __iter__(self) -> Iterator[Standing]:
@@ -186,26 +187,28 @@ class Run:
     @lazy
     def forecasts(self) -> Table:
         """One row per forecast: market_id, time, forecaster, probability; `market` is the price
-        then, `price_age` its age in seconds, `outcome` what the market settled at."""
-        if self._rows is None:
+        then, `price_age` its age in seconds, `outcome` what the market settled at, `short` whether
+        the market is scored apart, because it was too short for the grid. A scored file keeps its
+        own forecasts alone, without the price."""
+        if self._finished() is None:
             said = read_predictions(self.path / "predictions.jsonl")
             return tables.stated(said, self._outcomes)
-        return tables.forecasts(self._rows, self._outcomes)
+        return tables.forecasts(self._finished() or (), self._outcomes, self._apart)
 
     @lazy
     def intervals(self) -> Table:
         """One row per market and instant: what was shown, how many answered, how it ended."""
-        return tables.intervals(self._rows or (), self._outcomes)
+        return tables.intervals(self._finished() or (), self._outcomes)
 
     @lazy
     def evidence(self) -> Table:
         """One row per document that was shown at an instant, and who cited it."""
-        return tables.evidence(self._rows or ())
+        return tables.evidence(self._finished() or ())
 
     @lazy
     def failures(self) -> Table:
         """One row per forecast that did not come about, with the traceback of a callable."""
-        return tables.failures(self._rows or (), read_traces(self.path / "traces.jsonl"))
+        return tables.failures(self._finished() or (), read_traces(self.path / "traces.jsonl"))
 
     @property
     def calls(self) -> Table:
@@ -230,7 +233,10 @@ class Run:
             raise NotFound(f"run {self.id} has no report yet: it is {self.status}")
         if path is None:
             return made
-        copyfile(made, path)
+        try:
+            copyfile(made, path)
+        except OSError as error:
+            raise InputError(f"the report cannot be copied to {path}: {error.strerror}") from None
         return Path(path)
 
     def plot(
@@ -242,6 +248,11 @@ class Run:
             return plot.calibration(self.summary["leaderboard"], name)
         if what != "market":
             raise InputError(f"no plot is called {what!r}: choose calibration or market")
+        if self._finished() is None:
+            raise NotFound(
+                f"run {self.id} scored forecasts that were made elsewhere, and keeps no prices to "
+                "draw: its report() has a picture"
+            )
         shown = self._market(id)
         return plot.market(self._rows or (), shown, name, self._outcomes.get(shown))
 
@@ -250,6 +261,30 @@ class Run:
         with told_in_python(self.id), reporting(f"run {self.id}", progress) as report:
             resume(self._workspace, self.id, None, report, fresh)
         return Run(self._folder, self._workspace)
+
+    def _finished(self) -> list[IntervalRow] | None:
+        """The intervals of a finished run. Raises NotFound while it is not finished."""
+        _ = self.summary
+        return self._rows
+
+    @property
+    def _apart(self) -> frozenset[str]:
+        """The markets that are scored apart."""
+        return frozenset(read_json(self.path / "config.json").get("short", ()))
+
+    @property
+    def _silent(self) -> list[str]:
+        """Sentences about what has no place on the leaderboard: failures, rows left out."""
+        said = []
+        decisions = self.summary.get("decisions")
+        for name, made in decisions["models"].items() if decisions else ():
+            if made["failed"]:
+                total = made["failed"] + made["made"]
+                said.append(f"{label(name)}: {made['failed']:,} of {total:,} answers failed")
+        if left := self.summary.get("rows", {}).get("not_scored"):
+            total = left + self.summary["rows"]["scored"]
+            said.append(f"{left:,} of {total:,} rows were not scored")
+        return said
 
     @lazy
     def _rows(self) -> list[IntervalRow] | None:
@@ -277,7 +312,9 @@ class Run:
     def __repr__(self) -> str:
         if not (self.path / "scores.json").is_file():
             return f"Run({self.id!r}: {self.status})"
-        return f"run {self.id}: {self.headline}\n{_brief(self.leaderboard)!r}"
+        return "\n".join(
+            [f"run {self.id}: {self.headline}", repr(_brief(self.leaderboard)), *self._silent]
+        )
 
     def _repr_html_(self) -> str:
         if not (self.path / "scores.json").is_file():
@@ -285,10 +322,20 @@ class Run:
         return (
             f"<p><b>{escape(self.headline)}</b><br>run {escape(self.id)}, "
             f"{escape(self.summary['world_kind'])}</p>{_brief(self.leaderboard)._repr_html_()}"
+            + "".join(f"<p>{escape(text)}</p>" for text in self._silent)
         )
 
 
-BRIEF = ("forecaster", "n", "brier", "skill_vs_market", "skill_low", "skill_high", "verdict")
+BRIEF = (
+    "forecaster",
+    "n",
+    "missing",
+    "brier",
+    "skill_vs_market",
+    "skill_low",
+    "skill_high",
+    "verdict",
+)
 
 
 def _brief(board: Table) -> Table:
@@ -326,4 +373,6 @@ def compare(
 def _subject(one: Standing | Run) -> Subject:
     if isinstance(one, Run):
         return subject_of(one._folder)
+    if not isinstance(one, Standing):
+        raise InputError(f'{one!r} cannot be compared: give a run, or run["NAME"]')
     return subject_of(one.run._folder, one.name)

@@ -1,6 +1,6 @@
 """Start runs: a backtest of forecasters, and the scoring of forecasts made elsewhere."""
 
-import sys
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -11,18 +11,27 @@ from beforehand.engine.runs import keep_seal
 from beforehand.engine.runs import start as begin
 from beforehand.errors import InputError
 from beforehand.forecast.base import ModelOptions
-from beforehand.forecast.schemes.python import entry_of
+from beforehand.forecast.callables import entry_of
 from beforehand.front.reporting import reporting, told_in_python
 from beforehand.front.run import Run, workspace_of
-from beforehand.front.world import World
+from beforehand.front.world import World, need_world
 from beforehand.gateway.search import Grade
 from beforehand.jobs import score_file
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.jobs.backtest.grid import Kind as Grid
-from beforehand.jobs.backtest.grid import parse_interval
-from beforehand.jobs.checks import between, checked, in_order, instant, market_names, settings
+from beforehand.jobs.checks import (
+    between,
+    checked,
+    in_order,
+    instant,
+    interval,
+    market_names,
+    one_of,
+    settings,
+)
 from beforehand.records.backtest import ExperimentConfig
 
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 Named = str | Callable[..., Any]
 """A forecaster: a name as on the command line, or a callable."""
 
@@ -79,10 +88,14 @@ def backtest(
     Raises InputError for what cannot be asked, before anything is; Interrupted or Stopped for a run
     that ended early: `open_run(...).resume()` continues it.
     """
+    one_of("grid", grid, ("aligned", "own"))
+    one_of("grade", grade, ("captured", "published"))
+    if unknown := limits.keys() - Limits.__annotations__.keys():
+        raise InputError(f"backtest takes no {sorted(unknown)[0]!r}: see help(beforehand.backtest)")
     request = BacktestRequest(
-        archive=world.path.resolve(),
+        archive=need_world(world).path.resolve(),
         markets=_markets(markets),
-        every=parse_interval(every) if isinstance(every, str) else every,
+        every=interval("every", every),
         grid=grid,
         forecasters=",".join(_entries(forecasters)),
         num_sims=between("sims", sims, 1, 1000),
@@ -135,7 +148,7 @@ def score_forecasts(
     workspace = workspace_of(home)
     scored = score_file.run(
         stated,
-        world.archive,
+        need_world(world).archive,
         workspace.home.runs,
         workspace.home.trials,
         run_id=run_id,
@@ -143,9 +156,6 @@ def score_forecasts(
         training_cutoff=cutoff,
     )
     keep_seal(workspace, scored.folder, "score")
-    if progress and scored.rejected.count:
-        n = scored.rejected.count
-        print(f"{n:,} of {stated.rows:,} rows were not scored: run.rejected", file=sys.stderr)
     return Run(scored.folder, workspace)
 
 
@@ -158,6 +168,10 @@ def _entries(given: Named | Sequence[Named] | Mapping[str, Named]) -> list[str]:
         pairs = list(given.items())
     found, held = list[str](), dict[str, Named]()
     for name, one in pairs:
+        if name is not None and not (isinstance(name, str) and NAME.fullmatch(name)):
+            raise InputError(
+                f"{name!r} cannot be a forecaster's name: a letter, then a-z, 0-9, _ . -"
+            )
         entry = one if isinstance(one, str) else entry_of(one, name)
         if held.setdefault(entry, one) is not one and not isinstance(one, str):
             called = entry.rpartition(":")[2]
@@ -169,6 +183,8 @@ def _entries(given: Named | Sequence[Named] | Mapping[str, Named]) -> list[str]:
 def _markets(given: str | Sequence[str]) -> list[str] | None:
     if given == "all":
         return None
+    if not isinstance(given, Iterable):
+        raise InputError(f"markets is a list of ids, not {given!r}")
     names = market_names(given) if isinstance(given, str) else list(given)
     if not names:
         raise InputError("markets names no market: leave it out for all of them")
@@ -185,9 +201,9 @@ def _rows(table: Any) -> Iterable[Mapping[str, object]]:
             dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
         )
     elif (library := type(table).__module__.partition(".")[0]) == "pandas":
-        rows = table.to_dict("records")
+        rows = table.to_dict("records") if hasattr(table, "iloc") and table.ndim == 2 else table
     elif library == "polars":  # nanoarrow 0.9 crashes on the text views that polars hands out.
-        rows = table.to_dicts()
+        rows = table.to_dicts() if hasattr(table, "to_dicts") else table.collect().to_dicts()
     elif hasattr(table, "__arrow_c_stream__"):
         import nanoarrow
 

@@ -1,6 +1,6 @@
 """A run's files as tables: what was forecast, shown, cited, called, and what failed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from beforehand.clock import parse_us
@@ -54,13 +54,16 @@ FORECASTS: Kinds = {
     "market": "float",
     "price_age": "float",
     "outcome": "float",
+    "short": "bool",
     "mode": "text",
     "rationale": "text",
 }
 
 
-def forecasts(rows: Iterable[IntervalRow], outcomes: Mapping[str, float]) -> Table:
-    """One row per decision."""
+def forecasts(
+    rows: Iterable[IntervalRow], outcomes: Mapping[str, float], apart: Container[str]
+) -> Table:
+    """One row per decision; `apart` are the markets that are scored apart."""
     return table_of(
         "forecasts",
         FORECASTS,
@@ -75,6 +78,7 @@ def forecasts(rows: Iterable[IntervalRow], outcomes: Mapping[str, float]) -> Tab
                 row.context.odds,
                 row.context.market.price_age,
                 outcomes.get(row.market_id),
+                row.market_id in apart,
                 said.mode,
                 said.rationale,
             )

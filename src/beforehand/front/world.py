@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from beforehand.config import Home, Workspace
+from beforehand.errors import InputError
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View, gateway_of
 from beforehand.gateway.worlds.recorded import RecordedWorld
@@ -61,6 +62,15 @@ class World:
     def __repr__(self) -> str:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in self.counts.items())
         return f"World({str(self.path)!r}: {counts})"
+
+
+def need_world(given: object) -> World:
+    """The world itself. Raises InputError for anything else."""
+    if not isinstance(given, World):
+        raise InputError(
+            f"{given!r} is not a world: bh.open_world(PATH) or bh.simulate() gives one"
+        )
+    return given
 
 
 def open_world(path: str | Path | None = None) -> World:

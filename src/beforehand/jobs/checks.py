@@ -5,13 +5,15 @@ message: `--` for an option of the command line, nothing for an argument in Pyth
 """
 
 import math
-from datetime import datetime
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 from beforehand.clock import parse_instant
 from beforehand.engine.job import RunLimits
 from beforehand.errors import InputError
 from beforehand.forecast.schemes.http import parse_rate
+from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.score.bets import Kelly
 from beforehand.score.evaluate import Settings
 from beforehand.store.files import read_text
@@ -33,7 +35,7 @@ def settings(
     seed: int, draws: int, placebo: int, spread: float | None = None, mark: str = ""
 ) -> Settings:
     """The settings of the scoring. Raises InputError."""
-    if spread is not None and not 0.0 <= spread < 1.0:
+    if spread is not None and not (isinstance(spread, (int, float)) and 0.0 <= spread < 1.0):
         raise InputError(f"{mark}spread must lie in [0, 1), not {spread}")
     return Settings(
         seed=between("seed", seed, 0, 2**31, mark),
@@ -48,29 +50,54 @@ def checked(limits: RunLimits, mark: str = "") -> RunLimits:
     parse_rate(limits.rate)
     if limits.concurrency is not None:
         between("concurrency", limits.concurrency, 1, 256, mark)
-    if not 0.1 <= limits.timeout <= 3600.0:
+    if not (_is_number(limits.timeout) and 0.1 <= limits.timeout <= 3600.0):
         raise InputError(
-            f"{mark}timeout must lie between 0.1 and 3600 seconds, not {limits.timeout:g}"
+            f"{mark}timeout must lie between 0.1 and 3600 seconds, not {limits.timeout}"
         )
     for name in AMOUNTS:
         value = getattr(limits, name)
-        if value is not None and not (math.isfinite(value) and 0 <= value <= MOST):
+        if value is not None and not (_is_number(value) and 0 <= value <= MOST):
             option = name.replace("_", "-") if mark else name
             raise InputError(f"{mark}{option} must lie between 0 and {MOST:,}, not {value}")
     return limits
 
 
-def instant(name: str, value: datetime | str, mark: str = "") -> datetime:
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def instant(name: str, value: datetime | date | str, mark: str = "") -> datetime:
     """An instant as a user states it: an aware datetime, or ISO 8601 with a zone; a bare date is
     its start in UTC. Raises InputError."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InputError(f"{mark}{name} {value} needs a time zone: add tzinfo=datetime.UTC")
         return value
+    if isinstance(value, date):
+        value = value.isoformat()
+    if not isinstance(value, str):
+        raise InputError(f"{mark}{name} is a time such as 2025-01-31, not {value!r}")
     try:
         return parse_instant(value)
     except ValueError as error:
         raise InputError(f"{mark}{name}: {error}") from None
+
+
+def interval(name: str, value: timedelta | str) -> timedelta:
+    """The time between two forecasts: `6h`, `7d`, or a timedelta. Raises InputError."""
+    if isinstance(value, str):
+        return parse_interval(value)
+    if not isinstance(value, timedelta) or value < timedelta(minutes=1):
+        raise InputError(
+            f'{name} is a time of a minute or more, such as "6h" or "7d", not {value!r}'
+        )
+    return value
+
+
+def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
+    """Raises InputError for a word that is not allowed."""
+    if value not in allowed:
+        raise InputError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
 
 
 def in_order(start: datetime | None, stop: datetime | None, mark: str = "") -> None:

@@ -91,6 +91,11 @@ def said_by(one: Subject) -> Said:
             for row in read_predictions(path / "predictions.jsonl")
             if row.metadata.predictor_id == one.name
         }
+    if not found and not (path / "intervals.jsonl").is_file():
+        raise InputError(
+            f"run {one.folder.run_id} scored a file, and keeps its forecasts alone, none of "
+            f"{one.name}: how it compares with the market is its skill"
+        )
     if not found:
         raise InputError(f"run {one.folder.run_id} holds no forecasts of {one.name!r}")
     return found

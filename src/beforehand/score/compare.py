@@ -67,6 +67,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         low, high = self.ci
+        if self.error == 0 and self.brier_a == self.brier_b:
+            return f"{self.verdict} over {self.n:,} forecasts of {self.n_questions:,} questions"
         return (
             f"{self.verdict}: {self.a} {self.brier_a:.4f}, {self.b} {self.brier_b:.4f}, difference "
             f"{self.difference:.4f} [{low:.4f}, {high:.4f}] over {self.n:,} forecasts of "

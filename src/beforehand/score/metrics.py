@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.errors import InputError
-from beforehand.plugins import PLUGINS
+from beforehand.plugins import PLUGINS, Plugin
 
 Floats = npt.NDArray[np.float64]
 CLIP = 1e-6
@@ -55,9 +55,14 @@ ADDED: dict[str, Metric] = {}
 
 def added() -> Mapping[str, Metric]:
     """Every added metric, those of other packages as well."""
-    for _ in PLUGINS.load("metrics"):  # Importing a plugin's module enters what it decorates.
+    for _ in PLUGINS.load("metrics", _enter):  # Importing a module enters what it decorates.
         pass
     return ADDED
+
+
+def _enter(plugin: Plugin, found: object) -> None:
+    if not any(metric.rows is found for metric in ADDED.values()):
+        raise TypeError(f"{plugin.value} is not a metric: decorate it with @metric(NAME, BETTER)")
 
 
 def metric(name: str, better: Literal["lower", "higher"]) -> Callable[[RowMetric], RowMetric]:
@@ -68,6 +73,8 @@ def metric(name: str, better: Literal["lower", "higher"]) -> Callable[[RowMetric
     """
 
     def add(rows: RowMetric) -> RowMetric:
+        if better not in ("lower", "higher"):
+            raise ValueError(f"the metric {name}: better is lower or higher, not {better!r}")
         if not name.isidentifier() or name in ADDED or name in BUILT_IN:
             raise ValueError(
                 f"a metric cannot be called {name!r}: the name is taken or is not an identifier"

@@ -319,7 +319,7 @@ def headline(summary: "Summary") -> str:
     )
     winners = [row["forecaster"] for row in others if row["verdict"] == "beats the market"]
     if not others:
-        return f"The market alone was scored, over {size}."
+        return f"The market alone was scored, over {size}.{_silent(summary)}"
     if winners:
         own = {(r["n_questions"], r["n_events"]) for r in others if r["forecaster"] in winners}
         if len(own) == 1:
@@ -332,6 +332,14 @@ def headline(summary: "Summary") -> str:
         said = verdict.get(others[0]["verdict"], "is worse than the market")
         return f"{others[0]['forecaster']} {said} over {size}."
     return f"None of {len(others)} forecasters is shown to beat the market over {size}."
+
+
+def _silent(summary: "Summary") -> str:
+    """Who was asked and never answered."""
+    decisions = summary.get("decisions")
+    models = decisions["models"] if decisions else {}
+    names = [label(name) for name, made in models.items() if made["failed"] and not made["made"]]
+    return f" No answer of {_listed(names)} came about." if names else ""
 
 
 def kept_from_the_future(

@@ -10,23 +10,16 @@ version and context.
 """
 
 import asyncio
-import dis
-import importlib
-import importlib.util
 import inspect
-import re
-import sys
-import threading
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from pathlib import Path
-from types import BuiltinFunctionType, GenericAlias, ModuleType
-from typing import Any, TypeVar, overload
+from typing import Any
 
+import numpy as np
 from msgspec import structs
 
 from beforehand.clock import Clock, from_us
@@ -35,7 +28,6 @@ from beforehand.errors import (
     Corrupt,
     Held,
     InputError,
-    NotConfigured,
     NotFound,
     Stopped,
     Unavailable,
@@ -49,41 +41,28 @@ from beforehand.forecast.base import (
     Opening,
     scheme,
 )
+from beforehand.forecast.callables import (
+    ASKED,
+    FIRST,
+    Callee,
+    Declared,
+    code_digest,
+    declare,
+    keeps_nothing,
+    load,
+    said_of,
+    split_version,
+)
 from beforehand.forecast.schemes.http import LONGEST_TEXT, kept_text, read_kept
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
 from beforehand.gateway.worlds import World
-from beforehand.ids import digest
 from beforehand.records.rows import Previous, Snippet, TraceRow
 from beforehand.records.world import Market
 from beforehand.score.scoreboard import Kept
-from beforehand.store.files import file_digest
 from beforehand.store.run_folder import last_probe
 
 LONGEST_TRACEBACK = 8000
-FIRST = "1"
-"""The version of a callable that states none."""
-_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-Callee = Callable[[Any], Any]
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A callable as a forecaster. `make` gives one to ask, of a class a new object; `version` is
-    part of its identity. `free` says that asking it twice costs nothing: its answers are recorded
-    in batches."""
-
-    callee: Any
-    make: Callable[[], Callee]
-    name: str
-    version: str = FIRST
-    memoryless: bool = False
-    free: bool = False
-
-
-REGISTERED: dict[str, Declared] = {}
-"""The callables that were marked in this process, by name (`python:NAME`)."""
 
 
 class ShownMarket:
@@ -203,232 +182,6 @@ class ShownContext:
         return f"Context(t={self._row.time}, market={self.market.id!r}, odds={self.odds})"
 
 
-@overload
-def forecaster(
-    callee: F,
-    *,
-    name: str | None = None,
-    version: str | int = FIRST,
-    memoryless: bool = False,
-    free: bool = False,
-) -> F: ...
-@overload
-def forecaster(
-    callee: None = None,
-    *,
-    name: str | None = None,
-    version: str | int = FIRST,
-    memoryless: bool = False,
-    free: bool = False,
-) -> Callable[[F], F]: ...
-def forecaster(
-    callee: Any = None,
-    *,
-    name: str | None = None,
-    version: str | int = FIRST,
-    memoryless: bool = False,
-    free: bool = False,
-) -> Any:
-    """Mark a function of a Context, or a class, as a forecaster. Plain or with options:
-
-        @forecaster
-        def mine(context): return 0.9 * context.odds + 0.05
-
-        @forecaster(memoryless=True, version="2")
-        async def asked(context): ...
-
-    `version` is part of its identity: raise it when the code changes, and no answer of the old
-    code is taken for one of the new. `memoryless` declares that it keeps nothing between two
-    questions, anywhere: it is then asked side by side and in no order. `free` declares that asking
-    twice costs nothing: its answers are recorded in batches, which is many times faster, and a
-    crash may lose the last tenth of a second of them. Raises InputError for what cannot be called.
-    """
-    if callee is None:
-        return lambda found: forecaster(
-            found, name=name, version=version, memoryless=memoryless, free=free
-        )
-    declared = declare(callee, name, str(version), memoryless, free)
-    REGISTERED[declared.name] = declared
-    callee.__beforehand__ = declared
-    return callee
-
-
-def declare(
-    callee: Any,
-    name: str | None = None,
-    version: str = FIRST,
-    memoryless: bool = False,
-    free: bool = False,
-) -> Declared:
-    """A function or class as a forecaster; one that is marked already as it was marked. Raises
-    InputError for what cannot be called."""
-    known = getattr(callee, "__beforehand__", None)
-    if isinstance(known, Declared) and known.callee is callee:
-        return known
-    if not callable(callee):
-        raise InputError(f"{callee!r} cannot be called: give a function of a Context, or a class")
-    called = name or str(getattr(callee, "__name__", type(callee).__name__))
-    if not called.isidentifier():
-        raise InputError(f"a forecaster cannot be called {called!r}: name it (name=...)")
-    if not _VERSION.fullmatch(version):
-        raise InputError(f"{called}: a version is letters, digits, . _ + -, not {version!r}")
-    return Declared(callee, _maker(callee), called, version, memoryless, free)
-
-
-def entry_of(callee: Any, name: str | None = None) -> str:
-    """The name by which a run finds this callable: that of its module, so that another process
-    finds it as well, else its own (`name`, where it has none), which is known to this process
-    alone. Raises InputError for what cannot be called."""
-    declared = declare(callee, name)
-    place, path = getattr(callee, "__module__", None), getattr(callee, "__qualname__", "")
-    module = sys.modules.get(place) if place not in (None, "__main__") else None
-    if module is not None and getattr(module, path, None) is callee:
-        return f"python:{place}:{path}"
-    if name is not None:
-        declared = replace(declared, name=name)
-    REGISTERED[declared.name] = declared
-    return f"python:{declared.name}"
-
-
-def file_of(callee: Any) -> Path | None:
-    """The folder of the file in which a callable is written, if it is in one."""
-    try:
-        path = Path(inspect.getfile(inspect.unwrap(callee)))
-    except (OSError, TypeError):
-        return None
-    return path.resolve().parent if path.is_file() else None
-
-
-def code_digest(callee: Any) -> str | None:
-    """The SHA-256 of a callable's code: of the file that it is in, else of its own source; None
-    where neither can be read."""
-    found = inspect.unwrap(callee)
-    with suppress(OSError, TypeError):
-        path = Path(inspect.getfile(found))
-        if path.is_file():
-            return file_digest(path)
-    # A notebook's class has no source of its own, but its methods have.
-    parts = [found]
-    if inspect.isclass(found):
-        parts = [part for part in vars(found).values() if inspect.isfunction(part)]
-    try:
-        return digest([inspect.getsource(part) for part in parts]) if parts else None
-    except (OSError, TypeError):
-        return None
-
-
-def _keeps_nothing(function: Any) -> bool:
-    """True for a plain function that can be seen to keep nothing between two runs of one process:
-    it writes no global or enclosing name, and what it refers to cannot change (modules, classes,
-    functions alike, numbers, texts)."""
-    waiting, seen = [function], set[int]()
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen or isinstance(one, (*_CONSTANT, *_OTHERS)):
-            continue
-        seen.add(id(one))
-        if not inspect.isfunction(one) or set(vars(one)) - {"__beforehand__"}:
-            return False
-        if any(step.opname in _WRITES for step in dis.get_instructions(one)):
-            return False
-        found = inspect.getclosurevars(one)
-        waiting += [*found.globals.values(), *found.nonlocals.values(), *(one.__defaults__ or ())]
-        waiting += (one.__kwdefaults__ or {}).values()
-    return True
-
-
-_CONSTANT = (str, bytes, int, float, complex, type(None), re.Pattern, frozenset)
-_OTHERS = (ModuleType, type, BuiltinFunctionType, GenericAlias)
-_WRITES = ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF")
-_ASKED: dict[int, tuple[Any, set[str]]] = {}
-"""The callables that were asked in this process, with the runs that did."""
-
-
-def _maker(callee: Any) -> Callable[[], Callee]:
-    if not inspect.isclass(callee):
-        return lambda: callee
-
-    def make() -> Callee:
-        made = callee()
-        found = getattr(made, "decide", None) or made
-        if not callable(found):
-            raise InputError(
-                f"{callee.__name__} has no method decide(context) or __call__(context)"
-            )
-        return found  # type: ignore[no-any-return]
-
-    return make
-
-
-def load(target: str) -> Declared:
-    """The callable at `module:name` or `path.py:name`. Raises InputError saying what is missing."""
-    place, colon, name = target.rpartition(":")
-    if not colon:
-        if target in REGISTERED:
-            return REGISTERED[target]
-        raise InputError(
-            f"python:{target}: write python:package.module:name or python:./file.py:name; a "
-            "callable of a notebook is known to that notebook alone"
-        )
-    module = _of_file(place) if place.endswith(".py") else _of_name(place)
-    found = getattr(module, name, None)
-    if found is None:
-        raise InputError(f"python:{target}: {place} has no {name!r}")
-    return declare(found)
-
-
-def _split_version(target: str) -> tuple[str, str, str]:
-    """(target, "@", version) of `TARGET@VERSION`; the version is empty where none is stated."""
-    head, at, version = target.rpartition("@")
-    if not at or ":" in version or "/" in version:
-        return target, "", ""
-    return head, at, version
-
-
-_LOADING = threading.Lock()
-
-
-def _of_file(place: str) -> Any:
-    path = Path(place).resolve()
-    if not path.is_file():
-        raise InputError(f"python:{place}: there is no file {path}")
-    name = f"_beforehand_{path.stem}_{digest(str(path).encode())[:12]}"
-    with _LOADING:
-        if name in sys.modules:
-            return sys.modules[name]
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except BaseException as error:
-            del sys.modules[name]
-            if not isinstance(error, Exception):  # Ctrl-C is not about the file.
-                raise
-            raise InputError(f"python:{place}: it cannot be imported: {_said(error)}") from error
-    return module
-
-
-def _of_name(place: str) -> Any:
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name and place.startswith(error.name):
-            raise InputError(
-                f"python:{place}: there is no module {error.name!r}: install it, or write the path "
-                "of the file (python:./file.py:name)"
-            ) from None
-        raise NotConfigured(f"python:{place} needs {error.name}, which is not installed") from None
-    except Exception as error:
-        raise InputError(f"python:{place}: it cannot be imported: {_said(error)}") from error
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
 @scheme("python", shown=("python:MODULE:NAME",))
 class PythonForecaster(Forecaster):
     """A callable of this process. It is asked one question at a time, in order of time; one that is
@@ -444,7 +197,9 @@ class PythonForecaster(Forecaster):
         self.batched = declared.free
         self._make = declared.make
         self._made: Callee | None = None
-        self._runs = _ASKED.setdefault(id(declared.callee), (declared.callee, set()))[1]
+        self._runs = ASKED.setdefault(id(declared.callee), (declared.callee, set()))[1]
+        if self.name == "market":
+            raise InputError("a forecaster may not be called market: that is the price; rename it")
         if opening.world is None:
             raise InputError(f"{self.name}: a callable is asked in a run, which has a world")
         self._world, self._clock = opening.world, opening.workspace.clock
@@ -457,18 +212,38 @@ class PythonForecaster(Forecaster):
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
         """Raises InputError where it cannot be imported or called, or has another version."""
-        target, _, version = _split_version(rest.partition(":")[2])
+        target, _, version = split_version(rest.partition(":")[2])
         declared = load(target)
         if version and version != declared.version:
             raise InputError(f"{rest}: its version is {declared.version} now: begin a new run")
         return cls(f"python:{target}", name, declared, opening)
+
+    def check(self) -> None:
+        """Raises InputError where an object of the class cannot be made, or where it cannot be
+        called with a context."""
+        try:
+            made = self._callee()
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"{self.name} cannot be begun ({said_of(error)}): a class is made without "
+                "arguments; give an object of it, or a function"
+            ) from error
+        with suppress(ValueError):  # Some callables have no signature to look at.
+            try:
+                inspect.signature(made).bind(None)
+            except TypeError as error:
+                raise InputError(
+                    f"{self.name} cannot be called with a context ({error}): it takes one argument"
+                ) from None
 
     @property
     def started_anew(self) -> bool:
         """True if it began this run without any memory: a new object of its class, a function that
         keeps nothing, or the first run of this process that asks it."""
         callee = self.declared.callee
-        return inspect.isclass(callee) or len(self._runs) <= 1 or _keeps_nothing(callee)
+        return inspect.isclass(callee) or len(self._runs) <= 1 or keeps_nothing(callee)
 
     def kept(self) -> Kept:
         """How it is kept from the future: it runs with us and could look, unless it was probed."""
@@ -500,8 +275,8 @@ class PythonForecaster(Forecaster):
                 found = _decision(said, self.name)
         except (Corrupt, Held, Stopped, Unavailable):  # Not about the question.
             raise
-        except Exception as error:
-            text, trace = f"{self.name} raised {_said(error)}", traceback.format_exc()
+        except (Exception, SystemExit) as error:
+            text, trace = f"{self.name} raised {said_of(error)}", traceback.format_exc()
             if isinstance(error, BadAnswer):
                 text = trace = str(error)
             failed = self._trace(context, meter, trace[-LONGEST_TRACEBACK:])
@@ -539,7 +314,7 @@ def named_scheme(known_as: str, callee: Any) -> type[PythonForecaster]:
         @classmethod
         def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
             """Raises InputError for another version, or for words after its name."""
-            stated, _, version = _split_version(rest)
+            stated, _, version = split_version(rest)
             if stated != known_as:
                 raise InputError(f"{rest!r}: write {known_as} alone")
             if version and version != declared.version:
@@ -556,6 +331,8 @@ async def _awaited(said: Awaitable[Any]) -> Any:
 def _decision(said: Any, name: str) -> Decision:
     """What was returned, checked. Raises BadAnswer for what is not a forecast."""
     if isinstance(said, Mapping):
+        if "probability" not in said:
+            raise BadAnswer(f"{name} returned {_short(said)}: a mapping needs a probability")
         said = Decision(
             said.get("probability"),  # type: ignore[arg-type]  # Checked below.
             said.get("confidence"),
@@ -577,7 +354,8 @@ def _decision(said: Any, name: str) -> Decision:
 def _share(value: object, name: str, what: str) -> float:
     """A number from 0 to 1, whatever library it comes from."""
     try:
-        found = float("nan") if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+        is_number = not isinstance(value, (bool, np.bool_, str, bytes))
+        found = float(value) if is_number else float("nan")  # type: ignore[arg-type]
     except (TypeError, ValueError):
         found = float("nan")
     if not 0.0 <= found <= 1.0:

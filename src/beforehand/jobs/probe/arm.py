@@ -21,7 +21,7 @@ from beforehand.config import Home, Workspace
 from beforehand.errors import BeforehandError, InputError
 from beforehand.forecast.base import Forecaster, NoDecision, Opening, PanelForecaster
 from beforehand.forecast.base import open_forecaster as open_named
-from beforehand.forecast.schemes.python import REGISTERED, declare
+from beforehand.forecast.callables import REGISTERED, declare
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.search import Grade
