@@ -77,11 +77,9 @@ def probe(
             progress=update,
         )
     if code is not None:
-        why = "; ".join(found.because)
-        note_probe(
-            workspace.home.probes,
-            {"code": code, "n": found.n, "peeked": found.peeked, "why": why},
-        )
+        why, peeked = "; ".join(found.because), found.peeked
+        notes = workspace.home.probes
+        note_probe(notes, {"code": code, "n": found.n, "peeked": peeked, "why": why})
     return found
 
 
