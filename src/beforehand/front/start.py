@@ -88,10 +88,7 @@ def backtest(
     Raises InputError for what cannot be asked, before anything is; Interrupted or Stopped for a run
     that ended early: `open_run(...).resume()` continues it.
     """
-    one_of("grid", grid, ("aligned", "own"))
-    one_of("grade", grade, ("captured", "published"))
-    if unknown := limits.keys() - Limits.__annotations__.keys():
-        raise InputError(f"backtest takes no {sorted(unknown)[0]!r}: see help(beforehand.backtest)")
+    _check_words(grid, grade, limits)
     request = BacktestRequest(
         archive=need_world(world).path.resolve(),
         markets=_markets(markets),
@@ -157,6 +154,14 @@ def score_forecasts(
     )
     keep_seal(workspace, scored.folder, "score")
     return Run(scored.folder, workspace)
+
+
+def _check_words(grid: str, grade: str, limits: Limits) -> None:
+    """Raises InputError for a word or a limit that there is not."""
+    one_of("grid", grid, ("aligned", "own"))
+    one_of("grade", grade, ("captured", "published"))
+    if unknown := limits.keys() - Limits.__annotations__.keys():
+        raise InputError(f"backtest takes no {sorted(unknown)[0]!r}: see help(beforehand.backtest)")
 
 
 def _entries(given: Named | Sequence[Named] | Mapping[str, Named]) -> list[str]:
