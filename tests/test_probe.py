@@ -101,7 +101,7 @@ def test_an_interrupted_probe_leaves_the_archive_recoverable(place: Path) -> Non
     digest = Archive(archive).digest
     archive.rename(aside)
     archive.symlink_to(place / "gone")
-    with pytest.raises(NotConfigured, match="a probe was interrupted"):
+    with pytest.raises(NotConfigured, match="a probe is at work here, or was interrupted"):
         bh.open_world(archive)
     assert not probed(place, "market", 10, mounts=False).peeked
     assert not aside.exists()
@@ -164,11 +164,38 @@ def test_from_python_and_on_the_card(place: Path, home: Path, capsys: Out) -> No
     assert "how SIM" in caught["because"][0]
     run = bh.backtest(world, [mine, code], draws=200, placebo=0, progress=False)
     assert run["mine"].isolation == "probed (0 of 10 futures)"
-    assert run["of_files"].isolation == "trusted"
+    assert run["of_files"].isolation == "caught by a probe"
+    other = bh.backtest(
+        world, code.replace("of_files", "of_sizes"), draws=200, placebo=0, progress=False
+    )
+    assert other["of_sizes"].isolation == "trusted", "another function of the same file"
     assert run["of_files"].verdict != "beats the market"
     assert any("a probe found that it looks ahead" in why for why in run["of_files"].reasons) or (
         run["of_files"].verdict == "not shown"
     )
+
+
+RARE = """
+import secrets
+
+
+class Rare:
+    def __init__(self):
+        self.shift = 0.01 if secrets.randbelow(3) == 0 else 0.0
+
+    def decide(self, context):
+        return 0.9 * context.odds + self.shift
+"""
+
+
+def test_chance_of_a_process_is_not_the_future(place: Path, tmp_path: Path) -> None:
+    """One that throws a die where it begins: by luck its arms look like a peeker's."""
+    (tmp_path / "rare.py").write_text(RARE)
+    where = Place(place / "archive", Home(place / "home"), "captured", 5, 300.0)
+    for seed in range(20 if FULL else 3):
+        subject = Subject(f"python:{tmp_path / 'rare.py'}:Rare", "Rare", folder=tmp_path)
+        found = probe(subject, where, n=10, draws=DRAWS, seed=seed)
+        assert not found.peeked, (seed, found)
 
 
 def test_what_cannot_be_probed(place: Path, capsys: Out, tmp_path: Path) -> None:

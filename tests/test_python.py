@@ -295,3 +295,21 @@ def test_what_answers_otherwise_when_shown_again_is_marked(
     (mine,) = (row for row in found["leaderboard"] if row["forecaster"] == "odd")
     assert "not reproducible" in mine["order"]
     assert told(capsys, "runs", "verify", "parts")["sound"], "the journal's answers stand"
+
+
+@pytest.mark.parametrize("options", ["", "memoryless=True", "memoryless=True, free=True"])
+def test_code_that_changed_within_a_run_is_marked(
+    sim: Path, home: Path, capsys: Out, tmp_path: Path, options: str
+) -> None:
+    """The answers on record stand, and nobody may say that one forecaster gave them all."""
+    text = FREE.replace("@forecaster(free=True, memoryless=True)", f"@forecaster({options})")
+    (tmp_path / "free.py").write_text(text)
+    asked = command(sim, f"python:{tmp_path / 'free.py'}:alone")
+    killed_once(asked, "r", tmp_path / "die")
+    (tmp_path / "free.py").write_text(text.replace("    return p\n", "    return 0.5 * p\n"))
+    found = told(capsys, "runs", "resume", "r")
+    (mine,) = (row for row in found["leaderboard"] if row["forecaster"] == "alone")
+    assert "its code changed" in mine["order"]
+    assert mine["isolation"] == "trusted"
+    assert mine["verdict"] != "beats the market"
+    assert told(capsys, "runs", "verify", "r")["sound"]

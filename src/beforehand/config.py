@@ -148,6 +148,11 @@ class Workspace:
         return self.database or self.home.access
 
 
+def in_a_probe() -> bool:
+    """True in a process that a probe started: another world stands at the archive's path."""
+    return "BEFOREHAND_PROBE" in os.environ
+
+
 def recorded_data() -> Path | None:
     """The folder of recorded data named by `BEFOREHAND_DATA`, if it is there. Never written to."""
     name = os.environ.get("BEFOREHAND_DATA")

@@ -124,6 +124,8 @@ class Forecaster(ABC):
     memoryless: bool = False
     stateful: bool = True
     isolation: str = "trusted"
+    code: str | None = None
+    """The digest of its code, where that is known: it must not change within a run."""
     caught: str | None = None
     """Why it may not be said to beat the market: a probe found that it looks ahead."""
     order: ClassVar[str] = "asked in order"

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from types import BuiltinFunctionType, GenericAlias, ModuleType
 from typing import Any, TypeVar, overload
@@ -91,6 +92,8 @@ def forecaster(
         return lambda found: forecaster(
             found, name=name, version=version, memoryless=memoryless, free=free
         )
+    if "__beforehand__" in getattr(callee, "__dict__", {}):
+        callee = _another(callee)
     declared = declare(callee, name, str(version), memoryless, free)
     try:
         callee.__beforehand__ = declared
@@ -104,6 +107,19 @@ def forecaster(
         callee.__beforehand__ = declared
     REGISTERED[declared.name] = declared
     return callee
+
+
+def _another(callee: Any) -> Any:
+    """The same code as another object, to be marked a second time."""
+    if inspect.isclass(callee):
+        return type(callee.__name__, (callee,), {"__module__": callee.__module__})
+
+    @wraps(callee)
+    def again(context: Any) -> Any:
+        return callee(context)
+
+    vars(again).pop("__beforehand__", None)
+    return again
 
 
 def declare(
@@ -156,16 +172,17 @@ def code_digest(callee: Any) -> str | None:
     """The SHA-256 of a callable's code: of the file that it is in, else of its own source; None
     where neither can be read."""
     found = inspect.unwrap(callee)
+    name = getattr(found, "__qualname__", type(found).__qualname__)
     with suppress(OSError, TypeError):
         path = Path(inspect.getfile(found))
         if path.is_file():
-            return file_digest(path)
+            return digest([name, file_digest(path)])
     # A notebook's class has no source of its own, but its methods have.
     parts = [found]
     if inspect.isclass(found):
         parts = [part for part in vars(found).values() if inspect.isfunction(part)]
     try:
-        return digest([inspect.getsource(part) for part in parts]) if parts else None
+        return digest([name, *map(inspect.getsource, parts)]) if parts else None
     except (OSError, TypeError):
         return None
 
@@ -222,7 +239,7 @@ def load(target: str) -> Declared:
             return REGISTERED[target]
         raise InputError(
             f"python:{target}: write python:package.module:name or python:./file.py:name; a "
-            "callable of a notebook is known to that notebook alone"
+            "callable of a notebook is known to that notebook alone: define it there again first"
         )
     module = _of_file(place) if place.endswith(".py") else _of_name(place)
     found = getattr(module, name, None)

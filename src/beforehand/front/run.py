@@ -15,7 +15,7 @@ from beforehand.front.reporting import reporting, told_in_python
 from beforehand.lazy import lazy
 from beforehand.records.rows import IntervalRow, label
 from beforehand.runs.compare import Subject, compare_forecasters, subject_of
-from beforehand.runs.query import find_journal, find_run, state_of
+from beforehand.runs.query import find_journal, find_run, is_driven, state_of
 from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions, read_traces
 from beforehand.runs.verify import RunCheck, sound
 from beforehand.runs.verify import verify as verify_run
@@ -138,7 +138,12 @@ class Run:
         """success, running, stopped, cancelled, failed, unfinished or damaged."""
         journal = find_journal(self._workspace)
         row = journal.run(self.id) if journal else None
-        return state_of(row, journal).status if row and journal else self._folder.facts()["status"]
+        if row is None or journal is None:
+            return self._folder.facts()["status"]
+        found = state_of(row, journal).status
+        if found == "running" and not is_driven(row, self._workspace.home, journal):
+            return "unfinished"
+        return found
 
     @lazy
     def summary(self) -> Summary:

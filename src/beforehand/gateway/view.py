@@ -83,7 +83,7 @@ class View:
         return _merge(self._admit("market", self._world.market_versions(name, self._at)))
 
     def markets(self) -> list[Market]:
-        """Every market known at t, by id."""
+        """Every market known at t, ordered by id."""
         groups: dict[str, list[Market]] = {}
         for version in self._admit("market", self._world.market_versions(None, self._at)):
             groups.setdefault(version.id, []).append(version)
@@ -197,7 +197,7 @@ class View:
         return _last(self._admit("resolution", self._world.resolutions(name, self._at)))
 
     def resolutions(self) -> list[Resolution]:
-        """Every market's latest known resolution, by market id."""
+        """Every market's latest known resolution, a list ordered by market id."""
         latest: dict[str, Resolution] = {}
         for record in self._admit("resolution", self._world.resolutions(None, self._at)):
             if (

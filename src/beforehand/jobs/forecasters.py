@@ -2,6 +2,7 @@
 was kept from the future."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from beforehand.config import Workspace
 from beforehand.engine.context import StepContext
@@ -21,6 +22,7 @@ from beforehand.store.journal.memory import remembered
 
 MAY_REMEMBER, NOT_AGAIN = "may remember", "not reproducible"
 MOST_RUNS = 3
+CHANGED = "its code changed while the run was under way: its answers are of two forecasters"
 STATED_REMEMBERING = (
     "it may remember: its predictions say that it was asked about later instants before"
 )
@@ -72,10 +74,14 @@ def models_of(forecasters: Iterable[Forecaster]) -> list[Model]:
 
 
 def how_kept(
-    forecasters: Iterable[Forecaster], differs: Mapping[str, int], context: StepContext
+    forecasters: Iterable[Forecaster],
+    differs: Mapping[str, int],
+    context: StepContext,
+    codes: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, Kept]:
     """How each forecaster of a run was kept from the future, by its name on the leaderboard.
-    `differs` counts answers that were not the ones on record when a past was shown again."""
+    `differs` counts answers that were not the ones on record when a past was shown again, `codes`
+    the versions of the code of those whose code changed while the run was under way."""
     restarts = list[str]()
     run_id: str | None = context.run_id
     while run_id is not None and (row := context.journal.run(run_id)) is not None:
@@ -83,6 +89,9 @@ def how_kept(
         run_id = row.parent
     database, found = context.journal.database, dict[str, Kept]()
     for one in forecasters:
+        if one.name in codes:
+            found[one.name] = Kept("trusted", f"{one.kept().order}; its code changed", CHANGED)
+            continue
         if one.memoryless:
             found[one.name] = one.kept()
             continue
@@ -101,7 +110,8 @@ def kept(one: Forecaster, n: int, runs: Sequence[str], differs: int, restarted: 
     if differs:
         order += f"; {NOT_AGAIN} ({differs:,} answers differ when asked again)"
     if not n:
-        return Kept(one.isolation, order, one.caught)
+        again = f"it is {NOT_AGAIN}: {differs:,} answers differ when asked again"
+        return Kept(one.isolation, order, one.caught or (again if differs else None))
     named = ", ".join(runs[:MOST_RUNS]) + (", …" if len(runs) > MOST_RUNS else "")
     return Kept(
         one.isolation,

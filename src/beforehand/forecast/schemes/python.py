@@ -203,8 +203,10 @@ class PythonForecaster(Forecaster):
         if opening.world is None:
             raise InputError(f"{self.name}: a callable is asked in a run, which has a world")
         self._world, self._clock = opening.world, opening.workspace.clock
-        found = last_probe(opening.workspace.home.probes, code_digest(declared.callee))
+        self.code = code_digest(declared.callee)
+        found = last_probe(opening.workspace.home.probes, self.code)
         if found is not None and found["peeked"]:
+            self.isolation = "caught by a probe"
             self.caught = f"a probe found that it looks ahead: {found['why']}"
         elif found is not None:
             self.isolation = f"probed (0 of {found['n']:,} futures)"

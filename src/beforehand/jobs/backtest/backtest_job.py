@@ -347,7 +347,8 @@ class BacktestJob:
         short = [row for row in rows if row.market_id in apart]
         leaks, written = self._leaks(audit, intervals)
         everyone = self.forecasters.values()
-        kept = how_kept(everyone, outputs["collect"]["differs"], context)
+        collected = outputs["collect"]
+        kept = how_kept(everyone, collected["differs"], context, collected.get("codes", {}))
         facts, paths = self._facts(leaks, kept), unranked(everyone)
         result = evaluate(table, facts, replace(settings, variants=facts.variants, unranked=paths))
         drawn = pictured(intervals)

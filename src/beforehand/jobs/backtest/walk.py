@@ -192,7 +192,10 @@ class Walker:
         for kind, lines in kept.items():
             context.keep(kind, b"\n".join(lines))
         differs = {one.name: one.take_differing() for one in self._forecasters.values()}
+        asked = {one.entry: one for config in which for one in self._ever(config)}
+        codes = {one.name: one.code for one in asked.values() if one.code is not None}
         return {
+            "codes": codes,
             "intervals": len(panel),
             "audit": gateway.audit.wire(),
             "previous": {str(i): last for i, last in previous.items()} if at is not None else {},
@@ -204,6 +207,11 @@ class Walker:
     ) -> Mapping[str, object]:
         """Mark an instant as settled, with all its contexts: the steps that wait for it may run."""
         return {"intervals": sum(output["intervals"] for output in outputs.values()), "files": {}}
+
+    def _ever(self, experiment: int) -> list[Forecaster]:
+        """Every forecaster that an experiment asks at some time."""
+        names = self._replacement.ever(self._configs[experiment].models)
+        return [self._forecasters[name] for name in names]
 
     def _interval(
         self,
@@ -317,6 +325,10 @@ class Walker:
         if self._method == "weighted":
             apply_past_weights(self._folder.path / "intervals.jsonl", self._answers)
         audit, differs = Audit(), Counter[str]()
+        codes: dict[str, set[str]] = {}
+        for output in outputs.values():
+            for name, code in output.get("codes", {}).items():
+                codes.setdefault(name, set()).add(code)
         for task in sorted(outputs):
             audit.add(outputs[task]["audit"])
             differs.update(outputs[task]["differs"])
@@ -324,6 +336,7 @@ class Walker:
             "intervals": sum(output["intervals"] for output in outputs.values()),
             "audit": audit.wire(),
             "differs": dict(sorted(differs.items())),
+            "codes": {name: len(found) for name, found in sorted(codes.items()) if len(found) > 1},
             "files": self._folder.digests(*written),
         }
 

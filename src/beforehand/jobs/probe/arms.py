@@ -157,6 +157,7 @@ class Arms:
         found.pop("BEFOREHAND_DATA", None)
         found |= dict.fromkeys(ONE_THREAD, "1")
         found |= {"PYTHONHASHSEED": "0", "BEFOREHAND_HOME": str(self._place.home.root)}
+        found["BEFOREHAND_PROBE"] = "1"
         return {**found, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def _copied(self) -> list[str]:

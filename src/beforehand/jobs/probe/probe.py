@@ -37,13 +37,16 @@ MARKETS = 10
 """Markets at each cut."""
 LEVEL, CONFIDENCE = 0.01, 0.95
 DRAWS = 20
+CONFIRMED, AGAIN = 2, 6
+"""How many cuts that differ are tried again, and how often, before anybody is accused."""
 SIDE_BY_SIDE = 2
 Progress = Callable[[str, int, int], None]
 Floats = npt.NDArray[np.float64]
 NOT_SEEN = (
     "what it takes from the web or from another service",
     "what a model's weights hold",
-    "files outside the archive that hold the answers",
+    "files outside the archive that hold the answers (a cache of an earlier run too)",
+    "what it does only at other instants than these, or only when it is not probed",
 )
 
 
@@ -77,6 +80,7 @@ class Probe:
     detectable: float | None
     differences: list[Difference]
     failures: int
+    reason: str | None
     contexts: int
     how: str
     not_seen: list[str]
@@ -109,7 +113,9 @@ class Probe:
                 "would have been found with a power of 80 %"
             )
         if self.failures:
-            lines.append(f"  {self.failures} of {self.contexts} answers were failures")
+            lines.append(
+                f"  {self.failures} of {self.contexts} answers were failures, first: {self.reason}"
+            )
         lines.append(f"  {self.how}; a probe cannot see {', '.join(self.not_seen)}")
         return "\n".join(lines)
 
@@ -138,6 +144,11 @@ class Seen:
     def same_twice(self) -> bool:
         """True if both arms in world A said the same."""
         return self.a == self.again
+
+    @property
+    def varies(self) -> bool:
+        """True if any of the three arms said anything else than another."""
+        return not self.a == self.b == self.again
 
     def differences(self) -> list[Difference]:
         """The first answer of each market that is another one in world B."""
@@ -205,35 +216,55 @@ class _Probing:
         seen = [self._look(0, first)]  # It also finds out whether worlds can be mounted.
         with ThreadPoolExecutor(SIDE_BY_SIDE if self._arms.mounts else 1) as pool:
             seen += pool.map(lambda k: self._look(k, first), range(1, total))
-            chancy = [k for k, one in enumerate(seen) if not one.same_twice]
-            if chancy:
-                self._done = 0
-                list(pool.map(lambda k: self._draw(seen[k], k, first, len(chancy)), chancy))
-        found = [one for cut in seen if cut.same_twice for one in cut.differences()]
+            chance = not all(one.same_twice for one in seen) or not self._confirmed(seen, first)
+            drawn = [k for k, one in enumerate(seen) if chance and one.varies]
+            self._done = 0
+            list(pool.map(lambda k: self._draw(seen[k], k, first, len(drawn)), drawn))
+        found = [] if chance else [one for cut in seen for one in cut.differences()]
         because = []
         if found and self._explain:
-            because.append(self._reason(next(s for s in seen if s.same_twice and s.differences())))
-        shifted, least = _shifts([seen[k] for k in chancy], self._seed)
+            because.append(self._reason(next(one for one in seen if one.differences())))
+        shifted, least = _shifts([seen[k] for k in drawn], self._seed)
         found += shifted
         if shifted:
             times = ", ".join(sorted({iso(one.cut)[:10] for one in shifted}))
             because.append(f"its draws differ between the two futures at {times} (p < {LEVEL})")
         n = sum(len(cut.markets) for cut in self._cuts)
         said = [answer for one in seen for answer in one.a]
+        reason = next((error for p, error in said if p is None), None)
+        if all(p is None for p, _ in said):
+            raise InputError(f"{self._subject.name} gave no answer to look at: {reason}")
         return Probe(
             name=self._subject.name,
             n=n,
             peeked=bool(found),
             because=because,
             undetected_below=None if found else 1 - (1 - CONFIDENCE) ** (1 / n),
-            deterministic=not chancy,
+            deterministic=not chance,
             detectable=least,
             differences=found,
             failures=sum(p is None for p, _ in said),
+            reason=reason,
             contexts=len(said),
             how=self._how(),
             not_seen=self._not_seen(),
         )
+
+    def _confirmed(self, seen: Sequence[Seen], first: Path) -> bool:
+        """False if arms of the first cuts that differ do not say the same again: then it was chance
+        that differed from process to process, and not the future."""
+        for k in [k for k, one in enumerate(seen) if one.differences()][:CONFIRMED]:
+            one = seen[k]
+            other = self._arms.world(f"c{k}", self._other(one.cut).records())
+            try:
+                for number in range(AGAIN):
+                    self._progress("is it chance?", number, AGAIN)
+                    for world, said in ((first, one.a), (other, one.b)):
+                        if self._arms.ask(world, one.cut.contexts, iso(one.cut.t)) != said:
+                            return False
+            finally:
+                self._arms.forget(other)
+        return True
 
     def _look(self, k: int, first: Path) -> Seen:
         """The three arms of a cut."""

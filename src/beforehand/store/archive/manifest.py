@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NotRequired, TypedDict, TypeGuard
 
 from beforehand.clock import parse_instant
+from beforehand.config import in_a_probe
 from beforehand.errors import Corrupt, InputError, NotConfigured
 from beforehand.ids import digest
 from beforehand.store.files import read_json, write_json
@@ -60,12 +61,12 @@ def empty_manifest() -> ArchiveManifest:
 
 def need_manifest(path: Path) -> ArchiveManifest:
     """The manifest of an archive; raises NotConfigured where there is none."""
+    if (aside := path.with_name(path.name + ASIDE)).is_dir() and not in_a_probe():
+        raise NotConfigured(
+            f"a probe is at work here, or was interrupted, and the archive is at {aside}: if none "
+            f"is at work, `beforehand backtest probe market --archive {path}` puts it back"
+        )
     if not (path / "archive.json").is_file():
-        if (aside := path.with_name(path.name + ASIDE)).is_dir():
-            raise NotConfigured(
-                f"a probe was interrupted, and left the archive at {aside}: `beforehand backtest "
-                f"probe market --archive {path}` puts it back"
-            )
         raise NotConfigured(
             f"there is no archive at {path}: make one with `beforehand world simulate` or "
             "`beforehand world import markets FILE`, or name one with --archive"
