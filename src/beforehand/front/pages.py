@@ -62,7 +62,7 @@ send)` sends a request once, however often the run is resumed, and counts it aga
 
 **How it is kept from the future.** Through its context, it sees what was known at t. It runs in
 your process and could look elsewhere: the card says `trusted`. `bh.probe` finds out, and then
-the card says `probed (0 of 200 futures)`, or that it was caught.
+the card says `probed (0 of 200 futures)` or `caught by a probe`.
 
 **Tables.** `leaderboard`, `forecasts`, `intervals`, `evidence`, `failures` and `calls` are
 handed out by Arrow's PyCapsule interface: `polars.DataFrame(run.forecasts)`, `duckdb.sql("FROM

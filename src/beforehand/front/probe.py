@@ -41,8 +41,8 @@ def probe(
     `beforehand backtest probe` from Python.
 
     At `n` / 10 instants, two worlds are made that are the same until then and different after it;
-    the forecaster is begun anew in each, in a process of its own, and shown the same contexts. An
-    answer that differs depends on the future. `forecaster` is a callable, `python:...`, or a
+    the forecaster is begun anew in each, in a process of its own, and shown the same contexts; if
+    its answers differ each time, they depend on the future. `forecaster` is a callable, `python:...`, or a
     baseline: what runs in our process and could look. `draws` is how often one with chance of its
     own is asked in each world; `timeout` is in seconds and for each process; `swap` moves the
     worlds to the archive's path instead of mounting them there.
