@@ -66,8 +66,9 @@ def test_who_looks_ahead_is_caught(place: Path, name: str) -> None:
 def test_who_does_not_is_not_accused(place: Path, name: str) -> None:
     found = probed(place, name, N_HONEST)
     assert not found.peeked, found
-    assert found.undetected_below == pytest.approx(1 - 0.05 ** (1 / found.n))
     chancy = name in ("by_a_fast_clock", "by_chance")
+    bound = None if chancy else pytest.approx(1 - 0.05 ** (1 / found.n))
+    assert found.undetected_below == bound
     assert found.deterministic is not chancy, name
     assert (found.detectable is not None) == chancy
     assert found.failures == 0

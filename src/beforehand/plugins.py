@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -95,6 +96,11 @@ class Plugins:
         with self._lock:
             if self._found is None:
                 self._found = sorted(_listed(), key=lambda one: (one.group, one.name, one.package))
+                first: dict[tuple[str, str], Plugin] = {}
+                for one in self._found:
+                    other = first.setdefault((one.group, one.name), one)
+                    if other is not one:
+                        self.leave_out(one, f"{other.package} has one of that name")
         return [one for one in self._found if group in (None, one.group)]
 
     def load(
@@ -106,10 +112,11 @@ class Plugins:
             with self._lock:
                 if plugin not in self._loaded and plugin not in self.broken:
                     try:
-                        found = _load(plugin)
+                        with redirect_stdout(sys.stderr):  # Its words are no answer of ours.
+                            found = _load(plugin)
                         enter(plugin, found)
                         self._loaded[plugin] = found
-                    except Exception as error:
+                    except (Exception, SystemExit) as error:
                         self.leave_out(plugin, f"{type(error).__name__}: {error}")
             if plugin in self._loaded:
                 yield plugin, self._loaded[plugin]
@@ -126,11 +133,11 @@ def _listed() -> Iterator[Plugin]:
     from importlib.metadata import entry_points
 
     for group in GROUPS:
-        seen = set[str]()
+        seen = set[tuple[str, str]]()
         for point in entry_points(group=f"beforehand.{group}"):
             package, version = (point.dist.name, point.dist.version) if point.dist else ("?", "?")
-            if point.name not in seen:  # One package may be found in two folders of the path.
-                seen.add(point.name)
+            if (point.name, package) not in seen:  # A package may be in two folders of the path.
+                seen.add((point.name, package))
                 yield Plugin(group, point.name, point.value, package, version)
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,18 +21,19 @@ def test_a_batch_that_meets_other_answers_is_refused(
 ) -> None:
     """Two processes at one step: the first answers stand, and the other tries again."""
     address = tmp_path / "j.db" if kind == "sqlite" else request.getfixturevalue("url")
-    journal = Journal(Database(address))
-    journal.enter("r", "small", {}, "f", str(tmp_path))
-    journal.begin("r", 1, "run begun")
-    one, other = (FreeAnswer("k", "p", 0, "q", 1, answer) for answer in ("a", "b"))
-    journal.free.record_all("r", "s", "me", [one])
-    journal.free.record_all("r", "s", "you", [one])
-    with pytest.raises(Unavailable, match="another process answered"):
-        journal.free.record_all("r", "s", "you", [FreeAnswer("l", "p", 0, "q", 1, "c"), other])
-    assert journal.free.answers("r", "s", ["k", "l"]) == {"k": "a", "l": "c"}
-    journal.mark("r", "stopped", "enough")
-    with pytest.raises(Stopped, match="enough"):
-        journal.free.record_all("r", "s", "me", [FreeAnswer("m", "p", 0, "q", 1, "d")])
+    with closing(Database(address)) as opened:
+        journal = Journal(opened)
+        journal.enter("r", "small", {}, "f", str(tmp_path))
+        journal.begin("r", 1, "run begun")
+        one, other = (FreeAnswer("k", "p", 0, "q", 1, answer) for answer in ("a", "b"))
+        journal.free.record_all("r", "s", "me", [one])
+        journal.free.record_all("r", "s", "you", [one])
+        with pytest.raises(Unavailable, match="another process answered"):
+            journal.free.record_all("r", "s", "you", [FreeAnswer("l", "p", 0, "q", 1, "c"), other])
+        assert journal.free.answers("r", "s", ["k", "l"]) == {"k": "a", "l": "c"}
+        journal.mark("r", "stopped", "enough")
+        with pytest.raises(Stopped, match="enough"):
+            journal.free.record_all("r", "s", "me", [FreeAnswer("m", "p", 0, "q", 1, "d")])
 
 
 MINE = """
@@ -66,7 +68,8 @@ def test_a_run_on_postgres(sim: Path, tmp_path: Path, url: str) -> None:
         boards.append(found["leaderboard"])
         assert cli("runs", "verify", "r")["sound"]
     assert boards[0] == boards[1]
-    recorded = Journal(Database(url)).calls.rows("r")
+    with closing(Database(url)) as opened:
+        recorded = Journal(opened).calls.rows("r")
     assert len(recorded) == (
         (tmp_path / "postgres/data/runs/r/intervals.jsonl").read_bytes().count(b"\n")
     )

@@ -279,6 +279,10 @@ def scheme(*prefixes: str, shown: Iterable[str] = ()) -> Callable[[SchemeClass],
     the names that error messages suggest."""
 
     def register(cls: SchemeClass) -> SchemeClass:
+        for prefix in prefixes:
+            held = _SCHEMES.get(prefix)
+            if held is not None and held.__module__ != cls.__module__:
+                raise ValueError(f"the forecaster {prefix!r} is {held.__module__}'s already")
         _SCHEMES.update(dict.fromkeys(prefixes, cls))
         _SHOWN.extend(shown)
         return cls

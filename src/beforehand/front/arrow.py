@@ -50,9 +50,9 @@ class Column:
             made = np.empty(len(self.values), dtype=object)
             made[:] = self.values
             return made
-        if self.kind == "time":
-            return np.asarray(self.values.view("datetime64[us]"))
-        return np.asarray(self.values)
+        found = self.values.view("datetime64[us]") if self.kind == "time" else self.values.view()
+        found.setflags(write=False)  # It is the table's own memory.
+        return np.asarray(found)
 
     def known(self) -> npt.NDArray[np.bool_] | None:
         """Which values are known; None where all are."""
@@ -126,7 +126,8 @@ class Table:
         return self.rows()
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame; numbers are not copied. Raises NotConfigured without pandas."""
+        """A pandas DataFrame. Numbers are shared with the table and read-only: `.copy()` it before
+        you change any. Raises NotConfigured without pandas."""
         try:
             import pandas
         except ImportError:

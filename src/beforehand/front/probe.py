@@ -42,10 +42,10 @@ def probe(
 
     At `n` / 10 instants, two worlds are made that are the same until then and different after it;
     the forecaster is begun anew in each, in a process of its own, and shown the same contexts; if
-    its answers differ each time, they depend on the future. `forecaster` is a callable, `python:...`, or a
-    baseline: what runs in our process and could look. `draws` is how often one with chance of its
-    own is asked in each world; `timeout` is in seconds and for each process; `swap` moves the
-    worlds to the archive's path instead of mounting them there.
+    its answers differ each time, they depend on the future. `forecaster` is a callable,
+    `python:...`, or a baseline: what runs in our process and could look. `draws` is how often one
+    with chance of its own is asked in each world; `timeout` is in seconds and for each process;
+    `swap` moves the worlds to the archive's path instead of mounting them there.
 
     What was found stands on the card of later backtests with the same code (`data/probes.jsonl` of
     the home folder).
@@ -58,7 +58,7 @@ def probe(
     workspace = workspace_of(home)
     one_of("grade", grade, ("captured", "published"))
     place = Place(
-        need_world(world).path.resolve(),
+        need_world(world).path.parent.resolve() / world.path.name,
         workspace.home,
         grade,
         between("evidence", evidence, 0, 20),

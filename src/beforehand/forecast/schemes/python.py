@@ -348,9 +348,14 @@ def _decision(said: Any, name: str) -> Decision:
     return Decision(
         _share(said.probability, name, "a probability"),
         None if sure is None else _share(sure, name, "a confidence"),
-        str(said.rationale)[:LONGEST_TEXT],
-        [str(one) for one in cited],
+        _text(said.rationale or "")[:LONGEST_TEXT],
+        [_text(one) for one in cited],
     )
+
+
+def _text(value: object) -> str:
+    """A text that can be stored: what is no Unicode is replaced."""
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def _share(value: object, name: str, what: str) -> float:

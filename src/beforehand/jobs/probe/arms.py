@@ -177,7 +177,9 @@ class Arms:
         data = own_environment().get("BEFOREHAND_DATA")
         wanted = [home.root / "data", home.workspace, self._work]
         wanted += [Path(data)] if data else []
-        return [str(path.resolve()) for path in wanted if path.is_dir()]
+        folders = [path.resolve() for path in wanted if path.is_dir()]
+        mine = self._subject.folder
+        return [str(f) for f in folders if mine is None or not mine.is_relative_to(f)]
 
     @contextmanager
     def _empty(self) -> Iterator[tuple[Path, dict[str, str]]]:

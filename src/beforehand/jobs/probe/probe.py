@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from math import ceil, nan
+from math import ceil, comb, nan
 from pathlib import Path
+from tempfile import gettempdir
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from beforehand.errors import InputError
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.ids import digest
 from beforehand.jobs.backtest.grid import life
 from beforehand.jobs.backtest.walk import PREVIOUS, context_of
 from beforehand.jobs.probe.arms import Answer, Arms, Place, Subject, restore
@@ -32,6 +34,7 @@ from beforehand.records.record import Record
 from beforehand.records.rows import Context
 from beforehand.records.world import PricePoint
 from beforehand.store.archive.reader import Archive
+from beforehand.store.files import exclusive
 
 MARKETS = 10
 """Markets at each cut."""
@@ -102,11 +105,12 @@ class Probe:
             )
             lines += [f"  {sentence}" for sentence in self.because]
         else:
-            share = 100 * (self.undetected_below or 0.0)
-            lines += [
-                f"{self.name}: 0 of {self.n} (cut, market) pairs depend on what came later",
-                f"  one that looks in {share:.2g} % of them or more would have been found (95 %)",
-            ]
+            lines.append(
+                f"{self.name}: 0 of {self.n} (cut, market) pairs depend on what came later"
+            )
+            if self.undetected_below is not None:
+                share = 100 * self.undetected_below
+                lines.append(f"  a share of {share:.2g} % or more would have been found (95 %)")
         if not self.deterministic and self.detectable is not None:
             lines.append(
                 f"  it has chance of its own: a shift of {self.detectable:.3f} in its probability "
@@ -150,6 +154,12 @@ class Seen:
         """True if any of the three arms said anything else than another."""
         return not self.a == self.b == self.again
 
+    @property
+    def answered(self) -> int:
+        """How many of its markets got any answer: only those were tried."""
+        said = zip(self.cut.contexts, self.a, self.b, strict=True)
+        return len({c.market.id for c, a, b in said if a[0] is not None or b[0] is not None})
+
     def differences(self) -> list[Difference]:
         """The first answer of each market that is another one in world B."""
         found: dict[str, Difference] = {}
@@ -175,7 +185,23 @@ def probe(
     """Probe a forecaster over `n` pairs of a cut and a market, MARKETS at each cut. Without
     `explain` it is not found out what an answer depends on, which takes the longest. Raises
     InputError where the world is too small, or where the forecaster cannot be opened."""
-    restore(place.archive)
+    lock = f"beforehand-probe-{digest(str(place.archive).encode())[:16]}.lock"
+    with exclusive(Path(gettempdir()) / lock):  # Two probes would take each other's worlds.
+        restore(place.archive)
+        return _probe(subject, place, n, every, draws, seed, mounts, explain, progress)
+
+
+def _probe(
+    subject: Subject,
+    place: Place,
+    n: int,
+    every: timedelta,
+    draws: int,
+    seed: int,
+    mounts: bool | None,
+    explain: bool,
+    progress: Progress,
+) -> Probe:
     archive = Archive(place.archive)
     kept = all_records(archive)
     cuts = _cuts(archive, place, kept, ceil(n / MARKETS), every, seed)
@@ -184,11 +210,20 @@ def probe(
             f"{place.archive} has no instant at which {MARKETS} markets live on: it is too small "
             "for a probe"
         )
+    draws = max(draws, _least_draws(len(cuts)))
     arms = Arms(subject, place, mounts)
     try:
         return _Probing(subject, arms, kept, place, cuts, draws, seed, explain, progress).run()
     finally:
         arms.close()
+
+
+def _least_draws(tests: int) -> int:
+    """The fewest draws in each world with which one of `tests` tests could find anything."""
+    draws = 2
+    while 2 / comb(2 * draws, draws) >= LEVEL / tests:
+        draws += 1
+    return draws
 
 
 class _Probing:
@@ -229,7 +264,7 @@ class _Probing:
         if shifted:
             times = ", ".join(sorted({iso(one.cut)[:10] for one in shifted}))
             because.append(f"its draws differ between the two futures at {times} (p < {LEVEL})")
-        n = sum(len(cut.markets) for cut in self._cuts)
+        n = sum(one.answered for one in seen)
         said = [answer for one in seen for answer in one.a]
         reason = next((error for p, error in said if p is None), None)
         if all(p is None for p, _ in said):
@@ -239,7 +274,7 @@ class _Probing:
             n=n,
             peeked=bool(found),
             because=because,
-            undetected_below=None if found else 1 - (1 - CONFIDENCE) ** (1 / n),
+            undetected_below=None if found or chance else 1 - (1 - CONFIDENCE) ** (1 / n),
             deterministic=not chance,
             detectable=least,
             differences=found,

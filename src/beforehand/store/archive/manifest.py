@@ -61,17 +61,22 @@ def empty_manifest() -> ArchiveManifest:
 
 def need_manifest(path: Path) -> ArchiveManifest:
     """The manifest of an archive; raises NotConfigured where there is none."""
-    if (aside := path.with_name(path.name + ASIDE)).is_dir() and not in_a_probe():
-        raise NotConfigured(
-            f"a probe is at work here, or was interrupted, and the archive is at {aside}: if none "
-            f"is at work, `beforehand backtest probe market --archive {path}` puts it back"
-        )
+    refuse_aside(path)
     if not (path / "archive.json").is_file():
         raise NotConfigured(
             f"there is no archive at {path}: make one with `beforehand world simulate` or "
             "`beforehand world import markets FILE`, or name one with --archive"
         )
     return read_manifest(path)
+
+
+def refuse_aside(path: Path) -> None:
+    """Raises NotConfigured while a probe has another world at an archive's path."""
+    if (aside := path.with_name(path.name + ASIDE)).is_dir() and not in_a_probe():
+        raise NotConfigured(
+            f"a probe is at work here, or was interrupted, and the archive is at {aside}: if none "
+            f"is at work, `beforehand backtest probe market --archive {path}` puts it back"
+        )
 
 
 def digest_of(segments: Iterable[Segment]) -> str:

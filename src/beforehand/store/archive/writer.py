@@ -39,6 +39,7 @@ from beforehand.store.archive.manifest import (
     Segment,
     empty_manifest,
     read_manifest,
+    refuse_aside,
     write_manifest,
 )
 from beforehand.store.archive.reader import (
@@ -103,6 +104,7 @@ class ArchiveWriter:
         meanwhile. Nothing is visible to a reader until the manifest is replaced at the end.
         """
         report = ImportReport(importer, source, notes=notes if notes is not None else {})
+        refuse_aside(self.path)
         with exclusive(self.path / "archive.lock"):
             manifest = read_manifest(self.path) if self._exists() else empty_manifest()
             lines = self._new_lines(records, report)

@@ -20,6 +20,13 @@ FREE = (
 """Enters an answer that cost nothing."""
 
 
+REPLACING = (
+    " ON CONFLICT (run_id, call_key) DO UPDATE SET state = 'done', answer = excluded.answer, "
+    "answer_digest = excluded.answer_digest, error = NULL, answered_at = excluded.answered_at"
+)
+"""Takes the place of a call that was sent, or lost, without an answer."""
+
+
 class FreeAnswer(NamedTuple):
     """An answer that was made in this process and cost nothing, with the question for people to
     read and the instant asked about (microseconds)."""
@@ -122,7 +129,7 @@ class FreeCalls:
             run = read_run(tx, run_id)
             if run.status != "running":
                 raise Stopped(run.reason or f"cancelled: the run is {run.status}")
-            if tx.many(f"{FREE} ON CONFLICT (run_id, call_key) DO NOTHING", rows) == len(rows):
+            if tx.many(f"{FREE}{REPLACING} WHERE calls.state <> 'done'", rows) == len(rows):
                 return
             kept = _on_record(tx, run_id, [one.key for one in answers])
         if any(kept.get(one.key) != one.answer for one in answers):
@@ -130,9 +137,7 @@ class FreeCalls:
 
     def _insert_free(self, tx: Transaction, call: "Wanted", answer: str) -> None:
         tx.run(
-            f"{FREE} ON CONFLICT (run_id, call_key) DO UPDATE SET state = 'done', answer = "
-            "excluded.answer, answer_digest = excluded.answer_digest, error = NULL, "
-            "answered_at = excluded.answered_at",
+            FREE + REPLACING,
             **vars(call),
             answer=answer,
             digest=digest(answer.encode()),
