@@ -91,7 +91,9 @@ def test_all_five_from_the_command_line(acme: Installed) -> None:
 
 def test_from_python_with_its_own_tests(acme: Installed) -> None:
     """The tests that `new-plugin` writes: all of it through the front door."""
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "acme/tests"]
+    # A folder of its own: at the shared one, it would shut other users out (and our Postgres is one).
+    place = ["--basetemp", str(acme.folder / "inner")]
+    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *place, "acme/tests"]
     assert "3 passed" in acme.run(tests).stdout
 
 
