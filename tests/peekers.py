@@ -100,6 +100,11 @@ def of_a_later_price(context):
     return WORLD.at(END).odds(context.market.id).price
 
 
+def of_every_later_price(context):
+    view = WORLD.at(END)
+    return share([view.odds(m.id).price for m in view.markets() if view.odds(m.id)])
+
+
 def of_later_documents(context):
     return share([d.title for d in WORLD.at(END).search(context.market.question or "index", 3)])
 
@@ -133,12 +138,17 @@ PEEKERS = (
     "of_the_manifest",
     "of_a_siblings_ending",
     "of_a_later_price",
+    "of_every_later_price",
     "of_later_documents",
     "of_counts",
     "of_the_digest",
     "of_the_context_itself",
     "of_all_objects",
 )
+
+
+OF_THE_OUTCOME = ("of_files", "of_a_kept_view", "OfItsOwnCache", "OfItsOwnCacheHere")
+"""These look at how their own market ends, and at nothing else."""
 
 
 class Momentum:

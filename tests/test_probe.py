@@ -28,7 +28,7 @@ from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import store_world
 from beforehand.world.simulate import SimConfig
 from experiments import Out, told
-from peekers import BASELINES, HONEST, PEEKERS
+from peekers import BASELINES, HONEST, OF_THE_OUTCOME, PEEKERS
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 N_PEEKERS, N_HONEST, DRAWS = (200, 1000, 20) if FULL else (10, 10, 8)
@@ -59,6 +59,8 @@ def test_who_looks_ahead_is_caught(place: Path, name: str) -> None:
     assert found.peeked, name
     assert found.undetected_below is None
     assert "mounted" in found.how
+    if name in OF_THE_OUTCOME:
+        assert len(found.differences) == found.n, "no pair escapes who looks at the outcome alone"
     assert not (place / "cache.json").exists(), "what it wrote is gone with its process"
 
 
@@ -81,8 +83,11 @@ def test_what_an_answer_depends_on(place: Path) -> None:
     assert "resolved" in found.because[0]
     named = found.because[0].split("how ")[1].split()[0]
     assert named in {one.market_id for one in found.differences}
-    assert "digest" in probed(place, "of_the_digest", 10).because[0]
-    assert "the price of" in probed(place, "of_a_later_price", 10).because[0]
+    of_bytes = ("of_the_digest", "of_sizes", "of_file_order", "of_the_manifest")
+    for name in of_bytes if FULL else of_bytes[:1]:
+        assert "the archive's files themselves" in probed(place, name, 10).because[0], name
+    for name in ("of_every_later_price", "of_a_later_price")[: 2 if FULL else 1]:
+        assert "it depends on the price of" in probed(place, name, 10).because[0], name
 
 
 def test_moved_to_the_archives_path(place: Path) -> None:
@@ -234,4 +239,22 @@ def test_the_permutation_test() -> None:
     assert permutation_test(np.ones((5, 2)), np.ones((5, 2))) == 1.0
     assert holm([0.001, 0.04, 0.03], 0.05) == [True, False, False]
     assert holm([0.001, 0.02, 0.03], 0.05) == [True, True, True]
-    assert 0.6 < detectable(1.0, 20, 1, 0.05) < 1.0
+
+
+def test_the_shift_that_is_found() -> None:
+    """What `detectable` says is found with a power of 80 %, is: in one of ten figures, and in all;
+    and half of it is not."""
+    least = detectable(1.0, 20, 10, tests=5, level=0.01)
+    rng, figures = np.random.default_rng(1), np.arange(10)
+    for shifted, far, power in (
+        (figures < 1, least["one"], 0.8),
+        (figures < 10, least["all"], 0.8),
+        (figures < 1, least["one"] / 2, 0.1),
+    ):
+        p = [
+            permutation_test(
+                rng.normal(0, 1, (20, 10)), rng.normal(0, 1, (20, 10)) + far * shifted, k, 9_999
+            )
+            for k in range(100)
+        ]
+        assert abs(np.mean([x <= 0.01 / 5 for x in p]) - power) < 0.15

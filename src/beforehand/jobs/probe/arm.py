@@ -7,6 +7,7 @@ shows the forecaster every context in order, and writes the answers to stdout.
 import ctypes
 import os
 import random
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -89,17 +90,35 @@ def hide(hiding: Hiding, archive: Path) -> None:
     mount("none", hiding["scratch"], "tmpfs", 0)
     scratch = os.open(hiding["scratch"], os.O_PATH)
     working = os.getcwd()
-    for number, folder in enumerate(hiding["copied"]):
-        held = f"/proc/self/fd/{scratch}"
+    held = f"/proc/self/fd/{scratch}"
+    places = [part for folder in hiding["copied"] for part in (folder, *_mounted_below(folder))]
+    lower = {place: f"/proc/self/fd/{os.open(place, os.O_PATH)}" for place in places}
+    for number, place in enumerate(places):
+        if not os.path.isdir(place):  # A file that is mounted by itself.
+            mount(lower[place], place, "", BIND)
+            continue
         for name in (f"upper{number}", f"work{number}"):
             os.mkdir(f"{held}/{name}")
-        layers = f"lowerdir={folder},upperdir={held}/upper{number},workdir={held}/work{number}"
-        mount("overlay", folder, "overlay", 0, layers + (",userxattr" if user else ""))
+        # By number: a path may hold a comma or a colon, which mean something here.
+        layers = (
+            f"lowerdir={lower[place]},upperdir={held}/upper{number},workdir={held}/work{number}"
+        )
+        mount("overlay", place, "overlay", 0, layers + (",userxattr" if user else ""))
     for folder in hiding["hidden"]:
         mount("none", folder, "tmpfs", 0)
     os.chdir(working)
     archive.mkdir(parents=True, exist_ok=True)
     mount(f"/proc/self/fd/{shown}", str(archive), "", BIND)
+
+
+def _mounted_below(folder: str) -> list[str]:
+    """What is mounted below a folder, the outer first: a copy of the folder would not hold it."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        place = re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), line.split()[4])
+        if place.startswith(folder + "/") and os.path.exists(place):
+            found.append(place)
+    return sorted(set(found))
 
 
 def opened(order: Order, world: RecordedWorld) -> Forecaster:
@@ -127,14 +146,12 @@ def answers(order: Order) -> list[list[object]]:
     one = opened(order, world)
     if isinstance(one, PanelForecaster):
         return _of_panel(one, world, contexts, order["max_results"])
-    held = Gateway(world)  # As in a backtest: who searches the process's memory finds it.
     found = list[list[object]]()
     for context in contexts:
         try:
             found.append([one.decide(context, CallCounter()).probability, None])
         except (NoDecision, BeforehandError) as error:
             found.append([None, str(error)])
-    del held
     return found
 
 

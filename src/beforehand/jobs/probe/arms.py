@@ -34,6 +34,7 @@ from beforehand.store.archive.writer import ArchiveWriter
 STORED_AT = 1_700_000_000
 """The time of change of every file of every world."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+LEFT = "beforehand-probe-of-"
 Answer = tuple[float | None, str | None]
 """A probability, or why there is none."""
 
@@ -68,7 +69,8 @@ class Arms:
     def __init__(self, subject: Subject, place: Place, mounts: bool | None = None) -> None:
         """With `mounts` None they are used where they work."""
         self._subject, self._place = subject, place
-        self._work = Path(tempfile.mkdtemp(prefix="beforehand-probe-"))
+        _remove_leftovers()
+        self._work = Path(tempfile.mkdtemp(prefix=f"{LEFT}{os.getpid()}-"))
         self._swapping = threading.Lock()
         self.mounts = mounts is not False
         self._sure = mounts is True
@@ -78,17 +80,19 @@ class Arms:
         restore(self._place.archive)
         shutil.rmtree(self._work, ignore_errors=True)
 
-    def world(self, name: str, records: Iterable[Record]) -> Path:
-        """Store a world of these records; every file has the same time of change."""
+    def world(self, name: str, *parts: Iterable[Record]) -> Path:
+        """Store a world of these records, imported part by part; every file has the same time of
+        change."""
         path = self._work / name
         shutil.rmtree(path, ignore_errors=True)
-        ArchiveWriter(path).add(
-            records,
-            importer="probe",
-            source="probe",
-            source_digest="probe",
-            recorded_at=_stored_at(),
-        )
+        for number, records in enumerate(parts):
+            ArchiveWriter(path).add(
+                records,
+                importer="probe",
+                source="probe",
+                source_digest=f"probe {number}",
+                recorded_at=_stored_at(),
+            )
         (path / "archive.lock").unlink(missing_ok=True)
         for folder, _, files in os.walk(path, topdown=False):
             for file in files:
@@ -202,6 +206,14 @@ class Arms:
             yield
         finally:
             restore(path)
+
+
+def _remove_leftovers() -> None:
+    """Remove the worlds of probes that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{LEFT}*-*"):
+        number = path.name.removeprefix(LEFT).partition("-")[0]
+        if number.isdecimal() and path.is_dir() and not Path(f"/proc/{number}").exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _stored_at() -> datetime:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from math import ceil, comb, nan
 from pathlib import Path
 from tempfile import gettempdir
@@ -28,7 +29,7 @@ from beforehand.ids import digest
 from beforehand.jobs.backtest.grid import life
 from beforehand.jobs.backtest.walk import PREVIOUS, context_of
 from beforehand.jobs.probe.arms import Answer, Arms, Place, Subject, restore
-from beforehand.jobs.probe.permutation import detectable, holm, permutation_test
+from beforehand.jobs.probe.permutation import Detectable, detectable, holm, permutation_test
 from beforehand.jobs.probe.redraw import Kept, OtherFuture, all_records
 from beforehand.records.record import Record
 from beforehand.records.rows import Context
@@ -71,7 +72,8 @@ class Probe:
     answer of each pair that differed. `because` says what the answers depend on, in sentences.
     `undetected_below`: where nothing was found, a forecaster that looks in a larger share of pairs
     than this would have been found with a confidence of 95 %. `detectable`: for a forecaster with
-    chance of its own, the shift in probability that would have been found with a power of 80 %.
+    chance of its own, the shifts in a market's mean probability that would have been found with a
+    power of 80 %: where it looks in `one` market of a cut, and where it looks in `all` of them.
     `not_seen` lists what such a probe cannot see."""
 
     name: str
@@ -80,7 +82,7 @@ class Probe:
     because: list[str]
     undetected_below: float | None
     deterministic: bool
-    detectable: float | None
+    detectable: Detectable | None
     differences: list[Difference]
     failures: int
     reason: str | None
@@ -112,9 +114,13 @@ class Probe:
                 share = 100 * self.undetected_below
                 lines.append(f"  a share of {share:.2g} % or more would have been found (95 %)")
         if not self.deterministic and self.detectable is not None:
+            one, every = (
+                "no shift" if shift is None else f"a shift of {shift:.3f}"
+                for shift in (self.detectable["one"], self.detectable["all"])
+            )
             lines.append(
-                f"  it has chance of its own: a shift of {self.detectable:.3f} in its probability "
-                "would have been found with a power of 80 %"
+                f"  it has chance of its own: {every} in its mean probability in every market of "
+                f"an instant, or {one} in one of them, would have been found (power 80 %)"
             )
         if self.failures:
             lines.append(
@@ -331,34 +337,40 @@ class _Probing:
         self._progress("draws", self._done, total)
 
     def _other(self, cut: Cut) -> OtherFuture:
-        return OtherFuture(self._kept, cut.t, self._seed, self._place.grade)
+        return OtherFuture(self._kept, cut.t, self._seed, self._place.grade, cut.markets)
 
     def _reason(self, seen: Seen) -> str:
-        """What a cut's answers depend on, by bisection: the first of the changes, in the order of
-        the records, that makes them differ."""
+        """What a cut's answers depend on. The same records in other files come first: who answers
+        otherwise there looks at the files themselves. Else it is found by bisection: the first of
+        the changes, in the order of the records, that makes the answers differ."""
         cut, other = seen.cut, self._other(seen.cut)
+        low, high = 0, len(other.changes)  # The first `low` changes do not make them differ.
+        done, total = 0, 1 + high.bit_length()
 
-        def differs(only: Callable[[int], bool]) -> bool:
-            self._progress("what it depends on", 0, 0)
-            world = self._arms.world("bisect", other.records(only))
+        def differs(*parts: Iterable[Record]) -> bool:
+            nonlocal done
+            self._progress("what it depends on", done, total)
+            done += 1
+            world = self._arms.world("bisect", *parts)
             return self._arms.ask(world, cut.contexts, iso(cut.t)) != seen.a
 
-        low, high = 0, len(other.changes)  # The first `low` changes do not make them differ.
+        halves = [
+            (records[: len(records) // 2], records[len(records) // 2 :])
+            for records in self._kept.values()
+        ]
+        if differs(*(chain.from_iterable(part) for part in zip(*halves, strict=True))):
+            return (
+                f"at {iso(cut.t)} it depends on the archive's files themselves: the same records "
+                "in other files (another digest, other names and sizes) change its answers"
+            )
         while high - low > 1:
             middle = (low + high) // 2
-            if differs(lambda k, limit=middle: k < limit):  # type: ignore[misc]
+            if differs(other.records(lambda k, limit=middle: k < limit)):  # type: ignore[misc]
                 high = middle
             else:
                 low = middle
         found = other.changes[high - 1]
-        rests = f"at {iso(cut.t)} it depends on {found.what}, known at {iso(found.known_at)}"
-        alone = (0, len(other.changes) // 2, len(other.changes) - 1)
-        if all(differs(lambda k, one=one: k == one) for one in alone):  # type: ignore[misc]
-            return (
-                f"at {iso(cut.t)} any change of the archive's files changes its answers: it "
-                "depends on their digest, their sizes or their names"
-            )
-        return rests
+        return f"at {iso(cut.t)} it depends on {found.what}, known at {iso(found.known_at)}"
 
     def _how(self) -> str:
         if self._arms.mounts:
@@ -372,12 +384,12 @@ class _Probing:
 
 
 def _all(kept: Kept) -> Iterable[Record]:
-    return (record for records in kept.values() for record in records)
+    return chain.from_iterable(kept.values())
 
 
-def _shifts(seen: Sequence[Seen], seed: int) -> tuple[list[Difference], float | None]:
+def _shifts(seen: Sequence[Seen], seed: int) -> tuple[list[Difference], Detectable | None]:
     """For cuts with chance of their own: the markets of those where the two sets of draws differ,
-    and the shift in probability that would have been found."""
+    and the shifts in probability that would have been found."""
     if not seen:
         return [], None
     tests = [
@@ -388,8 +400,8 @@ def _shifts(seen: Sequence[Seen], seed: int) -> tuple[list[Difference], float | 
     for one, rejected in zip(seen, holm(tests, LEVEL), strict=True):
         if rejected:
             found += one.differences() or [_typical(one)]
-    spread = float(np.mean([np.nanstd(np.stack(s.draws_a), axis=0).mean() for s in seen]))
-    return found, detectable(spread, len(seen[0].draws_a), len(seen), LEVEL)
+    spread = float(np.mean([_markets(s, s.draws_a).std(axis=0, ddof=1).mean() for s in seen]))
+    return found, detectable(spread, len(seen[0].draws_a), MARKETS, len(seen), LEVEL)
 
 
 def _typical(one: Seen) -> Difference:

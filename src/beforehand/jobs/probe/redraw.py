@@ -1,13 +1,14 @@
 """Another future: a world that is the same up to T, record for record, and different after it.
 
-What was known at T stays as it is. Of what became known later, outcomes are flipped in half of the
-markets and their dates moved in half, prices are mirrored (in log-odds, about the last price known
-at T), books, states and others' forecasts likewise, texts are reworded, numbers of vendors' rows
-changed, and some records are left out, so that counts, sizes and digests differ as well.
+What was known at T stays as it is. Of what became known later, outcomes are flipped in the markets
+that are asked about and in half of the others, dates are moved in half, prices are mirrored (in
+log-odds, about the last price known at T), books, states and others' forecasts likewise, texts are
+reworded, numbers of vendors' rows changed, and some records are left out, so that counts, sizes and
+digests differ as well.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -81,15 +82,25 @@ class Change:
 
 
 class OtherFuture:
-    """The other future of a world after `t`; the same seed gives the same one. `changes` lists what
-    differs, in the order in which the records are stored."""
+    """The other future of a world after `t`; the same seed gives the same one. `asked` are the
+    markets that are asked about: all their outcomes are flipped, so that who looks at nothing else
+    answers otherwise in each. `changes` lists what differs, in the order in which the records are
+    stored."""
 
-    def __init__(self, kept: Kept, t: datetime, seed: int = 0, grade: Grade = "captured") -> None:
+    def __init__(
+        self,
+        kept: Kept,
+        t: datetime,
+        seed: int = 0,
+        grade: Grade = "captured",
+        asked: Iterable[str] = (),
+    ) -> None:
         self._kept, self._t, self._seed, self._grade = kept, t, seed, grade
         self._anchor = _last_prices(kept, t)
         rng = np.random.default_rng([seed, 7])
         names = sorted({r.market_id for r in kept["resolution"]})
         self._flipped = {n for n, u in zip(names, rng.random(len(names)), strict=True) if u < 0.5}
+        self._flipped |= set(asked)
         self._moved = {n for n, u in zip(names, rng.random(len(names)), strict=True) if u < 0.5}
         self.changes = [change for change, _ in self._walk() if change is not None]
 
@@ -152,8 +163,9 @@ class OtherFuture:
 
     def _resolution(self, record: Resolution, v: float) -> Resolution:
         changed: dict[str, object] = {}
-        if record.market_id in self._flipped and record.payout is not None:
-            changed["payout"] = 1.0 - record.payout
+        if record.market_id in self._flipped:
+            before = record.payout
+            changed["payout"] = 1.0 if before is None or before == 0.5 else 1.0 - before
         if record.market_id in self._moved:
             later = timedelta(days=1 + int(v * MOST_DAYS))
             changed |= {
