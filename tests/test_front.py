@@ -163,6 +163,7 @@ def test_bad_requests_are_one_sentence(world: bh.World, home: Path) -> None:
         ({"spread": "a"}, "spread must lie in"),
         ({"max_cost": "a"}, "max_cost must lie between"),
         ({"foo": 1}, "backtest takes no 'foo'"),
+        ({"fresh": "x"}, "fresh is True or False"),
         ({"forecasters": {"": "drift"}}, "'' cannot be"),
     ):
         asked = {"forecasters": "market", **FEW, **more}
@@ -206,6 +207,32 @@ def test_a_run_that_stopped_goes_on(world: bh.World) -> None:
     whole = bh.backtest(world, Slow, run_id="s", **FEW)
     assert list(run.forecasts) == list(whole.forecasts)
     assert run.verify().sound
+
+
+def test_a_run_made_free_on_the_way_goes_on(world: bh.World, tmp_path: Path) -> None:
+    """Answers that were recorded row by row are not made again in batches, nor the other way."""
+    for first, then in ((False, True), (True, False)):
+        run_id = f"free-{then}"
+        asked, stop_at = list[str](), 40
+
+        def ask(context: bh.Context, asked: list[str] = asked) -> bh.Decision:
+            if len(asked) == stop_at:  # noqa: B023
+                raise KeyboardInterrupt
+            asked.append(context.market.id)
+            return bh.Decision(context.odds / 2, confidence=0.5, rationale="half \ud800 of it")
+
+        half = bh.forecaster(ask, name="half", memoryless=True, free=first)
+        with pytest.raises(BaseException):  # noqa: B017
+            bh.backtest(world, half, run_id=run_id, **FEW)
+        stop_at = -1
+        again = bh.forecaster(ask, name="half", memoryless=True, free=then)
+        assert again is not half
+        run = bh.open_run(run_id).resume(progress=False)
+        assert len(asked) <= len(run.intervals) + 40 * first
+        assert run.verify().sound
+        assert run["half"].isolation == "trusted"
+        assert not any("reproducible" in why for why in run["half"].reasons)
+        assert "half" in str(next(iter(run.forecasts))["rationale"])
 
 
 def test_the_second_run_of_a_notebook(world: bh.World) -> None:
@@ -427,12 +454,53 @@ def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
     assert "no such market" in listed[1]
     assert "with a zone" in listed[2]
     assert "not a number in [0, 1]" in listed[3]
+    stated = {row["line"]: (row["id"], row["time"], row["probability"]) for row in run.rejected}
+    assert stated[1][::2] == ("nothing", "0.5")
+    assert stated[3] == (world.markets[0], "2025-03-01", "50")
     with pytest.raises(InputError, match="no row of forecasts can be scored"):
         bh.score_forecasts(rows, world, progress=False)
     with pytest.raises(InputError, match="int is not a table of forecasts"):
         bh.score_forecasts(7, world)
     with pytest.raises(InputError, match="unequal length"):
         bh.score_forecasts({"id": ["a"], "time": []}, world)
+    with pytest.raises(InputError, match="give a list of one row"):
+        bh.score_forecasts(good, world)
+    with pytest.raises(InputError, match="no column time and no column probability: they have id"):
+        bh.score_forecasts([{"id": "a", "p": 0.5}], world)
+    unnamed = [{**good, "time": first, "forecaster": nothing} for nothing in (None, float("nan"))]
+    run = bh.score_forecasts(unnamed[1:], world, name="mine", draws=200, placebo=0)
+    assert run.forecasters == ["market", "mine", *run.forecasters[2:]]
+
+
+def test_a_damaged_run_says_so(world: bh.World) -> None:
+    run = bh.backtest(world, "drift", **FEW)
+    rows, scores = run.path / "intervals.jsonl", run.path / "scores.json"
+    text, figures = rows.read_text(), scores.read_text()
+    rows.write_text(text[: len(text) // 2])
+    damaged = bh.open_run(run.id)
+    with pytest.raises(InputError, match=r"intervals.jsonl is damaged at line \d+"):
+        _ = damaged.forecasts
+    assert not damaged.verify().sound
+    rows.write_text(text)
+    for broken, said in ((figures[:99], "is not JSON"), ("{}", "scores.json is damaged")):
+        scores.write_text(broken)
+        with pytest.raises(InputError, match=said):
+            _ = bh.open_run(run.id).leaderboard
+        assert not bh.open_run(run.id).verify().sound
+
+
+def test_what_a_view_is_asked_wrongly(world: bh.World) -> None:
+    view = world.at("2025-03-01")
+    assert view.narrow("2025-02-01").t == datetime(2025, 2, 1, tzinfo=UTC)
+    for ask, said in (
+        (lambda: view.odds(5), "a market's id is text"),  # type: ignore[arg-type]
+        (lambda: view.narrow("soon"), "not an ISO 8601 time"),
+        (lambda: view.narrow(5), "an aware datetime"),  # type: ignore[arg-type]
+        (lambda: view.search(5), "a query is text"),  # type: ignore[arg-type]
+        (lambda: view.search("x", "y"), "limit must lie between"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(InputError, match=said):
+            ask()
 
 
 def test_what_a_callable_pays_for_is_paid_once(world: bh.World) -> None:

@@ -89,6 +89,13 @@ def test_all_five_from_the_command_line(acme: Installed) -> None:
     assert sorted(p.name for p in (acme.folder / "docs").iterdir()) == ["acme.md"]
 
 
+def test_a_benchmark_records_them_too(acme: Installed) -> None:
+    asked = ["--forecasters", "market,acme", "--run-id", "b", *QUICK]
+    found = acme.json("bench", "run", *asked)
+    recorded = {(row["group"], row["name"]) for row in found["plugins"]}
+    assert recorded == {("forecasters", "acme"), ("metrics", "acme")}
+
+
 def test_from_python_with_its_own_tests(acme: Installed) -> None:
     """The tests that `new-plugin` writes: all of it through the front door."""
     # A folder of its own: at the shared one, it would shut other users out (and our Postgres is one).
@@ -169,6 +176,55 @@ def test_a_broken_plugin_is_named_and_stops_nothing_else(acme: Installed, tmp_pa
     assert {row["package"] for row in json.loads(done.stdout)["plugins"]} == {"acme"}
     refused = other.cli("backtest", "run", "--forecasters", "bad", *QUICK, code=2)
     assert "unknown forecaster 'bad'" in refused.stderr
+
+
+def test_plugins_that_misbehave(acme: Installed, tmp_path: Path) -> None:
+    """One that exits, one that prints, one with a name of ours, one with a name of theirs, a metric
+    that fails: each is named or harmless, and the run and its JSON are whole."""
+    broken = tmp_path / "rude"
+    acme.cli("new-plugin", "rude", "--into", str(broken))
+    project = broken / "pyproject.toml"
+    text = project.read_text()
+    text = text.replace('[project.entry-points."beforehand.forecasters"]\n',
+        '[project.entry-points."beforehand.forecasters"]\n'
+        'acme = "rude.forecasters:calm"\nmarket = "rude.forecasters:calm"\n'
+        'http = "rude.forecasters:calm"\n')  # fmt: skip
+    project.write_text(text)
+    package = broken / "src" / "rude"
+    (package / "importers.py").write_text("raise SystemExit(7)\n")
+    (package / "metrics.py").write_text(
+        "print('a metric that talks')\n" + (package / "metrics.py").read_text()
+    )
+    metrics = (package / "metrics.py").read_text()
+    body = metrics.index("return")
+    (package / "metrics.py").write_text(metrics[:body] + "raise ValueError('not today')\n")
+    other = Installed(acme.folder)
+    other.site = tmp_path / "more"
+    other.install(broken)
+    other.environment["PYTHONPATH"] = os.pathsep.join([str(acme.site), str(other.site), str(OURS)])
+    checks = {row["name"]: row for row in other.json("doctor", code=1)["checks"]}
+    assert "SystemExit: 7" in checks["plugin rude-notes (importers)"]["detail"]
+    rows = {name: row["ok"] for name, row in checks.items() if "(forecasters)" in name}
+    assert rows["plugin rude (forecasters)"]
+    assert not rows["plugin market (forecasters)"]
+    assert not rows["plugin http (forecasters)"]
+    asked = ["--forecasters", "market,acme,rude", "--every", "28d", *QUICK]
+    done = other.cli("backtest", "run", *asked, "--run-id", "rude", "--json")
+    found = json.loads(done.stdout)
+    assert "a metric that talks" in done.stderr
+    assert "acme has one of that name" in done.stderr
+    by_name = {(row["group"], row["name"]): row["package"] for row in found["plugins"]}
+    assert by_name["forecasters", "acme"] == "acme"
+    for row in found["leaderboard"]:
+        assert row["brier"] is not None
+        failed = row["added"]["rude_quartic"]
+        assert failed["value"] is None
+        assert failed["error"] == "the metric rude_quartic failed: ValueError: not today"
+        assert row["added"]["acme_quartic"]["value"] is not None
+    page = (acme.folder / "home" / "data" / "runs" / "rude" / "report.html").read_text()
+    assert "the metric rude_quartic failed" in page
+    shown = other.cli("backtest", "run", *asked)
+    assert "the metric rude_quartic failed" in shown.stdout
 
 
 def test_a_leaking_tool_is_caught(acme: Installed, tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ forecaster over 1,000.
 
 import os
 import shutil
+import sys
+import threading
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,7 +18,8 @@ import pytest
 import beforehand as bh
 from beforehand.clock import SystemClock
 from beforehand.config import Home
-from beforehand.errors import ExecutionFailed, InputError, NotConfigured
+from beforehand.errors import ExecutionFailed, InputError, NotConfigured, Unavailable
+from beforehand.forecast.callables import code_digest, load
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.worlds.recorded import RecordedWorld
@@ -100,6 +104,68 @@ def test_moved_to_the_archives_path(place: Path) -> None:
     assert "what it keeps in files of its own" in honest.not_seen
     assert Archive(place / "archive").digest == digest
     assert sorted(os.listdir(place)) == before
+
+
+def test_nobody_meets_a_swapped_world(place: Path) -> None:
+    """While a probe moves worlds to the archive's path, nobody else reads or writes there, and no
+    other probe begins."""
+    archive, met = place / "archive", list[str]()
+    digest = Archive(archive).digest
+
+    def look(step: str, done: int, total: int) -> None:
+        if step == "cuts":  # Between two cuts the archive is in its place again.
+            assert Archive(archive).digest == digest
+            with pytest.raises(Unavailable, match="another probe is at work over"):
+                probed(place, "market", 10)
+
+    def meddle() -> None:
+        while not over.is_set():
+            try:
+                bh.open_world(archive)
+            except NotConfigured as error:
+                met.append(str(error))
+            except InputError:  # The moment between two renames.
+                continue
+            if (place / f"archive{ASIDE}").is_dir():
+                with suppress(NotConfigured, InputError):
+                    store_world(SimConfig(9, 2), archive, SystemClock())
+
+    over = threading.Event()
+    meddler = threading.Thread(target=meddle)
+    meddler.start()
+    try:
+        found = probed(place, "of_files", 10, mounts=False, explain=False, progress=look)
+    finally:
+        over.set()
+        meddler.join()
+    assert found.peeked
+    assert any("a probe is at work here" in text for text in met)
+    assert Archive(archive).digest == digest
+
+
+def test_a_place_with_odd_letters(place: Path, tmp_path: Path) -> None:
+    """Paths with what the mount options separate by; a helper beside the file is part of it."""
+    odd = tmp_path / "a, b:c \\ d"
+    shutil.copytree(place / "archive", odd / "archive")
+    (odd / "mine.py").write_text(
+        "def f(context):\n    from helper import p\n    return p(context)\n"
+    )
+    (odd / "helper.py").write_text("def p(context):\n    return context.odds / 2\n")
+    where = Place(odd / "archive", Home(odd / "home"), "captured", 5, 300.0)
+    entry = f"python:{odd / 'mine.py'}:f"
+    (odd / "sitecustomize.py").touch()
+    subject = Subject(entry, "f", folder=odd)
+    sys.path.insert(0, str(odd))
+    try:
+        found = probe(subject, where, n=10, every=EVERY, draws=DRAWS)
+        first = code_digest(load(entry.removeprefix("python:")).callee)
+        (odd / "helper.py").write_text("def p(context):\n    return context.odds / 3\n")
+        second = code_digest(load(entry.removeprefix("python:")).callee)
+    finally:
+        sys.path.remove(str(odd))
+    assert not found.peeked
+    assert "mounted" in found.how
+    assert first != second
 
 
 def test_an_interrupted_probe_leaves_the_archive_recoverable(place: Path) -> None:

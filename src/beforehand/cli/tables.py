@@ -126,6 +126,9 @@ def explain(out: Console, summary: "ResultWire") -> None:
         surprising = off and row["verdict"] == "not shown"
         if surprising and row["reasons"]:
             out.print(Text(f"{row['forecaster']}: {'; '.join(row['reasons'])}"), soft_wrap=True)
+    for metric in summary["leaderboard"][0].get("added", {}).values():
+        if "error" in metric:
+            out.print(Text(metric["error"], style="red"), soft_wrap=True)
     failed = [name for name, check in summary["validity"].items() if check["ok"] is False]
     if failed:
         out.print(Text(f"bounds not met: {', '.join(failed)}", style="red"), soft_wrap=True)

@@ -71,10 +71,12 @@ def tool(
 def _check(name: str, arg: list[str] | None, archive: Path | None, json: bool) -> int:
     if not name:
         raise InputError("name a tool: beforehand tool check NAME --arg name=value")
+    from beforehand.front.progress import progress
     from beforehand.jobs.probe.check_tool import check_tool
 
     found, values = _wanted(name, arg)
-    checked = check_tool(found.name, values, archive_path(archive))
+    with progress("tool check") as update:
+        checked = check_tool(found.name, values, archive_path(archive), progress=update)
     if json:
         emit(checked.wire())
     else:

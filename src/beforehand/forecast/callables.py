@@ -1,6 +1,7 @@
 """Python callables, as forecasters are made of them: marked, named, found again in another process,
 and told apart by their code."""
 
+import ast
 import dis
 import importlib
 import importlib.util
@@ -8,7 +9,7 @@ import inspect
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -169,14 +170,14 @@ def file_of(callee: Any) -> Path | None:
 
 
 def code_digest(callee: Any) -> str | None:
-    """The SHA-256 of a callable's code: of the file that it is in, else of its own source; None
-    where neither can be read."""
+    """The SHA-256 of a callable's code: of the file that it is in, and of those beside it that are
+    imported from there; else of its own source; None where neither can be read."""
     found = inspect.unwrap(callee)
     name = getattr(found, "__qualname__", type(found).__qualname__)
     with suppress(OSError, TypeError):
         path = Path(inspect.getfile(found))
         if path.is_file():
-            return digest([name, file_digest(path)])
+            return digest([name, *map(file_digest, [path, *_beside(path)])])
     # A notebook's class has no source of its own, but its methods have.
     parts = [found]
     if inspect.isclass(found):
@@ -185,6 +186,43 @@ def code_digest(callee: Any) -> str | None:
         return digest([name, *map(inspect.getsource, parts)]) if parts else None
     except (OSError, TypeError):
         return None
+
+
+def _beside(path: Path) -> list[Path]:
+    """The files that a file imports, and those that they import, as far as they lie in its folder
+    or below (in a package: in the package), sorted. Found by reading: nothing is run."""
+    within = root = path.resolve().parent
+    while (root / "__init__.py").is_file():
+        within, root = root, root.parent
+    if within.name == "site-packages":  # A module by itself: what lies beside it is not its own.
+        return []
+    found, waiting = set[Path](), [path.resolve()]
+    while waiting:
+        one = waiting.pop()
+        with suppress(OSError, SyntaxError, ValueError):
+            for name in _imports(one, root):
+                place = root.joinpath(*name.split("."))
+                for file in (place.with_suffix(".py"), place / "__init__.py"):
+                    new = file not in found and file != path.resolve()
+                    if new and file.is_relative_to(within) and file.is_file():
+                        found.add(file)
+                        waiting.append(file)
+    return sorted(found)
+
+
+def _imports(file: Path, root: Path) -> Iterator[str]:
+    """The names of the modules that a file imports, also inside its functions; relative ones as
+    seen from `root`."""
+    within = file.relative_to(root).with_suffix("").parts
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            start = within[: len(within) - node.level] if node.level else ()
+            base = ".".join((*start, *(node.module or "").split("."))).strip(".")
+            yield from (f"{base}.{alias.name}".strip(".") for alias in node.names)
+            if base:
+                yield base
 
 
 def keeps_nothing(function: Any) -> bool:

@@ -65,34 +65,49 @@ def probe(
         timeout,
     )
     subject, code = _subject(forecaster)
+    apart = interval("every", every)
     with bar("probe", progress) as update:
         found = run_probe(
             subject,
             place,
             n=n,
-            every=interval("every", every),
+            every=apart,
             draws=draws,
             seed=seed,
             mounts=False if swap else None,
             progress=update,
         )
     if code is not None:
-        why, peeked = "; ".join(found.because), found.peeked
-        notes = workspace.home.probes
-        note_probe(notes, {"code": code, "n": found.n, "peeked": peeked, "why": why})
+        note_probe(
+            workspace.home.probes,
+            {
+                "code": code,
+                "n": found.n,
+                "peeked": found.peeked,
+                "why": "; ".join(found.because),
+                "archive": world.digest,
+                "grade": grade,
+                "every_s": int(apart.total_seconds()),
+            },
+        )
     return found
 
 
 def check_tool(
-    name: str, arguments: Mapping[str, object], world: World, *, instants: int = INSTANTS
+    name: str,
+    arguments: Mapping[str, object],
+    world: World,
+    *,
+    instants: int = INSTANTS,
+    progress: bool = True,
 ) -> ToolCheck:
     """Whether a tool shows anything from after t: `beforehand tool check` from Python. It is called
     with these arguments as of some instants of the world's time, in the world as it is and in one
     with another future; `.leaks` are the instants at which the answers differ. Raises InputError
     for bad arguments, NotFound for an unknown tool."""
-    return run_check(
-        name, arguments, need_world(world).path, between("instants", instants, 1, 1_000)
-    )
+    path, instants = need_world(world).path, between("instants", instants, 1, 1_000)
+    with bar("tool check", progress) as update:
+        return run_check(name, arguments, path, instants, update)
 
 
 def _subject(given: str | Callable[..., Any]) -> tuple[Subject, str | None]:

@@ -1,11 +1,12 @@
 """What a run says while it works: its name, its progress, and how a stopped one goes on."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from beforehand.engine.runs import Reporter
-from beforehand.errors import Interrupted, Stopped
+from beforehand.errors import InputError, Interrupted, Stopped
 from beforehand.front.progress import in_notebook, progress
 
 
@@ -22,11 +23,18 @@ def reporting(what: str, shown: bool = True) -> Iterator[Reporter]:
         yield Reporter(started, update, say)
 
 
+_OPTION = re.compile(r"--([a-z][a-z-]+)")
+
+
 @contextmanager
 def told_in_python(run_id: str | None) -> Iterator[None]:
-    """Adds to the error of a stopped run how it goes on in Python."""
+    """Errors in the words of Python: an option of the command line is an argument, and a stopped
+    run says how it goes on."""
     try:
         yield
+    except InputError as error:
+        error.args = (_OPTION.sub(lambda m: m[1].replace("-", "_") + "=", str(error)),)
+        raise
     except (Interrupted, Stopped) as error:
         error.add_note(f'in Python: beforehand.open_run("{run_id or "latest"}").resume()')
         raise

@@ -154,6 +154,8 @@ class Run:
                 f"run {self.id} has no scores: it is {self.status}; .resume() continues it"
             )
         found: Summary = read_json(scores)
+        if not isinstance(found, dict) or "leaderboard" not in found:
+            raise InputError(f"{scores} is damaged: .verify() says what of the run can be trusted")
         return found
 
     @property

@@ -1,7 +1,8 @@
 """Start runs: a backtest of forecasters, and the scoring of forecasts made elsewhere."""
 
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
@@ -22,6 +23,7 @@ from beforehand.jobs.backtest.grid import Kind as Grid
 from beforehand.jobs.checks import (
     between,
     checked,
+    flag,
     in_order,
     instant,
     interval,
@@ -104,7 +106,7 @@ def backtest(
         settings=settings(seed, draws, placebo, spread),
         limits=checked(RunLimits(**limits)),
         model_options=models or ModelOptions(),
-        fresh=fresh,
+        fresh=flag("fresh", fresh),
     )
     in_order(request.start, request.stop)
     workspace = workspace_of(home)
@@ -132,8 +134,9 @@ def score_forecasts(
     `forecasts` is the path of a CSV or JSONL file, or a table: a DataFrame of pandas or polars,
     anything else that speaks Arrow, a mapping of columns, or rows as dicts. Its columns are `id`,
     `time` (with a time zone; a date stands for its end in UTC), `probability`, and `forecaster`
-    where it holds several; else `name` is the forecaster's. `training_cutoff` is when the model's
-    training ended. Rows that cannot be scored are in `run.rejected`, with the reason.
+    where it holds several; `name` is the forecaster's of rows that name none. `training_cutoff` is
+    when the model's training ended. Rows that cannot be scored are in `run.rejected`, with the
+    reason.
 
     Raises InputError if no row can be scored.
     """
@@ -199,6 +202,8 @@ def _markets(given: str | Sequence[str]) -> list[str] | None:
 def _rows(table: Any) -> Iterable[Mapping[str, object]]:
     """The rows of whatever table this is, with times as ISO 8601. Raises InputError."""
     if isinstance(table, Mapping):
+        if any(isinstance(v, str) or not isinstance(v, Iterable) for v in table.values()):
+            raise InputError("a mapping of forecasts holds columns: give a list of one row instead")
         columns = {name: list(values) for name, values in table.items()}
         if len({len(values) for values in columns.values()}) > 1:
             raise InputError("the columns of the forecasts are of unequal length")
@@ -220,17 +225,29 @@ def _rows(table: Any) -> Iterable[Mapping[str, object]]:
             f"{type(table).__name__} is not a table of forecasts: give a path, a DataFrame, a "
             "mapping of columns, or rows as dicts"
         )
+    return _checked(list(rows))
+
+
+def _checked(rows: Sequence[Any]) -> Iterator[Mapping[str, object]]:
+    """Rows as a file would have them. Raises InputError where a column is missing in all."""
+    if not all(isinstance(row, Mapping) for row in rows):
+        raise InputError("each row of the forecasts is a mapping: id, time, probability")
+    columns = list(dict.fromkeys(str(name) for row in rows for name in row))
+    known = {"id" if name == "market_id" else name for name in columns}  # As a run's tables have it
+    if lacking := [name for name in score_file.COLUMNS if rows and name not in known]:
+        raise InputError(
+            f"the forecasts have no column {' and no column '.join(lacking)}: they have "
+            f"{', '.join(columns)}"
+        )
     for row in rows:
-        if not isinstance(row, Mapping):
-            raise InputError("each row of the forecasts is a mapping: id, time, probability")
         found = {str(name): _plain(value) for name, value in row.items()}
-        if "id" not in found and "market_id" in found:  # As the tables of a run call it.
-            found["id"] = found["market_id"]
-        yield found
+        yield {"id": found.get("market_id"), **found}
 
 
 def _plain(value: Any) -> object:
     """A cell as a file would hold it."""
+    if isinstance(value, float) and math.isnan(value):  # How pandas writes that there is none.
+        return None
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):  # numpy's numbers and times

@@ -5,6 +5,7 @@ from typing import Any
 
 from beforehand.clock import parse_us
 from beforehand.front.arrow import Column, Kind, Table
+from beforehand.jobs.score_file import COLUMNS
 from beforehand.records.rows import DecisionRow, IntervalRow, PredictionLine, TraceRow, label
 from beforehand.runs.rows import questions_of
 from beforehand.score.summary import CSV_COLUMNS, BoardRow, csv_cells
@@ -89,11 +90,7 @@ def forecasts(
 
 
 STATED: Kinds = {
-    "market_id": "text",
-    "time": "time",
-    "forecaster": "text",
-    "probability": "float",
-    "outcome": "float",
+    name: FORECASTS[name] for name in ("market_id", "time", "forecaster", "probability", "outcome")
 }
 
 
@@ -268,6 +265,6 @@ def calls(rows: Iterable[CallRow]) -> Table:
 
 
 def rejected(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """One row per row of a scored file that could not be scored."""
-    cells = ((row["line"], row["reason"]) for row in rows)
-    return table_of("rejected", {"line": "int", "reason": "text"}, cells)
+    """One row per row of a scored file that could not be scored, as it was stated."""
+    kinds: Kinds = {"line": "int", **dict.fromkeys(COLUMNS, "text"), "reason": "text"}
+    return table_of("rejected", kinds, ([row.get(name) for name in kinds] for row in rows))

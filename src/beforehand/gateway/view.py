@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from beforehand.clock import from_us, iso, to_us
+from beforehand.clock import from_us, iso, parse_instant, to_us
 from beforehand.errors import (
     BeforehandError,
     CutoffViolation,
@@ -66,8 +66,16 @@ class View:
         """True where no instant is pinned."""
         return self._t is None
 
-    def narrow(self, t: datetime) -> "View":
-        """A View at an earlier instant; a later one raises CutoffViolation."""
+    def narrow(self, t: datetime | str) -> "View":
+        """A View at an earlier instant (an aware datetime, or ISO 8601 with a zone); a later one
+        raises CutoffViolation. Raises InputError for what is no instant."""
+        if isinstance(t, str):
+            try:
+                t = parse_instant(t)
+            except ValueError as error:
+                raise InputError(str(error)) from None
+        if not isinstance(t, datetime) or t.tzinfo is None:
+            raise InputError(f"a View is narrowed to an aware datetime, not {t!r}")
         if self._t is None and t > self.t:
             raise CutoffViolation(f"{iso(t)} lies in the future: ask for an instant up to now")
         if t > self.t:
@@ -92,6 +100,8 @@ class View:
     def resolve_id(self, market_id: str) -> str:
         """`VENUE:native` for an id as a user wrote it: also a bare native id, a slug or a Gamma
         number, as long as it is unambiguous at t."""
+        if not isinstance(market_id, str):
+            raise InputError(f"a market's id is text, not {market_id!r}")
         venue, native = split_market_id(market_id)
         if venue is not None:
             for version in self._world.market_versions(f"{venue}:{native}", self._at):
@@ -231,6 +241,8 @@ class View:
 
     def search(self, query: str, limit: int = 10, since: datetime | None = None) -> list[Document]:
         """The best documents for a query, ranked with what was known at t."""
+        if not isinstance(query, str):
+            raise InputError(f"a query is text, not {query!r}")
         start = None if since is None else to_us(since)
         found = self._world.search(query, self._at, _bounded(limit), start, self.live)
         return self._admit_documents(found)[:limit]
@@ -383,6 +395,6 @@ def _merge(versions: list[Market]) -> Market:
 
 
 def _bounded(limit: int) -> int:
-    if not 1 <= limit <= MAX_LIMIT:
+    if not isinstance(limit, int) or not 1 <= limit <= MAX_LIMIT:
         raise InputError(f"limit must lie between 1 and {MAX_LIMIT:,}, not {limit}")
     return limit

@@ -31,6 +31,13 @@ def between(name: str, value: int, low: int, high: int, mark: str = "") -> int:
     return value
 
 
+def flag(name: str, value: bool) -> bool:
+    """The value, or InputError for anything but True and False."""
+    if not isinstance(value, bool):
+        raise InputError(f"{name} is True or False, not {value!r}")
+    return value
+
+
 def settings(
     seed: int, draws: int, placebo: int, spread: float | None = None, mark: str = ""
 ) -> Settings:

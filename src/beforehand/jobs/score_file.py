@@ -47,6 +47,7 @@ from beforehand.store.archive.reader import Archive
 from beforehand.store.files import plain_number, read_bytes, read_csv, read_lines, write_jsonl
 from beforehand.store.run_folder import RunFolder, note_trials
 
+COLUMNS = ("id", "time", "probability")
 YARDSTICKS = (always(0.5), BASELINES["base_rate"], BASELINES["shrunk"])
 
 
@@ -63,13 +64,16 @@ class Line:
 
 @dataclass
 class Rejected:
-    """Rows not scored, by reason, each with its line number."""
+    """Rows not scored, by reason, each with its line number; and what they stated, as far as that
+    could be read."""
 
     reasons: dict[str, list[int]] = field(default_factory=dict)
+    stated: dict[int, Mapping[str, object]] = field(default_factory=dict)
 
-    def add(self, reason: str, line: int) -> None:
+    def add(self, reason: str, line: int, stated: Mapping[str, object] | None = None) -> None:
         """Add one row."""
         self.reasons.setdefault(reason, []).append(line)
+        self.stated[line] = stated or {}
 
     @property
     def count(self) -> int:
@@ -80,7 +84,9 @@ class Rejected:
         """One JSON row per rejected row, with the reason."""
         for reason, lines in self.reasons.items():
             for line in lines:
-                yield {"line": line, "reason": reason}
+                said = self.stated[line]
+                cells = {n: None if said.get(n) is None else str(said[n]) for n in COLUMNS}
+                yield {"line": line, **cells, "reason": reason}
 
 
 @dataclass(frozen=True)
@@ -121,12 +127,12 @@ def _stated(
         try:
             lines.append(_line(number, row, name))
         except ValueError as error:
-            rejected.add(str(error), number)
+            rejected.add(str(error), number, row)
     return Stated(title, lines, rejected, len(lines) + rejected.count)
 
 
 def _csv_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for number, row, problem in read_csv(path, ("id", "time", "probability")):
+    for number, row, problem in read_csv(path, COLUMNS):
         if row is None:
             rejected.add(problem, number)
         else:
@@ -301,7 +307,8 @@ def _match(
         if reason is None and line.forecaster in cells.get((market or "", t), {}):
             reason = "a second forecast of the same market at the same instant"
         if reason is not None or market is None:
-            rejected.add(reason or "no such market in the archive", line.number)
+            stated = {"id": line.id, "time": iso(line.t), "probability": line.probability}
+            rejected.add(reason or "no such market in the archive", line.number, stated)
             continue
         cells.setdefault((market, t), {})[line.forecaster] = line.probability
     return cells

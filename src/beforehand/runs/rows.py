@@ -3,13 +3,14 @@ code, by fallback, directly, or not at all, with the reasons."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 import msgspec
 import orjson
 
+from beforehand.errors import InputError
 from beforehand.records.rows import (
     DecisionRow,
     IntervalRow,
@@ -23,34 +24,47 @@ from beforehand.records.rows import (
 if TYPE_CHECKING:
     from beforehand.score.summary import DecisionCounts, WayCounts
 
+R = TypeVar("R")
 _ARM = re.compile(r"(?:^|; )(?:code|direct): ")
 MARKS = ("unshown_evidence_ids", "flagged_evidence_ids", "answer_in_training")
 
 
 def read_intervals(path: Path) -> Iterator[IntervalRow]:
     """The rows of an intervals.jsonl that this program wrote."""
-    with path.open("rb") as lines:
-        yield from map(decode_interval, lines)
+    yield from _decoded(path, decode_interval)
 
 
 def read_traces(path: Path) -> Iterator[TraceRow]:
     """The rows of a traces.jsonl; none where no model was asked."""
     if path.is_file():
-        with path.open("rb") as lines:
-            yield from map(decode_trace, lines)
+        yield from _decoded(path, decode_trace)
 
 
 def read_predictions(path: Path) -> Iterator[PredictionLine]:
     """The rows of a predictions.jsonl that a run wrote."""
-    with path.open("rb") as lines:
-        yield from map(decode_line, lines)
+    yield from _decoded(path, decode_line)
 
 
 def read_jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
     """Each line of a file this program wrote."""
-    with path.open("rb") as lines:
-        for line in lines:
-            yield orjson.loads(line)
+    yield from _decoded(path, orjson.loads)
+
+
+def _decoded(path: Path, decode: Callable[[bytes], R]) -> Iterator[R]:
+    """Each line of a run's file. Raises InputError where it is damaged."""
+    done = 0
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                yield decode(line)
+                done += 1
+    except (msgspec.MsgspecError, orjson.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{path} is damaged at line {done + 1} ({error}): `beforehand runs verify` says what "
+            "of the run can be trusted"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
 class EventLine(TypedDict):

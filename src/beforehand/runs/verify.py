@@ -16,7 +16,7 @@ import orjson
 from pydantic import BaseModel
 
 from beforehand.engine.plan import Step, files_of
-from beforehand.errors import BeforehandError, NotConfigured
+from beforehand.errors import BeforehandError, InputError, NotConfigured
 from beforehand.forecast.base import class_of, usage_of
 from beforehand.forecast.code_mode import policy_of
 from beforehand.forecast.prompts import Answer, code_in, from_output
@@ -148,8 +148,8 @@ def _cutoff(path: Path, stored: Path) -> RunCheck:
         kept = [{**row, "canaries": []} for row in _lines(stored)] if stored.is_file() else found
         if kept != found:
             check.found("leaks.jsonl is not what the rows give")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        check.found(f"a row cannot be read: {error!r}")
+    except (InputError, AttributeError, KeyError, TypeError, ValueError) as error:
+        check.found(f"a row cannot be read: {error}")
     check.n = report.rechecked
     for problem in report.found:
         check.found(problem)

@@ -7,11 +7,13 @@ variants tried on this set, to lie above zero — on all rows, and again on the 
 was fresh, because a stale price is easily beaten.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
+from beforehand.errors import InputError
 from beforehand.score import metrics
 from beforehand.score.bets import Profit, profit
 from beforehand.score.intervals import Resampler
@@ -51,7 +53,8 @@ class Kept:
 
 @dataclass
 class Row:
-    """One forecaster's figures. `intervals` holds (low, high) of the wider clustering."""
+    """One forecaster's figures. `intervals` holds (low, high) of the wider clustering; `broken`
+    says why an added metric has no value."""
 
     forecaster: str
     n: int
@@ -74,6 +77,7 @@ class Row:
     reasons: list[str] = field(default_factory=list)
     kept: Kept | None = None
     added: dict[str, tuple[float, Interval]] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
 
 
 def score(table: Table, options: Options = Options()) -> list[Row]:
@@ -95,13 +99,32 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
         row.profit = _profit(table, everyone[name], samplers, options)
-        row.added = {
-            added: _added(table, everyone[name], metric, samplers, options)
-            for added, metric in metrics.added().items()
-        }
         start += size
         rows.append(row)
+    for added, metric in metrics.added().items():
+        _add(added, metric, rows, table, everyone, samplers, options)
     return sorted(rows, key=_rank)
+
+
+def _add(
+    name: str,
+    metric: metrics.Metric,
+    rows: Sequence[Row],
+    table: Table,
+    everyone: Mapping[str, Floats],
+    samplers: dict[str, Resampler],
+    options: Options,
+) -> None:
+    """Add a metric to every row. One that fails is unknown in each, and says why."""
+    nothing = float("nan"), (float("nan"), float("nan"))
+    try:
+        found = [_added(table, everyone[r.forecaster], metric, samplers, options) for r in rows]
+    except InputError as error:
+        for row in rows:
+            row.added[name], row.broken[name] = nothing, str(error)
+        return
+    for row, value in zip(rows, found, strict=True):
+        row.added[name] = value
 
 
 def _rank(row: Row) -> tuple[bool, float, float, str]:

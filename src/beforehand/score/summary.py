@@ -62,12 +62,14 @@ class BinsWire(TypedDict):
 
 
 class MetricWire(TypedDict):
-    """An added metric: which direction is better, and what it is, in one line."""
+    """An added metric: which direction is better, and what it is, in one line; `error` where it
+    failed."""
 
     value: float | None
     ci: Pair
     better: str
     about: str
+    error: NotRequired[str]
 
 
 class BoardRow(SkillWire):
@@ -322,16 +324,16 @@ def row_wire(row: Row) -> BoardRow:
             "outcome": [number(v) for v in bins.outcome.tolist()],
         },
     }
-    if row.added:
-        wire["added"] = {
-            name: {
-                "value": number(value),
-                "ci": pair(interval),
-                "better": ADDED[name].better,
-                "about": ADDED[name].about,
-            }
-            for name, (value, interval) in row.added.items()
+    for name, (value, interval) in row.added.items():
+        metric: MetricWire = {
+            "value": number(value),
+            "ci": pair(interval),
+            "better": ADDED[name].better,
+            "about": ADDED[name].about,
         }
+        if name in row.broken:
+            metric["error"] = row.broken[name]
+        wire.setdefault("added", {})[name] = metric
     return wire
 
 

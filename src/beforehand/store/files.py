@@ -184,14 +184,14 @@ def file_digest(path: Path) -> str:
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; raises Unavailable if another process holds it."""
+def exclusive(path: Path, busy: str | None = None) -> Iterator[None]:
+    """Hold an exclusive lock on `path`; raises Unavailable (saying `busy`) if another process holds
+    it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Unavailable(
-                f"another process is writing to {path.parent}: wait for it to finish"
-            ) from None
+            said = busy or f"another process is writing to {path.parent}"
+            raise Unavailable(f"{said}: wait for it to finish") from None
         yield

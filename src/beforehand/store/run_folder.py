@@ -157,12 +157,16 @@ def open_run(root: Path, run_id: str) -> RunFolder:
 
 class ProbeNote(TypedDict):
     """What a probe found about a forecaster's code (its SHA-256): of `n` pairs, whether it peeked,
-    and why that is said."""
+    and why that is said; and where it looked: the archive's digest, the text grade, and the time
+    between two forecasts in seconds."""
 
     code: str
     n: int
     peeked: bool
     why: str
+    archive: NotRequired[str]
+    grade: NotRequired[str]
+    every_s: NotRequired[int]
 
 
 def note_probe(ledger: Path, note: ProbeNote) -> None:
@@ -182,11 +186,11 @@ def last_probe(ledger: Path, code: str | None) -> ProbeNote | None:
         except orjson.JSONDecodeError:
             continue
         if isinstance(row, dict) and row.get("code") == code and row.keys() >= _NOTED:
-            found = {name: row[name] for name in _NOTED}  # type: ignore[assignment]
+            found = row  # type: ignore[assignment]
     return found
 
 
-_NOTED = ProbeNote.__annotations__.keys()
+_NOTED = ProbeNote.__required_keys__
 
 
 def _trials(ledger: Path) -> list[Trial]:

@@ -74,6 +74,10 @@ def records(config: SimConfig) -> Iterator[Record]:
     )
 
 
+BEGUN = frozenset({"archive.lock", "segments"})
+"""What an archive holds before its manifest is written."""
+
+
 def store_world(config: SimConfig, path: Path, clock: Clock) -> ImportReport:
     """Store a simulated world in the folder `path`; nothing happens if it is there already. Raises
     InputError for a folder that holds another world."""
@@ -86,6 +90,8 @@ def store_world(config: SimConfig, path: Path, clock: Clock) -> ImportReport:
                     f"{path} holds another world ({entry['importer']} {entry['source']}): name a "
                     "new folder"
                 )
+    elif path.is_dir() and not {entry.name for entry in path.iterdir()} <= BEGUN:
+        raise InputError(f"{path} is a folder with other files: name a new one for the world")
     return ArchiveWriter(path).add(
         records(config),
         importer="simulate",

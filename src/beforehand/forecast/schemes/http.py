@@ -150,7 +150,7 @@ def kept_text(said: Decision) -> str:
     body: dict[str, object] = {
         "probability": said.probability,
         "rationale": said.rationale,
-        "evidence_ids": said.evidence_ids,
+        "evidence_ids": [str(cited) for cited in said.evidence_ids],
     }
     if said.confidence is not None:
         body["confidence"] = said.confidence

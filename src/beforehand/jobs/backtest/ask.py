@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
-import orjson
 
 from beforehand.clock import from_us
 from beforehand.engine.context import StepContext
@@ -27,7 +26,7 @@ from beforehand.forecast.base import (
     PanelForecaster,
     Question,
 )
-from beforehand.forecast.schemes.http import kept_text, parse, read_kept
+from beforehand.forecast.schemes.http import kept_text, read_kept
 from beforehand.records.rows import DecisionRow, FailureRow, TraceRow
 from beforehand.score.leaks import flags
 from beforehand.store.journal.calls import call_key
@@ -59,6 +58,17 @@ class Answers:
     failures: list[FailureRow] = field(default_factory=list)
     traces: list[TraceRow] = field(default_factory=list)
     audits: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def keep(self, said: Decision, one: Forecaster, simulation: int, context: Context) -> None:
+        """Add a decision."""
+        self.decisions.append(said.row(one.model_id, simulation, context))
+        self.traces += said.traces
+        self.audits += [] if said.audit is None else [said.audit]
+
+    def fail(self, error: Exception, one: Forecaster, simulation: int) -> None:
+        """Add a failure to decide."""
+        self.failures.append(FailureRow(one.model_id, simulation, str(error)))
+        self.traces += error.traces if isinstance(error, NoDecision) else ()
 
     def add(self, other: "Answers") -> None:
         """Add the results of another simulation."""
@@ -148,9 +158,9 @@ def question_of(one: Forecaster, simulation: int, context: Context) -> str:
 def _know(mine: Answers, one: PanelForecaster, p: float, context: Context) -> None:
     """Add a baseline's forecast."""
     try:
-        mine.decisions.append(one.decision(p, context).row(one.model_id, 0, context))
+        mine.keep(one.decision(p, context), one, 0, context)
     except NoDecision as error:
-        mine.failures.append(FailureRow(one.model_id, 0, str(error)))
+        mine.fail(error, one, 0)
 
 
 def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> Answers:
@@ -163,12 +173,9 @@ def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> A
         try:
             said = _decide(arm, context, meter)
         except (BadAnswer, Refused) as error:
-            found.failures.append(FailureRow(one.model_id, i, str(error)))
-            found.traces += error.traces if isinstance(error, NoDecision) else ()
-            continue
-        found.decisions.append(said.row(one.model_id, i, context))
-        found.traces += said.traces
-        found.audits += [] if said.audit is None else [said.audit]
+            found.fail(error, one, i)
+        else:
+            found.keep(said, one, i, context)
     return found
 
 
@@ -202,12 +209,9 @@ def _ask_batch(one: Forecaster, asked: Sequence[Asked], context: StepContext) ->
                     one.differing.add(_question(shown, meter))
                     said = read_kept(one.provider, kept)
         except (BadAnswer, Refused) as error:
-            mine.failures.append(FailureRow(one.model_id, i, str(error)))
-            mine.traces += error.traces if isinstance(error, NoDecision) else ()
-            continue
-        mine.decisions.append(said.row(one.model_id, i, shown))
-        mine.traces += said.traces
-        mine.audits += [] if said.audit is None else [said.audit]
+            mine.fail(error, one, i)
+        else:
+            mine.keep(said, one, i, shown)
 
 
 def _made(one: Forecaster, context: Context, meter: StepContext) -> Decision:
@@ -247,14 +251,12 @@ def _decide(one: Forecaster, context: Context, meter: StepContext) -> Decision:
     request = context.wire()
     if call_key(one.provider, request, meter.simulation) in meter.made:
         return said
-    cited, text = [str(c) for c in said.evidence_ids], said.rationale
-    body = {"probability": said.probability, "rationale": text, "evidence_ids": cited}
-    answer = orjson.dumps(body).decode()
+    answer = kept_text(said)
     kept = meter.record(one.provider, request, answer)
     if kept == answer:
         return said
     one.differing.add(_question(context, meter))
-    return parse(one.provider, kept)
+    return read_kept(one.provider, kept)
 
 
 def _asked_once(one: Forecaster, context: Context, meter: StepContext) -> Decision:

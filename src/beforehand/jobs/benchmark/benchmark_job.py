@@ -257,6 +257,6 @@ class BenchmarkJob(_Stage):
         forecasters = self._forecasters.values()
         settings = replace(self._request.settings, unranked=unranked(forecasters))
         done = evaluation.evaluate_files(events, said, endings, settings, training, kept)
-        evaluation.store(done, (events, said, endings), path)
+        evaluation.store(done, (events, said, endings), path, self._forecasters.values())
         files = self.folder.digests(*results.SCORED)
         return {"counts": done.counts, "audit": done.audit["passed"], "files": files}

@@ -2,7 +2,7 @@
 bets and their terms."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import orjson
 from beforehand import __version__
 from beforehand.clock import to_us
 from beforehand.errors import InputError
+from beforehand.forecast.base import Forecaster
 from beforehand.forecast.cutoff_guard import Training
 from beforehand.jobs import results
 from beforehand.jobs.benchmark.events import deadline, load_events, valid
@@ -301,8 +302,11 @@ def counted(counts: Mapping[str, int]) -> str:
     )
 
 
-def store(evaluation: Evaluation, paths: Sequence[Path], out: Path) -> Path:
-    """Write scores.json, leaderboard.csv and report.html into `out`; returns the report."""
+def store(
+    evaluation: Evaluation, paths: Sequence[Path], out: Path, asked: Iterable[Forecaster] = ()
+) -> Path:
+    """Write scores.json, leaderboard.csv and report.html into `out`; returns the report. `asked`
+    are the forecasters of a run."""
     about: About = {
         "title": paths[1].name,
         "version": __version__,
@@ -316,7 +320,7 @@ def store(evaluation: Evaluation, paths: Sequence[Path], out: Path) -> Path:
         "inputs": [path.name for path in paths],
         "counts": evaluation.counts,
     }
-    results.end_in_report(out, evaluation.result, _leaks(evaluation), about)
+    results.end_in_report(out, evaluation.result, _leaks(evaluation), about, asked=asked)
     return out / "report.html"
 
 

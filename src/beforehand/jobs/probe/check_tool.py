@@ -11,6 +11,7 @@ import orjson
 
 from beforehand.clock import FrozenClock, from_us, iso, to_us
 from beforehand.config import Home
+from beforehand.engine.plan import Progress
 from beforehand.errors import BeforehandError, InputError
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
@@ -57,7 +58,11 @@ class ToolCheck:
 
 
 def check_tool(
-    name: str, arguments: Mapping[str, object], archive: Path, instants: int = INSTANTS
+    name: str,
+    arguments: Mapping[str, object],
+    archive: Path,
+    instants: int = INSTANTS,
+    progress: Progress = lambda step, done, total: None,
 ) -> ToolCheck:
     """Call a tool as of some instants of an archive's time, in the world as it is and in one with
     another future. Raises InputError where the archive is too small, NotFound for an unknown
@@ -74,6 +79,7 @@ def check_tool(
     leaks, answered = list[datetime](), 0
     with tempfile.TemporaryDirectory(prefix="beforehand-check-") as folder:
         for number, t in enumerate(cuts):
+            progress("instants", number, len(cuts))
             said = []
             for future in ("as-it-is", "other"):
                 path = Path(folder) / f"{future}-{number}"

@@ -8,7 +8,7 @@ found by bisection. If the A's do not agree, the forecaster has chance of its ow
 are drawn again and again, and the two sets of draws are compared by a permutation test.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import from_us, iso, to_us
+from beforehand.engine.plan import Progress
 from beforehand.errors import InputError
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
@@ -44,7 +45,6 @@ DRAWS = 20
 CONFIRMED, AGAIN = 2, 6
 """How many cuts that differ are tried again, and how often, before anybody is accused."""
 SIDE_BY_SIDE = 2
-Progress = Callable[[str, int, int], None]
 Floats = npt.NDArray[np.float64]
 NOT_SEEN = (
     "what it takes from the web or from another service",
@@ -192,7 +192,8 @@ def probe(
     `explain` it is not found out what an answer depends on, which takes the longest. Raises
     InputError where the world is too small, or where the forecaster cannot be opened."""
     lock = f"beforehand-probe-{digest(str(place.archive).encode())[:16]}.lock"
-    with exclusive(Path(gettempdir()) / lock):  # Two probes would take each other's worlds.
+    busy = f"another probe is at work over {place.archive}"
+    with exclusive(Path(gettempdir()) / lock, busy):  # Two would take each other's worlds.
         restore(place.archive)
         return _probe(subject, place, n, every, draws, seed, mounts, explain, progress)
 
