@@ -14,9 +14,9 @@ test: setup
 	$(BIN)/pytest
 
 # The full counts: every boundary, dozens of kills, four workers; sixty-four MCP clients for a
-# minute, a thousand pairs of worlds through the wire.
+# minute, a thousand pairs of worlds through the wire, two hundred futures for each peeker.
 chaos: setup
-	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py
+	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py tests/test_probe.py
 
 setup: $(STAMP)
 
@@ -50,6 +50,7 @@ bench: setup
 	$(BIN)/python bench/start.py
 	$(BIN)/python bench/engine.py
 	$(BIN)/python bench/python.py
+	$(BIN)/python bench/bus.py
 	$(BIN)/python bench/order.py
 	$(BIN)/python bench/sandbox.py
 	$(BIN)/python bench/servers.py

@@ -61,7 +61,7 @@ def test_without_it_nothing_is_there(sim: Path, home: Path, capsys: Out) -> None
 
 
 def test_a_name_that_is_taken_is_refused(added: None) -> None:
-    for name in ("brier", "twice", "no name"):
+    for name in ("brier", "twice", "no name", "verdict", "forecaster", "isolation", "skill"):
         with pytest.raises(ValueError, match="taken or is not an identifier"):
             metric(name, "lower")(lambda p, m, y: p)
     assert brier(np.array([1.0]), np.array([1.0])) == 0

@@ -173,6 +173,19 @@ def test_bad_requests_are_one_sentence(world: bh.World, home: Path) -> None:
         bh.backtest("data/archive", "market")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="cannot be compared"):
         bh.compare("a", "b")  # type: ignore[arg-type]
+    for wrong, said in (
+        (lambda: bh.open_world(""), "path is a path, not ''"),
+        (lambda: bh.open_world(5), "path is a path, not 5"),  # type: ignore[arg-type]
+        (lambda: bh.open_run(5), "run_id is the name of a run"),  # type: ignore[arg-type]
+        (lambda: bh.simulate(3, __file__), "is a file: name a folder"),
+        (lambda: bh.backtest(world, "drift", home=__file__), "home .* is a file"),
+        (lambda: bh.toolbox("x"), "is not a View"),  # type: ignore[arg-type]
+        (lambda: bh.toolbox(world.at("2025-02-01")).get_market("m0003"), "arguments by name: id"),
+        (lambda: bh.forecaster(shrunk, free="yes"), "free and memoryless are True or False"),  # type: ignore[call-overload]
+        (lambda: bh.score_forecasts([], world, run_id="latest"), "stands for the newest run"),
+    ):
+        with pytest.raises(InputError, match=said):
+            wrong()
     with pytest.raises(NotFound):
         bh.open_run("latest")
     assert not Home(home).runs.exists(), "a bad request leaves nothing behind"
@@ -369,6 +382,25 @@ def test_two_callables_of_one_name_are_refused(world: bh.World) -> None:
     assert run["low"].brier != run["high"].brier
 
 
+def test_a_run_that_was_killed_is_unfinished(world: bh.World, home: Path, capsys: Out) -> None:
+    """In Python and on the command line, with what goes on from there."""
+    script = (
+        "import os, sys, beforehand as bh\n"
+        "def dies(context):\n"
+        "    os._exit(9)\n"
+        f"bh.backtest(bh.open_world({str(world.path)!r}), dies, run_id='r', every='28d')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 9
+    assert bh.open_run("r").status == "unfinished"
+    listed = told(capsys, "runs", "list")["runs"]
+    assert [row["status"] for row in listed] == ["unfinished"]
+    assert cli(["runs", "show", "r"]) == 0
+    assert "`beforehand runs resume r` continues it" in capsys.readouterr().out
+    problems = bh.open_run("r").verify().problems
+    assert any("it is not finished" in text for text in problems)
+
+
 def test_two_against_each_other(world: bh.World, capsys: Out) -> None:
     run = bh.backtest(world, [shrunk, "market", "drift", "base_rate"], run_id="r", **FEW)
     again = bh.backtest(world, shrunk, run_id="s", **FEW)
@@ -482,7 +514,19 @@ def test_a_damaged_run_says_so(world: bh.World) -> None:
         _ = damaged.forecasts
     assert not damaged.verify().sound
     rows.write_text(text)
-    for broken, said in ((figures[:99], "is not JSON"), ("{}", "scores.json is damaged")):
+    rows.unlink()
+    gone = bh.open_run(run.id)
+    for read in (lambda: gone.intervals, lambda: gone.plot("market"), lambda: bh.compare(
+        gone["drift"], gone["market"])):  # fmt: skip
+        with pytest.raises(InputError, match=r"intervals\.jsonl cannot be read: No such file"):
+            read()
+    rows.write_text(text)
+    better = figures.replace("not shown", "beats the market")
+    for broken, said in (
+        (figures[:99], "is not JSON"),
+        ("{}", "scores.json was changed"),
+        (better, "scores.json was changed"),
+    ):
         scores.write_text(broken)
         with pytest.raises(InputError, match=said):
             _ = bh.open_run(run.id).leaderboard

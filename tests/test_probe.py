@@ -241,6 +241,15 @@ def test_from_python_and_on_the_card(place: Path, home: Path, capsys: Out) -> No
         world, code.replace("of_files", "of_sizes"), draws=200, placebo=0, progress=False
     )
     assert other["of_sizes"].isolation == "trusted", "another function of the same file"
+    with (place / "peekers.py").open("a") as file:
+        file.write("# A comment makes other code of it, and no honest one.\n")
+    changed = told(
+        capsys, "backtest", "run", "--forecasters", code, "--archive", str(world.path), "--every",
+        "28d", "--draws", "200", "--placebo", "0",
+    )  # fmt: skip
+    row = next(r for r in changed["leaderboard"] if r["forecaster"] == "of_files")
+    assert row["isolation"] == "trusted, caught before it was changed"
+    assert row["verdict"] != "beats the market"
     assert run["of_files"].verdict != "beats the market"
     assert any("a probe found that it looks ahead" in why for why in run["of_files"].reasons) or (
         run["of_files"].verdict == "not shown"

@@ -14,6 +14,8 @@ MAX_ROWS_PER_QUERY = 10_000
 MAX_SEARCH_RESULTS = 20
 DEFAULT_SEARCH_RESULTS = 10
 ALLOWED_PREDICTION_DOMAINS = ["polymarket.com"]
+PREDICTION_DOMAINS = ("polymarket.com", "kalshi.com", "predictit.org")
+"""What a search of prediction markets' sites may be limited to; all of them unless it says so."""
 SESSION_ID_FORMAT = "{timestamp}_{hash}"
 POLYMARKET_API_BASE_URL = "https://clob.polymarket.com"
 POLYMARKET_GAMMA_BASE_URL = "https://gamma-api.polymarket.com"
@@ -60,6 +62,10 @@ class Home:
     @property
     def journal(self) -> Path:
         return self.workspace / "orchestrator_results.db"
+
+    @property
+    def bus(self) -> Path:
+        return self.workspace / "agents"
 
     @property
     def engine(self) -> Path:

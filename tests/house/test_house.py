@@ -19,6 +19,7 @@ LAYERS = [
     {"front"},
     {"jobs"},
     {"runs"},
+    {"agents"},
     {"tools", "forecast", "engine"},
     {"gateway", "llm", "world"},
     {"traffic", "meter"},

@@ -1,5 +1,6 @@
 """The one predicate, and a source that hands out what it should not."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -186,6 +187,7 @@ class Liar:
         limit: int,
         since: int | None,
         live: bool = False,
+        domains: Sequence[str] = (),
     ) -> list[Document]:
         return self._documents()
 

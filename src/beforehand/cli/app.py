@@ -17,6 +17,7 @@ GROUPS = {
     "backtest": "Forecast markets through time, point in time, and compare forecasters.",
     "bench": "The benchmark over files: ingest, predict, evaluate.",
     "runs": "Runs: see, follow, resume, verify, compare, export.",
+    "bus": "The files through which agents talk: list, show, verify, tail.",
     "token": "Bearer tokens for the servers over HTTP.",
 }
 # Each command's one-line summary stands here because its module is loaded only when it is called.
@@ -59,6 +60,11 @@ SUMMARIES = {
     "runs export": "A finished run for other tools: tables, Galileo, OpenTelemetry.",
     "worker": "Work on the runs of a shared Postgres until stopped.",
     "tool": "Call a tool by name; list, find and describe the tools.",
+    "agent": "Run an agent, or list them: its output and its log go to the file bus.",
+    "bus list": "Every agent that has written here, with its outputs and runs.",
+    "bus show": "One output of an agent, or the log of one of its runs.",
+    "bus verify": "Check every file of the bus; --repair rebuilds manifests that lag.",
+    "bus tail": "The last runs of the agents, one line each; --follow waits for more.",
     "run-code": "Run Python from a file in the sandbox.",
     "mcp": "Serve the tools to MCP clients, over stdio or HTTP.",
     "token issue": "Issue a bearer token for the servers.",

@@ -1,7 +1,7 @@
 """`beforehand runs list|show|watch|resume|cancel|fork|verify|diff|export`."""
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import orjson
@@ -25,6 +25,7 @@ from beforehand.runs.query import (
     is_driven,
     need_journal,
     state_of,
+    status_of,
 )
 from beforehand.store.files import read_json
 from beforehand.store.journal.events import RunEvent, events_after
@@ -82,10 +83,16 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
     state = state_of(row, journal) if row and journal else None
     if json:
         facts = folder.facts() if folder.path.is_dir() else {"run_id": name}
-        emit({**facts, **(state.wire() if state else {}), "scores": summary})
+        found = state.wire() if state else {}
+        if row and journal:
+            found["status"] = status_of(row, home, journal)
+        emit({**facts, **found, "scores": summary})
         return EXIT_OK
-    if state:
-        _print_state(state)
+    if state and row and journal:
+        status = status_of(row, home, journal)
+        _print_state(replace(state, status=status))
+        if status == "unfinished":
+            print(f"no process is carrying it out; `beforehand runs resume {name}` continues it")
     if summary is not None:
         from beforehand.cli.tables import print_result
 

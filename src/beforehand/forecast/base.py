@@ -372,14 +372,14 @@ def open_forecasters(
                 _EXPANDED[text](opening) if text in _EXPANDED else [open_forecaster(text, opening)]
             )
         except InputError as error:
-            raise InputError(f"models: {error}") from None
+            raise InputError(f"forecasters: {error}") from None
         for one in made:
             one = known.get(one.entry, one)
             others = (*found.values(), *known.values())
             other = next((f for f in others if f.name == one.name), None)
             if other is not None and other.entry != one.entry:
                 raise InputError(
-                    f"models: {other.entry} and {one.entry} would both be called {one.name}: "
+                    f"forecasters: {other.entry} and {one.entry} would both be called {one.name}: "
                     "name one of them (NAME=...)"
                 )
             found.setdefault(one.entry, one)

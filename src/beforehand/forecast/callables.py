@@ -6,6 +6,7 @@ import dis
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 import threading
@@ -93,6 +94,8 @@ def forecaster(
         return lambda found: forecaster(
             found, name=name, version=version, memoryless=memoryless, free=free
         )
+    if not isinstance(free, bool) or not isinstance(memoryless, bool):
+        raise InputError("free and memoryless are True or False")
     if "__beforehand__" in getattr(callee, "__dict__", {}):
         callee = _another(callee)
     declared = declare(callee, name, str(version), memoryless, free)
@@ -167,6 +170,20 @@ def file_of(callee: Any) -> Path | None:
     except (OSError, TypeError):
         return None
     return path.resolve().parent if path.is_file() else None
+
+
+def place_of(callee: Any) -> str | None:
+    """Where a callable stands: its file, or its module where it is in none, and its name. None for
+    one without a name."""
+    found = inspect.unwrap(callee)
+    name = getattr(found, "__qualname__", None)
+    if name is None:
+        return None
+    try:
+        path = Path(inspect.getfile(found))
+    except (OSError, TypeError):
+        path = None
+    return f"{path.resolve() if path and path.is_file() else found.__module__}:{name}"
 
 
 def code_digest(callee: Any) -> str | None:
@@ -321,13 +338,16 @@ def _of_file(place: str) -> Any:
 
 
 def _of_name(place: str) -> Any:
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:  # As `python -m` has it.
+        sys.path.insert(0, here)
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name and place.startswith(error.name):
             raise InputError(
-                f"python:{place}: there is no module {error.name!r}: install it, or write the path "
-                "of the file (python:./file.py:name)"
+                f"python:{place}: there is no module {error.name!r}: install it, go to the folder "
+                "that it lies in, or write the path of the file (python:./file.py:name)"
             ) from None
         raise NotConfigured(f"python:{place} needs {error.name}, which is not installed") from None
     except Exception as error:

@@ -8,7 +8,14 @@ from typing import Any
 
 from beforehand.errors import InputError
 from beforehand.forecast.base import class_of, split_entry
-from beforehand.forecast.callables import code_digest, declare, entry_of, file_of, load
+from beforehand.forecast.callables import (
+    code_digest,
+    declare,
+    entry_of,
+    file_of,
+    load,
+    place_of,
+)
 from beforehand.front.progress import progress as bar
 from beforehand.front.run import workspace_of
 from beforehand.front.world import World, need_world
@@ -57,19 +64,19 @@ def probe(
     between("draws", draws, 2, 1_000)
     workspace = workspace_of(home)
     one_of("grade", grade, ("captured", "published"))
-    place = Place(
+    where = Place(
         need_world(world).path.parent.resolve() / world.path.name,
         workspace.home,
         grade,
         between("evidence", evidence, 0, 20),
         timeout,
     )
-    subject, code = _subject(forecaster)
+    subject, code, called = _subject(forecaster)
     apart = interval("every", every)
     with bar("probe", progress) as update:
         found = run_probe(
             subject,
-            place,
+            where,
             n=n,
             every=apart,
             draws=draws,
@@ -78,13 +85,15 @@ def probe(
             progress=update,
         )
     if code is not None:
-        note = _noted(code, found, world, grade, apart)
+        note = _noted(code, called, found, world, grade, apart)
         note_probe(workspace.home.probes, note)
     return found
 
 
-def _noted(code: str, found: Probe, world: World, grade: Grade, every: timedelta) -> ProbeNote:
-    return {
+def _noted(
+    code: str, place: str | None, found: Probe, world: World, grade: Grade, every: timedelta
+) -> ProbeNote:
+    note: ProbeNote = {
         "code": code,
         "n": found.n,
         "peeked": found.peeked,
@@ -93,6 +102,9 @@ def _noted(code: str, found: Probe, world: World, grade: Grade, every: timedelta
         "grade": grade,
         "every_s": int(every.total_seconds()),
     }
+    if place is not None:
+        note["place"] = place
+    return note
 
 
 def check_tool(
@@ -112,14 +124,14 @@ def check_tool(
         return run_check(name, arguments, path, instants, update)
 
 
-def _subject(given: str | Callable[..., Any]) -> tuple[Subject, str | None]:
-    """What is probed, as another process finds it, and the digest of its code."""
+def _subject(given: str | Callable[..., Any]) -> tuple[Subject, str | None, str | None]:
+    """What is probed, as another process finds it; the digest of its code, and its place."""
     if not isinstance(given, str):
         return _callable(given)
     name, rest = split_entry(given.strip())
     scheme, found = rest.partition(":")[0], class_of(rest)
     if found is not None and found.kind == "baseline":
-        return Subject(given, name or rest), None
+        return Subject(given, name or rest), None, None
     if scheme != "python":
         raise InputError(
             f"{given!r} is not probed: a probe starts the code itself, so it takes a callable "
@@ -131,14 +143,15 @@ def _subject(given: str | Callable[..., Any]) -> tuple[Subject, str | None]:
     called = f"{name}=" if name else ""
     folder, code = file_of(declared.callee), code_digest(declared.callee)
     entry = f"python:{Path(place).resolve()}:{attribute}" if place.endswith(".py") else rest
-    return Subject(f"{called}{entry}", name or declared.name, folder=folder), code
+    found_at = place_of(declared.callee)
+    return Subject(f"{called}{entry}", name or declared.name, folder=folder), code, found_at
 
 
-def _callable(given: Callable[..., Any]) -> tuple[Subject, str | None]:
+def _callable(given: Callable[..., Any]) -> tuple[Subject, str | None, str | None]:
     declared, entry = declare(given), entry_of(given)
     folder, code = file_of(given), code_digest(given)
     if entry.count(":") == 2:
-        return Subject(entry, declared.name, folder=folder), code
+        return Subject(entry, declared.name, folder=folder), code, place_of(given)
     import cloudpickle
 
     try:
@@ -148,4 +161,4 @@ def _callable(given: Callable[..., Any]) -> tuple[Subject, str | None]:
             f"{declared.name} cannot be taken to another process ({error}): write it to a file, "
             "and probe python:./file.py:name"
         ) from None
-    return Subject(f"python:{declared.name}", declared.name, copy, folder), code
+    return Subject(f"python:{declared.name}", declared.name, copy, folder), code, place_of(given)

@@ -11,11 +11,13 @@ from beforehand.engine.runs import resume
 from beforehand.errors import InputError, NotFound
 from beforehand.front import plot, tables
 from beforehand.front.arrow import Table
+from beforehand.front.paths import need_path
 from beforehand.front.reporting import reporting, told_in_python
+from beforehand.jobs.checks import settings
 from beforehand.lazy import lazy
 from beforehand.records.rows import IntervalRow, label
 from beforehand.runs.compare import Subject, compare_forecasters, subject_of
-from beforehand.runs.query import find_journal, find_run, is_driven, state_of
+from beforehand.runs.query import find_journal, find_run, status_of
 from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions, read_traces
 from beforehand.runs.verify import RunCheck, sound
 from beforehand.runs.verify import verify as verify_run
@@ -23,7 +25,7 @@ from beforehand.score.compare import Comparison
 from beforehand.score.report import headline
 from beforehand.score.skill import Options
 from beforehand.score.summary import BoardRow, CheckWire, Pair, Summary
-from beforehand.store.files import read_json
+from beforehand.store.files import file_digest, read_json
 from beforehand.store.run_folder import RunFolder
 from beforehand.store.run_folder import open_run as open_folder
 
@@ -140,10 +142,7 @@ class Run:
         row = journal.run(self.id) if journal else None
         if row is None or journal is None:
             return self._folder.facts()["status"]
-        found = state_of(row, journal).status
-        if found == "running" and not is_driven(row, self._workspace.home, journal):
-            return "unfinished"
-        return found
+        return status_of(row, self._workspace.home, journal)
 
     @lazy
     def summary(self) -> Summary:
@@ -154,6 +153,9 @@ class Run:
                 f"run {self.id} has no scores: it is {self.status}; .resume() continues it"
             )
         found: Summary = read_json(scores)
+        files = self._folder.facts().get("files", {})
+        if files.get("scores.json", "") not in ("", file_digest(scores)):
+            raise InputError(f"{scores} was changed: .verify() says what of the run can be trusted")
         if not isinstance(found, dict) or "leaderboard" not in found:
             raise InputError(f"{scores} is damaged: .verify() says what of the run can be trusted")
         return found
@@ -288,6 +290,8 @@ class Run:
             if made["failed"]:
                 total = made["failed"] + made["made"]
                 said.append(f"{label(name)}: {made['failed']:,} of {total:,} answers failed")
+        for metric in self.summary["leaderboard"][0].get("added", {}).values():
+            said += [metric["error"]] if "error" in metric else []
         if left := self.summary.get("rows", {}).get("not_scored"):
             total = left + self.summary["rows"]["scored"]
             said.append(f"{left:,} of {total:,} rows were not scored")
@@ -297,7 +301,7 @@ class Run:
     def _rows(self) -> list[IntervalRow] | None:
         """The intervals; None where the run only scored forecasts."""
         path = self.path / "intervals.jsonl"
-        return list(read_intervals(path)) if path.is_file() else None
+        return list(read_intervals(path)) if self._folder.wrote(path.name) else None
 
     @lazy
     def _outcomes(self) -> dict[str, float]:
@@ -316,19 +320,24 @@ class Run:
             raise NotFound(f"market {id!r} was not forecast in run {self.id}: there are {few}, …")
         return found[0]
 
+    @property
+    def _brief(self) -> Table:
+        """The leaderboard's most used columns, and the added metrics."""
+        board = self.leaderboard
+        added = self.summary["leaderboard"][0].get("added", {})
+        return Table({name: board.column(name) for name in (*BRIEF, *added)}, "leaderboard")
+
     def __repr__(self) -> str:
         if not (self.path / "scores.json").is_file():
             return f"Run({self.id!r}: {self.status})"
-        return "\n".join(
-            [f"run {self.id}: {self.headline}", repr(_brief(self.leaderboard)), *self._silent]
-        )
+        return "\n".join([f"run {self.id}: {self.headline}", repr(self._brief), *self._silent])
 
     def _repr_html_(self) -> str:
         if not (self.path / "scores.json").is_file():
             return f"<p>run {escape(self.id)}: {escape(self.status)}</p>"
         return (
             f"<p><b>{escape(self.headline)}</b><br>run {escape(self.id)}, "
-            f"{escape(self.summary['world_kind'])}</p>{_brief(self.leaderboard)._repr_html_()}"
+            f"{escape(self.summary['world_kind'])}</p>{self._brief._repr_html_()}"
             + "".join(f"<p>{escape(text)}</p>" for text in self._silent)
         )
 
@@ -345,13 +354,11 @@ BRIEF = (
 )
 
 
-def _brief(board: Table) -> Table:
-    return Table({name: board.column(name) for name in BRIEF}, "leaderboard")
-
-
 def open_run(run_id: str = "latest", *, home: str | Path | None = None) -> Run:
     """A run of the home folder (`home`, else BEFOREHAND_HOME, else the current folder); `latest` is
     the one started last. Raises NotFound where there is none."""
+    if not isinstance(run_id, str):
+        raise InputError(f"run_id is the name of a run, not {run_id!r}")
     workspace = workspace_of(home)
     journal = find_journal(workspace)
     name = find_run(run_id, workspace.home, journal)
@@ -365,7 +372,12 @@ def open_run(run_id: str = "latest", *, home: str | Path | None = None) -> Run:
 def workspace_of(home: str | Path | None) -> Workspace:
     """The workspace of a home folder, else the environment's."""
     found = Workspace.from_environment()
-    return found if home is None else found.at(Path(home).resolve())
+    if home is None:
+        return found
+    root = need_path("home", home).resolve()
+    if root.exists() and not root.is_dir():
+        raise InputError(f"home {home} is a file: name a folder")
+    return found.at(root)
 
 
 def compare(
@@ -374,7 +386,9 @@ def compare(
     """Two forecasters, of one run or of two, on the rows that both forecast: the paired difference
     of their Brier scores with its interval, and what could have been found. A Run stands for its
     only forecaster under test. Raises InputError if they share no row."""
-    return compare_forecasters(_subject(a), _subject(b), Options(draws=draws, seed=seed))
+    checked = settings(seed, draws, 0)
+    options = Options(draws=checked.draws, seed=checked.seed)
+    return compare_forecasters(_subject(a), _subject(b), options)
 
 
 def _subject(one: Standing | Run) -> Subject:

@@ -91,6 +91,10 @@ def backtest(
     that ended early: `open_run(...).resume()` continues it.
     """
     _check_words(grid, grade, limits)
+    if models is not None and not isinstance(models, ModelOptions):
+        raise InputError(f"models is a ModelOptions, not {models!r}")
+    if configs is not None and not all(isinstance(one, ExperimentConfig) for one in configs):
+        raise InputError("configs are ExperimentConfigs: `beforehand backtest run --help`")
     request = BacktestRequest(
         archive=need_world(world).path.resolve(),
         markets=_markets(markets),
@@ -141,6 +145,8 @@ def score_forecasts(
     Raises InputError if no row can be scored.
     """
     cutoff = None if training_cutoff is None else instant("training_cutoff", training_cutoff)
+    if run_id == "latest":
+        raise InputError('run_id "latest" stands for the newest run: choose another')
     if isinstance(forecasts, (str, Path)):
         stated = score_file.read_file(Path(forecasts), name)
     else:
@@ -181,6 +187,8 @@ def _entries(given: Named | Sequence[Named] | Mapping[str, Named]) -> list[str]:
                 f"{name!r} cannot be a forecaster's name: a letter, then a-z, 0-9, _ . -"
             )
         entry = one if isinstance(one, str) else entry_of(one, name)
+        if name == entry:  # A baseline under its own name.
+            name = None
         if held.setdefault(entry, one) is not one and not isinstance(one, str):
             called = entry.rpartition(":")[2]
             raise InputError(f"two callables are called {called}: name them ({{NAME: callable}})")
@@ -189,7 +197,7 @@ def _entries(given: Named | Sequence[Named] | Mapping[str, Named]) -> list[str]:
 
 
 def _markets(given: str | Sequence[str]) -> list[str] | None:
-    if given == "all":
+    if isinstance(given, str) and given == "all":
         return None
     if not isinstance(given, Iterable):
         raise InputError(f"markets is a list of ids, not {given!r}")
@@ -211,6 +219,8 @@ def _rows(table: Any) -> Iterable[Mapping[str, object]]:
             dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)
         )
     elif (library := type(table).__module__.partition(".")[0]) == "pandas":
+        if not getattr(table, "columns", table.index).is_unique:
+            raise InputError("two columns of the forecasts have one name")
         rows = table.to_dict("records") if hasattr(table, "iloc") and table.ndim == 2 else table
     elif library == "polars":  # nanoarrow 0.9 crashes on the text views that polars hands out.
         rows = table.to_dicts() if hasattr(table, "to_dicts") else table.collect().to_dicts()

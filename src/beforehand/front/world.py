@@ -9,6 +9,7 @@ from typing import Any
 
 from beforehand.config import Home, Workspace
 from beforehand.errors import InputError
+from beforehand.front.paths import need_path
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View, gateway_of
 from beforehand.gateway.worlds.recorded import RecordedWorld
@@ -78,7 +79,7 @@ def open_world(path: str | Path | None = None) -> World:
     without a path, the home's own, `data/archive`. The home folder is BEFOREHAND_HOME, else the
     current one. Raises NotConfigured where there is no archive."""
     home = Home.from_environment()
-    return World(home.archive_at(None if path is None else Path(path)))
+    return World(home.archive_at(None if path is None else need_path("path", path)))
 
 
 def simulate(seed: int = 0, path: str | Path | None = None, *, dates: int = DEMO_DATES) -> World:
@@ -92,7 +93,7 @@ def simulate(seed: int = 0, path: str | Path | None = None, *, dates: int = DEMO
     between("dates", dates, 1, 5000)
     workspace = Workspace.from_environment()
     name = f"demo-world-{seed}" + ("" if dates == DEMO_DATES else f"-{dates}")
-    folder = workspace.home.root / "data" / name if path is None else Path(path)
+    folder = workspace.home.root / "data" / name if path is None else need_path("path", path)
     store_world(replace(SimConfig(), seed=seed, dates=dates), folder, workspace.clock)
     return World(folder)
 
@@ -109,9 +110,9 @@ def import_files(
     package), `path` the archive's folder, else the home's own. A line that cannot be read ends the
     import with InputError; with `skip_bad` it is listed in `rejects/` of the archive instead."""
     workspace = Workspace.from_environment()
-    target = workspace.home.archive_at(None if path is None else Path(path))
-    names = [files] if isinstance(files, (str, Path)) else files
-    paths = [Path(name) for name in names]
+    target = workspace.home.archive_at(None if path is None else need_path("path", path))
+    names = [files] if isinstance(files, (str, Path)) or not isinstance(files, Sequence) else files
+    paths = [need_path("files", name) for name in names]
     for _ in store_files(importer, paths, reader(importer), target, workspace.clock, skip_bad):
         pass
     return World(target)
@@ -123,9 +124,12 @@ class Toolbox:
     method shows its arguments."""
 
     def __init__(self, view: View) -> None:
+        if not isinstance(view, View):
+            raise InputError(f"{view!r} is not a View: world.at(TIME) gives one")
         self._names = {name.replace("-", "_"): name for name in load_tools()}
         pinned = None if view.live else view.t
-        self._tools = Tools(gateway_of(view), Storage(Home.from_environment()), pinned)
+        storage = Storage(Home.from_environment())
+        self._tools = Tools(gateway_of(view), storage, pinned, bounded=False)
 
     def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
         if name.startswith("_") or name not in self._names:
@@ -135,7 +139,10 @@ class Toolbox:
         call.__doc__ = f"{tool.description}\n\nArguments: {', '.join(tool.arguments)}"
         return call
 
-    def _call(self, tool: str, /, **arguments: object) -> dict[str, Any]:
+    def _call(self, tool: str, /, *unnamed: object, **arguments: object) -> dict[str, Any]:
+        if unnamed:
+            known = ", ".join(load_tools()[tool].arguments)
+            raise InputError(f"{tool} takes its arguments by name: {known}")
         return dict(self._tools.call(tool, arguments).content)
 
     def __dir__(self) -> list[str]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +61,15 @@ _STOP = frozenset(
     "them then there these they this those to under up was we were what when where which who "
     "whom will with would you your yes question market resolve resolves resolved".split()
 )
+
+
+def domain_of(url: str | None, domains: Sequence[str]) -> str | None:
+    """Which of the domains an address lies in, itself or below; None where in none."""
+    try:
+        host = (urlsplit(url).hostname or "") if url else ""
+    except ValueError:  # An address that is none.
+        host = ""
+    return next((d for d in domains if host == d or host.endswith(f".{d}")), None)
 
 
 def stems(text: str) -> list[str]:

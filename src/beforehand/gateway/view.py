@@ -5,7 +5,7 @@ kept. A View can only be narrowed. Its answers, counts, orderings and error text
 known at t alone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -69,13 +69,7 @@ class View:
     def narrow(self, t: datetime | str) -> "View":
         """A View at an earlier instant (an aware datetime, or ISO 8601 with a zone); a later one
         raises CutoffViolation. Raises InputError for what is no instant."""
-        if isinstance(t, str):
-            try:
-                t = parse_instant(t)
-            except ValueError as error:
-                raise InputError(str(error)) from None
-        if not isinstance(t, datetime) or t.tzinfo is None:
-            raise InputError(f"a View is narrowed to an aware datetime, not {t!r}")
+        t = _instant("t", t)
         if self._t is None and t > self.t:
             raise CutoffViolation(f"{iso(t)} lies in the future: ask for an instant up to now")
         if t > self.t:
@@ -91,7 +85,8 @@ class View:
         return _merge(self._admit("market", self._world.market_versions(name, self._at)))
 
     def markets(self) -> list[Market]:
-        """Every market known at t, ordered by id."""
+        """Every market known at t, ordered by id; also those that have ended (`resolution(id)` says
+        so; `bh.toolbox(view).list_markets(status="active")` lists the others)."""
         groups: dict[str, list[Market]] = {}
         for version in self._admit("market", self._world.market_versions(None, self._at)):
             groups.setdefault(version.id, []).append(version)
@@ -123,7 +118,8 @@ class View:
         raise NotFound(f"no market {market_id!r} is {when}")
 
     def odds(self, market_id: str) -> Odds:
-        """The market's price at t with its age in seconds; NotFound before the first price."""
+        """The market's last price at t: `price` of YES in [0, 1], `bid`, `ask`, `volume`,
+        `observed_at`, `known_at`, and `price_age` in seconds. Raises NotFound before the first."""
         name = self.resolve_id(market_id)
         points = self._admit("odds", self._world.last_price(name, self._at, self.live))
         if not points:
@@ -133,14 +129,15 @@ class View:
         return Odds(**dict(last), price_age=age)
 
     def history(
-        self, market_id: str, start: datetime | None = None, limit: int | None = None
+        self, market_id: str, start: datetime | str | None = None, limit: int | None = None
     ) -> list[PricePoint]:
         """Prices known at t and observed at or after `start`, oldest first; `limit` keeps the
         newest."""
+        since = None if start is None else _instant("start", start)
         name = self.resolve_id(market_id)
         points = self._admit("history", self._world.prices(name, self._at))
-        if start is not None:
-            points = [p for p in points if p.observed_at >= start]
+        if since is not None:
+            points = [p for p in points if p.observed_at >= since]
         points.sort(key=lambda p: (p.observed_at, p.known_at))
         return points if limit is None else points[-_bounded(limit) :]
 
@@ -230,21 +227,29 @@ class View:
             raise NotFound(f"no document {document_id!r} is known at {iso(self.t)}")
         return found
 
-    def documents(self, since: datetime | None = None, limit: int = 100) -> list[Document]:
+    def documents(self, since: datetime | str | None = None, limit: int = 100) -> list[Document]:
         """Documents known at t (and not before `since`), newest first."""
-        start = None if since is None else to_us(since)
+        first = None if since is None else _instant("since", since)
+        start = None if first is None else to_us(first)
         records = self._world.documents(self._at, start, _bounded(limit))
         admitted = self._admit_documents(records)
-        if since is not None:
-            admitted = [d for d in admitted if d.known_at >= since]
+        if first is not None:
+            admitted = [d for d in admitted if d.known_at >= first]
         return sorted(admitted, key=lambda d: (d.known_at, d.id), reverse=True)[:limit]
 
-    def search(self, query: str, limit: int = 10, since: datetime | None = None) -> list[Document]:
-        """The best documents for a query, ranked with what was known at t."""
+    def search(
+        self,
+        query: str,
+        limit: int = 10,
+        since: datetime | str | None = None,
+        domains: Sequence[str] = (),
+    ) -> list[Document]:
+        """The best documents for a query, ranked with what was known at t; with `domains`
+        ("kalshi.com") only those that lie there."""
         if not isinstance(query, str):
             raise InputError(f"a query is text, not {query!r}")
-        start = None if since is None else to_us(since)
-        found = self._world.search(query, self._at, _bounded(limit), start, self.live)
+        start = None if since is None else to_us(_instant("since", since))
+        found = self._world.search(query, self._at, _bounded(limit), start, self.live, domains)
         return self._admit_documents(found)[:limit]
 
     def observations(self, source: str, kind: str, subject: str | None) -> list[Observation]:
@@ -392,6 +397,18 @@ def _merge(versions: list[Market]) -> Market:
             "text_known_at": latest.known_at if texts else None,
         }
     )
+
+
+def _instant(name: str, given: datetime | str) -> datetime:
+    """An aware datetime, or ISO 8601 with a zone. Raises InputError."""
+    if isinstance(given, str):
+        try:
+            return parse_instant(given)
+        except ValueError as error:
+            raise InputError(f"{name}: {error}") from None
+    if not isinstance(given, datetime) or given.tzinfo is None:
+        raise InputError(f"{name} is an aware datetime, or ISO 8601 with a zone, not {given!r}")
+    return given
 
 
 def _bounded(limit: int) -> int:

@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from beforehand.config import AGENT_VERSION
 from beforehand.records.record import Number, Record, Utc
 
 
@@ -15,7 +14,7 @@ class EnvelopeMetadata(Record):
     timestamp: Utc
     row_count: int = Field(ge=0)
     agent: str
-    version: str = AGENT_VERSION
+    version: str
 
 
 class OutputEnvelope(Record):
@@ -42,7 +41,7 @@ class RunLog(Record):
     timestamp: Utc
     duration_ms: Number
     agent: str
-    version: str = AGENT_VERSION
+    version: str
     output_path: str | None = None
     error: str | None = None
 

@@ -83,7 +83,7 @@ def compare_forecasters(a: Subject, b: Subject, options: Options = Options()) ->
 def said_by(one: Subject) -> Said:
     """What a forecaster said. Several simulations count as their mean. Raises InputError."""
     path = one.folder.path
-    if (path / "intervals.jsonl").is_file():
+    if one.folder.wrote("intervals.jsonl"):
         found = _of_intervals(one)
     else:
         found = {

@@ -95,13 +95,25 @@ def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:
     folders = [run.facts() for run in list_runs(home.runs)]
     worlds = {facts["run_id"]: facts.get("archive_digest") for facts in folders}
     known = {row.run_id for row in rows}
-    states = [state_of(row, journal).wire() for row in rows if journal]
+    states = [
+        {**state_of(row, journal).wire(), "status": status_of(row, home, journal)}
+        for row in rows
+        if journal
+    ]
     found = [{**state, "archive_digest": worlds.get(str(state["run_id"]))} for state in states]
     for facts in folders:
         if facts["run_id"] not in known:
             found.append({"kind": "", **{k: v for k, v in facts.items() if k != "files"}})
     found.sort(key=lambda run: str(run.get("created_at", "")), reverse=True)
     return [*found]
+
+
+def status_of(row: RunRow, home: Home, journal: Journal) -> str:
+    """A run's status; `unfinished` where it is on record as running, and no process carries it
+    out."""
+    if row.status == "running" and not is_driven(row, home, journal):
+        return "unfinished"
+    return row.status
 
 
 def is_driven(row: RunRow, home: Home, journal: Journal) -> bool:

@@ -63,7 +63,11 @@ class RunCheck:
 def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
     """Every check of one run; the run is sound if none has a problem."""
     row = None if journal is None else journal.run(folder.run_id)
-    checks = [_files(folder, None if row is None else row.seal, row is not None)]
+    checks = []
+    if row is not None and row.status != "success":
+        said = f"it is not finished: `beforehand runs resume {folder.run_id}` continues it"
+        checks.append(RunCheck("run", "that it is finished", 1, 1, [said]))
+    checks += [_files(folder, None if row is None else row.seal, row is not None)]
     intervals = folder.path / "intervals.jsonl"
     if intervals.is_file():
         checks += [_intervals(folder, intervals), _cutoff(intervals, folder.path / "leaks.jsonl")]

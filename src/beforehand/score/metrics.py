@@ -38,7 +38,7 @@ class Metric:
         """One value a row. Raises InputError naming the metric where it gives anything else."""
         try:
             found = np.asarray(self.rows(p.copy(), m.copy(), y.copy()), dtype=np.float64)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = f"{type(error).__name__}: {error}"
             raise InputError(f"the metric {self.name} failed: {said}") from error
         if found.shape != p.shape:
@@ -57,6 +57,9 @@ def added() -> Mapping[str, Metric]:
     """Every added metric, those of other packages as well."""
     for _ in PLUGINS.load("metrics", _enter):  # Importing a module enters what it decorates.
         pass
+    broken = {one.value.partition(":")[0] for one in PLUGINS.broken if one.group == "metrics"}
+    for name in [n for n, metric in ADDED.items() if metric.rows.__module__ in broken]:
+        del ADDED[name]
     return ADDED
 
 
@@ -75,7 +78,10 @@ def metric(name: str, better: Literal["lower", "higher"]) -> Callable[[RowMetric
     def add(rows: RowMetric) -> RowMetric:
         if better not in ("lower", "higher"):
             raise ValueError(f"the metric {name}: better is lower or higher, not {better!r}")
-        if not name.isidentifier() or name in ADDED or name in BUILT_IN:
+        from beforehand.score.summary import CSV_COLUMNS  # It imports this module.
+
+        taken = {name, f"{name}_low", f"{name}_high"}.intersection((*CSV_COLUMNS, *BUILT_IN))
+        if not name.isidentifier() or name in ADDED or taken:
             raise ValueError(
                 f"a metric cannot be called {name!r}: the name is taken or is not an identifier"
             )

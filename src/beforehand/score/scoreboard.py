@@ -123,6 +123,10 @@ def _add(
         for row in rows:
             row.added[name], row.broken[name] = nothing, str(error)
         return
+    if not any(np.isfinite(value) for value, _ in found):
+        why = f"the metric {name} gave no number for any row"
+        for row in rows:
+            row.broken[name] = why
     for row, value in zip(rows, found, strict=True):
         row.added[name] = value
 

@@ -6,6 +6,7 @@ says which version came; a hit without it has no `text_known_at` and the strict 
 Shape, not recorded (exa-py 2.27).
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,11 +19,15 @@ from beforehand.sources.fields import answer, instant, mapping, required, rows, 
 MAX_TEXT = 2000
 
 
-def search_request(query: str, time_upper_bound: datetime | None, limit: int) -> Request:
-    """The documented `search(query, time_upper_bound, limit)`; None means now. It costs money, so
-    a lost answer is not asked for again."""
+def search_request(
+    query: str, time_upper_bound: datetime | None, limit: int, domains: Sequence[str] = ()
+) -> Request:
+    """The documented `search(query, time_upper_bound, limit)`; None means now. With `domains` only
+    pages of these are searched. It costs money, so a lost answer is not asked for again."""
     contents: dict[str, object] = {"text": {"maxCharacters": MAX_TEXT}}
     body: dict[str, object] = {"query": query, "numResults": limit, "type": "auto"}
+    if domains:
+        body["includeDomains"] = list(domains)
     if time_upper_bound is not None:
         body["endPublishedDate"] = iso(time_upper_bound)
         contents["snapshotAsOf"] = iso(time_upper_bound)

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +37,33 @@ def write_atomic(path: Path, data: bytes) -> None:
     """Write to a temporary name, fsync, rename, fsync: a reader sees the old file or the new
     one, after a power cut as well."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_name(path)
     try:
-        with temporary.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
+        write_durable(temporary, data)
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _sync_folder(path: Path) -> None:
+_TEMPORARY = count()
+
+
+def temporary_name(path: Path) -> Path:
+    """A name beside a file that no other process or thread uses."""
+    mine = f"{os.getpid()}.{next(_TEMPORARY)}"
+    return path.with_name(f".{path.name}.{mine}.tmp")
+
+
+def write_durable(path: Path, data: bytes) -> None:
+    """Write a file and fsync it."""
+    with path.open("wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def sync_folder(path: Path) -> None:
     """Fsync a folder: only then does a rename in it survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -116,6 +116,10 @@ class RunFolder:
                 "wrote it"
             )
 
+    def wrote(self, name: str) -> bool:
+        """True if the run wrote this file, also where it is gone since."""
+        return (self.path / name).is_file() or name in self.facts().get("files", {})
+
     def facts(self) -> RunFacts:
         """`run.json`, or a note that the run did not finish."""
         sealed = self.path / "run.json"
@@ -157,13 +161,14 @@ def open_run(root: Path, run_id: str) -> RunFolder:
 
 class ProbeNote(TypedDict):
     """What a probe found about a forecaster's code (its SHA-256): of `n` pairs, whether it peeked,
-    and why that is said; and where it looked: the archive's digest, the text grade, and the time
-    between two forecasts in seconds."""
+    and why that is said; the code's `place` (its file and name); and where it looked: the archive's
+    digest, the text grade, and the time between two forecasts in seconds."""
 
     code: str
     n: int
     peeked: bool
     why: str
+    place: NotRequired[str]
     archive: NotRequired[str]
     grade: NotRequired[str]
     every_s: NotRequired[int]
@@ -175,19 +180,25 @@ def note_probe(ledger: Path, note: ProbeNote) -> None:
         append_jsonl(ledger, [note])
 
 
-def last_probe(ledger: Path, code: str | None) -> ProbeNote | None:
-    """What the last probe of this code found; None where it was never probed."""
+def last_probe(ledger: Path, code: str | None, place: str | None) -> ProbeNote | None:
+    """What the last probe of this code found, or else of other code at its place: another version
+    of it. None where neither was probed."""
     if code is None or not ledger.is_file():
         return None
     found: ProbeNote | None = None
+    before: ProbeNote | None = None
     for _, line in read_lines(ledger):
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
-        if isinstance(row, dict) and row.get("code") == code and row.keys() >= _NOTED:
+        if not isinstance(row, dict) or not row.keys() >= _NOTED:
+            continue
+        if row["code"] == code:
             found = row  # type: ignore[assignment]
-    return found
+        elif place is not None and row.get("place") == place:
+            before = row  # type: ignore[assignment]
+    return found or before
 
 
 _NOTED = ProbeNote.__required_keys__

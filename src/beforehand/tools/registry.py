@@ -9,6 +9,7 @@ the toolbox is pinned to; each that returns rows takes `limit` and `cursor`.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -27,6 +28,7 @@ from typing import (
 )
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic.fields import FieldInfo
 
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import BeforehandError, InputError, NotFound, Refused
@@ -202,11 +204,12 @@ class Tool:
         try:
             made = self.model.model_validate(dict(arguments))
         except ValidationError as error:
-            raise InputError(f"{self.name}: {_first(error)}") from None
+            raise InputError(f"{self.name}: {first_error(error)}") from None
         return {name: getattr(made, name) for name in self.arguments}
 
 
-def _first(error: ValidationError) -> str:
+def first_error(error: ValidationError) -> str:
+    """The first thing that is wrong, with what was given."""
     first = error.errors()[0]
     name = ".".join(
         str(part) for part in first["loc"] if not isinstance(part, str) or part != "str"
@@ -299,8 +302,12 @@ class Toolbox:
         storage: Storage,
         pinned: datetime | None = None,
         caller: Caller = OWNER,
+        bounded: bool = True,
     ) -> None:
+        """Without `bounded` an answer is as long as it is, unless a call says `max_tokens`: for
+        programs, which read no tokens."""
         self.gateway, self.storage, self.pinned, self.caller = gateway, storage, pinned, caller
+        self.bounded = bounded
 
     def call(
         self,
@@ -325,6 +332,8 @@ class Toolbox:
     ) -> ToolAnswer:
         values = found.validate(arguments)
         max_tokens = values.pop("max_tokens")
+        if not self.bounded and "max_tokens" not in arguments:
+            max_tokens = sys.maxsize
         view = self._view(values.pop("as_of", None))
         cursor = values.pop("cursor", None)
         limit = values.pop("limit", None)
@@ -368,11 +377,16 @@ class Toolbox:
 def coerce(found: Tool, texts: Mapping[str, str]) -> dict[str, object]:
     """Arguments from the command line: a text where a text is wanted, else JSON; a list may be
     written with commas."""
+    return coerce_fields(found.model.model_fields, texts)
+
+
+def coerce_fields(fields: Mapping[str, FieldInfo], texts: Mapping[str, str]) -> dict[str, object]:
+    """The same for the fields of any model of arguments."""
     from orjson import JSONDecodeError, loads
 
     values: dict[str, object] = {}
     for name, text in texts.items():
-        entry = found.model.model_fields.get(name)
+        entry = fields.get(name)
         wanted = None if entry is None else _kinds(entry.annotation)
         if wanted is None or (str in wanted and not wanted & {list, dict, tuple}):
             values[name] = text

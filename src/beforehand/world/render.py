@@ -90,6 +90,8 @@ def store_world(config: SimConfig, path: Path, clock: Clock) -> ImportReport:
                     f"{path} holds another world ({entry['importer']} {entry['source']}): name a "
                     "new folder"
                 )
+    elif path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file: name a folder for the world")
     elif path.is_dir() and not {entry.name for entry in path.iterdir()} <= BEGUN:
         raise InputError(f"{path} is a folder with other files: name a new one for the world")
     return ArchiveWriter(path).add(

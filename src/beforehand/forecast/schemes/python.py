@@ -50,6 +50,7 @@ from beforehand.forecast.callables import (
     declare,
     keeps_nothing,
     load,
+    place_of,
     said_of,
     split_version,
 )
@@ -204,8 +205,15 @@ class PythonForecaster(Forecaster):
             raise InputError(f"{self.name}: a callable is asked in a run, which has a world")
         self._world, self._clock = opening.world, opening.workspace.clock
         self.code = code_digest(declared.callee)
-        found = last_probe(opening.workspace.home.probes, self.code)
-        if found is not None and found["peeked"]:
+        probes, place = opening.workspace.home.probes, place_of(declared.callee)
+        found = last_probe(probes, self.code, place)
+        if found is not None and found["code"] != self.code:
+            if found["peeked"]:
+                self.isolation = "trusted, caught before it was changed"
+                self.caught = (
+                    "a probe found that an earlier version of it looks ahead: probe this one"
+                )
+        elif found is not None and found["peeked"]:
             self.isolation = "caught by a probe"
             self.caught = f"a probe found that it looks ahead: {found['why']}"
         elif found is not None:

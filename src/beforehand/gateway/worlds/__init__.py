@@ -82,4 +82,5 @@ class World(Protocol):
         limit: int,
         since: int | None,
         live: bool = False,
+        domains: Sequence[str] = (),
     ) -> Sequence[Document]: ...

@@ -421,6 +421,7 @@ class LiveWorld:
         limit: int,
         since: int | None,
         live: bool = False,
+        domains: Sequence[str] = (),
     ) -> Sequence[Document]:
         """Exa, asked for the pages as they were stored by `until`."""
 
@@ -429,7 +430,7 @@ class LiveWorld:
             spent().usd += dollars
             return documents
 
-        request = exa.search_request(query, None if live else from_us(until), limit)
+        request = exa.search_request(query, None if live else from_us(until), limit, domains)
         return list(self._puller.pull(request, read))
 
 

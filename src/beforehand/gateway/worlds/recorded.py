@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from beforehand.clock import from_us
-from beforehand.gateway.search import Grade, Hit, MarketIndex, Method, SearchIndex
+from beforehand.gateway.search import Grade, Hit, MarketIndex, Method, SearchIndex, domain_of
 from beforehand.gateway.worlds import Listing
 from beforehand.ids import split_market_id
 from beforehand.lazy import lazy
@@ -205,9 +205,14 @@ class RecordedWorld:
         limit: int,
         since: int | None,
         live: bool = False,
+        domains: Sequence[str] = (),
     ) -> Sequence[Document]:
-        """The best documents for a query, ranked with what was known at `until`."""
-        return [row.record() for row in self.index.search(query, until, limit, since)]
+        """The best documents for a query, ranked with what was known at `until`. Their place in the
+        ranking does not depend on `domains`: those of other domains are left out of it."""
+        if not domains:
+            return [row.record() for row in self.index.search(query, until, limit, since)]
+        found = self.index.search(query, until, len(self.index.rows), since)
+        return [row.record() for row in found if domain_of(row.url, domains)][:limit]
 
 
 def point(series: Series, i: int) -> PricePoint:

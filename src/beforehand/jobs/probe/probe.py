@@ -42,6 +42,7 @@ MARKETS = 10
 """Markets at each cut."""
 LEVEL, CONFIDENCE = 0.01, 0.95
 DRAWS = 20
+PERMUTATIONS_OF_ONE = 19_999
 CONFIRMED, AGAIN = 2, 6
 """How many cuts that differ are tried again, and how often, before anybody is accused."""
 SIDE_BY_SIDE = 2
@@ -400,16 +401,27 @@ def _shifts(seen: Sequence[Seen], seed: int) -> tuple[list[Difference], Detectab
     found = []
     for one, rejected in zip(seen, holm(tests, LEVEL), strict=True):
         if rejected:
-            found += one.differences() or [_typical(one)]
+            found += _shifted(one, seed)
     spread = float(np.mean([_markets(s, s.draws_a).std(axis=0, ddof=1).mean() for s in seen]))
     return found, detectable(spread, len(seen[0].draws_a), MARKETS, len(seen), LEVEL)
 
 
-def _typical(one: Seen) -> Difference:
-    """A cut's first market, where no single answer stands for the difference."""
-    context = one.cut.contexts[0]
-    t = from_us(context.t)
-    return Difference(one.cut.t, context.market.id, t, one.a[0][0], one.b[0][0])
+def _shifted(one: Seen, seed: int) -> list[Difference]:
+    """The markets of a cut whose own draws differ, with their mean answers; the one that differs
+    most where none does so by itself."""
+    a, b = _markets(one, one.draws_a), _markets(one, one.draws_b)
+    tests = [
+        permutation_test(a[:, [k]], b[:, [k]], seed, PERMUTATIONS_OF_ONE)
+        for k in range(len(one.cut.markets))
+    ]
+    chosen = [k for k, rejected in enumerate(holm(tests, LEVEL)) if rejected]
+    found = []
+    for k in chosen or [int(np.argmin(tests))]:
+        market = one.cut.markets[k]
+        t = max(context.t for context in one.cut.contexts if context.market.id == market)
+        means = [round(float(draws[:, k].mean()), 6) for draws in (a, b)]
+        found.append(Difference(one.cut.t, market, from_us(t), *means))
+    return found
 
 
 def _markets(one: Seen, draws: list[Floats]) -> Floats:

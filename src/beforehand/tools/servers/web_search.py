@@ -1,18 +1,27 @@
 """The `web-search` server (OpenAI's web search), and `search`: evidence as of an instant."""
 
+from itertools import zip_longest
 from typing import Annotated, NotRequired
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from beforehand.clock import iso
-from beforehand.config import DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS
-from beforehand.errors import BeforehandError, InputError, NotFound, ReplayMiss
+from beforehand.config import DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS, PREDICTION_DOMAINS
+from beforehand.errors import (
+    BeforehandError,
+    InputError,
+    NotConfigured,
+    NotFound,
+    ReplayMiss,
+)
+from beforehand.gateway.search import domain_of
+from beforehand.records.world import Document, Market
 from beforehand.sources import web_search
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.tools.bounds import Rows
 from beforehand.tools.caller import ToolLimit
-from beforehand.tools.markets import moment
+from beforehand.tools.markets import moment, odds
 from beforehand.tools.registry import Call, Example, Row, server, tool
 
 
@@ -43,6 +52,25 @@ class Found(TypedDict):
     url: str | None
     source: str | None
     timestamp: str
+
+
+class DomainHit(TypedDict):
+    """A page of a domain; `snippet` is its text, or what a market's price was."""
+
+    url: str
+    title: str
+    snippet: str
+    domain: str
+
+
+class DomainHits(TypedDict):
+    """`searched_by`: recorded archive, or the live search."""
+
+    query: str
+    results: list[DomainHit]
+    result_count: int
+    domains_searched: str
+    searched_by: str
 
 
 class FoundDocuments(TypedDict):
@@ -172,4 +200,79 @@ def search(
             }
             for d in found
         ],
+    }
+
+
+@tool(
+    EVIDENCE,
+    example=EXA,
+    rows=Rows("results", DEFAULT_SEARCH_RESULTS, MAX_SEARCH_RESULTS, ("result_count",)),
+    services=("exa", "gamma"),
+)
+def search_domains(
+    call: Call,
+    *,
+    query: Annotated[str, Field(min_length=1, max_length=400, description="Words or a question.")],
+    domains: Annotated[
+        list[str] | None,
+        Field(description=f"Some of {', '.join(PREDICTION_DOMAINS)} [all of them]."),
+    ] = None,
+) -> DomainHits:
+    """Search the prediction markets' sites: their markets and pages, nothing of other domains.
+
+    On record: the archive's markets and documents whose address lies there. Live: the venue's own
+    search, and Exa limited to these domains.
+    """
+    wanted = [name.strip().lower() for name in domains or PREDICTION_DOMAINS]
+    if unknown := [name for name in wanted if name not in PREDICTION_DOMAINS]:
+        raise InputError(
+            f"{unknown[0]!r} is no domain to search: choose of {', '.join(PREDICTION_DOMAINS)}"
+        )
+    found, method = call.view.find_markets(query, MAX_SEARCH_RESULTS, None)
+    markets = [] if method == "top_volume" else [_market_hit(call, h.market, wanted) for h in found]
+    pages = list[Document]()
+    try:
+        pages = call.view.search(query, MAX_SEARCH_RESULTS, domains=wanted)
+    except NotConfigured as error:
+        call.note(f"pages were not searched: {error}")
+    texts: list[DomainHit | None] = [
+        {
+            "url": page.url,
+            "title": page.title,
+            "snippet": page.text[:SNIPPET],
+            "domain": domain_of(page.url, wanted) or "",
+        }
+        for page in pages
+        if page.url
+    ]
+    # One of each in turn: neither kind hides the other.
+    shown = [hit for pair in zip_longest(markets, texts) for hit in pair if hit is not None]
+    results = list({hit["url"]: hit for hit in reversed(shown)}.values())[::-1]
+    return {
+        "query": query,
+        "results": results[:MAX_SEARCH_RESULTS],
+        "result_count": len(results[:MAX_SEARCH_RESULTS]),
+        "domains_searched": ", ".join(wanted),
+        "searched_by": "recorded archive" if call.storage.mode == "replay" else "venues and Exa",
+    }
+
+
+SNIPPET = 300
+
+
+def _market_hit(call: Call, market: Market, domains: list[str]) -> DomainHit | None:
+    """A market whose page lies in one of the domains, with its price at t."""
+    domain = domain_of(market.url, domains)
+    if domain is None or market.url is None:
+        return None
+    price = odds(call.view, market.id)
+    said = "no price is known"
+    if price is not None:
+        said = f"YES {price.price:g} at {iso(price.observed_at)}"
+    text = " ".join(part for part in (f"{said}.", market.rules) if part)
+    return {
+        "url": market.url,
+        "title": market.question or market.native_id,
+        "snippet": text[:SNIPPET],
+        "domain": domain,
     }

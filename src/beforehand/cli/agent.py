@@ -1,0 +1,131 @@
+"""`beforehand agent NAME|list`: run an agent; its output and its log go to the file bus."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
+from beforehand.clock import parse_instant
+from beforehand.config import Workspace, WorldMode
+from beforehand.errors import EXIT_OK, InputError
+
+if TYPE_CHECKING:
+    from beforehand.agents.base import Agent, Ran
+
+
+def agent(
+    name: Annotated[str, Parameter(help="An agent, or list.")],
+    /,
+    *,
+    arg: Annotated[
+        list[str] | None,
+        Parameter(name="--arg", negative="", help="An input, as name=value. Repeat for more."),
+    ] = None,
+    as_of: Annotated[
+        str | None, Parameter(help="Work as of this instant: nothing later is seen.")
+    ] = None,
+    mode: Annotated[
+        WorldMode,
+        Parameter(help="replay: the archive. live: the services. record: live, and stored."),
+    ] = "replay",
+    archive: ArchivePath = None,
+    json: Json = False,
+) -> int:
+    """Run an agent, or list them with their inputs.
+
+    An agent writes one output, `workspace/agents/NAME/out/000001.json` and so on, and a log of the
+    run, also where it fails.
+    """
+    from beforehand.agents.base import find_agent, load_agents, written
+
+    if name == "list":
+        if arg:
+            raise InputError("`agent list` takes no --arg")
+        return _list(load_agents(), json)
+    workspace = Workspace.from_environment()
+    ran = _run(find_agent(name), arg or (), as_of, mode, archive_path(archive), workspace)
+    if json:
+        emit(ran.output.wire())
+    else:
+        n = ran.output.metadata.row_count
+        said = written(ran.path, workspace.home.root)
+        print(f"{said}: {n:,} row{'' if n == 1 else 's'} (run {ran.run_id})")
+    return EXIT_OK
+
+
+def _run(
+    found: "Agent",
+    given: Sequence[str],
+    as_of: str | None,
+    mode: WorldMode,
+    archive: Path,
+    workspace: Workspace,
+) -> "Ran":
+    from beforehand.agents.base import run_agent
+    from beforehand.gateway.opening import connect
+    from beforehand.store.bus import Bus
+    from beforehand.tools.discovery import load_tools
+    from beforehand.tools.registry import Toolbox, coerce_fields
+    from beforehand.tools.storage import Storage
+
+    load_tools()
+    inputs = coerce_fields(found.model.model_fields, _pairs(given))
+    try:
+        pinned = None if as_of is None else parse_instant(as_of)
+    except ValueError as error:
+        raise InputError(f"--as-of: {error}") from None
+    connection = connect(workspace, mode, archive)
+    if pinned is not None:
+        connection.gateway.live().narrow(pinned)
+    storage = Storage(workspace.home, mode, connection.live, connection.traffic)
+    toolbox = Toolbox(connection.gateway, storage, pinned, bounded=False)
+    bus, home = Bus(workspace.home.bus, workspace.clock), workspace.home
+    try:
+        return run_agent(found, inputs, bus, toolbox, home.root, workspace.clock)
+    finally:
+        if moved := connection.close():
+            note(f"recorded {moved} exchanges in {archive}")
+
+
+def _pairs(given: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"--arg {text!r} must be name=value")
+        if name.strip() in found:
+            raise InputError(f"--arg {name.strip()} is given twice")
+        found[name.strip()] = value
+    return found
+
+
+def _list(agents: Mapping[str, "Agent"], json: bool) -> int:
+    rows = [
+        {
+            "agent": one.name,
+            "summary": one.summary,
+            "inputs": {
+                name: {
+                    "required": entry.is_required(),
+                    "description": entry.description or "",
+                }
+                for name, entry in one.model.model_fields.items()
+            },
+            "tools": list(one.tools),
+        }
+        for one in agents.values()
+    ]
+    if json:
+        emit({"agents": rows})
+        return EXIT_OK
+    for row in rows:
+        print(f"{row['agent']}: {row['summary']}")
+        table = [
+            (f"    {name}", "" if entry["required"] else "(optional)", entry["description"])
+            for name, entry in row["inputs"].items()
+        ]
+        print(plain_table(table))
+        print(f"    tools: {', '.join(row['tools']) or 'none'}")
+    return EXIT_OK

@@ -1,0 +1,344 @@
+"""The file bus: agents talk through files, `workspace/agents/{agent}/{out,logs,meta.json}`.
+
+Any number of processes and threads may write. An id is claimed by creating `out/.{id}.claim`, which
+only one of them can and which stays, so no id is used twice, also after a crash (which leaves a
+gap). Files appear whole or not at all: they are fsynced before they get their name. `meta.json` is
+made anew from the rest by whoever finds that it lags behind.
+"""
+
+import fcntl
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from beforehand.clock import Clock, SystemClock
+from beforehand.errors import InputError, NotFound, Unavailable
+from beforehand.ids import check_segment, is_segment
+from beforehand.records.bus import Manifest as ManifestRecord
+from beforehand.records.bus import OutputEnvelope, RunLog
+from beforehand.records.record import Record
+from beforehand.store.files import (
+    json_bytes,
+    read_json,
+    temporary_name,
+    write_durable,
+)
+
+R = TypeVar("R", bound=Record)
+META, LOCK = "meta.json", ".lock"
+CHANGING, UNCHANGED = b"1", b"0"
+_OUTPUT, _CLAIM = re.compile(r"(\d{6,})\.json"), re.compile(r"\.(\d{6,})\.claim")
+_RUN = re.compile(r"(\d{8}_\d{6})(?:_(\d+))?")
+
+
+def output_name(number: int) -> str:
+    """`000001.json`."""
+    return f"{number:06d}.json"
+
+
+class Manifest:
+    """The manifest of an agent's folder, as documented: `increment()` gives the next id of an
+    output, which nobody else gets."""
+
+    def __init__(self, agent_workspace: Path, clock: Clock | None = None) -> None:
+        self.path = agent_workspace / META
+        self._folder, self._clock = agent_workspace, clock or SystemClock()
+
+    def increment(self) -> int:
+        """Claim the next id. Raises Unavailable where the folder cannot be written."""
+        out = self._folder / "out"
+        with _mapped(self._folder):
+            out.mkdir(parents=True, exist_ok=True)
+            with self._changing() as held:
+                number = held.next_id
+                while not _claimed(out / f".{number:06d}.claim"):
+                    number += 1
+                self._write(held, next_id=number + 1)
+        return number
+
+    def add_log(self, path: Path, data: bytes) -> None:
+        """Write the log of a run and count it, both or neither."""
+        temporary = temporary_name(path)
+        with _mapped(self._folder):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                write_durable(temporary, data)
+                with self._changing() as held:
+                    counted = held.total_runs + (not path.exists())
+                    temporary.replace(path)
+                    self._write(held, total_runs=counted)
+            finally:
+                temporary.unlink(missing_ok=True)
+
+    def read(self) -> ManifestRecord:
+        """The manifest; made anew where it is missing, damaged, or lags behind."""
+        held = self._held()
+        return held if held is not None and self._true(held) else self.rebuild()
+
+    def rebuild(self) -> ManifestRecord:
+        """Make the manifest anew from claims, outputs and logs."""
+        with _mapped(self._folder), self._changing() as held:
+            return self._write(held, **self._counts())
+
+    def true(self) -> bool:
+        """False where the manifest is not what lies in the folder."""
+        held = self._held()
+        return held is not None and self._true(held)
+
+    def _true(self, held: ManifestRecord) -> bool:
+        return {"next_id": held.next_id, "total_runs": held.total_runs} == self._counts()
+
+    def _counts(self) -> dict[str, int]:
+        names = _names(self._folder / "out")
+        claimed = [int(m[1]) for m in map(_CLAIM.fullmatch, names) if m]
+        written = [int(m[1]) for m in map(_OUTPUT.fullmatch, names) if m]
+        runs = [name for name in _names(self._folder / "logs") if _is_log(name)]
+        return {"next_id": max([0, *claimed, *written]) + 1, "total_runs": len(runs)}
+
+    def _held(self) -> ManifestRecord | None:
+        with suppress(InputError, ValidationError):
+            return ManifestRecord.model_validate(read_json(self.path))
+        return None
+
+    @contextmanager
+    def _changing(self) -> Iterator[ManifestRecord]:
+        """The manifest, under the folder's lock. A mark in the lock file says that a change is
+        under way: whoever finds it there knows that its process was killed, and counts anew."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self._folder / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            held = None if os.pread(lock, 1, 0) == CHANGING else self._held()
+            os.pwrite(lock, CHANGING, 0)
+            yield held or ManifestRecord(last_updated=self._clock.now(), **self._counts())
+            os.pwrite(lock, UNCHANGED, 0)
+        finally:
+            os.close(lock)
+
+    def _write(self, held: ManifestRecord, **changes: int) -> ManifestRecord:
+        now = max(self._clock.now(), held.last_updated)
+        made = held.model_copy(update={**changes, "last_updated": now})
+        temporary = temporary_name(self.path)
+        try:
+            temporary.write_bytes(json_bytes(made.model_dump(mode="json")))
+            temporary.replace(self.path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return made
+
+
+@dataclass
+class Checked:
+    """What is wrong in an agent's folder, one sentence each, and how many files were read."""
+
+    agent: str
+    outputs: int = 0
+    logs: int = 0
+    gaps: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class AgentFolder:
+    """One agent's folder on the bus. Safe for threads and processes."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path, self.name, self._clock = path, path.name, clock
+        self.manifest = Manifest(path, clock)
+        self._last: dict[str, int] = {}
+        self._starting = threading.Lock()
+
+    def begin(self) -> str:
+        """Claim the id of a run: `YYYYMMDD_HHMMSS`, then `_2`, `_3`…"""
+        base = self._clock.now().strftime("%Y%m%d_%H%M%S")
+        with _mapped(self.path), self._starting:
+            logs = self.path / "logs"
+            logs.mkdir(parents=True, exist_ok=True)
+            number = self._last.get(base, 0) + 1
+            while not _claimed(logs / f".{_numbered(base, number)}.claim"):
+                number += 1
+            self._last = {base: number}
+        return _numbered(base, number)
+
+    def write(self, envelope: OutputEnvelope, number: int | None = None) -> Path:
+        """Write an output under the next id, or one that was claimed; returns its path. Raises
+        InputError for an envelope of another agent."""
+        if envelope.metadata.agent != self.name:
+            raise InputError(f"{envelope.metadata.agent} does not write for {self.name}")
+        claimed = self.manifest.increment() if number is None else number
+        path = self.path / "out" / output_name(claimed)
+        temporary = temporary_name(path)
+        with _mapped(self.path):
+            try:
+                write_durable(temporary, json_bytes(envelope.wire()))
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        return path
+
+    def log(self, log: RunLog) -> Path:
+        """Write the log of a run, and count it."""
+        path = self.path / "logs" / f"{check_segment(log.run_id)}.json"
+        self.manifest.add_log(path, json_bytes(log.wire()))
+        return path
+
+    def outputs(self) -> list[Path]:
+        """Every output, by id."""
+        names = [name for name in _names(self.path / "out") if _OUTPUT.fullmatch(name)]
+        return [self.path / "out" / name for name in sorted(names, key=lambda n: int(n[:-5]))]
+
+    def logs(self) -> list[Path]:
+        """Every log, oldest first."""
+        names = [name for name in _names(self.path / "logs") if _is_log(name)]
+        return [self.path / "logs" / name for name in sorted(names, key=_in_time)]
+
+    def check(self, repair: bool = False) -> Checked:
+        """Read everything. With `repair` a manifest that lags is rebuilt, and what crashes left
+        half-written is removed."""
+        found = Checked(self.name)
+        for path in self.outputs():
+            found.outputs += 1
+            _note(found, path, read_output)
+        named = set[str]()
+        for path in self.logs():
+            found.logs += 1
+            log = _note(found, path, read_log)
+            if log is not None and log.output_path:
+                named.add(Path(log.output_path).name)
+                if not (self.path / "out" / Path(log.output_path).name).is_file():
+                    found.problems.append(f"{path}: its output {log.output_path} is missing")
+        numbers = [int(m[1]) for m in map(_CLAIM.fullmatch, _names(self.path / "out")) if m]
+        written = {int(path.stem) for path in self.outputs()}
+        found.gaps = len(set(numbers) - written)
+        found.problems += [
+            f"{self.path / 'out' / output_name(n)}: its claim is missing"
+            for n in sorted(written - set(numbers))
+        ]
+        if not self.manifest.true():
+            if repair:
+                self.manifest.rebuild()
+            else:
+                found.problems.append(f"{self.manifest.path} lags behind: --repair rebuilds it")
+        if repair:
+            for folder in (self.path, self.path / "out", self.path / "logs"):
+                _remove_leftovers(folder)
+        return found
+
+
+class Bus:
+    """All agents' folders below `workspace/agents`."""
+
+    def __init__(self, root: Path, clock: Clock | None = None) -> None:
+        self.root, self.clock = root, clock or SystemClock()
+        self._open: dict[str, AgentFolder] = {}
+        self._opening = threading.Lock()
+
+    def agents(self) -> list[str]:
+        """Those that have a folder, sorted."""
+        found = [name for name in _names(self.root) if is_segment(name)]
+        return sorted(name for name in found if (self.root / name).is_dir())
+
+    def agent(self, name: str) -> AgentFolder:
+        """An agent's folder, made when it is first written to. A manifest that lags (its process
+        was killed) is rebuilt when a process opens it."""
+        check_segment(name, "agent")
+        with self._opening:
+            if name not in self._open:
+                made = AgentFolder(self.root / name, self.clock)
+                if made.path.is_dir():
+                    made.manifest.read()
+                self._open[name] = made
+            return self._open[name]
+
+    def known(self, name: str) -> AgentFolder:
+        """The folder of an agent that has written. Raises NotFound naming those that have."""
+        if name not in self.agents():
+            there = ", ".join(self.agents()) or "none"
+            raise NotFound(f"no agent named {name!r} has written here: there is {there}")
+        return self.agent(name)
+
+    def output(self, number: int, agent: str) -> OutputEnvelope:
+        """An agent's output by its number. Raises NotFound."""
+        path = self.known(agent).path / "out" / output_name(number)
+        if not path.is_file():
+            raise NotFound(f"{agent} has no output {number}")
+        return read_output(path)
+
+
+def read_output(path: Path) -> OutputEnvelope:
+    """An output that an agent wrote. Raises InputError where it is not as documented."""
+    return _validated(path, OutputEnvelope)
+
+
+def read_log(path: Path) -> RunLog:
+    """The log of a run. Raises InputError where it is not as documented."""
+    return _validated(path, RunLog)
+
+
+def _validated(path: Path, model: type[R]) -> R:
+    try:
+        return model.model_validate(read_json(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: {place + ': ' if place else ''}{first['msg']}") from None
+
+
+def _note(found: Checked, path: Path, read: Callable[[Path], R]) -> R | None:
+    try:
+        return read(path)
+    except InputError as error:
+        found.problems.append(str(error))
+        return None
+
+
+def _claimed(path: Path) -> bool:
+    """True if this call made the file: then the name is ours."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _numbered(base: str, number: int) -> str:
+    return base if number == 1 else f"{base}_{number}"
+
+
+def _in_time(name: str) -> tuple[str, int, str]:
+    """Where the log of a run stands among others: ids of a plan's own come last."""
+    found = _RUN.fullmatch(name.removesuffix(".json"))
+    return ("~", 0, name) if found is None else (found[1], int(found[2] or 1), name)
+
+
+def _is_log(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of processes that are gone."""
+    for name in _names(folder):
+        found = re.fullmatch(r"\..*\.(\d+)\.\d+\.tmp", name)
+        if found and not Path(f"/proc/{found[1]}").exists():
+            (folder / name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"the bus folder {path} cannot be written: {error.strerror}") from None
