@@ -54,13 +54,22 @@ def test_every_command_has_help_and_json(capsys: Out) -> None:
         text = " ".join(capsys.readouterr().out.split())
         assert "--json" in text, path
         assert SUMMARIES[path].split()[0] in text
-    for group in (["world"], ["world", "import"], ["bench"], ["runs"], ["backtest"], ["token"], []):
+    for group in (
+        ["world"],
+        ["world", "import"],
+        ["bench"],
+        ["runs"],
+        ["backtest"],
+        ["bus"],
+        ["token"],
+        [],
+    ):
         assert cli([*group, "--help"]) == 0
         text = " ".join(capsys.readouterr().out.replace("│", " ").split())
         for path, summary in SUMMARIES.items():
             if path.split()[:-1] == group:
                 assert summary in text, path
-    assert set(GROUPS) == {"world", "import", "bench", "runs", "backtest", "token"}
+    assert set(GROUPS) == {"world", "import", "bench", "runs", "backtest", "bus", "token"}
     assert build().name == ("beforehand",)
 
 

@@ -102,30 +102,27 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def _list(agents: Mapping[str, "Agent"], json: bool) -> int:
-    rows = [
-        {
-            "agent": one.name,
-            "summary": one.summary,
-            "inputs": {
-                name: {
-                    "required": entry.is_required(),
-                    "description": entry.description or "",
-                }
-                for name, entry in one.model.model_fields.items()
-            },
-            "tools": list(one.tools),
-        }
-        for one in agents.values()
-    ]
     if json:
+        rows = [
+            {
+                "agent": one.name,
+                "summary": one.summary,
+                "inputs": {
+                    name: {"required": entry.is_required(), "description": entry.description}
+                    for name, entry in one.model.model_fields.items()
+                },
+                "tools": list(one.tools),
+            }
+            for one in agents.values()
+        ]
         emit({"agents": rows})
         return EXIT_OK
-    for row in rows:
-        print(f"{row['agent']}: {row['summary']}")
-        table = [
-            (f"    {name}", "" if entry["required"] else "(optional)", entry["description"])
-            for name, entry in row["inputs"].items()
+    for one in agents.values():
+        print(f"{one.name}: {one.summary}")
+        inputs = [
+            (f"    {name}", "" if entry.is_required() else "(optional)", entry.description or "")
+            for name, entry in one.model.model_fields.items()
         ]
-        print(plain_table(table))
-        print(f"    tools: {', '.join(row['tools']) or 'none'}")
+        print(plain_table(inputs))
+        print(f"    tools: {', '.join(one.tools) or 'none'}")
     return EXIT_OK

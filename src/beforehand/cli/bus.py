@@ -110,15 +110,13 @@ def tail(
     if agent is not None:
         bus.known(agent)
     seen = set[Path]()
-    first = True
     while True:
         names = bus.agents() if agent is None else [agent]
         paths = [path for name in names for path in bus.agent(name).logs() if path not in seen]
-        lines = sorted(_line(path) for path in paths)
-        for _, text in lines[-n:] if first and n >= 0 else lines:
+        lines = sorted(_line(path, json) for path in paths)
+        for _, text in lines if seen else lines[max(len(lines) - n, 0) :]:
             print(text, flush=True)
         seen |= set(paths)
-        first = False
         if not follow:
             return EXIT_OK
         time.sleep(LOOK_S)
