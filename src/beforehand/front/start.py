@@ -91,10 +91,7 @@ def backtest(
     that ended early: `open_run(...).resume()` continues it.
     """
     _check_words(grid, grade, limits)
-    if models is not None and not isinstance(models, ModelOptions):
-        raise InputError(f"models is a ModelOptions, not {models!r}")
-    if configs is not None and not all(isinstance(one, ExperimentConfig) for one in configs):
-        raise InputError("configs are ExperimentConfigs: `beforehand backtest run --help`")
+    _check_types(models, configs)
     request = BacktestRequest(
         archive=need_world(world).path.resolve(),
         markets=_markets(markets),
@@ -171,6 +168,14 @@ def _check_words(grid: str, grade: str, limits: Limits) -> None:
     one_of("grade", grade, ("captured", "published"))
     if unknown := limits.keys() - Limits.__annotations__.keys():
         raise InputError(f"backtest takes no {sorted(unknown)[0]!r}: see help(beforehand.backtest)")
+
+
+def _check_types(models: object, configs: Iterable[object] | None) -> None:
+    """Raises InputError for options of another type."""
+    if models is not None and not isinstance(models, ModelOptions):
+        raise InputError(f"models is a ModelOptions, not {models!r}")
+    if configs is not None and not all(isinstance(one, ExperimentConfig) for one in configs):
+        raise InputError("configs are ExperimentConfigs: `beforehand backtest run --help`")
 
 
 def _entries(given: Named | Sequence[Named] | Mapping[str, Named]) -> list[str]:
