@@ -1,5 +1,5 @@
 """The file bus under 1 and 8 processes, against its floor: the same number of fsynced files (an
-output, a log, a manifest) written bare by the same number of processes. Writes a second, in one run.
+output, a log, a manifest) written bare by the same number of processes. Writes a second, one run.
 """
 
 import multiprocessing

@@ -475,3 +475,55 @@ def test_a_flipped_byte_in_the_journal_is_found(home: Path) -> None:
     db.close()
     with pytest.raises(Corrupt, match="digest"):
         open_store(home)[0].output("r", "a")
+
+
+def test_a_tolerant_step_runs_when_all_before_it_have_ended(home: Path) -> None:
+    """It gets what succeeded; what waited for a failure is recorded as skipped; the run succeeds.
+    Run again, the failures are tried again, and it as well."""
+    broken = {"b"}
+
+    def item(args: Any, outputs: Any, context: Any) -> Any:
+        if context.task_id in broken:
+            raise InputError(f"{context.task_id} is bad")
+        return {"said": context.task_id, "given": sorted(outputs)}
+
+    steps = [
+        Step("a", "item"),
+        Step("b", "item"),
+        Step("after b", "item", {}, ("b",)),
+        Step("after that", "item", {}, ("after b", "a")),
+    ]
+    answer = Step("answer", "item", {}, ("a", "b", "after b", "after that"), tolerant=True)
+    last = Step("last", "item", {}, ("answer",))
+    outcome, outputs = run(home, small({"item": item}, *steps, answer, last))
+    assert outcome.status == "success"
+    assert [task.task_id for task in outcome.failed] == ["b", "after b", "after that"]
+    assert outputs["answer"] == {"said": "answer", "given": ["a"]}
+    assert "last" in outputs
+    with runtime(home) as engine:
+        told = {task.task_id: (task.status, task.error) for task in engine.journal.tasks("r")}
+    assert told["b"] == ("failed", "InputError: b is bad")
+    assert told["after b"] == ("failed", "skipped: b failed")
+    assert told["after that"] == ("failed", "skipped: after b failed")
+    broken.clear()
+    again, outputs = run(home, small({"item": item}, *steps, answer, last))
+    assert again.status == "success"
+    assert again.failed == []
+    assert outputs["answer"]["given"] == ["a", "after b", "after that", "b"]
+
+
+def test_without_one_a_failure_leaves_the_rest_undone(home: Path) -> None:
+    def fail(args: Any, outputs: Any, context: Any) -> Any:
+        raise InputError("bad")
+
+    outcome, _ = run(home, small({"x": fail}, Step("a", "x"), Step("b", "x", {}, ("a",))))
+    assert (outcome.status, outcome.undone) == ("failed", 1)
+
+
+def test_a_step_says_where_it_wrote(home: Path) -> None:
+    path = "workspace/agents/a/out/000001.json"
+    outcome, _ = run(home, small({"x": lambda *_: {"output_file_path": path}}, Step("a", "x")))
+    assert outcome.status == "success"
+    with sqlite3.connect(Home(home).journal) as database:
+        rows = database.execute("SELECT agent_name, output_file_path FROM worker_runs").fetchall()
+    assert rows == [("x", path)]

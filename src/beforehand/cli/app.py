@@ -60,6 +60,7 @@ SUMMARIES = {
     "runs export": "A finished run for other tools: tables, Galileo, OpenTelemetry.",
     "worker": "Work on the runs of a shared Postgres until stopped.",
     "tool": "Call a tool by name; list, find and describe the tools.",
+    "ask": "Answer a question from what was known at an instant, with citations.",
     "agent": "Run an agent, or list them: its output and its log go to the file bus.",
     "bus list": "Every agent that has written here, with its outputs and runs.",
     "bus show": "One output of an agent, or the log of one of its runs.",

@@ -11,7 +11,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
@@ -113,6 +113,8 @@ class _Drive:
         self._inputs: dict[str, str] = {}
         self._flying: dict[str, Step] = {}
         self._failed: dict[str, Task] = {}
+        self._tolerant = any(step.tolerant for step in self._order)
+        self._skipped: list[str] = []
         self._here: list[threading.Thread] = []
         self._looked = stopwatch()
         self._cancelled = self._told_others = False
@@ -156,17 +158,30 @@ class _Drive:
         ready = [(place[name], name) for name, deps in waiting.items() if not deps]
         heapq.heapify(ready)
         self._progress("starting", len(self._outputs), total)
-        while ready or self._flying:
+        while ready or self._flying or self._skipped:
             self._launch(ready)
             for name in self._settle():
                 self._progress(name, len(self._outputs), total)
-                for follower in followers.get(name, ()):
+                for follower in self._freed(name, followers):
                     waiting[follower].discard(name)
                     if not waiting[follower]:
                         heapq.heappush(ready, (place[follower], follower))
             if self._may_leave():
                 break
         return self._outcome(total)
+
+    def _freed(self, name: str, followers: Mapping[str, Sequence[str]]) -> Iterator[str]:
+        """The steps that wait no longer for this one, which has ended. Where it failed, those that
+        tolerate it go on, and those before them that do not are recorded as skipped."""
+        for follower in followers.get(name, ()):
+            if name in self._outputs or self._steps[follower].tolerant:
+                yield follower
+            elif self._tolerant and follower not in self._failed:
+                step = self._steps[follower]
+                said = f"skipped: {name} failed"
+                self._journal.failed(self._run_id, follower, step.action, said)
+                self._failed[follower] = Task(follower, step.action, "failed", said, None)
+                self._skipped.append(follower)
 
     def _may_leave(self) -> bool:
         """True once the run is to stop and none of its steps runs in this process. Other processes
@@ -218,7 +233,11 @@ class _Drive:
                 thread.start()
 
     def _settle(self) -> list[str]:
-        """Wait a moment; returns the steps that have succeeded meanwhile."""
+        """Wait a moment; returns the steps that have succeeded meanwhile, and where the plan has
+        steps that tolerate it, those that have not."""
+        if self._skipped:
+            found, self._skipped = self._skipped, []
+            return found
         ended = set(self._ended())
         if not self._runtime.alone and stopwatch() - self._looked > LOOK_S:
             away = [(n, self._inputs[n]) for n, s in self._flying.items() if not s.here]
@@ -257,6 +276,8 @@ class _Drive:
                     self._signals.end((task.error or "").removeprefix("Stopped: "))
                 elif isinstance(error, (Corrupt, CutoffViolation)):  # In another process.
                     raise error
+                elif self._tolerant:
+                    succeeded.append(name)
         return succeeded
 
     def _ended(self) -> Iterator[str]:
@@ -274,11 +295,21 @@ class _Drive:
             self._cancelled = True
             self._signals.end("cancelled: the run was cancelled")
 
+    def _tolerated(self) -> bool:
+        """True if every step that did not succeed leads to one that tolerates it and succeeded."""
+        covered = set[str]()
+        for step in reversed(self._order):
+            if (step.id in self._outputs and step.tolerant) or (
+                step.id not in self._outputs and step.id in covered
+            ):
+                covered |= set(step.deps)
+        return all(s.id in self._outputs or s.id in covered for s in self._order)
+
     def _outcome(self, total: int) -> Outcome:
         undone = total - len(self._outputs) - len(self._failed)
         failed = list(self._failed.values())
-        if len(self._outputs) == total:
-            return Outcome("success")
+        if len(self._outputs) == total or self._tolerated():
+            return Outcome("success", failed=failed)
         self._look_for_cancellation()
         if self._cancelled:
             return Outcome("cancelled", "cancelled by the user", failed, undone)

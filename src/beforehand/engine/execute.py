@@ -6,7 +6,7 @@ from beforehand import errors
 from beforehand.clock import stopwatch
 from beforehand.engine.context import Signals, StepContext
 from beforehand.engine.job import Job
-from beforehand.engine.plan import Step
+from beforehand.engine.plan import Step, bus_file_of
 from beforehand.errors import BeforehandError, Corrupt, CutoffViolation, Stopped, Unavailable
 from beforehand.store.journal.journal import Journal
 
@@ -35,7 +35,8 @@ def execute(
         took = 1000 * (stopwatch() - started)
         journal.failed(run_id, step.id, step.action, _as_recorded(error), took)
 
-    outputs = {dep: journal.output(run_id, dep) for dep in step.deps}
+    there = journal.done(run_id, list(step.deps)) if step.tolerant else step.deps
+    outputs = {dep: journal.output(run_id, dep) for dep in step.deps if dep in there}
     for attempt in range(1, step.attempts + 1):
         context = StepContext(run_id, step.id, owner, journal, signals, attempt=attempt)
         try:
@@ -69,6 +70,7 @@ def execute(
                 inputs=inputs,
                 duration_ms=1000 * (stopwatch() - started),
                 parts=context.parts,
+                output_file_path=bus_file_of(output),
             )
             return
 

@@ -11,13 +11,14 @@ from datetime import datetime
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import TypeAdapter, ValidationError
 
 from beforehand.config import Workspace
 from beforehand.engine.plan import Action, Plan
 from beforehand.errors import Corrupt, InputError
+from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import RunRow
 from beforehand.store.run_folder import RunFolder
 
@@ -78,6 +79,26 @@ class Job(Protocol):
 
     def close(self) -> None:
         """Close what was opened."""
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A job whose later steps follow from the outputs of its first ones."""
+
+    def grow(self, outputs: Mapping[str, Any]) -> None:
+        """Compile the plan anew; `outputs` has what the steps that grow have returned so far."""
+
+
+def grown(job: Job, journal: Journal) -> bool:
+    """Compile the later steps of a job as far as their plan is on record; True if there are more
+    steps than before."""
+    if not isinstance(job, Growing):
+        return False
+    run_id, before = job.plan.run_id, len(job.plan.steps)
+    growing = [step.id for step in job.plan.steps if step.grows]
+    done = journal.done(run_id, growing)
+    job.grow({name: journal.output(run_id, name) for name in growing if name in done})
+    return len(job.plan.steps) > before
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ class Step:
     `deps`. `id` is `node` or `node/key` for a fan-out.
 
     `here` keeps the step in the driver's own process, which writes the run's files. `attempts`
-    bounds how often a failure that may pass is tried again.
+    bounds how often a failure that may pass is tried again. Of one that `grows`, the output says
+    which steps follow: the job compiles them. One that is `tolerant` runs once its dependencies
+    have ended, well or not, and gets the outputs of those that succeeded.
     """
 
     id: str
@@ -28,11 +30,14 @@ class Step:
     deps: tuple[str, ...] = ()
     here: bool = False
     attempts: int = ATTEMPTS
+    grows: bool = False
+    tolerant: bool = False
 
     def inputs(self, outputs: Mapping[str, str]) -> str:
         """The digest of everything the step is given; `outputs` holds the digests of its
         dependencies."""
-        return digest([self.action, dict(self.args), {dep: outputs[dep] for dep in self.deps}])
+        given = {dep: outputs[dep] for dep in self.deps if dep in outputs or not self.tolerant}
+        return digest([self.action, dict(self.args), given])
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,12 @@ def files_of(output: object) -> Mapping[str, str]:
     """The digests of the files that a step wrote, from its output (`files`)."""
     found = output.get("files") if isinstance(output, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def bus_file_of(output: object) -> str | None:
+    """Where a step wrote to the file bus, from its output (`output_file_path`)."""
+    found = output.get("output_file_path") if isinstance(output, dict) else None
+    return found if isinstance(found, str) else None
 
 
 Progress = Callable[[str, int, int], None]

@@ -17,7 +17,7 @@ from beforehand import __version__
 from beforehand.clock import iso, parse_instant, stopwatch
 from beforehand.config import Home, Workspace
 from beforehand.engine.driver import Progress, drive, raise_for
-from beforehand.engine.job import Job, Kind, RunLimits, RunRequest, kind_named, kind_of
+from beforehand.engine.job import Job, Kind, RunLimits, RunRequest, grown, kind_named, kind_of
 from beforehand.engine.plan import files_of
 from beforehand.engine.runtime import Opener, Runtime, ThreadExecutor
 from beforehand.errors import Corrupt, Held, InputError
@@ -208,9 +208,13 @@ def carry_on(
         journal.allow(row.run_id, allowed.limits, allowed.policy)
         if allowed.fresh:
             journal.restarted(row.run_id)
+        grown(job, journal)
         job.prepare()
         journal.discard(row.run_id, _undone(job, journal))
         _drive(row, job, allowed, journal, workspace, report, runtime, still)
+        while grown(job, journal):
+            job.prepare()
+            _drive(row, job, allowed, journal, workspace, report, runtime, still)
         ended = workspace.clock.now()
         write_json(
             job.folder.path / LOG,

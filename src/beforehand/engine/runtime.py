@@ -19,7 +19,7 @@ from typing import Protocol
 from beforehand.clock import stopwatch
 from beforehand.engine.context import Signals
 from beforehand.engine.execute import execute
-from beforehand.engine.job import Job
+from beforehand.engine.job import Job, grown
 from beforehand.engine.plan import Step
 from beforehand.errors import BeforehandError
 from beforehand.store.journal.journal import Journal, Workers
@@ -156,7 +156,7 @@ class Runtime:
         self._count(run_id, 1)
         try:
             try:
-                job, steps = self._job(run_id)
+                job, steps = self._job(run_id, step_id)
             except BaseException as error:
                 self.broken = error
                 raise
@@ -186,10 +186,14 @@ class Runtime:
             self._busy[run_id] += change
             self.ran += change > 0
 
-    def _job(self, run_id: str) -> tuple[Job, dict[str, Step]]:
+    def _job(self, run_id: str, step_id: str) -> tuple[Job, dict[str, Step]]:
         with self._opening:
             if run_id not in self._jobs:
                 self.keep(self._opener(self.journal.known_run(run_id)))
+            job, steps = self._jobs[run_id]
+            if step_id not in steps:  # The plan has grown since.
+                grown(job, self.journal)
+                self.keep(job)
             return self._jobs[run_id]
 
     def _beat(self) -> None:

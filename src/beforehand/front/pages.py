@@ -20,7 +20,7 @@ START = """\
 Written from the docstrings by `make docs`. Importing `beforehand` loads nothing: its names are
 loaded when they are first used. They make the same calls as the command line, and a run from
 Python gives the same files as the same run from there. [notebooks/](notebooks/) has three to
-start with.
+start with (`pip install jupyterlab` beside it, or open them in your editor).
 
 ```python
 import beforehand as bh

@@ -30,10 +30,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 from pydantic import BaseModel
 
-from beforehand.clock import parse_instant
-from beforehand.errors import Corrupt
+from beforehand.clock import from_us, parse_instant, to_us
+from beforehand.errors import Corrupt, InputError
 from beforehand.records import world
 from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document, decode_series
 from beforehand.records.cutoff import visible_us
@@ -186,6 +187,18 @@ class Archive:
     def records(self, model: type[R]) -> list[R]:
         """Every record of a kind, in stored order (prices and documents have faster readers)."""
         return [model.model_validate_json(line) for line in self.lines(KIND_OF[model])]
+
+    def last_known(self) -> datetime:
+        """The last instant at which a price, a text or a state became known (the date of a
+        resolution may lie ahead of it). Raises InputError for an archive that holds none."""
+        latest = [int(series.known_at[-1]) for series in self.series().values()]
+        for kind in self.counts():
+            if kind not in ("price", "resolution", "forecast"):
+                stamps = (orjson.loads(line).get("known_at") for line in self.lines(kind))
+                latest += [to_us(parse_instant(stamp)) for stamp in stamps if stamp]
+        if not latest:
+            raise InputError(f"{self.path} holds nothing yet")
+        return from_us(max(latest))
 
     def documents(self) -> list[DocumentRow]:
         """All document versions, ordered by (known_at, id)."""

@@ -292,14 +292,23 @@ class Journal:
         inputs: str,
         duration_ms: float,
         parts: Mapping[str, bytes] | None = None,
+        output_file_path: str | None = None,
     ) -> None:
-        """A task succeeded: its status, output and parts, all or none. The first success is
-        kept."""
+        """A task succeeded: its status, output, parts, and its file on the bus, all or none. The
+        first success is kept."""
         data, now = canonical(output), self.now()
         metadata = {"inputs": inputs, "digest": digest(data)}
         with self.database.write(run_lock(run_id)) as tx:
             if not self._complete(tx, run_id, task_id, agent, "success", duration_ms, None):
                 return
+            if output_file_path is not None:
+                tx.run(
+                    "UPDATE worker_runs SET output_file_path = :path "
+                    "WHERE run_id = :run_id AND task_id = :task_id",
+                    path=output_file_path,
+                    run_id=run_id,
+                    task_id=task_id,
+                )
             tx.run(
                 "INSERT INTO task_outputs (run_id, task_id, agent_name, output_data, metadata, "
                 "created_at) VALUES (:run_id, :task_id, :agent, :data, :metadata, :now) "

@@ -1,0 +1,212 @@
+"""One answer from what the agents wrote: sentences, each with the records that it rests on.
+
+Every figure is copied from an agent's output, none is made of words. What was not found is said.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from beforehand.config import MARKET_STATUS_ACTIVE
+from beforehand.gateway.search import stems
+from beforehand.jobs.ask.tasks import Task
+from beforehand.records.bus import OutputEnvelope
+
+SHOWN, PAGES, DOCUMENTS = 3, 3, 5
+
+
+@dataclass
+class Answer:
+    """The answer under way: its sentences, what they cite, and what was not found."""
+
+    lines: list[str] = field(default_factory=list)
+    citations: list[dict[str, Any]] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def cite(self, task: Task, path: str, kind: str, name: str, **more: object) -> str:
+        """A citation's mark, such as [2]; one record is cited under one number."""
+        for known in self.citations:
+            if (known["kind"], known["id"]) == (kind, name):
+                return f"[{known['n']}]"
+        n = len(self.citations) + 1
+        found = {key: value for key, value in more.items() if value is not None}
+        self.citations.append(
+            {"n": n, "kind": kind, "id": name, **found, "task": task.id, "file": path}
+        )
+        return f"[{n}]"
+
+
+Found = Mapping[str, tuple[str, OutputEnvelope]]
+"""The path and the output of each task that succeeded, by its id."""
+
+
+def compose(
+    question: str,
+    as_of: str,
+    stated: bool,
+    tasks: Sequence[Task],
+    found: Found,
+    failed: Mapping[str, str],
+) -> dict[str, Any]:
+    """The answer as JSON. `stated` says whether the instant was asked for; `failed` has the error
+    of each task without an output."""
+    answer = Answer()
+    because = "" if stated else " (the last instant on record, because none was named)"
+    answer.lines.append(f"As of {as_of}{because}:")
+    topics = [str(task.inputs["query"]) for task in tasks if "query" in task.inputs]
+    words = frozenset(stems(" ".join(topics[:1])))
+    for task in tasks:
+        if task.id in found:
+            path, output = found[task.id]
+            _TELLERS[task.agent](answer, task, path, output, words)
+        else:
+            answer.missing.append(f"{task.why}: {failed.get(task.id, 'no answer')}")
+    if len(answer.lines) == 1:
+        answer.lines.append("Nothing was found that answers this.")
+    return {
+        "question": question,
+        "as_of": as_of,
+        "as_of_stated": stated,
+        "answer": "\n".join(answer.lines),
+        "citations": answer.citations,
+        "not_found": answer.missing,
+    }
+
+
+Teller = Any
+
+
+def _fits(words: frozenset[str], title: str | None) -> bool:
+    """True where a title has at least half of the topic's words."""
+    return 2 * len(words & set(stems(title or ""))) >= max(len(words), 1)
+
+
+def _markets(
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+) -> None:
+    """What the best markets say."""
+    (row,) = output.data
+    fitting = [market for market in row["markets"] if _fits(words, market["title"])]
+    fitting.sort(key=lambda market: bool(market["status"] != MARKET_STATUS_ACTIVE))
+    if row["search_method"] == "top_volume" or not fitting:
+        answer.missing.append(f"{task.why}: no market fits {row['query']!r}")
+        return
+    known = {one["id"] for one in answer.citations if one["kind"] == "market"}
+    for market in [one for one in fitting[:SHOWN] if one["market_id"] not in known]:
+        mark = answer.cite(
+            task, path, "market", market["market_id"], url=market["url"], title=market["title"]
+        )
+        answer.lines.append(f"- {market['title']} {_price(market)}{_state(market)} {mark}")
+    if len(fitting) > SHOWN:
+        answer.lines.append(f"  ({len(fitting) - SHOWN} more in {path})")
+
+
+def _price(market: Mapping[str, Any]) -> str:
+    prices = market["prices"]
+    name = next((outcome for outcome in market["outcomes"] if outcome in prices), None)
+    return "has no price on record" if name is None else f"{name} is at {prices[name]:g}"
+
+
+def _state(market: Mapping[str, Any]) -> str:
+    close = f", closes {market['close_time'][:10]}" if market["close_time"] else ""
+    return f" ({market['status']}{close})"
+
+
+def _moves(
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+) -> None:
+    """How the markets that were shown moved."""
+    shown = {one["id"]: one for one in answer.citations if one["kind"] == "market"}
+    told = 0
+    for row in output.data:
+        if row["market_id"] not in shown:
+            continue
+        first, last, told = row["first"], row["last"], told + 1
+        change = row["change"]
+        moved = "did not move" if not change else f"moved {change:+g}"
+        cited = shown[row["market_id"]]
+        mark = answer.cite(
+            task, path, "price history", row["market_id"], title=cited.get("title"),
+            start=first["date"], end=last["date"],
+        )  # fmt: skip
+        answer.lines.append(
+            f"- {cited.get('title')} {moved}: {first['yes']:g} on {first['date']}, {last['yes']:g} "
+            f"on {last['date']} (low {row['low']:g}, high {row['high']:g}) {mark}"
+        )
+    if not told:
+        answer.missing.append(f"{task.why}: no price in that time of a market that fits")
+
+
+def _pages(
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+) -> None:
+    """Pages of the sites that say more than the markets did."""
+    (row,) = output.data
+    known = {one.get("url") for one in answer.citations}
+    fitting = [hit for hit in row["results"] if _fits(words, hit["title"])]
+    if not fitting:
+        answer.missing.append(f"{task.why}: no page of {row['domains_searched']}")
+    for hit in [hit for hit in fitting if hit["url"] not in known][:PAGES]:
+        mark = answer.cite(task, path, "page", hit["url"], title=hit["title"])
+        answer.lines.append(f"- {hit['domain']}: {hit['title']} {mark}")
+
+
+def _documents(
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+) -> None:
+    """What was reported, newest first."""
+    if not output.data:
+        answer.missing.append(f"{task.why}: no document fits")
+    newest = sorted(output.data, key=lambda row: row["timestamp"], reverse=True)
+    for row in newest[:DOCUMENTS]:
+        mark = answer.cite(
+            task, path, "document", row["id"], url=row["url"], known_at=row["timestamp"]
+        )
+        answer.lines.append(f"- {row['timestamp'][:10]} {row['title']} {mark}")
+
+
+def _quotes(
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+) -> None:
+    """How many rows there are; their statistics are another task's."""
+    if not output.data:
+        answer.missing.append(f"{task.why}: no row of the market-data table fits")
+        return
+    mark = answer.cite(task, path, "quotes", path, query=output.metadata.query)
+    answer.lines.append(f"- {len(output.data):,} rows: {task.why} {mark}")
+
+
+def _statistics(
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+) -> None:
+    (row,) = output.data
+    figures = row["statistics"]
+    if not figures["total_records"]:
+        return
+    mark = answer.cite(task, path, "statistics", path, query=row["source_query"])
+    sides = [
+        f"{side} {figures[f'{side}_min']:g} to {figures[f'{side}_max']:g}, mean "
+        f"{figures[f'{side}_avg']:g} ({figures[f'records_with_{side}']:,} rows)"
+        for side in ("bid", "ask")
+        if figures[f"{side}_avg"] is not None
+    ]
+    answer.lines.append(f"- {'; '.join(sides) or 'neither bid nor ask'} {mark}")
+
+
+_TELLERS: dict[str, Teller] = {
+    "polymarket-agent": _markets,
+    "kalshi-agent": _markets,
+    "price-history-agent": _moves,
+    "predictive-markets-agent": _pages,
+    "documents-agent": _documents,
+    "market-data-agent": _quotes,
+    "consumer-agent": _statistics,
+}
+
+
+def cited(text: str) -> Iterator[int]:
+    """The numbers of the citations in a text."""
+    for part in text.split("[")[1:]:
+        number = part.partition("]")[0]
+        if number.isdecimal():
+            yield int(number)

@@ -1,0 +1,210 @@
+"""The orchestrator as a run: plan, tasks side by side, one answer.
+
+The plan is the output of the first step, and the other steps are compiled from it: a run that was
+killed goes on with the plan that it had. Every task writes to the file bus under an id that it
+claimed first, so that a task that runs again after a crash leaves no second output.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from beforehand.agents.base import find_agent, load_agents, run_agent, written
+from beforehand.clock import iso
+from beforehand.config import Workspace, WorldMode
+from beforehand.engine.context import StepContext
+from beforehand.engine.job import RunLimits, job
+from beforehand.engine.plan import Action, Plan, Step
+from beforehand.errors import InputError
+from beforehand.gateway.opening import Connection, connect
+from beforehand.ids import digest
+from beforehand.jobs.ask import rules
+from beforehand.jobs.ask.answer import compose
+from beforehand.jobs.ask.tasks import ANSWER, PLAN, Task, check, files_named
+from beforehand.records.bus import OutputEnvelope
+from beforehand.store.archive.reader import Archive
+from beforehand.store.bus import Bus, read_output
+from beforehand.store.files import read_json, write_atomic, write_json
+from beforehand.store.run_folder import RunFolder
+from beforehand.tools.discovery import load_tools
+from beforehand.tools.registry import Toolbox
+from beforehand.tools.storage import Storage
+
+KALSHI = "KALSHI:"
+
+
+@dataclass(frozen=True)
+class AskRequest:
+    """A question, as of an instant (None: in replay the archive's last one, live now)."""
+
+    question: str
+    archive: Path
+    as_of: datetime | None = None
+    mode: WorldMode = "replay"
+    limits: RunLimits = field(default_factory=RunLimits)
+
+
+@job("ask", AskRequest)
+class AskJob:
+    """A question's plan, its tasks, and its answer."""
+
+    def __init__(self, request: AskRequest, run_id: str, workspace: Workspace) -> None:
+        if not request.question.strip():
+            raise InputError("ask a question, such as: Will Bitcoin reach $100k?")
+        self.folder = RunFolder(workspace.home.runs, run_id)
+        self._request, self._workspace = request, workspace
+        self._archive = Archive(request.archive) if request.mode == "replay" else None
+        self._at = request.as_of
+        if self._at is None and self._archive is not None:
+            self._at = self._archive.last_known()
+        rules.read(request.question, self._now)  # What names nothing is refused before it begins.
+        self._bus = Bus(workspace.home.bus, workspace.clock)
+        self._opened: Connection | None = None
+        load_agents()
+        load_tools()
+        first = Step(PLAN, PLAN, {}, here=True, grows=True)
+        self.plan = Plan(run_id, [first])
+        self.actions: Mapping[str, Action] = {
+            PLAN: self._plan,
+            ANSWER: self._answer,
+            **dict.fromkeys(load_agents(), self._task),
+        }
+
+    @property
+    def fingerprint(self) -> str:
+        """The question, the instant, and the world."""
+        request = self._request
+        world = None if self._archive is None else self._archive.digest
+        at = None if self._at is None else iso(self._at)
+        return digest([request.question, at, request.mode, world])
+
+    @property
+    def paid(self) -> Mapping[str, int]:
+        """No calls are paid for without a model."""
+        return {}
+
+    def prepare(self) -> None:
+        """Write the plan, as far as it is made."""
+        self.folder.claim()
+        write_json(self.folder.path / "plan.json", self.plan.wire())
+
+    def grow(self, outputs: Mapping[str, Any]) -> None:
+        """The steps of the tasks, and of the answer."""
+        if PLAN not in outputs:
+            return
+        tasks = [Task.read(row) for row in outputs[PLAN]["tasks"]]
+        steps = [
+            Step(task.id, task.agent, task.wire(), (PLAN, *task.deps), grows=False)
+            for task in tasks
+        ]
+        last = Step(
+            ANSWER, ANSWER, {}, (PLAN, *(task.id for task in tasks)), here=True, tolerant=True
+        )
+        self.plan = Plan(self.plan.run_id, [self.plan.steps[0], *steps, last])
+
+    def seal(self) -> dict[str, str]:
+        """Write the last file of a finished run."""
+        shutil.rmtree(self._notes, ignore_errors=True)
+        found = "" if self._archive is None else self._archive.digest
+        return self.folder.seal("ask", found)
+
+    def summary(self) -> dict[str, Any]:
+        """The answer."""
+        found: dict[str, Any] = read_json(self.folder.path / "answer.json")
+        return found
+
+    def close(self) -> None:
+        """Store what was recorded."""
+        if self._opened is not None:
+            self._opened.close()
+
+    def _plan(
+        self, _: Mapping[str, Any], __: Mapping[str, Any], context: StepContext
+    ) -> Mapping[str, object]:
+        return self.planned()
+
+    def planned(self) -> dict[str, Any]:
+        """Which tasks, agents and dependencies; checked before anything is spent."""
+        at = self._now
+        tasks = rules.plan(self._request.question, at, self._has_kalshi())
+        check(tasks)
+        return {
+            "as_of": iso(at),
+            "planned_by": "rules",
+            "tasks": [task.wire() for task in tasks],
+        }
+
+    @property
+    def _now(self) -> datetime:
+        return self._at or self._workspace.clock.now()
+
+    def _has_kalshi(self) -> bool:
+        if self._archive is None:
+            return True
+        return any(name.startswith(KALSHI) for name in self._archive.series())
+
+    def _task(
+        self, args: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
+    ) -> Mapping[str, object]:
+        """Run one agent. Its output's id is claimed under the task's name, once."""
+        task, root = Task.read(args), self._workspace.home.root
+        agent, inputs = find_agent(task.agent), dict(task.inputs)
+        for name, other in files_named(task.inputs):
+            inputs[name] = outputs[other]["output_file_path"]
+        number = self._claimed(task)
+        ran = run_agent(
+            agent,
+            inputs,
+            self._bus,
+            self._toolbox(),
+            root,
+            self._workspace.clock,
+            tools=task.tools,
+            number=number,
+        )
+        path = written(ran.path, root)
+        rows, content = ran.output.metadata.row_count, digest(ran.path.read_bytes())
+        return {"output_file_path": path, "rows": rows, "digest": content}
+
+    @property
+    def _notes(self) -> Path:
+        """Which id each task has claimed, while the run is under way."""
+        return self._workspace.home.engine / "ask" / self.folder.run_id
+
+    def _claimed(self, task: Task) -> int:
+        """The id of a task's output: the one that an earlier attempt claimed, else a new one."""
+        note = self._notes / f"{task.id}.id"
+        if note.is_file():
+            return int(note.read_text())
+        number = self._bus.agent(task.agent).manifest.increment()
+        write_atomic(note, str(number).encode())
+        return number
+
+    def _toolbox(self) -> Toolbox:
+        request, workspace = self._request, self._workspace
+        if self._opened is None:
+            self._opened = connect(workspace, request.mode, request.archive)
+        opened = self._opened
+        storage = Storage(workspace.home, request.mode, opened.live, opened.traffic)
+        return Toolbox(opened.gateway, storage, self._at, bounded=False)
+
+    def _answer(
+        self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
+    ) -> Mapping[str, object]:
+        """One answer from the outputs on the bus."""
+        made, root = outputs[PLAN], self._workspace.home.root
+        tasks = [Task.read(row) for row in made["tasks"]]
+        found: dict[str, tuple[str, OutputEnvelope]] = {}
+        for task in tasks:
+            if task.id in outputs:
+                path = outputs[task.id]["output_file_path"]
+                found[task.id] = (path, read_output(root / path))
+        rows = context.journal.tasks(context.run_id, [task.id for task in tasks])
+        failed = {row.task_id: (row.error or "").partition(": ")[2] for row in rows if row.error}
+        stated = self._request.as_of is not None or self._archive is None
+        answer = compose(self._request.question, made["as_of"], stated, tasks, found, failed)
+        write_json(self.folder.path / "answer.json", {**answer, "run_id": context.run_id})
+        return {"files": self.folder.digests("answer.json")}

@@ -1,0 +1,218 @@
+"""Planning by rules, without a model: what a question is about, which time it asks about, and which
+agents can tell."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from beforehand.errors import InputError
+from beforehand.gateway.search import stems
+from beforehand.jobs.ask.tasks import Task
+
+MARKETS, FOLLOWED = 10, 3
+_SYMBOL = re.compile(r"\b[A-Z]{2,8}(?:\.[A-Z0-9%_]+)+\b")
+_DAY = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
+_SPAN = re.compile(
+    r"\b(?:last|past|previous)\s+(\d+)?\s*(day|week|month|quarter|year)s?\b", re.IGNORECASE
+)
+_THIS = re.compile(r"\bthis\s+(week|month|quarter|year)\b", re.IGNORECASE)
+_SINCE = re.compile(r"\b(?:since|from|after)\s+(\d{4}-\d{2}-\d{2})\b", re.IGNORECASE)
+_UNTIL = re.compile(r"\b(?:until|to|till|through)\s+(\d{4}-\d{2}-\d{2})\b", re.IGNORECASE)
+_MOVE = re.compile(
+    r"\b(move[ds]?|moving|change[ds]?|changing|trend\w*|history|evolve\w*|rise|rose|fall|fell|"
+    r"jump\w*|drop\w*|shift\w*|up or down|over time|so far)\b",
+    re.IGNORECASE,
+)
+_WHY = re.compile(
+    r"\b(why|news|reasons?|because|happen\w*|report\w*|headlines?|evidence|articles?|documents?)\b",
+    re.IGNORECASE,
+)
+_QUOTES = re.compile(
+    r"\b(quotes?|bids?|asks?|option chain|market[- ]data|ticks?|contracts? symbols?)\b",
+    re.IGNORECASE,
+)
+_FRAME = re.compile(
+    r"^(?:please\s+|and\s+|so\s+|then\s+)*"
+    r"(?:(?:what|which)\s+(?:is|are|was|were)\s+(?:the\s+)?"
+    r"(?:priced\s+in\s+for|(?:market\s+)?(?:odds|chances?|probabilit\w+|price|prices)\s+"
+    r"(?:of|that|for|on))\s*|how\s+likely\s+(?:is|are)\s+(?:it\s+that\s+)?|"
+    r"what\s+do\s+(?:the\s+)?(?:prediction\s+)?markets?\s+say\s+(?:about|on)\s*|"
+    r"tell\s+me\s+about\s*|(?:show|find|list|search)(?:\s+me)?\s+(?:all\s+)?(?:the\s+)?"
+    r"(?:prediction\s+)?(?:markets?\s+)?(?:for|on|about)?\s*|why\s+(?:did|does|do|has|have|is)\s+)",
+    re.IGNORECASE,
+)
+_TIMES = re.compile(
+    rf"(?:\b(?:over|in|during|for)\s+the\s+)?{_SPAN.pattern}|{_THIS.pattern}|{_SINCE.pattern}|"
+    rf"{_UNTIL.pattern}|\bover time\b|\bso far\b",
+    re.IGNORECASE,
+)
+_POINTS_BACK = re.compile(
+    r"\b(it|they|that|this|these|those|its|their|the\s+(?:price|odds|market)s?)\b", re.IGNORECASE
+)
+_HOW = re.compile(
+    r"\b(?:how|why)\s+(?:did|has|have|does|do|is|are)\b|\bover\s+the\b|\bin\s+the\s*$",
+    re.IGNORECASE,
+)
+_OF = re.compile(
+    r"^(?:the\s+)?(?:market\s+)?(?:odds|chances?|probabilit\w+|prices?)\s+(?:of|that|for|on)\s+",
+    re.IGNORECASE,
+)
+_DAYS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
+USUAL_DAYS = 30
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a question asks: its topic (the words to search for), the days that it asks about
+    (None: only the present), whether it asks for documents, and the symbols of quotes."""
+
+    topic: str
+    days: tuple[date, date] | None
+    documents: bool
+    symbols: tuple[str, ...]
+    quotes: bool
+
+
+def read(question: str, at: datetime) -> Read:
+    """What a question asks as of an instant. Raises InputError where it names nothing to look for,
+    or a time after the instant."""
+    symbols = tuple(dict.fromkeys(_SYMBOL.findall(question)))
+    topic = _topic(question)
+    quotes = bool(symbols) or (bool(_QUOTES.search(question)) and bool(_DAY.search(question)))
+    if not stems(topic) and not quotes:
+        raise InputError(
+            f"{question.strip()!r} does not say what it is about: name an event, a person or a "
+            'price, such as "What is priced in for a rate cut in December?"'
+        )
+    return Read(topic, _days(question, at), bool(_WHY.search(question)), symbols, quotes)
+
+
+def _topic(question: str) -> str:
+    """The question without its frame, its times, and the clauses that only point back."""
+    parts = [part.strip() for part in re.split(r"[,;?!\n]|\band (?=how|why|what)", question)]
+    kept = []
+    for part in filter(None, parts):
+        rest = _TIMES.sub(" ", _FRAME.sub("", part))
+        rest = _HOW.sub(" ", _SYMBOL.sub(" ", _DAY.sub(" ", rest)))
+        rest = _OF.sub("", " ".join(rest.split()))
+        about = rest
+        for filler in (_MOVE, _POINTS_BACK, _WHY, _QUOTES):
+            about = filler.sub(" ", about)
+        if stems(about):
+            kept.append(rest)
+    return " ".join(kept).strip(" .")
+
+
+def _days(question: str, at: datetime) -> tuple[date, date] | None:
+    today = at.date()
+    end = min(_date(_UNTIL, question) or today, today)
+    start = _date(_SINCE, question)
+    if start is None and (found := _THIS.search(question)):
+        start = _begin(found[1].lower(), today)
+    if start is None and (found := _SPAN.search(question)):
+        start = today - timedelta(days=int(found[1] or 1) * _DAYS[found[2].lower()])
+    if start is None:
+        if not _MOVE.search(question):
+            return None
+        start = end - timedelta(days=USUAL_DAYS)
+    if start > today:
+        raise InputError(f"{start} lies after {today}, as of which this is answered")
+    return start, end
+
+
+def _begin(unit: str, today: date) -> date:
+    """The first day of this week, month, quarter or year."""
+    if unit == "week":
+        return today - timedelta(days=today.weekday())
+    month = {"month": today.month, "quarter": 3 * ((today.month - 1) // 3) + 1, "year": 1}[unit]
+    return date(today.year, month, 1)
+
+
+def _date(pattern: re.Pattern[str], question: str) -> date | None:
+    found = pattern.search(question)
+    try:
+        return date.fromisoformat(found[1]) if found else None
+    except ValueError:
+        raise InputError(f"{found[1] if found else ''} is no day of the calendar") from None
+
+
+def plan(question: str, at: datetime, kalshi: bool) -> list[Task]:
+    """The tasks of a question; `kalshi` says whether there is anything of Kalshi to search."""
+    asked = read(question, at)
+    tasks = _quotes(asked, question)
+    if not stems(asked.topic):
+        return tasks
+    topic = asked.topic[:400]
+    tasks.append(
+        Task(
+            "markets", "polymarket-agent", "what the markets on this say",
+            {"query": topic, "limit": MARKETS}, (), ("search_polymarket_markets",),
+        )
+    )  # fmt: skip
+    found = ["markets"]
+    if kalshi:
+        tasks.append(
+            Task(
+                "kalshi", "kalshi-agent", "what Kalshi's markets on this say",
+                {"query": topic, "limit": MARKETS}, (), ("search_kalshi_markets",),
+            )
+        )  # fmt: skip
+        found.append("kalshi")
+    tasks.append(
+        Task(
+            "sites", "predictive-markets-agent", "pages of the prediction markets on this",
+            {"query": topic, "max_results": MARKETS}, (), ("search_domains",),
+        )
+    )  # fmt: skip
+    if asked.days is not None:
+        tasks += [_history(source, asked.days) for source in found]
+    if asked.documents:
+        tasks.append(
+            Task(
+                "documents", "documents-agent", "what was reported on this",
+                {"query": topic, "limit": MARKETS}, (), ("search",),
+            )
+        )  # fmt: skip
+    return tasks
+
+
+def _history(source: str, days: tuple[date, date]) -> Task:
+    start, end = (day.isoformat() for day in days)
+    return Task(
+        f"{source}-history", "price-history-agent", f"how their prices moved, {start} to {end}",
+        {"input_path": {"task": source}, "start_date": start, "end_date": end, "limit": FOLLOWED},
+        (source,), ("get_market_price_range",),
+    )  # fmt: skip
+
+
+def _quotes(asked: Read, question: str) -> list[Task]:
+    """Tasks over the market-data table: the rows, then their statistics."""
+    if not asked.quotes:
+        return []
+    day = _DAY.search(question)
+    wanted: Sequence[str | None] = asked.symbols or (None,)
+    tasks = []
+    for number, symbol in enumerate(wanted, start=1):
+        end = "" if number == 1 else f"-{number}"
+        params: dict[str, object] = {}
+        if symbol is not None:
+            params["symbol_pattern"] = symbol if "%" in symbol else f"{symbol}%"
+        if day:
+            params["file_date"] = day[1]
+        template = "_and_".join(["symbol"] * (symbol is not None) + ["date"] * (day is not None))
+        said = f"the quotes of {symbol or params['file_date']}"
+        tasks.append(
+            Task(
+                f"quotes{end}", "market-data-agent", said,
+                {"template": f"by_{template}", "params": params, "limit": 10_000},
+                (), ("run_query",),
+            )
+        )  # fmt: skip
+        tasks.append(
+            Task(
+                f"statistics{end}", "consumer-agent", "their statistics",
+                {"input_path": {"task": f"quotes{end}"}}, (f"quotes{end}",), (),
+            )
+        )  # fmt: skip
+    return tasks

@@ -1,0 +1,269 @@
+"""The orchestrator without a model: plans that are checked, answers whose every figure is on record,
+runs that are killed at every step, and nothing of the future in any byte."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import beforehand as bh
+from beforehand.cli.app import run as cli
+from beforehand.clock import SystemClock, parse_instant
+from beforehand.errors import InputError, NotFound
+from beforehand.jobs.ask import rules
+from beforehand.jobs.ask.answer import cited
+from beforehand.jobs.ask.tasks import Task, check
+from beforehand.jobs.probe.redraw import OtherFuture, all_records
+from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter
+from beforehand.store.bus import Bus
+from experiments import Out, told
+
+T = "2025-02-20T00:00:00Z"
+QUESTION = "How likely is it that the Jorvia reservoir index closes above 672, and how did it move "
+QUESTION += "this month, and why?"
+
+
+def asked(capsys: Out, sim: Path, question: str, *more: str, code: int = 0) -> dict[str, Any]:
+    return told(capsys, "ask", question, "--archive", str(sim), *more, code=code)
+
+
+@pytest.mark.parametrize(
+    ("question", "topic", "agents"),
+    [
+        ("Will Trump win 2024?", "Will Trump win 2024", "polymarket predictive-markets"),
+        ("Will Bitcoin reach $100k?", "Will Bitcoin reach $100k", "polymarket predictive-markets"),
+        ("Bitcoin predictions", "Bitcoin predictions", "polymarket predictive-markets"),
+        (
+            "What is priced in for a rate cut in December, and how did it move this month?",
+            "a rate cut in December",
+            "polymarket predictive-markets price-history",
+        ),
+        (
+            "Why did the odds of a shutdown change last week?",
+            "a shutdown change",
+            "polymarket predictive-markets price-history documents",
+        ),
+        ("quotes of XCME.OZN.AUG25 on 2025-07-21", "", "market-data consumer"),
+        ("bid and ask on 2025-07-21", "", "market-data consumer"),
+        ("What do markets say about a ceasefire?", "a ceasefire", "polymarket predictive-markets"),
+    ],
+)
+def test_what_a_question_asks(question: str, topic: str, agents: str) -> None:
+    at = parse_instant("2025-11-20T00:00:00Z")
+    assert rules.read(question, at).topic == topic
+    tasks = rules.plan(question, at, kalshi=False)
+    check(tasks)
+    assert [task.agent for task in tasks] == [f"{name}-agent" for name in agents.split()]
+
+
+def test_the_days_that_are_asked_about() -> None:
+    at = parse_instant("2025-11-20T08:00:00Z")
+    for text, first, last in (
+        ("this month", "2025-11-01", "2025-11-20"),
+        ("this week", "2025-11-17", "2025-11-20"),
+        ("this quarter", "2025-10-01", "2025-11-20"),
+        ("over the last 10 days", "2025-11-10", "2025-11-20"),
+        ("in the past 2 weeks", "2025-11-06", "2025-11-20"),
+        ("since 2025-09-01", "2025-09-01", "2025-11-20"),
+        ("from 2025-09-01 to 2025-10-01", "2025-09-01", "2025-10-01"),
+        ("until 2026-10-01", "2025-10-21", "2025-11-20"),
+        ("", "2025-10-21", "2025-11-20"),
+    ):
+        found = rules.read(f"How did a recession move {text}?", at).days
+        assert found is not None, text
+        assert [day.isoformat() for day in found] == [first, last], text
+    assert rules.read("Will there be a recession?", at).days is None
+    for question, said in (
+        ("?", "does not say what it is about"),
+        ("What happened to it?", "does not say what it is about"),
+        ("How did rain move since 2026-01-01?", "2026-01-01 lies after 2025-11-20"),
+        ("How did rain move since 2025-02-30?", "2025-02-30 is no day"),
+    ):
+        with pytest.raises(InputError, match=said):
+            rules.read(question, at)
+
+
+def test_bad_plans_are_refused_before_anything_is_spent() -> None:
+    good = Task("a", "polymarket-agent", "", {"query": "x"}, (), ("search_polymarket_markets",))
+    read = {"input_path": {"task": "a"}}
+    for tasks, said in (
+        ([], "the plan has no task"),
+        ([good, good], "two tasks of the plan have one id"),
+        ([Task("answer", "consumer-agent", "")], "cannot be called 'answer'"),
+        ([Task("a", "nobody", "")], "no agent is named 'nobody'"),
+        ([Task("a", "polymarket-agent", "")], "task a: .*'query' is missing"),
+        ([Task("a", "polymarket-agent", "", {"query": 5})], "task a: .*query"),
+        ([Task("a", "polymarket-agent", "", {"query": "x"}, ("b",))], "'b', which is not in the"),
+        ([Task("a", "polymarket-agent", "", {"query": "x"}, (), ("run_query",))], "may not use"),
+        ([good, Task("c", "consumer-agent", "", read)], "must wait for it"),
+        (
+            [
+                Task("a", "polymarket-agent", "", {"query": "x"}, ("b",)),
+                Task("b", "polymarket-agent", "", {"query": "x"}, ("a",)),
+            ],
+            "wait for each other in a circle: a, b",
+        ),
+    ):
+        with pytest.raises(InputError, match=said):
+            check(tasks)
+    check([good, Task("c", "consumer-agent", "", read, ("a",))])
+
+
+def test_an_answer_with_citations(sim: Path, home: Path, capsys: Out) -> None:
+    """Every citation resolves, and every figure is that of the View."""
+    found = asked(capsys, sim, QUESTION, "--as-of", T, "--run-id", "r")
+    assert found["as_of"] == T
+    numbers = {one["n"] for one in found["citations"]}
+    assert set(cited(found["answer"])) == numbers != set()
+    view = bh.open_world(sim).at(T)
+    kinds = {one["kind"] for one in found["citations"]}
+    assert kinds == {"market", "price history", "document"}
+    for one in found["citations"]:
+        assert (Path(home) / one["file"]).is_file()
+        if one["kind"] == "document":
+            assert view._world.document(one["id"], view._at)
+            continue
+        market, odds = view.market(one["id"]), view.odds(one["id"])
+        assert market.question == one["title"]
+        line = next(text for text in found["answer"].splitlines() if f"[{one['n']}]" in text)
+        assert f"{odds.price:g}" in line
+        if one["kind"] == "price history":
+            since = view.history(one["id"], start="2025-02-01")
+            days = {point.observed_at.date(): point.price for point in since}
+            assert f"low {min(days.values()):g}, high {max(days.values()):g}" in line
+    assert cli(["runs", "verify", "r"]) == 0
+    capsys.readouterr()
+    assert cli(["bus", "verify"]) == 0
+    capsys.readouterr()
+    plan = asked(capsys, sim, QUESTION, "--as-of", T, "--plan")
+    assert [task["id"] for task in plan["tasks"]] == [
+        "markets", "sites", "markets-history", "documents",
+    ]  # fmt: skip
+
+
+def test_what_stands_in_the_results_database(sim: Path, home: Path, capsys: Out) -> None:
+    """`agent_name` is the agent, `output_file_path` its file on the bus."""
+    import sqlite3
+
+    asked(capsys, sim, QUESTION, "--as-of", T, "--run-id", "r")
+    with sqlite3.connect(Path(home) / "workspace" / "orchestrator_results.db") as database:
+        rows = database.execute(
+            "SELECT task_id, agent_name, status, output_file_path FROM worker_runs WHERE "
+            "run_id = 'r' ORDER BY task_id"
+        ).fetchall()
+    assert rows == [
+        ("answer", "answer", "success", None),
+        *(
+            (task, agent, "success", f"workspace/agents/{agent}/out/000001.json")
+            for task, agent in (
+                ("documents", "documents-agent"),
+                ("markets", "polymarket-agent"),
+                ("markets-history", "price-history-agent"),
+            )
+        ),
+        ("plan", "plan", "success", None),
+        (
+            "sites", "predictive-markets-agent", "success",
+            "workspace/agents/predictive-markets-agent/out/000001.json",
+        ),
+    ]  # fmt: skip
+
+
+def test_what_was_not_found_is_said(sim: Path, home: Path, capsys: Out) -> None:
+    found = asked(capsys, sim, "Will the moon be sold to Liechtenstein?")
+    assert "Nothing was found" in found["answer"]
+    assert found["as_of_stated"] is False
+    assert "the last instant on record, because none was named" in found["answer"]
+    assert any("no market fits" in text for text in found["not_found"])
+    found = asked(capsys, sim, "quotes of XCME.OZN on 2025-07-21", "--as-of", T)
+    assert any("there is no market-data table" in text for text in found["not_found"])
+    assert any("skipped" in text or "quotes failed" in text for text in found["not_found"])
+    asked_for = ["ask", "?", "--archive", str(sim)]
+    assert cli(asked_for) == 2
+    assert "does not say what it is about" in capsys.readouterr().err
+    with pytest.raises(NotFound):
+        bh.open_run("20990101_000000")
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from beforehand.cli.app import run
+from beforehand.store.journal.journal import Journal
+
+number, when, left = int(sys.argv[1]), sys.argv[2], [int(sys.argv[1])]
+real = Journal.finished
+
+def finished(self, *arguments, **more):
+    left[0] -= 1
+    if left[0] == 0 and when == "before":
+        os._exit(9)
+    real(self, *arguments, **more)
+    if left[0] == 0:
+        os._exit(9)
+
+Journal.finished = finished
+sys.exit(run(sys.argv[3:]))
+"""
+
+
+def test_killed_at_every_step_and_resumed(sim: Path, tmp_path: Path) -> None:
+    """Before a step is on record and after it: the same answer, one output a task, sound."""
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    arguments = ["ask", QUESTION, "--as-of", T, "--archive", str(sim), "--run-id", "r", "--json"]
+
+    def files(root: Path) -> Mapping[str, bytes]:
+        found = {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("out/*.json")}
+        return {**found, "answer": (root / "data/runs/r/answer.json").read_bytes()}
+
+    def call(root: Path, *command: str) -> subprocess.CompletedProcess[bytes]:
+        environment = {**os.environ, "BEFOREHAND_HOME": str(root)}
+        return subprocess.run(command, env=environment, capture_output=True, check=False)
+
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    assert call(whole, sys.executable, "-m", "beforehand", *arguments).returncode == 0
+    wanted = files(whole)
+    assert len(wanted) == 5
+    places = [(step, when) for step in range(1, 7) for when in ("before", "after")]
+    for step, when in places:
+        root = tmp_path / f"{step}-{when}"
+        root.mkdir()
+        done = call(root, sys.executable, str(script), str(step), when, *arguments)
+        assert done.returncode == 9, (step, when, done.stderr)
+        resumed = call(root, sys.executable, "-m", "beforehand", "runs", "resume", "r")
+        assert resumed.returncode == 0, (step, when, resumed.stderr)
+        assert files(root) == wanted, (step, when)
+        checked = call(root, sys.executable, "-m", "beforehand", "runs", "verify", "r")
+        assert checked.returncode == 0, (step, when, checked.stdout)
+        assert Bus(root / "workspace" / "agents").agent("polymarket-agent").check().problems == []
+
+
+def test_nothing_of_the_future_in_any_byte(sim: Path, tmp_path: Path) -> None:
+    """Two worlds that differ after T alone: the same answers and the same files on the bus."""
+    kept, said = all_records(Archive(sim)), []
+    other = OtherFuture(kept, parse_instant(T))
+    everything = (record for records in kept.values() for record in records)
+    for name, records in (("a", everything), ("b", other.records())):
+        root = tmp_path / name
+        ArchiveWriter(root / "world").add(
+            records, importer="t", source="t", source_digest="t", recorded_at=SystemClock().now()
+        )
+        environment = {**os.environ, "BEFOREHAND_HOME": str(root)}
+        for number, question in enumerate((QUESTION, "Will the Avaria index close above 700?")):
+            command = [sys.executable, "-m", "beforehand", "ask", question, "--as-of", T]
+            more = ["--archive", str(root / "world"), "--run-id", f"r{number}"]
+            subprocess.run([*command, *more], env=environment, capture_output=True, check=True)
+        found = {p.relative_to(root).as_posix(): p for p in root.rglob("out/*.json")}
+        found |= {p.relative_to(root).as_posix(): p for p in root.rglob("answer.json")}
+        said.append({place: json.loads(path.read_text()) for place, path in found.items()})
+    assert other.changes, "the worlds do differ"
+    assert said[0] == said[1]
+    assert len(said[0]) == 8
