@@ -19,7 +19,7 @@ import beforehand as bh
 from beforehand.clock import SystemClock
 from beforehand.config import Home
 from beforehand.errors import ExecutionFailed, InputError, NotConfigured, Unavailable
-from beforehand.forecast.callables import code_digest, load
+from beforehand.forecast.callables import code_digest, load, place_of
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.worlds.recorded import RecordedWorld
@@ -277,6 +277,16 @@ def test_chance_of_a_process_is_not_the_future(place: Path, tmp_path: Path) -> N
         subject = Subject(f"python:{tmp_path / 'rare.py'}:Rare", "Rare", folder=tmp_path)
         found = probe(subject, where, n=10, draws=DRAWS, seed=seed)
         assert not found.peeked, (seed, found)
+
+
+def test_what_an_earlier_version_is() -> None:
+    """A name in a file; not a lambda, and nothing of a notebook."""
+    place = place_of(test_what_an_earlier_version_is)
+    assert place == f"{Path(__file__).resolve()}:test_what_an_earlier_version_is"
+    names: dict[str, object] = {}
+    exec("def mine(context): return 0.5", names)  # As a notebook's cell.
+    for other in (names["mine"], lambda context: 0.5, Subject("x", "y")):
+        assert place_of(other) is None
 
 
 def test_what_cannot_be_probed(place: Path, capsys: Out, tmp_path: Path) -> None:

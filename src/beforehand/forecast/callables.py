@@ -173,17 +173,15 @@ def file_of(callee: Any) -> Path | None:
 
 
 def place_of(callee: Any) -> str | None:
-    """Where a callable stands: its file, or its module where it is in none, and its name. None for
-    one without a name."""
+    """Where a callable stands: its file and its name. None where that does not tell it from others:
+    for a lambda, and for one of a notebook, whose names are used again and again."""
     found = inspect.unwrap(callee)
-    name = getattr(found, "__qualname__", None)
-    if name is None:
-        return None
-    try:
+    name = getattr(found, "__qualname__", "<")
+    with suppress(OSError, TypeError):
         path = Path(inspect.getfile(found))
-    except (OSError, TypeError):
-        path = None
-    return f"{path.resolve() if path and path.is_file() else found.__module__}:{name}"
+        if "<" not in name and path.is_file():
+            return f"{path.resolve()}:{name}"
+    return None
 
 
 def code_digest(callee: Any) -> str | None:

@@ -25,6 +25,7 @@ from beforehand.records.bus import Manifest as ManifestRecord
 from beforehand.records.bus import OutputEnvelope, RunLog
 from beforehand.records.record import Record
 from beforehand.store.files import (
+    is_alive,
     json_bytes,
     read_json,
     temporary_name,
@@ -332,7 +333,7 @@ def _remove_leftovers(folder: Path) -> None:
     """Remove temporary files of processes that are gone."""
     for name in _names(folder):
         found = re.fullmatch(r"\..*\.(\d+)\.\d+\.tmp", name)
-        if found and not Path(f"/proc/{found[1]}").exists():
+        if found and not is_alive(int(found[1])):
             (folder / name).unlink(missing_ok=True)
 
 

@@ -55,6 +55,17 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{mine}.tmp")
 
 
+def is_alive(process: int) -> bool:
+    """True if this machine runs a process of this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # It is somebody else's.
+        return True
+    return True
+
+
 def write_durable(path: Path, data: bytes) -> None:
     """Write a file and fsync it."""
     with path.open("wb") as out:

@@ -30,6 +30,7 @@ from beforehand.records.record import Record
 from beforehand.records.rows import Context
 from beforehand.store.archive.manifest import ASIDE
 from beforehand.store.archive.writer import ArchiveWriter
+from beforehand.store.files import is_alive
 
 STORED_AT = 1_700_000_000
 """The time of change of every file of every world."""
@@ -212,7 +213,7 @@ def _remove_leftovers() -> None:
     """Remove the worlds of probes that were killed."""
     for path in Path(tempfile.gettempdir()).glob(f"{LEFT}*-*"):
         number = path.name.removeprefix(LEFT).partition("-")[0]
-        if number.isdecimal() and path.is_dir() and not Path(f"/proc/{number}").exists():
+        if number.isdecimal() and path.is_dir() and not is_alive(int(number)):
             shutil.rmtree(path, ignore_errors=True)
 
 
