@@ -49,6 +49,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "search_web": {"query": "will it rain"},
     "get_search_capabilities": {},
     "search": {"query": "rain expected avaria"},
+    "search_domains": {"query": "rain avaria"},
     "reddit_api_search_and_fetch_threads": {"keywords": ["rain"]},
     "reddit_search_and_fetch_threads": {"keywords": ["rain"]},
     "get_company_facts": {"cik": "320193"},

@@ -89,6 +89,7 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "search_web": [{"query": f"{WORDS[1]} {WORDS[2]}"}, {"query": TEXTS[3]}],
     "get_search_capabilities": [{}],
     "search": [{"query": t} for t in TEXTS],
+    "search_domains": [{"query": t} for t in TEXTS],
     "reddit_search_and_fetch_threads": [
         {"keywords": WORDS[:3]},
         {"keywords": WORDS, "min_score": 1},
@@ -212,8 +213,9 @@ def test_without_the_guard_the_tools_tell_them_apart(
         a, b = (dump(toolbox(records, homes(), t)) for records in (first, second))
         caught |= {x.split()[0] for x, y in zip(a, b, strict=True) if x != y}
     outside = {name for name, tool in REGISTRY.items() if tool.outside}
-    own = {"run_query", "get_polymarket_history", "search"}
-    # Document search is guarded twice: its index holds a prefix. The table has its own predicate.
+    own = {"run_query", "get_polymarket_history", "search", "search_domains"}
+    # Document search is guarded twice: its index holds a prefix, and so do those of markets and of
+    # their prices. The table has its own predicate.
     own |= {"search_web", "fetch_search_feed", "preview_search_feed"}
     alike = outside - own - caught
     assert not alike, f"they answer alike in both worlds: give them rows in worlds.py ({alike})"

@@ -85,6 +85,7 @@ def _record(rng: np.random.Generator) -> Record:
             native_id=native,
             question=f"Will the {_text(rng, 3)} end?",
             rules=_text(rng, 2),
+            url=f"https://polymarket.com/event/{native}",
             event_id=f"{venue}:e",
             known_at=at,
         )
@@ -112,8 +113,10 @@ def _record(rng: np.random.Generator) -> Record:
         return RecordedForecast(market_id=name, predictor="someone", probability=p, known_at=at)
     if kind >= 10:
         return _observation(rng, native, at)
+    number = int(rng.integers(0, 30))
     return Document(
-        id=f"d{int(rng.integers(0, 30))}",
+        id=f"d{number}",
+        url=f"https://kalshi.com/news/{number}",
         title=_text(rng, 4),
         text=_text(rng, 2),
         known_at=at,

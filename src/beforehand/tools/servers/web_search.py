@@ -235,19 +235,13 @@ def search_domains(
         pages = call.view.search(query, MAX_SEARCH_RESULTS, domains=wanted)
     except NotConfigured as error:
         call.note(f"pages were not searched: {error}")
-    texts: list[DomainHit | None] = [
-        {
-            "url": page.url,
-            "title": page.title,
-            "snippet": page.text[:SNIPPET],
-            "domain": domain_of(page.url, wanted) or "",
-        }
-        for page in pages
-        if page.url
-    ]
+    texts = [_page_hit(page, wanted) for page in pages]
     # One of each in turn: neither kind hides the other.
     shown = [hit for pair in zip_longest(markets, texts) for hit in pair if hit is not None]
-    results = list({hit["url"]: hit for hit in reversed(shown)}.values())[::-1]
+    first = dict[str, DomainHit]()
+    for hit in shown:
+        first.setdefault(hit["url"], hit)
+    results = list(first.values())
     return {
         "query": query,
         "results": results[:MAX_SEARCH_RESULTS],
@@ -258,6 +252,15 @@ def search_domains(
 
 
 SNIPPET = 300
+
+
+def _page_hit(page: Document, domains: list[str]) -> DomainHit | None:
+    """A page that lies in one of the domains, whatever a service sends."""
+    domain = domain_of(page.url, domains)
+    if domain is None or page.url is None:
+        return None
+    text = page.text[:SNIPPET]
+    return {"url": page.url, "title": page.title, "snippet": text, "domain": domain}
 
 
 def _market_hit(call: Call, market: Market, domains: list[str]) -> DomainHit | None:
