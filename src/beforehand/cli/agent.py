@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
-from beforehand.clock import parse_instant
 from beforehand.config import Workspace, WorldMode
 from beforehand.errors import EXIT_OK, InputError
 
@@ -65,6 +64,7 @@ def _run(
 ) -> "Ran":
     from beforehand.agents.base import run_agent
     from beforehand.gateway.opening import connect
+    from beforehand.jobs.checks import instant
     from beforehand.store.bus import Bus
     from beforehand.tools.discovery import load_tools
     from beforehand.tools.registry import Toolbox, coerce_fields
@@ -72,10 +72,7 @@ def _run(
 
     load_tools()
     inputs = coerce_fields(found.model.model_fields, _pairs(given))
-    try:
-        pinned = None if as_of is None else parse_instant(as_of)
-    except ValueError as error:
-        raise InputError(f"--as-of: {error}") from None
+    pinned = None if as_of is None else instant("as-of", as_of, "--")
     connection = connect(workspace, mode, archive)
     if pinned is not None:
         connection.gateway.live().narrow(pinned)

@@ -6,14 +6,13 @@ from cyclopts import Parameter
 
 from beforehand.cli.options import RunId
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, plain_table
-from beforehand.clock import parse_instant
 from beforehand.config import Workspace, WorldMode
 from beforehand.engine.job import RunLimits
 from beforehand.engine.runs import start
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.front.reporting import reporting
 from beforehand.jobs.ask.ask_job import AskJob, AskRequest
-from beforehand.jobs.checks import checked
+from beforehand.jobs.checks import checked, instant
 
 
 def ask(
@@ -43,10 +42,7 @@ def ask(
     was not found is said.
     """
     workspace = Workspace.from_environment()
-    try:
-        pinned = None if as_of is None else parse_instant(as_of)
-    except ValueError as error:
-        raise InputError(f"--as-of: {error}") from None
+    pinned = None if as_of is None else instant("as-of", as_of, "--")
     if pinned is not None and pinned > workspace.clock.now():
         raise InputError(f"--as-of {as_of} lies in the future")
     limits = checked(RunLimits(concurrency=concurrency), "--")

@@ -206,14 +206,12 @@ class AgentFolder:
         for path in self.outputs():
             found.outputs += 1
             _note(found, path, read_output)
-        named = set[str]()
         for path in self.logs():
             found.logs += 1
             log = _note(found, path, read_log)
-            if log is not None and log.output_path:
-                named.add(Path(log.output_path).name)
-                if not (self.path / "out" / Path(log.output_path).name).is_file():
-                    found.problems.append(f"{path}: its output {log.output_path} is missing")
+            output = log.output_path if log is not None else None
+            if output and not (self.path / "out" / Path(output).name).is_file():
+                found.problems.append(f"{path}: its output {output} is missing")
         numbers = [int(m[1]) for m in map(_CLAIM.fullmatch, _names(self.path / "out")) if m]
         written = {int(path.stem) for path in self.outputs()}
         found.gaps = len(set(numbers) - written)

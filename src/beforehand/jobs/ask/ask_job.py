@@ -6,6 +6,7 @@ claimed first, so that a task that runs again after a crash leaves no second out
 """
 
 import shutil
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -63,6 +64,7 @@ class AskJob:
         rules.read(request.question, self._now)  # What names nothing is refused before it begins.
         self._bus = Bus(workspace.home.bus, workspace.clock)
         self._opened: Connection | None = None
+        self._opening = threading.Lock()
         load_agents()
         load_tools()
         first = Step(PLAN, PLAN, {}, here=True, grows=True)
@@ -96,10 +98,7 @@ class AskJob:
         if PLAN not in outputs:
             return
         tasks = [Task.read(row) for row in outputs[PLAN]["tasks"]]
-        steps = [
-            Step(task.id, task.agent, task.wire(), (PLAN, *task.deps), grows=False)
-            for task in tasks
-        ]
+        steps = [Step(task.id, task.agent, task.wire(), (PLAN, *task.deps)) for task in tasks]
         last = Step(
             ANSWER, ANSWER, {}, (PLAN, *(task.id for task in tasks)), here=True, tolerant=True
         )
@@ -185,9 +184,10 @@ class AskJob:
 
     def _toolbox(self) -> Toolbox:
         request, workspace = self._request, self._workspace
-        if self._opened is None:
-            self._opened = connect(workspace, request.mode, request.archive)
-        opened = self._opened
+        with self._opening:  # Tasks run side by side: a second connection would not be closed.
+            if self._opened is None:
+                self._opened = connect(workspace, request.mode, request.archive)
+            opened = self._opened
         storage = Storage(workspace.home, request.mode, opened.live, opened.traffic)
         return Toolbox(opened.gateway, storage, self._at, bounded=False)
 
