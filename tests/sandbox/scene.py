@@ -81,23 +81,42 @@ class Scene:
                 listener.recv(100)
             else:
                 listener.accept()[0].close()
-        if self.victim.poll() is not None:
+        if not self._victim_answers():
             found.add("victim")
             self.victim = self._victim()
         return found
 
+    def _victim_answers(self) -> bool:
+        """A process that was sent SIGKILL never answers again; poll() may still call it alive."""
+        assert self.victim.stdin is not None and self.victim.stdout is not None
+        try:
+            self.victim.stdin.write(b"?")
+        except BrokenPipeError:
+            pass
+        # One that was stopped does not answer either.
+        if select.select([self.victim.stdout], [], [], 5)[0] and self.victim.stdout.read(1):
+            return True
+        self._end_victim()
+        return False
+
+    def _end_victim(self) -> None:
+        self.victim.kill()
+        self.victim.wait()
+        for pipe in (self.victim.stdin, self.victim.stdout):
+            assert pipe is not None
+            pipe.close()
+
     def close(self) -> None:
         """Take it all down."""
         os.environ.pop(VARIABLE, None)
-        self.victim.kill()
-        self.victim.wait()
+        self._end_victim()
         for listener in self.listening:
             listener.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod
     def _victim() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["sleep", "600"])
+        return subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 
 
 def attack(engine: Any, policy: Any, scene: Scene, names: list[str], before: str = "") -> list[str]:
