@@ -418,6 +418,8 @@ def test_two_against_each_other(world: bh.World, capsys: Out) -> None:
     assert "forecast alike" in alike.verdict
     assert 0.7 < found.power(found.minimum_detectable_effect) < 0.9
     assert found.power(0.0) == pytest.approx(0.03, abs=0.03)
+    with pytest.raises(InputError, match="power of 'x': give a difference in Brier score"):
+        found.power("x")
     wire = told(capsys, "runs", "compare", "r:shrunk", "r:market")
     assert wire["difference"] == found.difference
     assert cli(["runs", "compare", "r:shrunk", "s"]) == 0
@@ -498,6 +500,8 @@ def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
         bh.score_forecasts(good, world)
     with pytest.raises(InputError, match="no column time and no column probability: they have id"):
         bh.score_forecasts([{"id": "a", "p": 0.5}], world)
+    with pytest.raises(InputError, match=r"row 1 .* has the id '.*' and the market_id 'b'"):
+        bh.score_forecasts([{**good, "market_id": "b"}], world)
     unnamed = [{**good, "time": first, "forecaster": nothing} for nothing in (None, float("nan"))]
     run = bh.score_forecasts(unnamed[1:], world, name="mine", draws=200, placebo=0)
     assert "mine" in run.forecasters

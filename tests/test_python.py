@@ -11,6 +11,9 @@ from provider import Provider, serving
 
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
+from beforehand.errors import BadAnswer, InputError
+from beforehand.forecast.schemes import python
+from beforehand.front.reporting import told_in_python
 from beforehand.runs.rows import read_jsonl
 from experiments import QUICK, Out, intervals, told
 
@@ -313,3 +316,27 @@ def test_code_that_changed_within_a_run_is_marked(
     assert mine["isolation"] == "trusted"
     assert mine["verdict"] != "beats the market"
     assert told(capsys, "runs", "verify", "r")["sound"]
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ({"probability": 0.5, "rationale": 3}, "the rationale 3: return a text"),
+        ({"probability": 0.5, "evidence_ids": 7}, "evidence_ids 7: return a list of ids"),
+        ({"probability": 0.5, "evidence_ids": {"a": 1}}, "return a list of ids"),
+        ({"probability": 0.5, "evidence_ids": [None]}, "return a list of ids"),
+    ],
+)
+def test_what_is_not_a_decision(said: object, wrong: str) -> None:
+    with pytest.raises(BadAnswer, match=wrong):
+        python._decision(said, "mine")
+    kept = python._decision({"probability": 0.5, "evidence_ids": ("a", 7)}, "mine")
+    assert kept.evidence_ids == ["a", "7"]
+    assert python._decision({"probability": 0.5, "evidence_ids": "a"}, "mine").evidence_ids == ["a"]
+
+
+def test_a_path_is_not_an_option() -> None:
+    """In Python an option of the command line reads as an argument; a path stays as it is."""
+    with pytest.raises(InputError) as caught, told_in_python(None):
+        raise InputError("--max-calls 0: see /a/--b/c--d")
+    assert str(caught.value) == "max_calls= 0: see /a/--b/c--d"

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,10 @@ class Scene:
 
     def _victim_answers(self) -> bool:
         """A process that was sent SIGKILL never answers again; poll() may still call it alive."""
-        assert self.victim.stdin is not None and self.victim.stdout is not None
-        try:
+        assert self.victim.stdin is not None
+        assert self.victim.stdout is not None
+        with suppress(BrokenPipeError):
             self.victim.stdin.write(b"?")
-        except BrokenPipeError:
-            pass
         # One that was stopped does not answer either.
         if select.select([self.victim.stdout], [], [], 5)[0] and self.victim.stdout.read(1):
             return True

@@ -23,7 +23,7 @@ def reporting(what: str, shown: bool = True) -> Iterator[Reporter]:
         yield Reporter(started, update, say)
 
 
-_OPTION = re.compile(r"--([a-z][a-z-]+)")
+_OPTION = re.compile(r"(?<![\w./-])--([a-z][a-z-]+)")
 
 
 @contextmanager

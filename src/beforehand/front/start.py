@@ -254,9 +254,15 @@ def _checked(rows: Sequence[Any]) -> Iterator[Mapping[str, object]]:
             f"the forecasts have no column {' and no column '.join(lacking)}: they have "
             f"{', '.join(columns)}"
         )
-    for row in rows:
+    for number, row in enumerate(rows, start=1):
         found = {str(name): _plain(value) for name, value in row.items()}
-        yield {"id": found.get("market_id"), **found}
+        one, other = found.get("id"), found.get("market_id")
+        if one is not None and other is not None and one != other:
+            raise InputError(
+                f"row {number} of the forecasts has the id {one!r} and the market_id {other!r}: "
+                "these are two names of one column, keep one of them"
+            )
+        yield {**found, "id": other if one is None else one}
 
 
 def _plain(value: Any) -> object:

@@ -6,6 +6,8 @@ in the market's place: resampled by events and by resolution months, the wider o
 """
 
 from dataclasses import dataclass, replace
+from math import isfinite
+from numbers import Real
 from statistics import NormalDist
 
 import numpy as np
@@ -56,7 +58,10 @@ class Comparison:
 
     def power(self, effect: float) -> float:
         """The probability, from 0 to 1, that a true difference of this size (in Brier score) is
-        found with an interval of 95 %: normal approximation with the standard error seen here."""
+        found with an interval of 95 %: normal approximation with the standard error seen here.
+        Raises InputError for what is not a number."""
+        if isinstance(effect, bool) or not isinstance(effect, Real) or not isfinite(effect):
+            raise InputError(f"power of {effect!r}: give a difference in Brier score, such as 0.01")
         if self.clusters < 2:
             return float("nan")
         if self.error == 0:

@@ -12,11 +12,12 @@ version and context.
 import asyncio
 import inspect
 import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -351,14 +352,25 @@ def _decision(said: Any, name: str) -> Decision:
         )
     elif not isinstance(said, Decision):
         said = Decision(said)
-    cited = [said.evidence_ids] if isinstance(said.evidence_ids, str) else said.evidence_ids
+    if said.rationale is not None and not isinstance(said.rationale, str):
+        raise BadAnswer(f"{name} returned the rationale {_short(said.rationale)}: return a text")
     sure = said.confidence
     return Decision(
         _share(said.probability, name, "a probability"),
         None if sure is None else _share(sure, name, "a confidence"),
         _text(said.rationale or "")[:LONGEST_TEXT],
-        [_text(one) for one in cited],
+        _ids(said.evidence_ids, name),
     )
+
+
+def _ids(cited: Any, name: str) -> list[str]:
+    """The ids of a decision's evidence; a single text is one id."""
+    listed = [cited] if isinstance(cited, str) else cited
+    if isinstance(listed, Iterable) and not isinstance(listed, Mapping):
+        kept = list(listed)
+        if all(isinstance(one, (str, Integral)) for one in kept):
+            return [_text(one) for one in kept]
+    raise BadAnswer(f"{name} returned evidence_ids {_short(cited)}: return a list of ids")
 
 
 def _text(value: object) -> str:

@@ -50,7 +50,8 @@ Floats = npt.NDArray[np.float64]
 NOT_SEEN = (
     "what it takes from the web or from another service",
     "what a model's weights hold",
-    "files outside the archive that hold the answers (a cache of an earlier run too)",
+    "files outside the archive that hold the answers (a cache of an earlier run too), also where "
+    "it finds the archive itself by another way, such as its parent's files under /proc",
     "what it does only at other instants than these, or only when it is not probed",
 )
 
