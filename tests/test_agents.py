@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from beforehand.agents.base import Ran, find_agent, load_agents, run_agent
+from beforehand.agents.base import AgentContext, Ran, find_agent, load_agents, run_agent
 from beforehand.agents.consumer import statistics
 from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, parse_instant
@@ -51,7 +51,11 @@ class Desk:
 
     def run(self, name: str, **inputs: object) -> Ran:
         found = find_agent(name)
-        return run_agent(found, inputs, self.bus, self.toolbox, self.root, self.clock)
+        return run_agent(found, inputs, self.context)
+
+    @property
+    def context(self) -> AgentContext:
+        return AgentContext(self.bus, self.toolbox, self.root, self.clock)
 
     def output(self, ran: Ran) -> dict[str, Any]:
         return json.loads(ran.path.read_text())  # type: ignore[no-any-return]
@@ -210,10 +214,7 @@ def test_the_predictive_markets_agent(desk: Desk) -> None:
 def test_an_agent_has_its_own_tools_alone(desk: Desk) -> None:
     found = find_agent("polymarket-agent")
     with pytest.raises(Refused, match="may not use search_polymarket_markets"):
-        run_agent(
-            found, {"query": "rain"}, desk.bus, desk.toolbox, desk.root, desk.clock,
-            tools=["get_market_price_range"],
-        )  # fmt: skip
+        run_agent(found, {"query": "rain"}, desk.context, tools=["get_market_price_range"])
     assert desk.log("polymarket-agent")["status"] == "failed"
 
 

@@ -101,11 +101,12 @@ def test_bad_plans_are_refused_before_anything_is_spent() -> None:
         ([Task("a", "polymarket-agent", "", {"query": 5})], "task a: .*query"),
         ([Task("a", "polymarket-agent", "", {"query": "x"}, ("b",))], "'b', which is not in the"),
         ([Task("a", "polymarket-agent", "", {"query": "x"}, (), ("run_query",))], "may not use"),
+        ([Task("a", "polymarket-agent", "", {"query": "x"})], "task a has no tool: polymarket-"),
         ([good, Task("c", "consumer-agent", "", read)], "must wait for it"),
         (
             [
-                Task("a", "polymarket-agent", "", {"query": "x"}, ("b",)),
-                Task("b", "polymarket-agent", "", {"query": "x"}, ("a",)),
+                Task("a", "polymarket-agent", "", {"query": "x"}, ("b",), good.tools),
+                Task("b", "polymarket-agent", "", {"query": "x"}, ("a",), good.tools),
             ],
             "wait for each other in a circle: a, b",
         ),

@@ -24,8 +24,11 @@ from beforehand.clock import Clock, iso, stopwatch
 from beforehand.config import AGENT_VERSION, OUTPUT_VERSION
 from beforehand.errors import BeforehandError, InputError, NotFound, Refused
 from beforehand.ids import digest, new_session_id
+from beforehand.llm.prompt import ModelClient
+from beforehand.meter import Meter
 from beforehand.records.bus import EnvelopeMetadata, OutputEnvelope, RunLog
 from beforehand.store.bus import Bus, read_output
+from beforehand.tools.metered import metered
 from beforehand.tools.registry import Toolbox, first_error
 
 SESSION = Annotated[
@@ -123,17 +126,34 @@ def find_agent(name: str) -> Agent:
     return found
 
 
+@dataclass(frozen=True)
+class AgentContext:
+    """What agents work with: the bus that they write to, their tools, the home folder, the clock;
+    in a run its journal (`meter`); and the model that writes code, where there is one."""
+
+    bus: Bus
+    toolbox: Toolbox
+    root: Path
+    clock: Clock
+    meter: Meter | None = None
+    model: ModelClient | None = None
+
+
 @dataclass
 class Work:
     """What an agent's function is given. `notes` and `asked` (the tools that it called) go to the
     output's `_meta`."""
 
     agent: Agent
-    toolbox: Toolbox
-    root: Path
+    context: AgentContext
     allowed: frozenset[str]
     notes: list[str] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools, pinned as they are."""
+        return self.context.toolbox
 
     @property
     def at(self) -> datetime:
@@ -149,7 +169,9 @@ class Work:
                 f"{self.agent.name} may not use {name}: it has {', '.join(sorted(self.allowed))}"
             )
         found = {key: value for key, value in arguments.items() if value is not None}
-        answer = self.toolbox.call(name, found).content
+        # What a service answers may have cost money; the archive answers again, and the same.
+        meter = None if self.toolbox.storage.mode == "replay" else self.context.meter
+        answer: dict[str, Any] = metered(self.toolbox, meter, name, found)
         meta: Any = answer.pop("_meta", {})
         self.asked.append(name)
         self.notes += [str(note) for note in meta.get("notes", ())]
@@ -168,7 +190,7 @@ class Work:
         """Another agent's output, by its path (a relative one: from the home folder). Raises
         InputError where it is not there, or not as documented."""
         found = Path(path)
-        return read_output(found if found.is_absolute() else self.root / found)
+        return read_output(found if found.is_absolute() else self.context.root / found)
 
 
 @dataclass(frozen=True)
@@ -184,10 +206,7 @@ class Ran:
 def run_agent(
     found: Agent,
     inputs: Mapping[str, Any],
-    bus: Bus,
-    toolbox: Toolbox,
-    root: Path,
-    clock: Clock,
+    context: AgentContext,
     *,
     tools: Sequence[str] | None = None,
     number: int | None = None,
@@ -195,10 +214,10 @@ def run_agent(
     """Run an agent: its output and its log are on the bus when this returns. `tools` are those of
     its own that it may use here [all]; `number` is an id of an output that was claimed before.
     Raises what the agent raises, after its log says so."""
-    folder, started = bus.agent(found.name), stopwatch()
+    folder, started = context.bus.agent(found.name), stopwatch()
     run_id = folder.begin()
     allowed = frozenset(found.tools).intersection(found.tools if tools is None else tools)
-    work = Work(found, toolbox, root, allowed)
+    work, root = Work(found, context, allowed), context.root
 
     def log(status: str, more: Mapping[str, Any]) -> None:
         body = {
@@ -206,7 +225,7 @@ def run_agent(
             **{name: inputs[name] for name in found.logged if inputs.get(name) is not None},
             **more,
             "status": status,
-            "timestamp": clock.now().replace(microsecond=0),
+            "timestamp": context.clock.now().replace(microsecond=0),
             "duration_ms": round(1000 * (stopwatch() - started), 2),
             "agent": found.name,
             "version": AGENT_VERSION,

@@ -10,7 +10,7 @@ from beforehand.config import DEFAULT_POLYMARKET_RESULTS, MAX_POLYMARKET_RESULTS
 NAME = "polymarket-agent"
 
 
-@agent(NAME, tools=("search_polymarket_markets", "get_market_price_range"), logged=("query",))
+@agent(NAME, tools=("search_polymarket_markets",), logged=("query",))
 def polymarket(
     work: Work,
     *,

@@ -62,7 +62,7 @@ def _run(
     archive: Path,
     workspace: Workspace,
 ) -> "Ran":
-    from beforehand.agents.base import run_agent
+    from beforehand.agents.base import AgentContext, run_agent
     from beforehand.gateway.opening import connect
     from beforehand.jobs.checks import instant
     from beforehand.store.bus import Bus
@@ -80,7 +80,7 @@ def _run(
     toolbox = Toolbox(connection.gateway, storage, pinned, bounded=False)
     bus, home = Bus(workspace.home.bus, workspace.clock), workspace.home
     try:
-        return run_agent(found, inputs, bus, toolbox, home.root, workspace.clock)
+        return run_agent(found, inputs, AgentContext(bus, toolbox, home.root, workspace.clock))
     finally:
         if moved := connection.close():
             note(f"recorded {moved} exchanges in {archive}")

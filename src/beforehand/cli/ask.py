@@ -1,18 +1,21 @@
 """`beforehand ask`: a question, its plan, and one answer with citations."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import RunId
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, plain_table
+from beforehand.cli.answers import print_answer
+from beforehand.cli.options import LimitFlags, Model, RunId, run_limits
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
 from beforehand.config import Workspace, WorldMode
-from beforehand.engine.job import RunLimits
 from beforehand.engine.runs import start
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.front.reporting import reporting
 from beforehand.jobs.ask.ask_job import AskJob, AskRequest
-from beforehand.jobs.checks import checked, instant
+from beforehand.jobs.checks import instant
+
+AGENTS_AT_ONCE = 4
 
 
 def ask(
@@ -31,33 +34,46 @@ def ask(
         Parameter(help="replay: the archive. live: the services. record: live, and stored."),
     ] = "replay",
     archive: ArchivePath = None,
-    concurrency: Annotated[int, Parameter(help="Agents at work at once.")] = 4,
+    model: Model = None,
+    review: Annotated[
+        bool, Parameter(negative="", help="Let the model check the finished answer.")
+    ] = False,
+    limits: LimitFlags | None = None,
     run_id: RunId = None,
     json: Json = False,
 ) -> int:
     """Answer a question from what was known at an instant: agents search the markets, their pages
     and documents, follow prices and quotes, and write what they find to the file bus.
 
-    The plan is made by rules. Every sentence of the answer names the record that it rests on; what
-    was not found is said.
+    The plan is made by rules, or by a model with --model, which then also rates how well markets
+    fit and writes code. Every sentence of the answer names the record that it rests on; what was
+    not found is said.
     """
     workspace = Workspace.from_environment()
     pinned = None if as_of is None else instant("as-of", as_of, "--")
     if pinned is not None and pinned > workspace.clock.now():
         raise InputError(f"--as-of {as_of} lies in the future")
-    limits = checked(RunLimits(concurrency=concurrency), "--")
-    request = AskRequest(question, archive_path(archive).resolve(), pinned, mode, limits)
-    if plan:
+    found = run_limits(limits)
+    allowed = replace(found, concurrency=found.concurrency or AGENTS_AT_ONCE)
+    path = archive_path(archive).resolve()
+    request = AskRequest(question, path, pinned, mode, allowed, model, review)
+    if plan and model is None:  # Rules cost nothing: no run is begun.
         _show_plan(AskJob(request, "plan", workspace).planned(), json)
         return EXIT_OK
     with reporting("ask", not json) as report:
-        finished = start(request, workspace, run_id, report)
-    found = finished.summary
+        finished = start(request, workspace, run_id, report, plan_only=plan)
+    if plan:
+        _show_plan({**finished.summary, "run_id": finished.folder.run_id}, json)
+        return EXIT_OK
+    _show(finished.summary, json)
+    return EXIT_OK
+
+
+def _show(found: dict[str, Any], json: bool) -> None:
     if json:
         emit(found)
     else:
-        _print(found)
-    return EXIT_OK
+        print_answer(found)
 
 
 def _show_plan(found: dict[str, Any], json: bool) -> None:
@@ -77,17 +93,7 @@ def _show_plan(found: dict[str, Any], json: bool) -> None:
         for task in found["tasks"]
     ]
     print(plain_table([head, *rows]))
-
-
-def _print(found: dict[str, Any]) -> None:
-    print(found["answer"])
-    if found["not_found"]:
-        print("\nNot found:")
-        for text in found["not_found"]:
-            print(f"- {text}")
-    if found["citations"]:
-        print()
-    for one in found["citations"]:
-        place = one.get("url") or one["file"]
-        where = "" if place == one["id"] else f", {place}"
-        print(f"[{one['n']}] {one['kind']} {one['id']}{where}")
+    if "note" in found:
+        note(found["note"])
+    if "run_id" in found:
+        print(f"`beforehand runs resume {found['run_id']}` carries it out")

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from beforehand.cli.answers import print_answer
 from beforehand.cli.options import Fresh, LimitFlags, RunId, run_limits
 from beforehand.cli.output import Json, emit, scores_of
 from beforehand.cli.runs import Run, opened
@@ -77,11 +78,14 @@ def _print_finished(finished: Finished, json: bool) -> None:
     folder, summary = finished.folder, finished.summary
     report = folder.path / "report.html"
     if json:
-        emit({**summary, "run_id": folder.run_id, "report": str(report)})
+        more = {"report": str(report)} if report.is_file() else {}
+        emit({**summary, "run_id": folder.run_id, **more})
     elif "leaderboard" in summary:
         from beforehand.cli.tables import print_result
 
         print_result(scores_of(finished), report)
+    elif "answer" in summary:
+        print_answer(summary)
     else:
         print(f"run {folder.run_id}: {summary}")
 

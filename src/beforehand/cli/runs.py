@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import orjson
 from cyclopts import Parameter
 
+from beforehand.cli.answers import print_answer
 from beforehand.cli.output import Json, emit, note, plain_table
 from beforehand.config import Workspace
 from beforehand.errors import (
@@ -76,7 +77,7 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
     folder.check_form()
     if row is None:
         folder = open_run(home.runs, name)
-    scores = folder.path / "scores.json"
+    scores, answer = folder.path / "scores.json", folder.path / "answer.json"
     summary = read_json(scores) if scores.is_file() else None
     if summary is not None and not (isinstance(summary, dict) and "leaderboard" in summary):
         raise Corrupt(f"{scores} is not what a run writes")
@@ -86,7 +87,8 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
         found = state.wire() if state else {}
         if row and journal:
             found["status"] = status_of(row, home, journal)
-        emit({**facts, **found, "scores": summary})
+        answered = {"answer": read_json(answer)} if answer.is_file() else {}
+        emit({**facts, **found, "scores": summary, **answered})
         return EXIT_OK
     if state and row and journal:
         status = status_of(row, home, journal)
@@ -99,6 +101,9 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
         if not state:
             print(f"run {name}")
         print_result(cast("Summary", summary), folder.path / "report.html")
+    elif answer.is_file():
+        print()
+        print_answer(read_json(answer))
     elif not state:
         print(f"{name}: {folder.facts()['status']}, no scores; files in {folder.path}")
     return EXIT_OK

@@ -86,10 +86,12 @@ def start(
     run_id: str | None = None,
     report: Reporter = QUIET,
     finished_too: bool = False,
+    plan_only: bool = False,
 ) -> Finished:
     """Carry out a request to its end. Raises before anything is written if the request is bad. An
     unfinished run with the same id and request is resumed; a finished one is refused, or returned
-    as it is with `finished_too`."""
+    as it is with `finished_too`. With `plan_only` the run stops once it has the plan that its first
+    step makes, and the summary is that plan; resuming it carries the plan out."""
     home, clock, kind = workspace.home, workspace.clock, kind_of(request)
     if run_id == "latest":
         raise InputError("--run-id latest: that name stands for the newest run; choose another")
@@ -124,7 +126,7 @@ def start(
                 return Finished(job.folder, job.summary())
             raise _exists(name, home)
         allowed = Allowed(limits.budget, limits.in_flight, limits.concurrency, fresh and not new)
-        return carry_on(row, lambda: job, allowed, journal, workspace, report)
+        return carry_on(row, lambda: job, allowed, journal, workspace, report, plan_only=plan_only)
 
 
 def resume(
@@ -193,6 +195,8 @@ def carry_on(
     workspace: Workspace,
     report: Reporter,
     runtime: Runtime | None = None,
+    *,
+    plan_only: bool = False,
 ) -> Finished:
     """Hold the run's lock and carry the run out, with a runtime of its own or a given one."""
     home = Home(Path(row.home))
@@ -212,6 +216,9 @@ def carry_on(
         job.prepare()
         journal.discard(row.run_id, _undone(job, journal))
         _drive(row, job, allowed, journal, workspace, report, runtime, still)
+        if plan_only:
+            journal.mark(row.run_id, "stopped", "planned: resuming it carries the plan out")
+            return Finished(job.folder, journal.output(row.run_id, job.plan.steps[0].id))
         while grown(job, journal):
             job.prepare()
             _drive(row, job, allowed, journal, workspace, report, runtime, still)

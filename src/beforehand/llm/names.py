@@ -111,6 +111,15 @@ def need_key(spec: ModelSpec, settings: Mapping[str, str]) -> str | None:
     return found
 
 
+def need_price(spec: ModelSpec, limited: bool, cost_per_call: float | None) -> None:
+    """Raises InputError for a budget in US dollars where nobody knows what a call costs."""
+    if limited and spec.vendor == "compatible" and cost_per_call is None:
+        raise InputError(
+            f"--max-cost: the price of a call of {spec.id} is not known: state --cost-per-call, "
+            "or limit --max-calls or --max-tokens"
+        )
+
+
 def _cutoff(name: str, rest: str, stated: Mapping[str, date]) -> datetime | None:
     day = stated.get(name)
     if day is None:

@@ -25,3 +25,16 @@ class Asks(Protocol):
         self, name: str, prompt: Prompt, meter: Meter, calls: list[str] | None = ...
     ) -> Any: ...
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class ModelClient:
+    """One model by its name, and the meter that its calls pass."""
+
+    models: Asks
+    name: str
+    meter: Meter
+
+    def ask(self, prompt: Prompt) -> Any:
+        """One answer. Raises BadAnswer, Refused, NotConfigured and what the traffic raises."""
+        return self.models.ask(self.name, prompt, self.meter)

@@ -5,6 +5,7 @@ price, moved a little by rule. It is never ranked.
 
 import json
 import re
+from collections.abc import Mapping
 from typing import TypedDict
 
 from pydantic_ai.messages import (
@@ -18,6 +19,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from beforehand.llm.names import LABEL, SCRIPTED
+from beforehand.llm.scripted_ask import answered
 
 STOP = frozenset("will would does have been this that with from than then what when which".split())
 
@@ -84,12 +86,17 @@ def _answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse([TextPart(LABEL)])
     tool = info.output_tools[0]
     wanted = tool.parameters_json_schema.get("properties", {})
-    said = _direct(context)
-    if "code" in wanted:
-        said = {"code": _code(context)}
-    elif "queries" in wanted:
-        said = _queries(context)
+    said = answered(wanted, context)
+    if said is None:
+        said = _forecast(wanted, context)
     return ModelResponse([ToolCallPart(tool.name, said)])
+
+
+def _forecast(wanted: Mapping[str, object], context: _Seen) -> dict[str, object]:
+    """What a forecaster is asked for: code, queries, or a direct answer."""
+    if "code" in wanted:
+        return {"code": _code(context)}
+    return _queries(context) if "queries" in wanted else _direct(context)
 
 
 def _code(context: _Seen) -> str:

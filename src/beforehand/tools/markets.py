@@ -13,7 +13,7 @@ from beforehand.config import (
     MARKET_STATUS_RESOLVED,
     MAX_POLYMARKET_RESULTS,
 )
-from beforehand.errors import BeforehandError, InputError, NotFound
+from beforehand.errors import BeforehandError, InputError, NotFound, Stopped
 from beforehand.gateway.search import Hit, Method
 from beforehand.gateway.view import View
 from beforehand.gateway.worlds import Listing
@@ -278,6 +278,8 @@ def _rated(
     assert call.storage.scorer is not None
     try:
         ratings = call.storage.scorer(query, [hit.market for hit in hits])
+    except Stopped:  # The run ends, and asks again when it is resumed.
+        raise
     except BeforehandError as error:
         call.note(f"the model's rating failed ({error}): ranked without it")
         return rows, method, False

@@ -7,7 +7,6 @@ fallback, directly, or both ways (`hybrid`), which are two arms with a decision 
 
 from collections.abc import Sequence
 
-from beforehand.errors import InputError
 from beforehand.forecast.base import (
     Context,
     Decision,
@@ -19,7 +18,7 @@ from beforehand.forecast.base import (
 )
 from beforehand.forecast.code_mode import ARMS, MODES, Agent, Arm, Asked, Attempt
 from beforehand.lazy import lazy
-from beforehand.llm.names import KEYS, LOCAL, SCRIPTED, ModelSpec, need_key, parse_model
+from beforehand.llm.names import KEYS, LOCAL, SCRIPTED, ModelSpec, need_key, need_price, parse_model
 from beforehand.records.rows import TraceRow
 from beforehand.store.journal.calls import Usage
 
@@ -51,12 +50,7 @@ class Model(Forecaster):
         cannot be kept."""
         need_key(self.spec, self._opening.workspace.settings)
         opening = self._opening
-        unknown = self.spec.vendor == "compatible" and opening.cost_per_call is None
-        if unknown and opening.limited_cost:
-            raise InputError(
-                f"--max-cost: the price of a call of {self.provider} is not known: state "
-                "--cost-per-call, or limit --max-calls or --max-tokens"
-            )
+        need_price(self.spec, opening.limited_cost, opening.cost_per_call)
         assert opening.sandbox
 
     def refusal(self, context: Context) -> str | None:

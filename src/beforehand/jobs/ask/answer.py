@@ -12,7 +12,9 @@ from beforehand.gateway.search import stems
 from beforehand.jobs.ask.tasks import Task
 from beforehand.records.bus import OutputEnvelope
 
+RELEVANT = 0.5
 SHOWN, PAGES, DOCUMENTS = 3, 3, 5
+CODE_LINES, LINE = 20, 200
 
 
 @dataclass
@@ -58,7 +60,7 @@ def compose(
     for task in tasks:
         if task.id in found:
             path, output = found[task.id]
-            _TELLERS[task.agent](answer, task, path, output, words)
+            _TELLERS.get(task.agent, _rows)(answer, task, path, output, words)
         else:
             answer.missing.append(f"{task.why}: {failed.get(task.id, 'no answer')}")
     if len(answer.lines) == 1:
@@ -86,7 +88,7 @@ def _markets(
 ) -> None:
     """What the best markets say."""
     (row,) = output.data
-    fitting = [market for market in row["markets"] if _fits(words, market["title"])]
+    fitting = [market for market in row["markets"] if _market_fits(market, words)]
     fitting.sort(key=lambda market: bool(market["status"] != MARKET_STATUS_ACTIVE))
     if row["search_method"] == "top_volume" or not fitting:
         answer.missing.append(f"{task.why}: no market fits {row['query']!r}")
@@ -99,6 +101,12 @@ def _markets(
         answer.lines.append(f"- {market['title']} {_price(market)}{_state(market)} {mark}")
     if len(fitting) > SHOWN:
         answer.lines.append(f"  ({len(fitting) - SHOWN} more in {path})")
+
+
+def _market_fits(market: Mapping[str, Any], words: frozenset[str]) -> bool:
+    """True where the model rated it so, or without a model where its title has the words."""
+    rated: float | None = market.get("relevance_score")
+    return _fits(words, market["title"]) if rated is None else rated >= RELEVANT
 
 
 def _price(market: Mapping[str, Any]) -> str:
@@ -193,6 +201,29 @@ def _statistics(
     answer.lines.append(f"- {'; '.join(sides) or 'neither bid nor ask'} {mark}")
 
 
+def _code(
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+) -> None:
+    """What code printed, made of what its tools answered."""
+    (row,) = output.data
+    printed = row["output"].strip() or str(row["result"])
+    lines = printed.splitlines()
+    mark = answer.cite(task, path, "code", path, question=row["question"])
+    answer.lines.append(f"- {task.why} {mark}:")
+    answer.lines += [f"    {line[:LINE]}" for line in lines[:CODE_LINES]]
+    if len(lines) > CODE_LINES:
+        answer.lines.append(f"    ({len(lines) - CODE_LINES} more lines in {path})")
+
+
+def _rows(
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+) -> None:
+    """What another agent wrote: how much, and where."""
+    n = len(output.data)
+    mark = answer.cite(task, path, "output", path, query=output.metadata.query)
+    answer.lines.append(f"- {task.why}: {n:,} row{'' if n == 1 else 's'} by {task.agent} {mark}")
+
+
 _TELLERS: dict[str, Teller] = {
     "polymarket-agent": _markets,
     "kalshi-agent": _markets,
@@ -201,6 +232,7 @@ _TELLERS: dict[str, Teller] = {
     "documents-agent": _documents,
     "market-data-agent": _quotes,
     "consumer-agent": _statistics,
+    "code-agent": _code,
 }
 
 

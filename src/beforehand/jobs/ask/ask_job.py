@@ -10,11 +10,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from beforehand.agents.base import find_agent, load_agents, run_agent, written
-from beforehand.clock import iso
+from beforehand.agents.base import AgentContext, find_agent, load_agents, run_agent, written
+from beforehand.clock import iso, to_us
 from beforehand.config import Workspace, WorldMode
 from beforehand.engine.context import StepContext
 from beforehand.engine.job import RunLimits, job
@@ -24,7 +25,12 @@ from beforehand.gateway.opening import Connection, connect
 from beforehand.ids import digest
 from beforehand.jobs.ask import rules
 from beforehand.jobs.ask.answer import compose
+from beforehand.jobs.ask.model import AskModel
+from beforehand.jobs.ask.planner import Planner
+from beforehand.jobs.ask.review import review
 from beforehand.jobs.ask.tasks import ANSWER, PLAN, Task, check, files_named
+from beforehand.llm.prompt import ModelClient
+from beforehand.llm.rating import rate
 from beforehand.records.bus import OutputEnvelope
 from beforehand.store.archive.reader import Archive
 from beforehand.store.bus import Bus, read_output
@@ -39,13 +45,17 @@ KALSHI = "KALSHI:"
 
 @dataclass(frozen=True)
 class AskRequest:
-    """A question, as of an instant (None: in replay the archive's last one, live now)."""
+    """A question, as of an instant (None: in replay the archive's last one, live now). `model`
+    plans, rates markets and writes code (None: rules plan, and nothing is rated); with `review` it
+    also checks the answer."""
 
     question: str
     archive: Path
     as_of: datetime | None = None
     mode: WorldMode = "replay"
     limits: RunLimits = field(default_factory=RunLimits)
+    model: str | None = None
+    review: bool = False
 
 
 @job("ask", AskRequest)
@@ -62,6 +72,7 @@ class AskJob:
         if self._at is None and self._archive is not None:
             self._at = self._archive.last_known()
         rules.read(request.question, self._now)  # What names nothing is refused before it begins.
+        self._model = self._opened_model(request)
         self._bus = Bus(workspace.home.bus, workspace.clock)
         self._opened: Connection | None = None
         self._opening = threading.Lock()
@@ -75,17 +86,24 @@ class AskJob:
             **dict.fromkeys(load_agents(), self._task),
         }
 
+    def _opened_model(self, request: AskRequest) -> AskModel | None:
+        if request.model is not None:
+            return AskModel(request.model, request.limits, self._workspace)
+        if request.review:
+            raise InputError("--review checks the answer by a model: name one with --model")
+        return None
+
     @property
     def fingerprint(self) -> str:
         """The question, the instant, and the world."""
         request = self._request
         world = None if self._archive is None else self._archive.digest
         at = None if self._at is None else iso(self._at)
-        return digest([request.question, at, request.mode, world])
+        return digest([request.question, at, request.mode, world, request.model, request.review])
 
     @property
     def paid(self) -> Mapping[str, int]:
-        """No calls are paid for without a model."""
+        """How many calls there will be is not known before the plan is made."""
         return {}
 
     def prepare(self) -> None:
@@ -116,25 +134,40 @@ class AskJob:
         return found
 
     def close(self) -> None:
-        """Store what was recorded."""
+        """Store what was recorded, and close the model's connections. They open again at the next
+        call: the first step is driven by itself, and the others after it."""
         if self._opened is not None:
             self._opened.close()
+            self._opened = None
+        if self._model is not None:
+            self._model.close()
 
     def _plan(
         self, _: Mapping[str, Any], __: Mapping[str, Any], context: StepContext
     ) -> Mapping[str, object]:
-        return self.planned()
+        return self.planned(self._client(context))
 
-    def planned(self) -> dict[str, Any]:
-        """Which tasks, agents and dependencies; checked before anything is spent."""
-        at = self._now
-        tasks = rules.plan(self._request.question, at, self._has_kalshi())
-        check(tasks)
-        return {
-            "as_of": iso(at),
-            "planned_by": "rules",
-            "tasks": [task.wire() for task in tasks],
-        }
+    def planned(self, client: ModelClient | None = None) -> dict[str, Any]:
+        """Which tasks, agents and dependencies; checked before anything else is spent. By rules
+        where there is no model, and where its plan cannot be carried out: then `note` says why."""
+        at, question, note = self._now, self._request.question, ""
+        tasks: list[Task] = []
+        if client is not None:
+            tasks, why = Planner(client, question, at).plan()
+            if not tasks:
+                note = f"the plan of {client.name} cannot be carried out ({why}): rules planned"
+        by = client.name if client is not None and tasks else "rules"
+        if not tasks:
+            tasks = rules.plan(question, at, self._has_kalshi())
+            check(tasks)
+        found: dict[str, Any] = {"as_of": iso(at), "planned_by": by}
+        return {**found, **({"note": note} if note else {}), "tasks": [t.wire() for t in tasks]}
+
+    def _client(self, context: StepContext) -> ModelClient | None:
+        """The model, with the run's journal around its calls."""
+        if self._model is None:
+            return None
+        return self._model.client(context.about(self._request.question, to_us(self._now), 0))
 
     @property
     def _now(self) -> datetime:
@@ -155,14 +188,7 @@ class AskJob:
             inputs[name] = outputs[other]["output_file_path"]
         number = self._claimed(task)
         ran = run_agent(
-            agent,
-            inputs,
-            self._bus,
-            self._toolbox(),
-            root,
-            self._workspace.clock,
-            tools=task.tools,
-            number=number,
+            agent, inputs, self._agent_context(context), tools=task.tools, number=number
         )
         path = written(ran.path, root)
         rows, content = ran.output.metadata.row_count, digest(ran.path.read_bytes())
@@ -182,14 +208,20 @@ class AskJob:
         write_atomic(note, str(number).encode())
         return number
 
-    def _toolbox(self) -> Toolbox:
+    def _agent_context(self, context: StepContext) -> AgentContext:
+        """What a task's agent works with. A search's ratings are asked while a tool is called, so
+        they take no slot of their own."""
         request, workspace = self._request, self._workspace
         with self._opening:  # Tasks run side by side: a second connection would not be closed.
             if self._opened is None:
                 self._opened = connect(workspace, request.mode, request.archive)
             opened = self._opened
         storage = Storage(workspace.home, request.mode, opened.live, opened.traffic)
-        return Toolbox(opened.gateway, storage, self._at, bounded=False)
+        if (rater := self._client(context.within())) is not None:
+            storage.scorer = partial(rate, rater)
+        box = Toolbox(opened.gateway, storage, self._at, bounded=False)
+        root, model = workspace.home.root, self._client(context)
+        return AgentContext(self._bus, box, root, workspace.clock, context, model)
 
     def _answer(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
@@ -206,5 +238,11 @@ class AskJob:
         failed = {row.task_id: (row.error or "").partition(": ")[2] for row in rows if row.error}
         stated = self._request.as_of is not None or self._archive is None
         answer = compose(self._request.question, made["as_of"], stated, tasks, found, failed)
+        answer |= {key: made[key] for key in ("planned_by", "note") if key in made}
+        client = self._client(context)
+        if self._model is not None and client is not None:
+            answer["model"] = self._model.about(self._now)
+            if self._request.review:
+                answer["review"] = review(client, answer, {n: o for n, (_, o) in found.items()})
         write_json(self.folder.path / "answer.json", {**answer, "run_id": context.run_id})
         return {"files": self.folder.digests("answer.json")}

@@ -80,6 +80,8 @@ def _check_one(task: Task, known: set[str]) -> None:
         agent.validate(given)
     except InputError as error:
         raise InputError(f"task {task.id}: {error}") from None
+    if agent.tools and not task.tools:
+        raise InputError(f"task {task.id} has no tool: {task.agent} has {', '.join(agent.tools)}")
 
 
 def _check_order(tasks: Sequence[Task]) -> None:

@@ -6,11 +6,10 @@ through the toolbox, pinned as it is, and through a meter where there is one (a 
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NotRequired
 
-import orjson
 from pydantic import Field
 from typing_extensions import TypedDict
 
@@ -21,6 +20,7 @@ from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
 from beforehand.tools.caller import ToolLimit
 from beforehand.tools.discovery import Described, Named, describe_tool, load_tools, search_tools
+from beforehand.tools.metered import metered
 from beforehand.tools.registry import MAX_ALLOWED_TOKENS, Call, Example, Tool, Toolbox, tool
 
 
@@ -102,8 +102,16 @@ class CodeRun:
 class CodeMode:
     """Runs code that calls tools. Safe for threads."""
 
-    def __init__(self, toolbox: Toolbox, sandbox: Sandbox, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        sandbox: Sandbox,
+        meter: Meter | None = None,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """`only` names the tools that the code may call [all of the caller's]."""
         self._toolbox, self._sandbox, self._meter = toolbox, sandbox, meter
+        self._only = only
         load_tools()
 
     def run(
@@ -130,8 +138,9 @@ class CodeMode:
         return made
 
     def _tools(self) -> list[Tool]:
-        allows = self._toolbox.caller.allows
-        return [t for t in load_tools().values() if t.name != NAME and allows(t.server)]
+        allows, only = self._toolbox.caller.allows, self._only
+        known = [t for t in load_tools().values() if t.name != NAME and allows(t.server)]
+        return [tool for tool in known if only is None or tool.name in only]
 
     def _function(
         self,
@@ -166,13 +175,7 @@ class CodeMode:
 
     def _answer(self, name: str, arguments: Mapping[str, object]) -> dict[str, object]:
         asked = {"max_tokens": MAX_ALLOWED_TOKENS, **arguments}
-
-        def send(_: str) -> str:
-            return orjson.dumps(self._toolbox.call(name, asked).content).decode()
-
-        if self._meter is None:
-            return dict(self._toolbox.call(name, asked).content)
-        return dict(orjson.loads(self._meter.call(f"tool:{name}", asked, send)))
+        return metered(self._toolbox, self._meter, name, asked)
 
     def _search(self, query: str = "", server: str | None = None) -> list[Named]:
         if not isinstance(query, str) or not isinstance(server, str | None):

@@ -1,0 +1,39 @@
+"""A tool's answer through a meter: in a run it is on record before anybody reads it, so that a run
+that was killed and resumed does not pay for it again."""
+
+from collections.abc import Mapping
+
+import orjson
+
+from beforehand.errors import NotFound
+from beforehand.meter import Meter
+from beforehand.store.journal.calls import Usage
+from beforehand.tools.registry import Toolbox
+
+NOT_FOUND = "_not_found"
+
+
+def metered(
+    toolbox: Toolbox, meter: Meter | None, name: str, arguments: Mapping[str, object]
+) -> dict[str, object]:
+    """The content of a tool's answer; without a meter the tool is called at once. Raises what the
+    tool raises. That something is not there is an answer too, and kept as one."""
+    if meter is None:
+        return dict(toolbox.call(name, arguments).content)
+    paid = 0.0
+
+    def send(_: str) -> str:
+        nonlocal paid
+        try:
+            answer = toolbox.call(name, arguments)
+        except NotFound as error:
+            return orjson.dumps({NOT_FOUND: str(error)}).decode()
+        paid = answer.spent.usd
+        return orjson.dumps(answer.content).decode()
+
+    asked = dict(arguments)
+    text = meter.call(f"tool:{name}", asked, send, lambda _: Usage(0, paid))
+    found: dict[str, object] = orjson.loads(text)
+    if NOT_FOUND in found:
+        raise NotFound(str(found[NOT_FOUND]))
+    return found
