@@ -53,7 +53,7 @@ def test_a_model_plans_rates_and_writes_code(sim: Path, home: Path, capsys: Out)
     assert found["model"] == {"id": "scripted", "note": "a path test, not a forecaster"}
     assert found["review"]["responds"] is True
     kinds = [one["kind"] for one in found["citations"]]
-    assert sorted(kinds) == ["code", "market", "price history"]
+    assert set(kinds) == {"code", "market", "price history"}
     plan = json.loads((Home(home).runs / "r" / "plan.json").read_text())
     tools = {s["args"]["id"]: s["args"]["tools"] for s in plan["steps"] if s["args"]}
     assert tools == {
