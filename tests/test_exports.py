@@ -41,6 +41,14 @@ def test_tables_of_a_run(
     assert cli(["runs", "verify", "r"]) == 0
 
 
+class Takes(Provider):
+    """A collector: it takes whatever is posted."""
+
+    def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+        self.bodies[path] = body
+        return 200, b""
+
+
 def needs(module: str) -> None:
     """The peers of the exports are an extra: CI has it."""
     try:
@@ -120,14 +128,7 @@ def test_spans_and_metrics_reach_a_collector(
     path = config(home / "c.json", market, models=["market", provider.address()], num_sims=2)
     told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "r")
 
-    class Collector(Provider):
-        """Takes whatever is posted."""
-
-        def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
-            self.bodies[path] = body
-            return 200, b""
-
-    with serving(Collector()) as collector:
+    with serving(Takes()) as collector:
         collector.bodies = {}
         address = collector.address("")
         found = told(capsys, "runs", "export", "r", "--format", "otlp", "--out", address)
@@ -150,3 +151,50 @@ def test_spans_and_metrics_reach_a_collector(
     assert cli(["runs", "export", "r", "--format", "otlp"]) == 2
     assert cli(["runs", "export", "r", "--format", "otlp", "--out", address]) == 1
     assert "is it up?" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_answered_question_reaches_galileo_and_a_collector(
+    sim: Path, home: Path, capsys: Out
+) -> None:
+    """An agent span for each task, and inside it its calls; events are those of any run."""
+    needs("galileo")
+    from galileo.schema.trace import TracesIngestRequest
+
+    question = ("ask", "Will the Jorvia pipeline index close above 772, and how did it move?")
+    more = ("--archive", str(sim), "--as-of", "2025-02-20", "--model", "scripted")
+    told(capsys, *question, *more, "--run-id", "r")
+    out = home / "traces.json"
+    told(capsys, "runs", "export", "r", "--format", "galileo", "--out", str(out))
+    first = out.read_bytes()
+    told(capsys, "runs", "export", "r", "--format", "galileo", "--out", str(out))
+    assert out.read_bytes() == first, "the same run, the same bytes"
+    (trace,) = TracesIngestRequest.model_validate(json.loads(first)).traces
+    assert trace.input == question[1]
+    names = [(span.type.value, span.name) for span in trace.spans]
+    assert names == [
+        ("agent", "polymarket-agent"),
+        ("agent", "predictive-markets-agent"),
+        ("agent", "code-agent"),
+        ("agent", "price-history-agent"),
+    ]
+    inner = {span.type.value for span in trace.spans[2].spans}
+    assert inner == {"llm", "tool"}, "the model that wrote code, and the tools that it called"
+    with serving(Takes()) as collector:
+        collector.bodies = {}
+        address = collector.address("")
+        found = told(capsys, "runs", "export", "r", "--format", "otlp", "--out", address)
+    assert found["rows"] == 1 + 6 + len(trace.spans[0].spans) + 5 + len(trace.spans[2].spans)
+    assert cli(["runs", "watch", "r", "--events"]) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    whats = {event["what"] for event in events}
+    assert {
+        "run begun",
+        "step begun",
+        "step ended",
+        "call sent",
+        "call ended",
+        "run ended",
+    } <= whats
+    assert cli(["runs", "export", "r", "--format", "csv"]) == 2
+    assert "--format galileo or otlp" in capsys.readouterr().err

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import orjson
+
 from beforehand.store.journal.calls import Usage
 
 
@@ -36,6 +38,18 @@ class Meter(Protocol):
 
     def within(self) -> "Meter":
         """The same for calls that are made while another one is in flight for this question."""
+
+
+TOOL = "tool:"
+"""How the provider of a call of a tool begins, before the tool's name."""
+
+
+def tool_usage(answer: str) -> Usage:
+    """What a tool's answer cost, as its `_meta` says; no tokens are known."""
+    found = orjson.loads(answer)
+    meta = found.get("_meta") if isinstance(found, dict) else None
+    cost = (meta or {}).get("cost")
+    return Usage(None, cost["usd"] if cost else None)
 
 
 @dataclass

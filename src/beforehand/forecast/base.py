@@ -27,7 +27,7 @@ from beforehand.forecast.aggregate import Method
 from beforehand.forecast.cutoff_guard import CutoffGuard, Knowledge
 from beforehand.gateway.panel import Panel
 from beforehand.gateway.worlds import World
-from beforehand.meter import CallCounter, Meter
+from beforehand.meter import TOOL, CallCounter, Meter, tool_usage
 from beforehand.plugins import PLUGINS, Plugin
 from beforehand.records.rows import (
     Context,
@@ -341,6 +341,8 @@ def class_of(text: str) -> type[Any] | None:
 
 def usage_of(provider: str, answer: str) -> Usage:
     """Tokens and US dollars of an answer, as its provider's scheme reads it."""
+    if provider.startswith(TOOL):
+        return tool_usage(answer)
     found = class_of(provider) or load_schemes()["http"]
     usage: Usage = found.usage(answer)
     return usage

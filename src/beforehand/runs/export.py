@@ -1,26 +1,16 @@
-"""A finished run for other tools: one row per decision, Galileo traces, OpenTelemetry.
-
-Galileo traces are what its SDK sends to the ingestion endpoint, as plain JSON: one trace per
-interval, with a retriever span for the evidence and one span per decision. Times are the interval's
-own instant; durations and tokens are left out where they were not measured. Ids are derived from
-the run's rows, so exporting twice gives the same file.
-"""
+"""A finished run for other tools: one row per decision, Galileo traces, OpenTelemetry."""
 
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict
-from uuid import UUID
-
-import msgspec
-import orjson
 
 from beforehand.errors import InputError, NotConfigured, NotFound
-from beforehand.ids import digest
-from beforehand.records.rows import BASELINE, DecisionRow, FailureRow, IntervalRow
+from beforehand.records.rows import DecisionRow, FailureRow
+from beforehand.runs.galileo_traces import ingest_request, interval_traces, question_trace
 from beforehand.runs.rows import read_intervals, read_jsonl
-from beforehand.runs.spent import Cost, Spent, spent
+from beforehand.runs.spent import Cost, spent
 from beforehand.store.files import write_atomic, write_json, write_jsonl
 from beforehand.store.journal.calls import Calls
 from beforehand.store.journal.journal import Journal
@@ -48,7 +38,6 @@ COLUMNS = {
     "latency_ms": "DOUBLE",
 }
 """The columns of the tables; `outcome` is what the market settled at, empty where it is void."""
-LOGGING_METHOD = "api_direct"
 
 
 class Exported(TypedDict):
@@ -64,10 +53,16 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
     that is not finished or has no forecasts, NotConfigured if an extra is missing."""
     if folder.facts()["status"] != "success":
         raise NotFound(f"run {folder.run_id} is not finished: resume it, then export it")
-    if not (folder.path / "intervals.jsonl").is_file():
-        raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
     if format == "otlp":
         return _send(folder, journal, out)
+    asked = (folder.path / "answer.json").is_file()
+    if asked and format != "galileo":
+        raise NotFound(
+            f"run {folder.run_id} answered a question: it has no table of forecasts; export it "
+            "with --format galileo or otlp"
+        )
+    if not asked and not (folder.path / "intervals.jsonl").is_file():
+        raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
     calls = None if journal is None else journal.calls
     endings = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".json": "galileo"}
     suffix = next(end for end, kind in endings.items() if kind == format)
@@ -75,9 +70,7 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
     if path.resolve().is_relative_to(folder.path.resolve()):
         raise InputError(f"--out {path} lies inside the run's own folder, which is sealed")
     if format == "galileo":
-        traces = ingest_request(
-            read_intervals(folder.path / "intervals.jsonl"), _outcomes(folder), spent(folder, calls)
-        )
+        traces = ingest_request(list(_traces(folder, journal, asked)))
         write_json(path, traces)
         return {"out": str(path), "rows": len(traces["traces"]), "what": "traces"}
     rows = list(decisions(folder, calls))
@@ -92,6 +85,16 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
     else:
         write_parquet(path, rows, COLUMNS)
     return {"out": str(path), "rows": len(rows), "what": "decisions"}
+
+
+def _traces(
+    folder: RunFolder, journal: Journal | None, asked: bool
+) -> Iterable[Mapping[str, object]]:
+    if asked:
+        return [question_trace(folder, journal)]
+    rows = read_intervals(folder.path / "intervals.jsonl")
+    paid = spent(folder, None if journal is None else journal.calls)
+    return interval_traces(rows, _outcomes(folder), paid)
 
 
 def _send(folder: RunFolder, journal: Journal | None, address: str | None) -> Exported:
@@ -142,128 +145,3 @@ def _outcomes(folder: RunFolder) -> dict[str, float]:
     path = folder.path / "resolutions.jsonl"
     rows = read_jsonl(path) if path.is_file() else iter(())
     return {row["id"]: float(row.get("payout", row["outcome"])) for row in rows}
-
-
-class IngestRequest(TypedDict):
-    """The body of a traces request."""
-
-    logging_method: str
-    reliable: bool
-    traces: list[Mapping[str, object]]
-    is_complete: bool
-
-
-def ingest_request(
-    intervals: Iterable[IntervalRow], outcomes: Mapping[str, float], spent: Spent
-) -> IngestRequest:
-    """The body of a traces request. `outcomes` are settlements by market, `spent` says what a
-    decision or a failure cost."""
-    traces = [_trace(row, outcomes.get(row.market_id), spent) for row in intervals]
-    return {
-        "logging_method": LOGGING_METHOD,
-        "reliable": False,
-        "traces": traces,
-        "is_complete": True,
-    }
-
-
-def _trace(row: IntervalRow, outcome: float | None, spent: Spent) -> Mapping[str, object]:
-    context = row.context
-    name = f"{row.market_id}@{row.time}"
-    seed = f"beforehand/{row.run_id}/{name}"
-    question = context.market.description or row.market_id
-    facts: dict[str, object] = {
-        "dataset_input": question,
-        "dataset_output": None if outcome is None else f"{outcome:g}",
-        "dataset_metadata": {},
-    }
-    spans: list[Mapping[str, object]] = [
-        {
-            "type": "retriever",
-            "input": question,
-            "output": [
-                {"content": s.text, "metadata": {"id": s.id, "published": s.timestamp}}
-                for s in context.search_snippets
-            ],
-            "redacted_output": [{"content": "", "metadata": {}}],  # The SDK's own default.
-            "name": "search<=t",
-            "created_at": row.time,
-            "user_metadata": {},
-            "tags": [],
-            "metrics": {},
-            **facts,
-            "id": _id(seed, "search"),
-            "spans": [],
-        }
-    ]
-    for said in row.said:
-        spans.append(_decision(row, said, facts, seed, spent))
-    return {
-        "type": "trace",
-        "input": _text(context.wire()),
-        "output": _text({"probability": row.aggregate.probability}),
-        "name": name,
-        "created_at": row.time,
-        "user_metadata": {"run_id": row.run_id, "market_id": row.market_id, "t": row.time},
-        "tags": ["backtest"],
-        "metrics": {},
-        **facts,
-        "id": _id(seed, "trace"),
-        "spans": spans,
-    }
-
-
-def _decision(
-    row: IntervalRow,
-    said: DecisionRow | FailureRow,
-    facts: Mapping[str, object],
-    seed: str,
-    spent: Spent,
-) -> Mapping[str, object]:
-    """A paid forecaster is a model span, a baseline a tool span."""
-    model, index = said.model_id, said.simulation_index
-    paid = spent(row, said)
-    name = f"{model}#{index}"
-    metrics: dict[str, int] = {}
-    if paid is not None and paid.latency_ms is not None:
-        metrics["duration_ns"] = round(paid.latency_ms * 1e6)
-    if paid is not None and paid.tokens is not None:
-        metrics["num_total_tokens"] = paid.tokens
-    if isinstance(said, FailureRow):
-        answer: dict[str, object] = {"error": said.error}
-    else:
-        answer = {"probability": said.probability, "rationale": said.rationale}
-    shared = {
-        "name": name,
-        "created_at": row.time,
-        "user_metadata": {"simulation_index": str(index)},
-        "tags": ["failed"] if isinstance(said, FailureRow) else [],
-        "metrics": metrics,
-        **facts,
-        "id": _id(seed, name),
-    }
-    baseline = isinstance(said, DecisionRow) and said.mode == "baseline"
-    if paid is None and (baseline or model.startswith(BASELINE)):
-        return {
-            "type": "tool",
-            "input": _text(msgspec.to_builtins(row.context.market)),
-            "output": _text(answer),
-            **shared,
-            "spans": [],
-        }
-    return {
-        "type": "llm",
-        "input": [{"content": _text(row.context.wire()), "role": "user"}],
-        "output": {"content": _text(answer), "role": "assistant"},
-        **shared,
-        "model": model,
-    }
-
-
-def _id(seed: str, part: str) -> str:
-    """A version 4 id, as the SDK needs; its bits come from the content, not from chance."""
-    return str(UUID(digest([seed, part])[:32], version=4))
-
-
-def _text(value: object) -> str:
-    return orjson.dumps(value).decode()

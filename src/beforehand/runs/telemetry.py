@@ -27,6 +27,7 @@ from beforehand import __version__
 from beforehand.clock import parse_instant, to_us
 from beforehand.errors import NotFound, Unavailable
 from beforehand.ids import digest
+from beforehand.meter import TOOL
 from beforehand.store.journal.calls import CallRow
 from beforehand.store.journal.journal import Journal, TaskSpan
 from beforehand.store.journal.schema import RunRow
@@ -105,9 +106,11 @@ def _attributes(call: CallRow) -> Mapping[str, str | int | float]:
     found: dict[str, str | int | float] = {
         "call.key": call["call_key"],
         "call.state": call["state"],
-        "gen_ai.request.model": call["provider"],
         "simulation.index": call["simulation_index"],
     }
+    tool = call["provider"].removeprefix(TOOL)
+    named = "gen_ai.request.model" if tool == call["provider"] else "gen_ai.tool.name"
+    found[named] = tool
     if call["tokens"] is not None:
         found["gen_ai.usage.total_tokens"] = call["tokens"]
     if call["cost"] is not None:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 import orjson
 
 from beforehand.errors import NotFound
-from beforehand.meter import Meter
-from beforehand.store.journal.calls import Usage
+from beforehand.meter import TOOL, Meter, tool_usage
 from beforehand.tools.registry import Toolbox
 
 NOT_FOUND = "_not_found"
@@ -20,19 +19,15 @@ def metered(
     tool raises. That something is not there is an answer too, and kept as one."""
     if meter is None:
         return dict(toolbox.call(name, arguments).content)
-    paid = 0.0
 
     def send(_: str) -> str:
-        nonlocal paid
         try:
-            answer = toolbox.call(name, arguments)
+            content = toolbox.call(name, arguments).content
         except NotFound as error:
             return orjson.dumps({NOT_FOUND: str(error)}).decode()
-        paid = answer.spent.usd
-        return orjson.dumps(answer.content).decode()
+        return orjson.dumps(content).decode()
 
-    asked = dict(arguments)
-    text = meter.call(f"tool:{name}", asked, send, lambda _: Usage(0, paid))
+    text = meter.call(f"{TOOL}{name}", dict(arguments), send, tool_usage)
     found: dict[str, object] = orjson.loads(text)
     if NOT_FOUND in found:
         raise NotFound(str(found[NOT_FOUND]))
