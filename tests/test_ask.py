@@ -46,12 +46,24 @@ def asked(capsys: Out, sim: Path, question: str, *more: str, code: int = 0) -> d
         ),
         (
             "Why did the odds of a shutdown change last week?",
-            "a shutdown change",
+            "a shutdown",
             "polymarket predictive-markets price-history documents",
         ),
         ("quotes of XCME.OZN.AUG25 on 2025-07-21", "", "market-data consumer"),
         ("bid and ask on 2025-07-21", "", "market-data consumer"),
         ("What do markets say about a ceasefire?", "a ceasefire", "polymarket predictive-markets"),
+        ("What does Polymarket expect on rain?", "rain", "polymarket predictive-markets"),
+        (
+            "What happened with Taylor Swift?",
+            "Taylor Swift",
+            "polymarket predictive-markets documents",
+        ),
+        (
+            "How did the odds of a rate cut in December move in October?",
+            "a rate cut in December",
+            "polymarket predictive-markets price-history",
+        ),
+        ('quotes of "ESM4 P5230" on 2024-05-09', "", "market-data consumer"),
     ],
 )
 def test_what_a_question_asks(question: str, topic: str, agents: str) -> None:
@@ -73,6 +85,12 @@ def test_the_days_that_are_asked_about() -> None:
         ("since 2025-09-01", "2025-09-01", "2025-11-20"),
         ("from 2025-09-01 to 2025-10-01", "2025-09-01", "2025-10-01"),
         ("until 2026-10-01", "2025-10-21", "2025-11-20"),
+        ("since October", "2025-10-01", "2025-11-20"),
+        ("since December", "2024-12-01", "2025-11-20"),
+        ("since March 2024", "2024-03-01", "2025-11-20"),
+        ("in October", "2025-10-01", "2025-10-31"),
+        ("in November", "2025-11-01", "2025-11-20"),
+        ("since yesterday", "2025-11-19", "2025-11-20"),
         ("", "2025-10-21", "2025-11-20"),
     ):
         found = rules.read(f"How did a recession move {text}?", at).days

@@ -3,6 +3,7 @@
 Every figure is copied from an agent's output, none is made of words. What was not found is said.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,11 @@ from beforehand.jobs.ask.tasks import Task
 from beforehand.records.bus import OutputEnvelope
 
 RELEVANT = 0.5
+_YEAR = re.compile(r"(?:19|20)\d{2}")
+_COMMON = re.compile(
+    r"january|february|march|april|may|june|july|august|september|october|november|december|"
+    r"\d{1,2}|predictions?|forecasts?|markets?|odds|prices?|chances?"
+)
 SHOWN, PAGES, DOCUMENTS = 3, 3, 5
 CODE_LINES, LINE = 20, 200
 
@@ -56,7 +62,7 @@ def compose(
     because = "" if stated else " (the last instant on record, because none was named)"
     answer.lines.append(f"As of {as_of}{because}:")
     topics = [str(task.inputs["query"]) for task in tasks if "query" in task.inputs]
-    words = frozenset(stems(" ".join(topics[:1])))
+    words = _subject(" ".join(topics[:1]))
     for task in tasks:
         if task.id in found:
             path, output = found[task.id]
@@ -78,9 +84,19 @@ def compose(
 Teller = Any
 
 
+def _subject(topic: str) -> frozenset[str]:
+    """The words that say what a topic is about: its dates, and the words of the field, fit many
+    other markets too. Its years stay: a market of another year is another market."""
+    every = stems(topic)
+    return frozenset([word for word in every if not _COMMON.fullmatch(word)] or every)
+
+
 def _fits(words: frozenset[str], title: str | None) -> bool:
-    """True where a title has at least half of the topic's words."""
-    return 2 * len(words & set(stems(title or ""))) >= max(len(words), 1)
+    """True where a title has more than half of the topic's words, and no other year."""
+    found = set(stems(title or ""))
+    years, others = ({w for w in said if _YEAR.fullmatch(w)} for said in (words, found))
+    asked = words - years or words
+    return 2 * len(asked & found) > len(asked) and not (years and others and not years & others)
 
 
 def _markets(
@@ -98,7 +114,7 @@ def _markets(
         mark = answer.cite(
             task, path, "market", market["market_id"], url=market["url"], title=market["title"]
         )
-        answer.lines.append(f"- {market['title']} {_price(market)}{_state(market)} {mark}")
+        answer.lines.append(f"- {market['title']} {_price(market)} ({_state(market)}) {mark}")
     if len(fitting) > SHOWN:
         answer.lines.append(f"  ({len(fitting) - SHOWN} more in {path})")
 
@@ -112,12 +128,15 @@ def _market_fits(market: Mapping[str, Any], words: frozenset[str]) -> bool:
 def _price(market: Mapping[str, Any]) -> str:
     prices = market["prices"]
     name = next((outcome for outcome in market["outcomes"] if outcome in prices), None)
-    return "has no price on record" if name is None else f"{name} is at {prices[name]:g}"
+    if name is None:
+        return "has no price on record"
+    is_at = "is at" if market["status"] == MARKET_STATUS_ACTIVE else "was last at"
+    return f"{name} {is_at} {prices[name]:g}"
 
 
 def _state(market: Mapping[str, Any]) -> str:
     close = f", closes {market['close_time'][:10]}" if market["close_time"] else ""
-    return f" ({market['status']}{close})"
+    return f"{market['status']}{close}"
 
 
 def _moves(

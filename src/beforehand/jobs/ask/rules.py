@@ -11,7 +11,7 @@ from beforehand.gateway.search import stems
 from beforehand.jobs.ask.tasks import Task
 
 MARKETS, FOLLOWED = 10, 3
-_SYMBOL = re.compile(r"\b[A-Z]{2,8}(?:\.[A-Z0-9%_]+)+\b")
+_SYMBOL = re.compile(r"\b[A-Z]{2,8}(?:\.[A-Z0-9%_]+)+\b|(?<=[\"'])[A-Z0-9][A-Z0-9 .%_]+(?=[\"'])")
 _DAY = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
 _SPAN = re.compile(
     r"\b(?:last|past|previous)\s+(\d+)?\s*(day|week|month|quarter|year)s?\b", re.IGNORECASE
@@ -19,6 +19,18 @@ _SPAN = re.compile(
 _THIS = re.compile(r"\bthis\s+(week|month|quarter|year)\b", re.IGNORECASE)
 _SINCE = re.compile(r"\b(?:since|from|after)\s+(\d{4}-\d{2}-\d{2})\b", re.IGNORECASE)
 _UNTIL = re.compile(r"\b(?:until|to|till|through)\s+(\d{4}-\d{2}-\d{2})\b", re.IGNORECASE)
+_MONTH = (
+    r"(january|february|march|april|may|june|july|august|september|october|november|december)"
+    r"(?:\s+(\d{4}))?\b"
+)
+_MONTHS = (
+    "january february march april may june july august september october november december"
+).split()
+_SINCE_MONTH = re.compile(rf"\bsince\s+{_MONTH}", re.IGNORECASE)
+_MOVED_IN = re.compile(
+    rf"(?<=[a-z])\s+(?:in|during|through)\s+{_MONTH}(?=\W*(?:$|[,;?!]|and\b))", re.IGNORECASE
+)
+_DAY_BEFORE = re.compile(r"\b(?:since\s+)?yesterday\b", re.IGNORECASE)
 _MOVE = re.compile(
     r"\b(move[ds]?|moving|change[ds]?|changing|trend\w*|history|evolve\w*|rise|rose|fall|fell|"
     r"jump\w*|drop\w*|shift\w*|up or down|over time|so far)\b",
@@ -37,14 +49,16 @@ _FRAME = re.compile(
     r"(?:(?:what|which)\s+(?:is|are|was|were)\s+(?:the\s+)?"
     r"(?:priced\s+in\s+for|(?:market\s+)?(?:odds|chances?|probabilit\w+|price|prices)\s+"
     r"(?:of|that|for|on))\s*|how\s+likely\s+(?:is|are)\s+(?:it\s+that\s+)?|"
-    r"what\s+do\s+(?:the\s+)?(?:prediction\s+)?markets?\s+say\s+(?:about|on)\s*|"
+    r"what\s+(?:do|does|did)\s+(?:the\s+)?(?:prediction\s+markets?|markets?|polymarket|kalshi)\s+"
+    r"(?:say|think|expect|imply|price)\s*(?:about|on|for|of|in)?\s*|"
+    r"what(?:\s+has|'s|\s+is)?\s+(?:happened|happening|new|known)\s+(?:with|to|about|in|on)\s*|"
     r"tell\s+me\s+about\s*|(?:show|find|list|search)(?:\s+me)?\s+(?:all\s+)?(?:the\s+)?"
     r"(?:prediction\s+)?(?:markets?\s+)?(?:for|on|about)?\s*|why\s+(?:did|does|do|has|have|is)\s+)",
     re.IGNORECASE,
 )
 _TIMES = re.compile(
     rf"(?:\b(?:over|in|during|for)\s+the\s+)?{_SPAN.pattern}|{_THIS.pattern}|{_SINCE.pattern}|"
-    rf"{_UNTIL.pattern}|\bover time\b|\bso far\b",
+    rf"{_UNTIL.pattern}|{_SINCE_MONTH.pattern}|{_DAY_BEFORE.pattern}|\bover time\b|\bso far\b",
     re.IGNORECASE,
 )
 _POINTS_BACK = re.compile(
@@ -58,6 +72,12 @@ _OF = re.compile(
     r"^(?:the\s+)?(?:market\s+)?(?:odds|chances?|probabilit\w+|prices?)\s+(?:of|that|for|on)\s+",
     re.IGNORECASE,
 )
+_AT_THE_END = re.compile(
+    r"\s+(?:move[ds]?|change[ds]?|evolve[ds]?|shift(?:ed|s)?|develop(?:ed|s)?|trend(?:ed|s)?)"
+    rf"(?:\s+(?:in|during|through)\s+{_MONTH})?$",
+    re.IGNORECASE,
+)
+_ON_A_VENUE = re.compile(r"\s+(?:on|at|according to)\s+(?:polymarket|kalshi)\b", re.IGNORECASE)
 _DAYS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
 USUAL_DAYS = 30
 
@@ -95,7 +115,8 @@ def _topic(question: str) -> str:
     for part in filter(None, parts):
         rest = _TIMES.sub(" ", _FRAME.sub("", part))
         rest = _HOW.sub(" ", _SYMBOL.sub(" ", _DAY.sub(" ", rest)))
-        rest = _OF.sub("", " ".join(rest.split()))
+        rest = _ON_A_VENUE.sub("", _OF.sub("", " ".join(rest.split())))
+        rest = _AT_THE_END.sub("", rest)
         about = rest
         for filler in (_MOVE, _POINTS_BACK, _WHY, _QUOTES):
             about = filler.sub(" ", about)
@@ -107,7 +128,11 @@ def _topic(question: str) -> str:
 def _days(question: str, at: datetime) -> tuple[date, date] | None:
     today = at.date()
     end = min(_date(_UNTIL, question) or today, today)
-    start = _date(_SINCE, question)
+    start = _date(_SINCE, question) or _since_month(question, today)
+    if start is None and (month := _moved_in(question, today)):
+        return month
+    if start is None and _DAY_BEFORE.search(question):
+        start = today - timedelta(days=1)
     if start is None and (found := _THIS.search(question)):
         start = _begin(found[1].lower(), today)
     if start is None and (found := _SPAN.search(question)):
@@ -127,6 +152,30 @@ def _begin(unit: str, today: date) -> date:
         return today - timedelta(days=today.weekday())
     month = {"month": today.month, "quarter": 3 * ((today.month - 1) // 3) + 1, "year": 1}[unit]
     return date(today.year, month, 1)
+
+
+def _since_month(question: str, today: date) -> date | None:
+    """The first day of the month in "since October", the latest one that has begun."""
+    found = _SINCE_MONTH.search(question)
+    return None if found is None else _month(found[1], found[2], today)
+
+
+def _moved_in(question: str, today: date) -> tuple[date, date] | None:
+    """The month in "how did it move in October", where that month has begun; a month that lies
+    ahead belongs to the event that is asked about."""
+    found = _MOVED_IN.search(question)
+    if found is None or not _MOVE.search(question[: found.start()].split()[-1]):
+        return None
+    start = _month(found[1], found[2], today)
+    after = (start + timedelta(days=32)).replace(day=1)
+    return start, min(after - timedelta(days=1), today)
+
+
+def _month(name: str, year: str | None, today: date) -> date:
+    number = _MONTHS.index(name.lower()) + 1
+    if year is not None:
+        return date(int(year), number, 1)
+    return date(today.year - (number > today.month), number, 1)
 
 
 def _date(pattern: re.Pattern[str], question: str) -> date | None:
