@@ -57,14 +57,15 @@ def real(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def quotes(data: Path, home: Path, capsys: Out) -> Path:
-    """The real quotes, in the market-data table of this home."""
+    """The real quotes, in the market-data table of this home: each was known when it was made."""
     path = data / "_look_only" / "options" / "cme_glbx_bbo1m_rows.csv"
     if not path.is_file():
         pytest.skip("the recorded quotes are not there")
-    lines = path.read_text().splitlines()
-    named = lines[0].replace("raw_symbol", "symbol").replace("last_price", "price")
     made = home / "quotes.csv"
-    made.write_text("\n".join([named, *lines[1:]]) + "\n")
+    duckdb.sql(
+        "COPY (SELECT * RENAME (raw_symbol AS symbol, last_price AS price), timestamp AS "
+        f"created_at FROM read_csv('{path}', all_varchar=true)) TO '{made}'"
+    )
     assert cli(["world", "import", "market-data", str(made)]) == 0
     capsys.readouterr()
     return made
@@ -143,11 +144,10 @@ def check(found: dict[str, Any], sql: Sql, home: Path, quotes: Path) -> None:
         elif one["kind"] == "page":
             assert any(hit["url"] == one["id"] for hit in rows[0]["results"])
         elif one["kind"] == "statistics":
-            sides = duckdb.sql(
-                f"SELECT count(bid), min(bid), max(bid), avg(bid) FROM read_csv_auto('{quotes}') "
-                "WHERE symbol = 'ESM4 P5230'"
-            ).fetchone()
-            assert sides is not None
+            (sides,) = sql.rows(
+                "SELECT count(bid), min(bid), max(bid), avg(bid) FROM read_csv_auto(?) "
+                "WHERE symbol = 'ESM4 P5230'", str(quotes),
+            )  # fmt: skip
             stats = rows[0]["statistics"]
             assert stats["records_with_bid"] == sides[0] > 0
             assert (stats["bid_min"], stats["bid_max"]) == sides[1:3]
