@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from beforehand.cli.aside import AsideFlags, aside_model
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
 from beforehand.config import Workspace, WorldMode
 from beforehand.errors import EXIT_OK, InputError
 
 if TYPE_CHECKING:
     from beforehand.agents.base import Agent, Ran
+    from beforehand.jobs.aside_model import AsideModel
 
 
 def agent(
@@ -30,12 +32,14 @@ def agent(
         Parameter(help="replay: the archive. live: the services. record: live, and stored."),
     ] = "replay",
     archive: ArchivePath = None,
+    aside: AsideFlags | None = None,
     json: Json = False,
 ) -> int:
     """Run an agent, or list them with their inputs.
 
     An agent writes one output, `workspace/agents/NAME/out/000001.json` and so on, and a log of the
-    run, also where it fails.
+    run, also where it fails. With --model, that model rates searches of markets and writes the code
+    of code-agent.
     """
     from beforehand.agents.base import find_agent, load_agents, written
 
@@ -44,7 +48,9 @@ def agent(
             raise InputError("`agent list` takes no --arg")
         return _list(load_agents(), json)
     workspace = Workspace.from_environment()
-    ran = _run(find_agent(name), arg or (), as_of, mode, archive_path(archive), workspace)
+    path = archive_path(archive)
+    with aside_model(aside, workspace, f"agent {name}") as model:
+        ran = _run(find_agent(name), arg or (), as_of, mode, path, workspace, model)
     if json:
         emit(ran.output.wire())
     else:
@@ -61,8 +67,10 @@ def _run(
     mode: WorldMode,
     archive: Path,
     workspace: Workspace,
+    model: "AsideModel | None",
 ) -> "Ran":
     from beforehand.agents.base import AgentContext, run_agent
+    from beforehand.agents.code import NAME as CODE_AGENT
     from beforehand.gateway.opening import connect
     from beforehand.jobs.checks import instant
     from beforehand.store.bus import Bus
@@ -77,10 +85,13 @@ def _run(
     if pinned is not None:
         connection.gateway.live().narrow(pinned)
     storage = Storage(workspace.home, mode, connection.live, connection.traffic)
+    storage.scorer = None if model is None else model.rate
     toolbox = Toolbox(connection.gateway, storage, pinned, bounded=False)
     bus, home = Bus(workspace.home.bus, workspace.clock), workspace.home
+    client = None if model is None or found.name != CODE_AGENT else model.client()
+    context = AgentContext(bus, toolbox, home.root, workspace.clock, model=client)
     try:
-        return run_agent(found, inputs, AgentContext(bus, toolbox, home.root, workspace.clock))
+        return run_agent(found, inputs, context)
     finally:
         if moved := connection.close():
             note(f"recorded {moved} exchanges in {archive}")

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from beforehand.cli.answers import print_answer
-from beforehand.cli.options import LimitFlags, Model, RunId, run_limits
+from beforehand.cli.aside import Model
+from beforehand.cli.options import LimitFlags, RunId, run_limits
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
 from beforehand.config import Workspace, WorldMode
 from beforehand.engine.runs import start

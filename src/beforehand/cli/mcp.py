@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from beforehand.cli.aside import AsideFlags, aside_model
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Workspace, WorldMode
@@ -38,6 +39,7 @@ class ServeOptions:
     as_of: str | None
     mode: WorldMode
     archive: Path | None
+    aside: AsideFlags | None = None
 
     def check(self) -> None:
         """Raises InputError for options that exclude each other, and for a missing archive."""
@@ -98,6 +100,7 @@ def mcp(
         Parameter(help="replay: the archive. live: the services. record: live, and stored."),
     ] = "replay",
     archive: ArchivePath = None,
+    aside: AsideFlags | None = None,
     config: Annotated[
         Client | None, Parameter(help="Print what to paste into this client, and serve nothing.")
     ] = None,
@@ -108,7 +111,8 @@ def mcp(
     `beforehand mcp all --transport http` puts every server behind one port: /mcp is all of them
     together, /NAME/mcp is one of them. Add /discovery to either path to reach its tools through
     four small ones. Clients over http need a token from `beforehand token issue`. A server with
-    --as-of is a backtest: an unmodified client sees the world as it was.
+    --as-of is a backtest: an unmodified client sees the world as it was. With --model, searches of
+    markets are rated by that model.
     """
     from beforehand.serve.mcp import named
 
@@ -117,7 +121,9 @@ def mcp(
             raise InputError("name a server first, or all: `beforehand mcp` alone lists them")
         return _overview(json)
     http = transport == "http"
-    given = ServeOptions(named(server), http, host, port, auth, discovery, as_of, mode, archive)
+    given = ServeOptions(
+        named(server), http, host, port, auth, discovery, as_of, mode, archive, aside
+    )
     if json:
         raise InputError("--json goes with `beforehand mcp` alone")
     given.check()
@@ -159,6 +165,9 @@ def _serve(given: ServeOptions) -> int:
     connection = connect(workspace, given.mode, path)
     storage = Storage(workspace.home, given.mode, connection.live, connection.traffic)
     pinned = None if given.as_of is None else parse_instant(given.as_of)
+    opened = ExitStack()
+    model = opened.enter_context(aside_model(given.aside, workspace, f"mcp {given.name}"))
+    storage.scorer = None if model is None else model.rate
     backend = Backend(connection, storage, open_quotas(workspace), log.write, Visitor(), pinned)
     pin = "" if given.as_of is None else f", pinned to {given.as_of}"
     source = "" if given.mode == "live" else f", archive {path}"
@@ -168,6 +177,7 @@ def _serve(given: ServeOptions) -> int:
         """Store what was recorded, then end the process, even if a thread still waits."""
         if moved := backend.close():
             log.write(f"recorded {moved} exchanges in {path}")
+        opened.close()
         log.close()
         sys.stdout.flush()
         os._exit(EXIT_OK)

@@ -29,13 +29,6 @@ Fresh = Annotated[
         help="State that the forecasters were just restarted: they remember no earlier run.",
     ),
 ]
-Model = Annotated[
-    str | None,
-    Parameter(
-        env_var="BEFOREHAND_MODEL",
-        help="A model: scripted, local, openai:NAME, anthropic:NAME, NAME@http://host:port/v1.",
-    ),
-]
 RunId = Annotated[str | None, Parameter(help="Name of the run [the time].")]
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import orjson
 from cyclopts import Parameter
 
+from beforehand.cli.aside import AsideFlags, aside_model
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
 from beforehand.clock import parse_instant
 from beforehand.config import Home, Workspace, WorldMode
@@ -36,13 +37,15 @@ def tool(
         Parameter(help="replay: the archive. live: the services. record: live, and stored."),
     ] = "replay",
     archive: ArchivePath = None,
+    aside: AsideFlags | None = None,
     json: Json = False,
 ) -> int:
     """Call a tool by name, or list, find, describe and check the tools.
 
     `beforehand tool list` shows all tools, `tool find WORDS` those that match, and `tool schema
     NAME` the arguments of one. `tool check NAME` calls one in two worlds that differ after t alone:
-    exit code 1 if it shows anything from after t.
+    exit code 1 if it shows anything from after t. With --model, searches of markets are rated by
+    that model.
     """
     if name in ("list", "find"):
         if name == "list" and what:
@@ -58,7 +61,7 @@ def tool(
         return _check(what, arg, archive, json)
 
     found, values = _wanted(name, arg)
-    answer = _call(found, values, as_of, mode, archive)
+    answer = _call(found, values, as_of, mode, archive, aside)
     if answer.spent.usd:
         note(f"it cost ${answer.spent.usd:.4f}")
     if json:
@@ -104,6 +107,7 @@ def _call(
     as_of: str | None,
     mode: WorldMode,
     archive: Path | None,
+    aside: "AsideFlags | None",
 ) -> "ToolAnswer":
     from beforehand.gateway.opening import connect
     from beforehand.tools.registry import Toolbox
@@ -120,7 +124,9 @@ def _call(
         connection.gateway.live().narrow(pinned)
     storage = Storage(workspace.home, mode, connection.live, connection.traffic)
     try:
-        return Toolbox(connection.gateway, storage, pinned).call(found.name, values)
+        with aside_model(aside, workspace, f"tool {found.name}") as model:
+            storage.scorer = None if model is None else model.rate
+            return Toolbox(connection.gateway, storage, pinned).call(found.name, values)
     finally:
         if moved := connection.close():
             note(f"recorded {moved} exchanges in {path}")

@@ -19,7 +19,7 @@ from beforehand.config import Workspace
 from beforehand.engine.plan import Action, Plan
 from beforehand.errors import Corrupt, InputError
 from beforehand.store.journal.journal import Journal
-from beforehand.store.journal.schema import RunRow
+from beforehand.store.journal.schema import ASIDE, RunRow
 from beforehand.store.run_folder import RunFolder
 
 SUFFIX = "_job"
@@ -149,7 +149,10 @@ def job(name: str, request: type[Any]) -> Callable[[JobClass], JobClass]:
 
 
 def kind_named(name: str) -> Kind:
-    """The kind of a run on record. Raises Corrupt for a name that is not registered."""
+    """The kind of a run on record. Raises Corrupt for a name that is not registered, InputError for
+    the standing run, which has no steps."""
+    if name == ASIDE:
+        raise InputError(f"{ASIDE} holds calls that were made outside of runs: it has no steps")
     if name not in _KINDS and name not in _load():
         raise Corrupt(f"this version of beforehand has no kind of run named {name!r}")
     return _KINDS[name]

@@ -25,7 +25,7 @@ from beforehand.ids import digest, new_run_id
 from beforehand.store.files import file_digest, write_json
 from beforehand.store.journal.events import What
 from beforehand.store.journal.journal import Journal, opened_journal
-from beforehand.store.journal.schema import RunRow
+from beforehand.store.journal.schema import ASIDE, RunRow
 from beforehand.store.run_folder import FORM, LOG, RunFolder
 
 HOLD_TRIES, REPORT_S = 5, 0.5
@@ -93,8 +93,9 @@ def start(
     as it is with `finished_too`. With `plan_only` the run stops once it has the plan that its first
     step makes, and the summary is that plan; resuming it carries the plan out."""
     home, clock, kind = workspace.home, workspace.clock, kind_of(request)
-    if run_id == "latest":
-        raise InputError("--run-id latest: that name stands for the newest run; choose another")
+    if run_id in ("latest", ASIDE):
+        stands = "the newest run" if run_id == "latest" else "calls outside of runs"
+        raise InputError(f"--run-id {run_id}: that name stands for {stands}; choose another")
     name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
     job = kind.job(request, name, workspace)
     limits, fresh = request.limits, bool(getattr(request, "fresh", False))

@@ -10,7 +10,7 @@ from beforehand.config import Home, Workspace
 from beforehand.errors import Held, NotFound
 from beforehand.store.database import Database
 from beforehand.store.journal.journal import Journal
-from beforehand.store.journal.schema import RunRow
+from beforehand.store.journal.schema import ASIDE, RunRow
 from beforehand.store.run_folder import list_runs
 
 
@@ -111,6 +111,8 @@ def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:
 def status_of(row: RunRow, home: Home, journal: Journal) -> str:
     """A run's status; `unfinished` where it is on record as running, and no process carries it
     out."""
+    if row.kind == ASIDE:
+        return "standing"
     if row.status == "running" and not is_driven(row, home, journal):
         return "unfinished"
     return row.status

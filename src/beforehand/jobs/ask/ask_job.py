@@ -25,10 +25,10 @@ from beforehand.gateway.opening import Connection, connect
 from beforehand.ids import digest
 from beforehand.jobs.ask import rules
 from beforehand.jobs.ask.answer import compose
-from beforehand.jobs.ask.model import AskModel
 from beforehand.jobs.ask.planner import Planner
 from beforehand.jobs.ask.review import review
 from beforehand.jobs.ask.tasks import ANSWER, PLAN, Task, check, files_named
+from beforehand.jobs.model_client import OpenedModel
 from beforehand.llm.prompt import ModelClient
 from beforehand.llm.rating import rate
 from beforehand.records.bus import OutputEnvelope
@@ -86,9 +86,9 @@ class AskJob:
             **dict.fromkeys(load_agents(), self._task),
         }
 
-    def _opened_model(self, request: AskRequest) -> AskModel | None:
+    def _opened_model(self, request: AskRequest) -> OpenedModel | None:
         if request.model is not None:
-            return AskModel(request.model, request.limits, self._workspace)
+            return OpenedModel(request.model, request.limits, self._workspace)
         if request.review:
             raise InputError("--review checks the answer by a model: name one with --model")
         return None

@@ -24,6 +24,7 @@ from beforehand.store.journal.calls import Calls, Policy
 from beforehand.store.journal.events import What, add_event, run_lock
 from beforehand.store.journal.free import FreeCalls
 from beforehand.store.journal.schema import (
+    ASIDE,
     RUN_COLUMNS,
     SCHEMA,
     VERSION,
@@ -131,14 +132,14 @@ class Journal:
         return rows[0][0] if rows else "resend"
 
     def runs(self, status: Status | None = None) -> list[RunRow]:
-        """Every run (in this status), newest first."""
-        sql = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs"
+        """Every run (in this status), newest first; without the standing one, `aside`."""
+        sql = f"SELECT {', '.join(RUN_COLUMNS)} FROM runs WHERE kind <> '{ASIDE}'"
         order = " ORDER BY created_at DESC, run_id DESC"
         with self.database.read() as tx:
             if status is None:
                 rows = tx.run(sql + order)
             else:
-                rows = tx.run(sql + " WHERE status = :status" + order, status=status)
+                rows = tx.run(sql + " AND status = :status" + order, status=status)
         return [run_row(row) for row in rows]
 
     def begin(self, run_id: str, total: int, what: What = "run begun") -> None:

@@ -10,6 +10,8 @@ from beforehand.store.database import Row
 
 Status = Literal["running", "success", "failed", "stopped", "cancelling", "cancelled"]
 
+ASIDE = "aside"
+"""The id, and the kind, of the standing run that holds the calls made outside of runs."""
 VERSION = 3
 """The version of the tables below; a journal of another version is refused."""
 SCHEMA = f"""

@@ -1,4 +1,4 @@
-"""The model of one run of the orchestrator: opened once, asked through the run's journal."""
+"""One model that a job asks: opened at its first call, asked through a meter."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from beforehand.llm.prompt import Asks, ModelClient
 from beforehand.meter import Meter
 
 
-class AskModel:
+class OpenedModel:
     """Raises InputError for a name or a budget that cannot be, NotConfigured without its key."""
 
     def __init__(self, name: str, limits: RunLimits, workspace: Workspace) -> None:

@@ -1,0 +1,48 @@
+"""A model for single commands and servers: it rates searches and writes an agent's code, outside of
+any run, through the journal and within its budget."""
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from beforehand.config import Workspace
+from beforehand.engine.aside import aside
+from beforehand.engine.job import RunLimits
+from beforehand.errors import Refused, Stopped
+from beforehand.jobs.model_client import OpenedModel
+from beforehand.llm.prompt import ModelClient
+from beforehand.llm.rating import rate
+from beforehand.records.world import Market
+
+
+class AsideModel:
+    """Opened at its first call. Safe for threads. Raises InputError for a name or a budget that
+    cannot be, NotConfigured without its key."""
+
+    def __init__(self, name: str, limits: RunLimits, workspace: Workspace, what: str) -> None:
+        self._model = OpenedModel(name, limits, workspace)
+        self._limits, self._workspace, self._what = limits, workspace, what
+        self._opened, self._opening = ExitStack(), threading.Lock()
+        self._client: ModelClient | None = None
+
+    def client(self) -> ModelClient:
+        """The model, with the journal around its calls."""
+        with self._opening:
+            if self._client is None:
+                meter = aside(self._workspace, self._limits, self._what)
+                self._client = self._model.client(self._opened.enter_context(meter))
+            return self._client
+
+    def rate(self, query: str, markets: Sequence[Market]) -> list[tuple[float, str]]:
+        """How well markets fit a query. Raises Refused once the budget is spent: the search then
+        goes on without ratings, and says so."""
+        try:
+            return rate(self.client(), query, markets)
+        except Stopped as error:
+            said = str(error).removeprefix("skipped: ").replace("resume with", "a command with")
+            raise Refused(said.replace("to go on", "raises it")) from None
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._model.close()
+        self._opened.close()
