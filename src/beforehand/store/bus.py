@@ -27,6 +27,7 @@ from beforehand.records.record import Record
 from beforehand.store.files import (
     is_alive,
     json_bytes,
+    put,
     read_json,
     temporary_name,
     write_durable,
@@ -51,32 +52,28 @@ class Manifest:
     def __init__(self, agent_workspace: Path, clock: Clock | None = None) -> None:
         self.path = agent_workspace / META
         self._folder, self._clock = agent_workspace, clock or SystemClock()
+        self._lock, self._out = str(agent_workspace / LOCK), str(agent_workspace / "out")
 
     def increment(self) -> int:
         """Claim the next id. Raises Unavailable where the folder cannot be written."""
-        out = self._folder / "out"
-        with _mapped(self._folder):
-            out.mkdir(parents=True, exist_ok=True)
-            with self._changing() as held:
-                number = held.next_id
-                while not _claimed(out / f".{number:06d}.claim"):
-                    number += 1
-                self._write(held, next_id=number + 1)
+        with _mapped(self._folder), self._changing() as held:
+            number = held.next_id
+            while not _claimed(f"{self._out}/.{number:06d}.claim"):
+                number += 1
+            self._write(held, next_id=number + 1)
         return number
 
     def add_log(self, path: Path, data: bytes) -> None:
-        """Write the log of a run and count it, both or neither."""
-        temporary = temporary_name(path)
+        """Write the log of a run and count it, both or neither. The claim of the run's id becomes
+        the log."""
+        claim = str(path.with_name(f".{path.stem}.claim"))
         with _mapped(self._folder):
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                write_durable(temporary, data)
-                with self._changing() as held:
-                    counted = held.total_runs + (not path.exists())
-                    temporary.replace(path)
-                    self._write(held, total_runs=counted)
-            finally:
-                temporary.unlink(missing_ok=True)
+            write_durable(claim, data)
+            with self._changing() as held:
+                counted = held.total_runs + (not path.exists())
+                os.rename(claim, path)
+                self._write(held, total_runs=counted)
 
     def read(self) -> ManifestRecord:
         """The manifest; made anew where it is missing, damaged, or lags behind."""
@@ -112,8 +109,7 @@ class Manifest:
     def _changing(self) -> Iterator[ManifestRecord]:
         """The manifest, under the folder's lock. A mark in the lock file says that a change is
         under way: whoever finds it there knows that its process was killed, and counts anew."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self._folder / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
+        lock = _made(self._lock, os.O_CREAT | os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             held = None if os.pread(lock, 1, 0) == CHANGING else self._held()
@@ -126,12 +122,8 @@ class Manifest:
     def _write(self, held: ManifestRecord, **changes: int) -> ManifestRecord:
         now = max(self._clock.now(), held.last_updated)
         made = held.model_copy(update={**changes, "last_updated": now})
-        temporary = temporary_name(self.path)
-        try:
-            temporary.write_bytes(json_bytes(made.model_dump(mode="json")))
-            temporary.replace(self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        data = json_bytes(made.model_dump(mode="json"))
+        put(str(self.path), data, str(temporary_name(self.path)), durable=False)
         return made
 
 
@@ -151,7 +143,7 @@ class AgentFolder:
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self.path, self.name, self._clock = path, path.name, clock
-        self.manifest = Manifest(path, clock)
+        self.manifest, self._logs = Manifest(path, clock), str(path / "logs")
         self._last: dict[str, int] = {}
         self._starting = threading.Lock()
 
@@ -159,10 +151,8 @@ class AgentFolder:
         """Claim the id of a run: `YYYYMMDD_HHMMSS`, then `_2`, `_3`…"""
         base = self._clock.now().strftime("%Y%m%d_%H%M%S")
         with _mapped(self.path), self._starting:
-            logs = self.path / "logs"
-            logs.mkdir(parents=True, exist_ok=True)
             number = self._last.get(base, 0) + 1
-            while not _claimed(logs / f".{_numbered(base, number)}.claim"):
+            while not _run_claimed(f"{self._logs}/", _numbered(base, number)):
                 number += 1
             self._last = {base: number}
         return _numbered(base, number)
@@ -174,13 +164,8 @@ class AgentFolder:
             raise InputError(f"{envelope.metadata.agent} does not write for {self.name}")
         claimed = self.manifest.increment() if number is None else number
         path = self.path / "out" / output_name(claimed)
-        temporary = temporary_name(path)
         with _mapped(self.path):
-            try:
-                write_durable(temporary, json_bytes(envelope.wire()))
-                temporary.replace(path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            put(str(path), json_bytes(envelope.wire()), str(temporary_name(path)))
         return path
 
     def log(self, log: RunLog) -> Path:
@@ -297,11 +282,31 @@ def _note(found: Checked, path: Path, read: Callable[[Path], R]) -> R | None:
         return None
 
 
-def _claimed(path: Path) -> bool:
+def _made(path: str, flags: int) -> int:
+    """An open file; its folder is made where it is not there yet."""
+    try:
+        return os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return os.open(path, flags, 0o644)
+
+
+def _claimed(path: str) -> bool:
     """True if this call made the file: then the name is ours."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        os.close(_made(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
+        return False
+    return True
+
+
+def _run_claimed(folder: str, name: str) -> bool:
+    """True if this call claimed the id of a run: a claim turns into the log that it is for."""
+    claim = f"{folder}.{name}.claim"
+    if not _claimed(claim):
+        return False
+    if os.path.exists(f"{folder}{name}.json"):  # It became a log just before.
+        os.unlink(claim)
         return False
     return True
 

@@ -8,7 +8,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -37,13 +37,8 @@ def write_atomic(path: Path, data: bytes) -> None:
     """Write to a temporary name, fsync, rename, fsync: a reader sees the old file or the new
     one, after a power cut as well."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_name(path)
-    try:
-        write_durable(temporary, data)
-        temporary.replace(path)
-        sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    put(str(path), data, str(temporary_name(path)))
+    sync_folder(path.parent)
 
 
 _TEMPORARY = count()
@@ -66,12 +61,28 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def write_durable(path: Path, data: bytes) -> None:
-    """Write a file and fsync it."""
-    with path.open("wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
+def write_durable(path: str, data: bytes, durable: bool = True) -> None:
+    """Write a file and fsync it, or leave that to the system."""
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
+    try:
+        left = memoryview(data)
+        while left:  # A disk that fills up takes a part.
+            left = left[os.write(handle, left) :]
+        if durable:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def put(path: str, data: bytes, temporary: str, durable: bool = True) -> None:
+    """Write a file under another name, then rename it: it appears whole or not at all."""
+    try:
+        write_durable(temporary, data, durable)
+        os.rename(temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
 
 
 def sync_folder(path: Path) -> None:
