@@ -69,18 +69,23 @@ def desk(sim: Path, home: Path) -> Desk:
     return Desk(sim, Path(home))
 
 
-@pytest.fixture
-def quotes(desk: Desk, tmp_path: Path) -> Path:
-    """Two thousand five hundred quotes in the table."""
+def quotes_file(folder: Path) -> Path:
+    """Two thousand five hundred quotes, in a file."""
     lines = ["symbol,bid,ask,timestamp"]
     lines += [
         f"XCME.OZN.AUG25.{100 + k % 50}.{'CP'[k % 2]},{k / 1000},{k / 1000 + 0.01},"
         f"2025-01-{1 + k % 28:02d}T12:00:00Z"
         for k in range(2500)
     ]
-    (tmp_path / "quotes.csv").write_text("\n".join(lines) + "\n")
-    file = str(tmp_path / "quotes.csv")
-    assert cli(["world", "import", "market-data", file]) == 0
+    path = folder / "quotes.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def quotes(desk: Desk, tmp_path: Path) -> Path:
+    """They are in the table."""
+    assert cli(["world", "import", "market-data", str(quotes_file(tmp_path))]) == 0
     return tmp_path
 
 
