@@ -276,8 +276,11 @@ def test_nothing_of_the_future_in_any_byte(sim: Path, tmp_path: Path) -> None:
             records, importer="t", source="t", source_digest="t", recorded_at=SystemClock().now()
         )
         environment = {**os.environ, "BEFOREHAND_HOME": str(root)}
-        for number, question in enumerate((QUESTION, "Will the Avaria index close above 700?")):
-            command = [sys.executable, "-m", "beforehand", "ask", question, "--as-of", T]
+        scripted = ["--model", "scripted", "--review", "--concurrency", "1"]
+        for number, (question, model) in enumerate(
+            ((QUESTION, []), ("Will the Avaria index close above 700?", []), (QUESTION, scripted))
+        ):
+            command = [sys.executable, "-m", "beforehand", "ask", question, "--as-of", T, *model]
             more = ["--archive", str(root / "world"), "--run-id", f"r{number}"]
             subprocess.run([*command, *more], env=environment, capture_output=True, check=True)
         found = {p.relative_to(root).as_posix(): p for p in root.rglob("out/*.json")}
@@ -285,4 +288,4 @@ def test_nothing_of_the_future_in_any_byte(sim: Path, tmp_path: Path) -> None:
         said.append({place: json.loads(path.read_text()) for place, path in found.items()})
     assert other.changes, "the worlds do differ"
     assert said[0] == said[1]
-    assert len(said[0]) == 8
+    assert len(said[0]) == 13

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from beforehand.forecast.schemes.python import ShownContext as Context
     from beforehand.front.arrow import Table
     from beforehand.front.probe import check_tool, probe
+    from beforehand.front.questions import AgentRun, Answer, ask, run_agent
     from beforehand.front.run import Run, Standing, Verification, compare, open_run
     from beforehand.front.start import backtest, score_forecasts
     from beforehand.front.world import (
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AgentRun",
+    "Answer",
     "Comparison",
     "Context",
     "Decision",
@@ -52,6 +55,7 @@ __all__ = [
     "View",
     "World",
     "__version__",
+    "ask",
     "backtest",
     "check_tool",
     "compare",
@@ -60,11 +64,14 @@ __all__ = [
     "open_run",
     "open_world",
     "probe",
+    "run_agent",
     "score_forecasts",
     "simulate",
     "toolbox",
 ]
 _PLACES = {
+    "AgentRun": "front.questions",
+    "Answer": "front.questions",
     "Comparison": "score.compare",
     "Context": "forecast.schemes.python:ShownContext",
     "Decision": "forecast.base",
@@ -77,6 +84,7 @@ _PLACES = {
     "Verification": "front.run",
     "View": "gateway.view",
     "World": "front.world",
+    "ask": "front.questions",
     "backtest": "front.start",
     "check_tool": "front.probe",
     "compare": "front.run",
@@ -85,6 +93,7 @@ _PLACES = {
     "open_run": "front.run",
     "open_world": "front.world",
     "probe": "front.probe",
+    "run_agent": "front.questions",
     "score_forecasts": "front.start",
     "simulate": "front.world",
     "toolbox": "front.world",

@@ -82,6 +82,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "Verification",
         "Table",
     ),
+    "Questions and agents": ("ask", "Answer", "run_agent", "AgentRun"),
     "Comparing and probing": (
         "compare",
         "Comparison",

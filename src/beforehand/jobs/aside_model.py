@@ -4,15 +4,28 @@ any run, through the journal and within its budget."""
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Any
 
 from beforehand.config import Workspace
 from beforehand.engine.aside import aside
 from beforehand.engine.job import RunLimits
 from beforehand.errors import Refused, Stopped
 from beforehand.jobs.model_client import OpenedModel
-from beforehand.llm.prompt import ModelClient
+from beforehand.llm.prompt import ModelClient, Prompt
 from beforehand.llm.rating import rate
 from beforehand.records.world import Market
+
+
+class _AsideClient(ModelClient):
+    """There is no run to stop: once the budget is spent, a call is refused. A search then goes on
+    without ratings, and says so."""
+
+    def ask(self, prompt: Prompt) -> Any:
+        try:
+            return super().ask(prompt)
+        except Stopped as error:
+            said = str(error).removeprefix("skipped: ").replace("resume with", "a command with")
+            raise Refused(said.replace("to go on", "raises it")) from None
 
 
 class AsideModel:
@@ -30,17 +43,13 @@ class AsideModel:
         with self._opening:
             if self._client is None:
                 meter = aside(self._workspace, self._limits, self._what)
-                self._client = self._model.client(self._opened.enter_context(meter))
+                opened = self._model.client(self._opened.enter_context(meter))
+                self._client = _AsideClient(opened.models, opened.name, opened.meter)
             return self._client
 
     def rate(self, query: str, markets: Sequence[Market]) -> list[tuple[float, str]]:
-        """How well markets fit a query. Raises Refused once the budget is spent: the search then
-        goes on without ratings, and says so."""
-        try:
-            return rate(self.client(), query, markets)
-        except Stopped as error:
-            said = str(error).removeprefix("skipped: ").replace("resume with", "a command with")
-            raise Refused(said.replace("to go on", "raises it")) from None
+        """How well markets fit a query."""
+        return rate(self.client(), query, markets)
 
     def close(self) -> None:
         """Close what was opened."""
