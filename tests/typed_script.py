@@ -78,7 +78,10 @@ def main() -> None:
     more: bh.World = bh.import_files("prices", HOME / "more.csv", HOME / "other")
     print(bh.__version__, standing.verdict, reasons, board, first["market_id"], checked.sound)
     print(low <= found.difference <= high, scored.headline, probed.peeked, tool.leaks, again.id)
-    print(report.name, len(answer), more.counts)
+    said: bh.Answer = bh.ask("Will the Jorvia index close?", world, home=HOME, progress=False)
+    then = world.at("2025-02-01")
+    ran: bh.AgentRun = bh.run_agent("polymarket-agent", then, home=HOME, query="Jorvia index")
+    print(report.name, len(answer), more.counts, said.citations, ran.metadata["row_count"])
 
 
 if __name__ == "__main__":
