@@ -68,10 +68,33 @@ def asked(capsys: Out, sim: Path, question: str, *more: str, code: int = 0) -> d
 )
 def test_what_a_question_asks(question: str, topic: str, agents: str) -> None:
     at = parse_instant("2025-11-20T00:00:00Z")
-    assert rules.read(question, at).topic == topic
+    assert rules.read(question, at).topics == ((topic,) if topic else ())
     tasks = rules.plan(question, at, kalshi=False)
     check(tasks)
     assert [task.agent for task in tasks] == [f"{name}-agent" for name in agents.split()]
+
+
+@pytest.mark.parametrize(
+    ("question", "topics"),
+    [
+        ("Compare Bitcoin and Ethereum", ("Bitcoin", "Ethereum")),
+        ("Trump vs. Harris", ("Trump", "Harris")),
+        ("What are the odds of a rate cut and of a recession?", ("a rate cut", "a recession")),
+        ("Will it rain in Oslo? Will Bitcoin reach $100k?", (
+            "Will it rain in Oslo", "Will Bitcoin reach $100k",
+        )),
+        ("Will Russia and Ukraine agree on a ceasefire?", (
+            "Will Russia and Ukraine agree on a ceasefire",
+        )),
+        ("Compare rain, snow and hail with fog", ("rain", "snow", "hail")),
+    ],
+)  # fmt: skip
+def test_several_topics(question: str, topics: tuple[str, ...]) -> None:
+    at = parse_instant("2025-11-20T00:00:00Z")
+    assert rules.read(question, at).topics == topics
+    tasks = rules.plan(question, at, kalshi=False)
+    check(tasks)
+    assert len(tasks) == 2 * len(topics)
 
 
 def test_the_days_that_are_asked_about() -> None:

@@ -61,11 +61,10 @@ def compose(
     answer = Answer()
     because = "" if stated else " (the last instant on record, because none was named)"
     answer.lines.append(f"As of {as_of}{because}:")
-    topics = [str(task.inputs["query"]) for task in tasks if "query" in task.inputs]
-    words = _subject(" ".join(topics[:1]))
     for task in tasks:
         if task.id in found:
             path, output = found[task.id]
+            words = _subject(str(task.inputs.get("query", "")))
             _TELLERS.get(task.agent, _rows)(answer, task, path, output, words)
         else:
             answer.missing.append(f"{task.why}: {failed.get(task.id, 'no answer')}")

@@ -10,7 +10,14 @@ from beforehand.errors import InputError
 from beforehand.gateway.search import stems
 from beforehand.jobs.ask.tasks import Task
 
-MARKETS, FOLLOWED = 10, 3
+MARKETS, FOLLOWED, MOST_TOPICS = 10, 3, 3
+_COMPARE = re.compile(r"^\s*compare\s+", re.IGNORECASE)
+_SIDES = re.compile(
+    r"[?;]|\s+(?:vs\.?|versus|compared\s+(?:to|with))\s+|"
+    r"\s+and\s+(?=(?:(?:the\s+)?(?:odds|chances?|probability|price)\s+)?(?:of|for|about)\s)",
+    re.IGNORECASE,
+)
+_SIDES_OF = re.compile(rf"{_SIDES.pattern}|,|\s+(?:and|with|to)\s+", re.IGNORECASE)
 _SYMBOL = re.compile(r"\b[A-Z]{2,8}(?:\.[A-Z0-9%_]+)+\b|(?<=[\"'])[A-Z0-9][A-Z0-9 .%_]+(?=[\"'])")
 _DAY = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
 _SPAN = re.compile(
@@ -69,7 +76,8 @@ _HOW = re.compile(
     re.IGNORECASE,
 )
 _OF = re.compile(
-    r"^(?:the\s+)?(?:market\s+)?(?:odds|chances?|probabilit\w+|prices?)\s+(?:of|that|for|on)\s+",
+    r"^(?:the\s+)?(?:(?:market\s+)?(?:odds|chances?|probabilit\w+|prices?)\s+)?"
+    r"(?:of|that|for|on|about)\s+",
     re.IGNORECASE,
 )
 _AT_THE_END = re.compile(
@@ -84,10 +92,10 @@ USUAL_DAYS = 30
 
 @dataclass(frozen=True)
 class Read:
-    """What a question asks: its topic (the words to search for), the days that it asks about
+    """What a question asks: its topics (the words to search for), the days that it asks about
     (None: only the present), whether it asks for documents, and the symbols of quotes."""
 
-    topic: str
+    topics: tuple[str, ...]
     days: tuple[date, date] | None
     documents: bool
     symbols: tuple[str, ...]
@@ -98,18 +106,26 @@ def read(question: str, at: datetime) -> Read:
     """What a question asks as of an instant. Raises InputError where it names nothing to look for,
     or a time after the instant."""
     symbols = tuple(dict.fromkeys(_SYMBOL.findall(question)))
-    topic = _topic(question)
+    topics = _topics(question)
     quotes = bool(symbols) or (bool(_QUOTES.search(question)) and bool(_DAY.search(question)))
-    if not stems(topic) and not quotes:
+    if not topics and not quotes:
         raise InputError(
             f"{question.strip()!r} does not say what it is about: name an event, a person or a "
             'price, such as "What is priced in for a rate cut in December?"'
         )
-    return Read(topic, _days(question, at), bool(_WHY.search(question)), symbols, quotes)
+    return Read(topics, _days(question, at), bool(_WHY.search(question)), symbols, quotes)
+
+
+def _topics(question: str) -> tuple[str, ...]:
+    """What is asked about: each question of several, each side of a comparison."""
+    sides = _SIDES_OF if _COMPARE.match(question) else _SIDES
+    parts = [part for part in sides.split(_COMPARE.sub("", question)) if part and part.strip()]
+    found = dict.fromkeys(filter(None, map(_topic, parts)))
+    return tuple(found)[:MOST_TOPICS]
 
 
 def _topic(question: str) -> str:
-    """The question without its frame, its times, and the clauses that only point back."""
+    """A question without its frame, its times, and the clauses that only point back."""
     parts = [part.strip() for part in re.split(r"[,;?!\n]|\band (?=how|why|what)", question)]
     kept = []
     for part in filter(None, parts):
@@ -190,27 +206,32 @@ def plan(question: str, at: datetime, kalshi: bool) -> list[Task]:
     """The tasks of a question; `kalshi` says whether there is anything of Kalshi to search."""
     asked = read(question, at)
     tasks = _quotes(asked, question)
-    if not stems(asked.topic):
-        return tasks
-    topic = asked.topic[:400]
+    for number, topic in enumerate(asked.topics, start=1):
+        tasks += _about(topic[:400], "" if number == 1 else f"-{number}", asked, kalshi)
+    return tasks
+
+
+def _about(topic: str, end: str, asked: Read, kalshi: bool) -> list[Task]:
+    """The tasks of one topic; `end` tells their ids from those of another."""
+    tasks = list[Task]()
     tasks.append(
         Task(
-            "markets", "polymarket-agent", "what the markets on this say",
+            f"markets{end}", "polymarket-agent", "what the markets on this say",
             {"query": topic, "limit": MARKETS}, (), ("search_polymarket_markets",),
         )
     )  # fmt: skip
-    found = ["markets"]
+    found = [f"markets{end}"]
     if kalshi:
         tasks.append(
             Task(
-                "kalshi", "kalshi-agent", "what Kalshi's markets on this say",
+                f"kalshi{end}", "kalshi-agent", "what Kalshi's markets on this say",
                 {"query": topic, "limit": MARKETS}, (), ("search_kalshi_markets",),
             )
         )  # fmt: skip
-        found.append("kalshi")
+        found.append(f"kalshi{end}")
     tasks.append(
         Task(
-            "sites", "predictive-markets-agent", "pages of the prediction markets on this",
+            f"sites{end}", "predictive-markets-agent", "pages of the prediction markets on this",
             {"query": topic, "max_results": MARKETS}, (), ("search_domains",),
         )
     )  # fmt: skip
@@ -219,7 +240,7 @@ def plan(question: str, at: datetime, kalshi: bool) -> list[Task]:
     if asked.documents:
         tasks.append(
             Task(
-                "documents", "documents-agent", "what was reported on this",
+                f"documents{end}", "documents-agent", "what was reported on this",
                 {"query": topic, "limit": MARKETS}, (), ("search",),
             )
         )  # fmt: skip
