@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from beforehand.cli.arguments import pairs
 from beforehand.cli.aside import AsideFlags, aside_model
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
 from beforehand.config import Workspace, WorldMode
@@ -79,7 +80,7 @@ def _run(
     from beforehand.tools.storage import Storage
 
     load_tools()
-    inputs = coerce_fields(found.model.model_fields, _pairs(given))
+    inputs = coerce_fields(found.model.model_fields, pairs(given))
     pinned = None if as_of is None else instant("as-of", as_of, "--")
     connection = connect(workspace, mode, archive)
     if pinned is not None:
@@ -95,18 +96,6 @@ def _run(
     finally:
         if moved := connection.close():
             note(f"recorded {moved} exchanges in {archive}")
-
-
-def _pairs(given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise InputError(f"--arg {text!r} must be name=value")
-        if name.strip() in found:
-            raise InputError(f"--arg {name.strip()} is given twice")
-        found[name.strip()] = value
-    return found
 
 
 def _list(agents: Mapping[str, "Agent"], json: bool) -> int:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import orjson
 from cyclopts import Parameter
 
+from beforehand.cli.arguments import pairs
 from beforehand.cli.aside import AsideFlags, aside_model
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
-from beforehand.clock import parse_instant
 from beforehand.config import Home, Workspace, WorldMode
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.tools.index import IndexedTool, listed_tools, read_index
@@ -94,11 +94,7 @@ def _wanted(name: str, arg: list[str] | None) -> "tuple[Tool, dict[str, object]]
 
     load_tools()
     found = find_tool(name)
-    pairs = [_pair(text) for text in arg or ()]
-    names = [key for key, _ in pairs]
-    if repeated := [key for key in names if names.count(key) > 1]:
-        raise InputError(f"--arg {repeated[0]} is given twice: write a list as {repeated[0]}=a,b")
-    return found, coerce(found, dict(pairs))
+    return found, coerce(found, pairs(arg or ()))
 
 
 def _call(
@@ -110,14 +106,12 @@ def _call(
     aside: "AsideFlags | None",
 ) -> "ToolAnswer":
     from beforehand.gateway.opening import connect
+    from beforehand.jobs.checks import instant
     from beforehand.tools.registry import Toolbox
     from beforehand.tools.storage import Storage
 
     workspace = Workspace.from_environment()
-    try:
-        pinned = None if as_of is None else parse_instant(as_of)
-    except ValueError as error:
-        raise InputError(f"--as-of: {error}") from None
+    pinned = None if as_of is None else instant("as-of", as_of, "--")
     path = archive_path(archive)
     connection = connect(workspace, mode, path)
     if pinned is not None:
@@ -130,13 +124,6 @@ def _call(
     finally:
         if moved := connection.close():
             note(f"recorded {moved} exchanges in {path}")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise InputError(f"--arg {text!r} must be name=value")
-    return name.strip(), value
 
 
 def _found(words: str, server: str | None) -> list[IndexedTool]:
