@@ -129,13 +129,15 @@ def find_agent(name: str) -> Agent:
 @dataclass(frozen=True)
 class AgentContext:
     """What agents work with: the bus that they write to, their tools, the home folder, the clock;
-    in a run its journal (`meter`); and the model that writes code, where there is one."""
+    in a run its journal (`meter`) and when its plan was made (`begun`); and the model that writes
+    code, where there is one."""
 
     bus: Bus
     toolbox: Toolbox
     root: Path
     clock: Clock
     meter: Meter | None = None
+    begun: datetime | None = None
     model: ModelClient | None = None
 
 
@@ -178,13 +180,14 @@ class Work:
         return answer
 
     def session(self, given: str | None, query: str) -> str:
-        """The session's id: the one given, else a new one. Under a pin it follows from the question
-        and the instant, so that the same run gives the same bytes."""
+        """The session's id: the one given, else a new one. Under a pin, and in a run, it follows
+        from the question and the instant: a task that runs again asks the same."""
+        at = self.toolbox.pinned or self.context.begun
         if given is not None:
             return given
-        if self.toolbox.pinned is None:
+        if at is None:
             return new_session_id(self.at)
-        return f"{self.at:%Y%m%d%H%M%S}_{digest([query, iso(self.at)])[:6]}"
+        return f"{at:%Y%m%d%H%M%S}_{digest([query, iso(at)])[:6]}"
 
     def read(self, path: str) -> OutputEnvelope:
         """Another agent's output, by its path (a relative one: from the home folder). Raises

@@ -10,6 +10,8 @@ from beforehand.errors import InputError, NotFound
 
 NAME = "price-history-agent"
 MOST = 5
+VENUES = {"polymarket-agent": "POLYMARKET", "kalshi-agent": "KALSHI"}
+"""Where the markets of an agent's output are traded."""
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day, YYYY-MM-DD.")]
 
 
@@ -30,9 +32,13 @@ def price_history(
     """Follow markets from day to day: the first, last, lowest and highest price of each."""
     if (input_path is None) == (market_ids is None):
         raise InputError("price-history-agent takes either input_path or market_ids")
-    names = market_ids or list(_markets(work.read(input_path or "").data))
-    rows = list(_moves(work, list(dict.fromkeys(names))[:limit], start_date, end_date))
-    asked = f"Price history of {len(names[:limit])} markets, {start_date} to {end_date}"
+    names, venue = market_ids or [], ""
+    if input_path is not None:
+        source = work.read(input_path)
+        names, venue = list(_markets(source.data)), VENUES.get(source.metadata.agent, "")
+    followed = list(dict.fromkeys(names))[:limit]
+    rows = list(_moves(work, followed, venue, start_date, end_date))
+    asked = f"Price history of {len(followed)} markets, {start_date} to {end_date}"
     return Output(rows, asked, log={"row_count": len(rows)})
 
 
@@ -43,16 +49,24 @@ def _markets(data: Any) -> Iterator[str]:
             yield market["market_id"]
 
 
-def _moves(work: Work, names: list[str], start: str, end: str) -> Iterator[dict[str, Any]]:
+def _found(work: Work, name: str, venue: str, start: str, end: str) -> dict[str, Any]:
+    """A market's prices. Its bare id says enough where the market is known; one that was found by
+    another process is asked for by its venue."""
+    asked: dict[str, Any] = {"start_date": start, "end_date": end, "limit": 5000}
+    try:
+        return work.tool("get_market_price_range", market_id=name, **asked)
+    except NotFound:
+        if not venue or ":" in name:
+            raise
+    return work.tool("get_market_price_range", market_id=f"{venue}:{name}", **asked)
+
+
+def _moves(
+    work: Work, names: list[str], venue: str, start: str, end: str
+) -> Iterator[dict[str, Any]]:
     for name in names:
         try:
-            found = work.tool(
-                "get_market_price_range",
-                market_id=name,
-                start_date=start,
-                end_date=end,
-                limit=5000,
-            )
+            found = _found(work, name, venue, start, end)
         except NotFound as error:
             work.notes.append(str(error))
             continue

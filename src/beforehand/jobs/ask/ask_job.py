@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from beforehand.agents.base import AgentContext, find_agent, load_agents, run_agent, written
-from beforehand.clock import iso, to_us
+from beforehand.clock import iso, parse_instant, to_us
 from beforehand.config import Workspace, WorldMode
 from beforehand.engine.context import StepContext
 from beforehand.engine.job import RunLimits, job
@@ -186,9 +186,9 @@ class AskJob:
         agent, inputs = find_agent(task.agent), dict(task.inputs)
         for name, other in files_named(task.inputs):
             inputs[name] = outputs[other]["output_file_path"]
-        number = self._claimed(task)
+        number, begun = self._claimed(task), parse_instant(outputs[PLAN]["as_of"])
         ran = run_agent(
-            agent, inputs, self._agent_context(context), tools=task.tools, number=number
+            agent, inputs, self._agent_context(context, begun), tools=task.tools, number=number
         )
         path = written(ran.path, root)
         rows, content = ran.output.metadata.row_count, digest(ran.path.read_bytes())
@@ -208,7 +208,7 @@ class AskJob:
         write_atomic(note, str(number).encode())
         return number
 
-    def _agent_context(self, context: StepContext) -> AgentContext:
+    def _agent_context(self, context: StepContext, begun: datetime) -> AgentContext:
         """What a task's agent works with. A search's ratings are asked while a tool is called, so
         they take no slot of their own."""
         request, workspace = self._request, self._workspace
@@ -221,7 +221,7 @@ class AskJob:
             storage.scorer = partial(rate, rater)
         box = Toolbox(opened.gateway, storage, self._at, bounded=False)
         root, model = workspace.home.root, self._client(context)
-        return AgentContext(self._bus, box, root, workspace.clock, context, model)
+        return AgentContext(self._bus, box, root, workspace.clock, context, begun, model)
 
     def _answer(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
