@@ -216,6 +216,26 @@ def test_the_predictive_markets_agent(desk: Desk) -> None:
             desk.run("predictive-markets-agent", query="rain", **more)
 
 
+def test_an_agent_reads_the_bus_and_nothing_later(desk: Desk, quotes: Path) -> None:
+    """An output of a later instant, or of no instant, knows too much; other files are not read."""
+    ran = desk.run("market-data-agent", template="all_valid", limit=3)
+    later = ran.path.with_name("000009.json")
+    body = json.loads(ran.path.read_text())
+    body["metadata"]["timestamp"] = "2025-02-01T00:00:01Z"
+    later.write_text(json.dumps(body))
+    with pytest.raises(Refused, match="is of 2025-02-01T00:00:01Z, after 2025-02-01T00:00:00Z"):
+        desk.run("consumer-agent", input_path=str(later))
+    outside = quotes / "outside.json"
+    outside.write_text(ran.path.read_text())
+    for path in (str(outside), "/etc/passwd", "../../x", "a\0b", "x" * 5000, str(quotes)):
+        with pytest.raises(InputError, match="is no output on the bus"):
+            desk.run("consumer-agent", input_path=path)
+    for inputs in ({"query": "\ud800"}, {"query": "x", "limit": 10**30}):
+        with pytest.raises(InputError, match="cannot be stored as JSON"):
+            desk.run("polymarket-agent", **inputs)
+        assert desk.log("polymarket-agent")["status"] == "failed"
+
+
 def test_an_agent_has_its_own_tools_alone(desk: Desk) -> None:
     found = find_agent("polymarket-agent")
     with pytest.raises(Refused, match="may not use search_polymarket_markets"):

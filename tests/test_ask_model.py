@@ -85,6 +85,8 @@ def test_a_plan_is_shown_and_then_carried_out(sim: Path, home: Path, capsys: Out
         plan = asked(capsys, sim, QUESTION, *arguments, *model, "--plan")
         assert [task["id"] for task in plan["tasks"]] == ["markets", "pages", "looked-up", "moves"]
         assert len(server.log) == 5, "an outline, and one request for each of four tasks"
+        again = asked(capsys, sim, QUESTION, *arguments, *model, "--plan")
+        assert (again["tasks"], len(server.log)) == (plan["tasks"], 5), "shown again, and no more"
         seen = [shown(body) for body in server.log[1:]]
         for one in seen:
             own = {"price-history-agent": 1, "code-agent": 10}.get(one["agent"]["agent"], 1)
@@ -137,7 +139,7 @@ def test_what_a_model_says_wrongly_is_said(sim: Path, home: Path, capsys: Out) -
     with model_server(says(broken)) as server:
         model = ("--model", server.model(), "--as-of", T, "--run-id", "r", "--review")
         found = asked(capsys, sim, QUESTION, *model)
-    assert any("a look by code" in text and "as ever" in text for text in found["not_found"])
+    assert any("code-agent on" in text and "as ever" in text for text in found["not_found"])
     assert "error" in found["review"]
     output = json.loads((home / "workspace/agents/polymarket-agent/out/000001.json").read_text())
     assert output["data"][0]["llm_scoring_enabled"] is False

@@ -21,6 +21,21 @@ def canonical(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY)
 
 
+def is_storable(value: Any) -> bool:
+    """False for what JSON cannot hold: half a character, an integer of more than 64 bits."""
+    try:
+        canonical(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def check_storable(value: Any, what: str) -> None:
+    """Raises InputError for what cannot be stored."""
+    if not is_storable(value):
+        raise InputError(f"{what} cannot be stored as JSON: text must be Unicode, integers 64 bits")
+
+
 def digest(value: Any) -> str:
     """SHA-256 of the canonical JSON (or of the bytes as they are), in hex."""
     data = value if isinstance(value, bytes) else canonical(value)

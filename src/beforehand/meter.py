@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from beforehand.store.journal.calls import TOOL as TOOL
 from beforehand.store.journal.calls import Usage
 
 
@@ -38,10 +39,6 @@ class Meter(Protocol):
 
     def within(self) -> "Meter":
         """The same for calls that are made while another one is in flight for this question."""
-
-
-TOOL = "tool:"
-"""How the provider of a call of a tool begins, before the tool's name."""
 
 
 def tool_usage(answer: str) -> Usage:

@@ -23,7 +23,7 @@ from beforehand import agents as agents_folder
 from beforehand.clock import Clock, iso, stopwatch
 from beforehand.config import AGENT_VERSION, OUTPUT_VERSION
 from beforehand.errors import BeforehandError, InputError, NotFound, Refused
-from beforehand.ids import digest, new_session_id
+from beforehand.ids import check_storable, digest, is_storable, new_session_id
 from beforehand.llm.prompt import ModelClient
 from beforehand.meter import Meter
 from beforehand.records.bus import EnvelopeMetadata, OutputEnvelope, RunLog
@@ -87,6 +87,7 @@ class Agent:
                 f"{self.name} has no input {unknown[0]!r}: it takes {', '.join(self.inputs)}"
             )
         try:
+            check_storable(inputs, f"the inputs of {self.name}")
             made = self.model.model_validate(dict(inputs))
         except ValidationError as error:
             raise InputError(f"{self.name}: {first_error(error)}") from None
@@ -190,10 +191,23 @@ class Work:
         return f"{at:%Y%m%d%H%M%S}_{digest([query, iso(at)])[:6]}"
 
     def read(self, path: str) -> OutputEnvelope:
-        """Another agent's output, by its path (a relative one: from the home folder). Raises
-        InputError where it is not there, or not as documented."""
-        found = Path(path)
-        return read_output(found if found.is_absolute() else self.context.root / found)
+        """Another agent's output, by its path on the bus (a relative one: from the home folder).
+        Raises InputError where it is not there or not as documented, Refused for one that knows
+        more than this work may: its instant lies after ours."""
+        try:
+            found = (self.context.root / path).resolve()
+            there = found.is_relative_to(self.context.bus.root.resolve()) and found.is_file()
+        except (OSError, ValueError):
+            there = False
+        if not there:
+            raise InputError(f"{path!r:.200} is no output on the bus (`beforehand bus list`)")
+        output, at = read_output(found), self.toolbox.pinned
+        if at is not None and output.metadata.timestamp > at:
+            raise Refused(
+                f"{path} is of {iso(output.metadata.timestamp)}, after {iso(at)}, as of which "
+                f"{self.agent.name} works"
+            )
+        return output
 
 
 @dataclass(frozen=True)
@@ -222,17 +236,19 @@ def run_agent(
     allowed = frozenset(found.tools).intersection(found.tools if tools is None else tools)
     work, root = Work(found, context, allowed), context.root
 
+    kept = inputs if is_storable(inputs) else {}
+
     def log(status: str, more: Mapping[str, Any]) -> None:
         body = {
             "run_id": run_id,
-            **{name: inputs[name] for name in found.logged if inputs.get(name) is not None},
+            **{name: kept[name] for name in found.logged if kept.get(name) is not None},
             **more,
             "status": status,
             "timestamp": context.clock.now().replace(microsecond=0),
             "duration_ms": round(1000 * (stopwatch() - started), 2),
             "agent": found.name,
             "version": AGENT_VERSION,
-            "_meta": {"inputs": {n: v for n, v in inputs.items() if v is not None}},
+            "_meta": {"inputs": {n: v for n, v in kept.items() if v is not None}},
         }
         folder.log(RunLog.model_validate(body))
 
@@ -241,7 +257,7 @@ def run_agent(
         output = _enveloped(made, work)
         path = folder.write(output, number)
     except BeforehandError as error:
-        log("failed", {"error": str(error)})
+        log("failed", {"error": str(error) or type(error).__name__})
         raise
     except BaseException as error:
         log("failed", {"error": f"{type(error).__name__}: {error}"})
@@ -256,6 +272,7 @@ def written(path: Path, root: Path) -> str:
 
 
 def _enveloped(made: Output, work: Work) -> OutputEnvelope:
+    check_storable(made.data, f"the output of {work.agent.name}")
     metadata = EnvelopeMetadata.model_validate(
         {
             "query": made.query,

@@ -57,7 +57,7 @@ def code(
     row = {
         "question": question,
         "code": written,
-        "output": ran.output[:LONGEST_OUTPUT],
+        "output": _cut(ran.output),
         "result": ran.result,
         "tool_calls": [
             {"tool": call["tool"], "arguments": dict(call["arguments"])} for call in done.calls
@@ -86,11 +86,20 @@ def _solved(work: Work, question: str) -> tuple[str, CodeRun]:
         else:
             done = mode.run(written)
             error = done.execution.error or ""
+            if not any("error" not in call for call in done.calls):
+                error = error or "the code called no tool: print only what tools answer"
             if not error and (done.execution.output.strip() or done.execution.result is not None):
                 return written, done
             error = error or "the code printed nothing"
         asked |= {"failed": {"code": written, "error": error[-1000:]}}
     raise BadAnswer(f"no code ran to its end in {ATTEMPTS} attempts: {error.splitlines()[-1]}")
+
+
+def _cut(text: str) -> str:
+    """What was printed, whole lines, with a mark where it goes on."""
+    if len(text) <= LONGEST_OUTPUT:
+        return text
+    return f"{text[:LONGEST_OUTPUT].rpartition(chr(10))[0]}\n… (cut)\n"
 
 
 def _described(names: Iterable[str]) -> Iterable[dict[str, object]]:

@@ -44,7 +44,7 @@ def aside_model(
     """The model of a single command or a server, closed at the end; None where none is named."""
     values = vars(given or AsideFlags()).copy()
     name = values.pop("model")
-    if name is None:
+    if not name:
         if any(value is not None for value in values.values()):
             raise InputError("a budget goes with --model: without one nothing is paid for")
         return nullcontext()

@@ -35,8 +35,10 @@ def aside(workspace: Workspace, limits: RunLimits, what: str) -> Iterator[StepCo
             policy=limits.in_flight,
             expected_cost=limits.cost_per_call or 0.0,
         )
-        if limits.budget and not new:
-            journal.allow(ASIDE, limits.budget, None)
+        if not new:
+            merged = {**row.limits, **limits.budget}
+            journal.allow(ASIDE, merged, None, limits.cost_per_call)
+            journal.calls.forget_failed(ASIDE)
         if row.status != "running":
             journal.begin(ASIDE, 0, "run resumed")
         executor = ThreadExecutor(1)

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from beforehand.clock import stopwatch
@@ -63,7 +63,8 @@ class Signals:
 class StepContext:
     """One attempt at one step. Safe for the threads of its action. `question` names the question
     for people to read. `instant` (microseconds) is the time that is asked about, if there is
-    one. `made` holds the keys of the calls that were made through it; `attempt` counts from 1."""
+    one. `slots` limits the calls in flight [those of the process]. `made` holds the keys of the
+    calls that were made through it; `attempt` counts from 1."""
 
     run_id: str
     task_id: str
@@ -76,6 +77,7 @@ class StepContext:
     simulation: int = 0
     made: set[str] = field(default_factory=set)
     attempt: int = 1
+    slots: threading.Semaphore | None = None
     _policy: Policy | None = None
     _free: FreeAnswers | None = None
 
@@ -110,7 +112,7 @@ class StepContext:
         take no slot of their own, else the two could wait for each other."""
         found = self.about(self.question or "", self.instant or 0, self.simulation)
         found.question, found.instant = self.question, self.instant
-        found.signals = replace(self.signals, slots=threading.Semaphore(UNLIMITED))
+        found.slots = threading.Semaphore(UNLIMITED)
         return found
 
     def holds(self, key: str) -> bool:
@@ -191,7 +193,7 @@ class StepContext:
 
         while True:
             self.check()
-            with self.signals.slots:
+            with self.slots or self.signals.slots:
                 self.check()
                 found = claim(peek=True) if turn else claim()
                 if found.state == "ask" and turn:

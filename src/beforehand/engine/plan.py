@@ -86,7 +86,13 @@ class Plan:
         return {
             "run_id": self.run_id,
             "steps": [
-                {"id": s.id, "action": s.action, "args": dict(s.args), "deps": list(s.deps)}
+                {
+                    "id": s.id,
+                    "action": s.action,
+                    "args": dict(s.args),
+                    "deps": list(s.deps),
+                    **({"tolerant": True} if s.tolerant else {}),
+                }
                 for s in self.steps
             ],
         }

@@ -93,9 +93,7 @@ def start(
     as it is with `finished_too`. With `plan_only` the run stops once it has the plan that its first
     step makes, and the summary is that plan; resuming it carries the plan out."""
     home, clock, kind = workspace.home, workspace.clock, kind_of(request)
-    if run_id in ("latest", ASIDE):
-        stands = "the newest run" if run_id == "latest" else "calls outside of runs"
-        raise InputError(f"--run-id {run_id}: that name stands for {stands}; choose another")
+    check_name(run_id)
     name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
     job = kind.job(request, name, workspace)
     limits, fresh = request.limits, bool(getattr(request, "fresh", False))
@@ -122,12 +120,21 @@ def start(
             job = kind.job(request, name, workspace)
         if row.fingerprint != _fingerprint(kind, job):
             raise _exists(name, home)
+        if not new and limits.cost_per_call is not None:
+            journal.allow(name, None, None, limits.cost_per_call)
         if row.status == "success":
             if finished_too:
                 return Finished(job.folder, job.summary())
             raise _exists(name, home)
         allowed = Allowed(limits.budget, limits.in_flight, limits.concurrency, fresh and not new)
         return carry_on(row, lambda: job, allowed, journal, workspace, report, plan_only=plan_only)
+
+
+def check_name(run_id: str | None) -> None:
+    """Raises InputError for a name that stands for something else."""
+    if run_id in ("latest", ASIDE):
+        stands = "the newest run" if run_id == "latest" else "calls outside of runs"
+        raise InputError(f"--run-id {run_id}: that name stands for {stands}; choose another")
 
 
 def resume(
@@ -163,6 +170,7 @@ def resume(
 def keep_seal(workspace: Workspace, folder: RunFolder, kind: str) -> None:
     """Enter a finished run that needed no plan, so that the journal has the digest of its
     `run.json`."""
+    check_name(folder.run_id)
     seal = {"run.json": file_digest(folder.path / "run.json")}
     with opened_journal(workspace) as journal:
         home = str(workspace.home.root)
@@ -216,10 +224,12 @@ def carry_on(
         grown(job, journal)
         job.prepare()
         journal.discard(row.run_id, _undone(job, journal))
-        _drive(row, job, allowed, journal, workspace, report, runtime, still)
+        first = job.plan.steps[0].id
+        if not (plan_only and journal.done(row.run_id, [first])):
+            _drive(row, job, allowed, journal, workspace, report, runtime, still)
         if plan_only:
             journal.mark(row.run_id, "stopped", "planned: resuming it carries the plan out")
-            return Finished(job.folder, journal.output(row.run_id, job.plan.steps[0].id))
+            return Finished(job.folder, journal.output(row.run_id, first))
         while grown(job, journal):
             job.prepare()
             _drive(row, job, allowed, journal, workspace, report, runtime, still)

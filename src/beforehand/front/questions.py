@@ -85,16 +85,20 @@ def ask(
         raise InputError(f"ask takes no argument {unknown[0]!r}")
     if not isinstance(question, str):
         raise InputError(f"a question is a text, not {question!r}")
-    given = RunLimits(**limits)
+    if model is not None and not isinstance(model, str):
+        raise InputError(f"a model is named by a text, not {model!r}")
+    given, workspace = RunLimits(**limits), workspace_of(home)
+    pinned = None if as_of is None else instant("as_of", as_of)
+    if pinned is not None and pinned > workspace.clock.now():
+        raise InputError(f"as_of {as_of} lies in the future")
     request = AskRequest(
         question,
         need_world(world).path.resolve(),
-        None if as_of is None else instant("as_of", as_of),
+        pinned,
         limits=checked(replace(given, concurrency=given.concurrency or AGENTS_AT_ONCE)),
         model=model,
         review=flag("review", review),
     )
-    workspace = workspace_of(home)
     with told_in_python(run_id), reporting("ask", progress) as report:
         finished = start(request, workspace, run_id, report)
     found = finished.summary

@@ -8,12 +8,14 @@ from typing import Any
 
 from beforehand.config import Workspace
 from beforehand.engine.aside import aside
+from beforehand.engine.context import StepContext
 from beforehand.engine.job import RunLimits
 from beforehand.errors import Refused, Stopped
 from beforehand.jobs.model_client import OpenedModel
 from beforehand.llm.prompt import ModelClient, Prompt
 from beforehand.llm.rating import rate
 from beforehand.records.world import Market
+from beforehand.store.journal.schema import ASIDE
 
 
 class _AsideClient(ModelClient):
@@ -21,6 +23,9 @@ class _AsideClient(ModelClient):
     without ratings, and says so."""
 
     def ask(self, prompt: Prompt) -> Any:
+        meter = self.meter
+        if isinstance(meter, StepContext) and meter.journal.known_run(ASIDE).status != "running":
+            meter.journal.begin(ASIDE, 0, "run resumed")  # The model did not answer: it may now.
         try:
             return super().ask(prompt)
         except Stopped as error:
@@ -29,12 +34,12 @@ class _AsideClient(ModelClient):
 
 
 class AsideModel:
-    """Opened at its first call. Safe for threads. Raises InputError for a name or a budget that
-    cannot be, NotConfigured without its key."""
+    """Opened at its first call, which raises InputError for a name or a budget that cannot be, and
+    NotConfigured without its key. Safe for threads."""
 
     def __init__(self, name: str, limits: RunLimits, workspace: Workspace, what: str) -> None:
-        self._model = OpenedModel(name, limits, workspace)
-        self._limits, self._workspace, self._what = limits, workspace, what
+        self._name, self._limits, self._workspace = name, limits, workspace
+        self._what = what
         self._opened, self._opening = ExitStack(), threading.Lock()
         self._client: ModelClient | None = None
 
@@ -42,8 +47,10 @@ class AsideModel:
         """The model, with the journal around its calls."""
         with self._opening:
             if self._client is None:
+                model = OpenedModel(self._name, self._limits, self._workspace)
                 meter = aside(self._workspace, self._limits, self._what)
-                opened = self._model.client(self._opened.enter_context(meter))
+                opened = model.client(self._opened.enter_context(meter))
+                self._opened.callback(model.close)
                 self._client = _AsideClient(opened.models, opened.name, opened.meter)
             return self._client
 
@@ -53,5 +60,4 @@ class AsideModel:
 
     def close(self) -> None:
         """Close what was opened."""
-        self._model.close()
         self._opened.close()

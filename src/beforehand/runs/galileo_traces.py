@@ -55,14 +55,15 @@ def interval_traces(
 
 def question_trace(folder: RunFolder, journal: Journal | None) -> Mapping[str, object]:
     """The trace of a question: an agent span for each task with the times of the journal, and in it
-    a span for each call on record, of a model or of a tool. A request is named by its key: the
-    journal keeps what was answered."""
+    a span for each call on record, of a model or of a tool; the calls that planned come first, those
+    that checked the answer last. A request is named by its key: the journal keeps what was
+    answered."""
     answer = read_json(folder.path / "answer.json")
     tasks = [step["args"] for step in read_json(folder.path / "plan.json")["steps"] if step["args"]]
     times = {} if journal is None else {s["task_id"]: s for s in journal.spans(folder.run_id)}
     calls = [] if journal is None else journal.calls.rows(folder.run_id)
     seed, facts = f"beforehand/{folder.run_id}", _facts(answer["question"], None)
-    spans = []
+    spans = list[Mapping[str, object]]()
     for task in tasks:
         span = times.get(task["id"])
         begun = answer["as_of"] if span is None else span["started_at"]
@@ -79,10 +80,15 @@ def question_trace(folder: RunFolder, journal: Journal | None) -> Mapping[str, o
                 "tags": [] if span is None or span["status"] == "success" else ["failed"],
                 "metrics": _took(span),
                 **facts,
-                "id": _id(seed, task["id"]),
+                "id": _id(seed, f"task/{task['id']}"),
                 "spans": [_call(c, facts, seed) for c in calls if c["task_id"] == task["id"]],
             }
         )
+    known = {task["id"] for task in tasks}
+    around = [_call(call, facts, seed) for call in calls if call["task_id"] not in known]
+    begun = str(spans[0]["created_at"])
+    first = [one for one in around if str(one["created_at"]) <= begun]
+    spans = [*first, *spans, *(one for one in around if one not in first)]
     return {
         "type": "trace",
         "input": answer["question"],

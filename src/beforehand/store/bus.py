@@ -63,16 +63,16 @@ class Manifest:
             self._write(held, next_id=number + 1)
         return number
 
-    def add_log(self, path: Path, data: bytes) -> None:
-        """Write the log of a run and count it, both or neither. The claim of the run's id becomes
-        the log."""
-        claim = str(path.with_name(f".{path.stem}.claim"))
+    def add_log(self, path: Path, data: bytes, claim: str | None = None) -> None:
+        """Write the log of a run and count it, both or neither. A claim that is the caller's alone
+        becomes the log; without one it is written under a name of its own."""
+        written = claim or str(temporary_name(path))
         with _mapped(self._folder):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_durable(claim, data)
+            write_durable(written, data)
             with self._changing() as held:
                 counted = held.total_runs + (not path.exists())
-                os.rename(claim, path)
+                os.rename(written, path)
                 self._write(held, total_runs=counted)
 
     def read(self) -> ManifestRecord:
@@ -145,6 +145,7 @@ class AgentFolder:
         self.path, self.name, self._clock = path, path.name, clock
         self.manifest, self._logs = Manifest(path, clock), str(path / "logs")
         self._last: dict[str, int] = {}
+        self._begun = set[str]()
         self._starting = threading.Lock()
 
     def begin(self) -> str:
@@ -155,6 +156,7 @@ class AgentFolder:
             while not _run_claimed(f"{self._logs}/", _numbered(base, number)):
                 number += 1
             self._last = {base: number}
+            self._begun.add(_numbered(base, number))
         return _numbered(base, number)
 
     def write(self, envelope: OutputEnvelope, number: int | None = None) -> Path:
@@ -171,7 +173,11 @@ class AgentFolder:
     def log(self, log: RunLog) -> Path:
         """Write the log of a run, and count it."""
         path = self.path / "logs" / f"{check_segment(log.run_id)}.json"
-        self.manifest.add_log(path, json_bytes(log.wire()))
+        with self._starting:
+            mine = log.run_id in self._begun
+            self._begun.discard(log.run_id)
+        claim = f"{self._logs}/.{log.run_id}.claim" if mine else None
+        self.manifest.add_log(path, json_bytes(log.wire()), claim)
         return path
 
     def outputs(self) -> list[Path]:

@@ -21,6 +21,7 @@ _COMMON = re.compile(
 )
 SHOWN, PAGES, DOCUMENTS = 3, 3, 5
 CODE_LINES, LINE = 20, 200
+HISTORY = "price history"
 
 
 @dataclass
@@ -33,11 +34,12 @@ class Answer:
 
     def cite(self, task: Task, path: str, kind: str, name: str, **more: object) -> str:
         """A citation's mark, such as [2]; one record is cited under one number."""
+        found = {key: value for key, value in more.items() if value is not None}
         for known in self.citations:
-            if (known["kind"], known["id"]) == (kind, name):
+            same = (known["kind"], known["id"]) == (kind, name)
+            if same and (kind != HISTORY or all(known[key] == found[key] for key in found)):
                 return f"[{known['n']}]"
         n = len(self.citations) + 1
-        found = {key: value for key, value in more.items() if value is not None}
         self.citations.append(
             {"n": n, "kind": kind, "id": name, **found, "task": task.id, "file": path}
         )
@@ -61,7 +63,7 @@ def compose(
     answer = Answer()
     because = "" if stated else " (the last instant on record, because none was named)"
     answer.lines.append(f"As of {as_of}{because}:")
-    for task in tasks:
+    for task in in_order(tasks):
         if task.id in found:
             path, output = found[task.id]
             words = _subject(str(task.inputs.get("query", "")))
@@ -98,6 +100,29 @@ def _fits(words: frozenset[str], title: str | None) -> bool:
     return 2 * len(asked & found) > len(asked) and not (years and others and not years & others)
 
 
+def in_order(tasks: Sequence[Task]) -> list[Task]:
+    """Tasks after those that they wait for, else in the order of the plan."""
+    told, left = list[Task](), list(tasks)
+    while left:
+        ids = {task.id for task in told}
+        ready = [task for task in left if ids.issuperset(task.deps)]
+        told += ready[:1] or left[:1]
+        left.remove(told[-1])
+    return told
+
+
+def _figure(value: float) -> str:
+    """A number as its record has it, without the noise of floating point."""
+    text = repr(round(value, 10))
+    return text.removesuffix(".0")
+
+
+def _shortened(line: str) -> str:
+    """A line for people: no control characters, cut at a word."""
+    text = "".join(letter if letter.isprintable() else " " for letter in line)
+    return text if len(text) <= LINE else f"{text[:LINE].rpartition(' ')[0] or text[:LINE]} …"
+
+
 def _markets(
     answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
 ) -> None:
@@ -130,7 +155,7 @@ def _price(market: Mapping[str, Any]) -> str:
     if name is None:
         return "has no price on record"
     is_at = "is at" if market["status"] == MARKET_STATUS_ACTIVE else "was last at"
-    return f"{name} {is_at} {prices[name]:g}"
+    return f"{name} {is_at} {_figure(prices[name])}"
 
 
 def _state(market: Mapping[str, Any]) -> str:
@@ -149,15 +174,16 @@ def _moves(
             continue
         first, last, told = row["first"], row["last"], told + 1
         change = row["change"]
-        moved = "did not move" if not change else f"moved {change:+g}"
+        moved = "did not move" if not change else f"moved {'+' * (change > 0)}{_figure(change)}"
         cited = shown[row["market_id"]]
         mark = answer.cite(
-            task, path, "price history", row["market_id"], title=cited.get("title"),
+            task, path, HISTORY, row["market_id"], title=cited.get("title"),
             start=first["date"], end=last["date"],
         )  # fmt: skip
         answer.lines.append(
-            f"- {cited.get('title')} {moved}: {first['yes']:g} on {first['date']}, {last['yes']:g} "
-            f"on {last['date']} (low {row['low']:g}, high {row['high']:g}) {mark}"
+            f"- {cited.get('title')} {moved}: {_figure(first['yes'])} on {first['date']}, "
+            f"{_figure(last['yes'])} on {last['date']} (low {_figure(row['low'])}, high "
+            f"{_figure(row['high'])}) {mark}"
         )
     if not told:
         answer.missing.append(f"{task.why}: no price in that time of a market that fits")
@@ -211,12 +237,13 @@ def _statistics(
         return
     mark = answer.cite(task, path, "statistics", path, query=row["source_query"])
     sides = [
-        f"{side} {figures[f'{side}_min']:g} to {figures[f'{side}_max']:g}, mean "
-        f"{figures[f'{side}_avg']:g} ({figures[f'records_with_{side}']:,} rows)"
+        f"{side} {_figure(figures[f'{side}_min'])} to {_figure(figures[f'{side}_max'])}, mean "
+        f"{_figure(figures[f'{side}_avg'])} ({figures[f'records_with_{side}']:,} rows)"
         for side in ("bid", "ask")
         if figures[f"{side}_avg"] is not None
     ]
-    answer.lines.append(f"- {'; '.join(sides) or 'neither bid nor ask'} {mark}")
+    rows = f"{figures['total_records']:,} rows of {row['source']}"
+    answer.lines.append(f"- {rows}: {'; '.join(sides) or 'no bid and no ask'} {mark}")
 
 
 def _code(
@@ -228,7 +255,7 @@ def _code(
     lines = printed.splitlines()
     mark = answer.cite(task, path, "code", path, question=row["question"])
     answer.lines.append(f"- {task.why} {mark}:")
-    answer.lines += [f"    {line[:LINE]}" for line in lines[:CODE_LINES]]
+    answer.lines += [f"    {_shortened(line)}" for line in lines[:CODE_LINES]]
     if len(lines) > CODE_LINES:
         answer.lines.append(f"    ({len(lines) - CODE_LINES} more lines in {path})")
 

@@ -43,6 +43,19 @@ from beforehand.tools.storage import Storage
 KALSHI = "KALSHI:"
 
 
+def _unchanged(path: Path, expected: str) -> OutputEnvelope:
+    """A task's output, as the task wrote it. Raises InputError where the file is another one."""
+    try:
+        same = digest(path.read_bytes()) == expected
+    except OSError:
+        same = False
+    if not same:
+        raise InputError(
+            f"{path} is not what its task wrote: it was changed or removed. Ask again as a new run"
+        )
+    return read_output(path)
+
+
 @dataclass(frozen=True)
 class AskRequest:
     """A question, as of an instant (None: in replay the archive's last one, live now). `model`
@@ -145,12 +158,15 @@ class AskJob:
     def _plan(
         self, _: Mapping[str, Any], __: Mapping[str, Any], context: StepContext
     ) -> Mapping[str, object]:
-        return self.planned(self._client(context))
+        row = context.journal.known_run(context.run_id)
+        return self.planned(self._client(context), self._at or parse_instant(row.created_at))
 
-    def planned(self, client: ModelClient | None = None) -> dict[str, Any]:
+    def planned(
+        self, client: ModelClient | None = None, at: datetime | None = None
+    ) -> dict[str, Any]:
         """Which tasks, agents and dependencies; checked before anything else is spent. By rules
         where there is no model, and where its plan cannot be carried out: then `note` says why."""
-        at, question, note = self._now, self._request.question, ""
+        at, question, note = at or self._now, self._request.question, ""
         tasks: list[Task] = []
         if client is not None:
             tasks, why = Planner(client, question, at).plan()
@@ -197,7 +213,8 @@ class AskJob:
     @property
     def _notes(self) -> Path:
         """Which id each task has claimed, while the run is under way."""
-        return self._workspace.home.engine / "ask" / self.folder.run_id
+        mark = digest([self.fingerprint])[:12]  # Another question may have had the name before.
+        return self._workspace.home.engine / "ask" / f"{self.folder.run_id}-{mark}"
 
     def _claimed(self, task: Task) -> int:
         """The id of a task's output: the one that an earlier attempt claimed, else a new one."""
@@ -233,7 +250,7 @@ class AskJob:
         for task in tasks:
             if task.id in outputs:
                 path = outputs[task.id]["output_file_path"]
-                found[task.id] = (path, read_output(root / path))
+                found[task.id] = (path, _unchanged(root / path, outputs[task.id]["digest"]))
         rows = context.journal.tasks(context.run_id, [task.id for task in tasks])
         failed = {row.task_id: (row.error or "").partition(": ")[2] for row in rows if row.error}
         stated = self._request.as_of is not None or self._archive is None

@@ -55,7 +55,7 @@ class Planner:
                 tasks = self._asked(error)
                 check(tasks)
             except (BadAnswer, Refused) as said:
-                return [], str(said)
+                return [], str(said)[:300]
             except InputError as said:
                 error = str(said)
             else:
@@ -92,7 +92,10 @@ class Planner:
         given = said.inputs.model_dump(exclude_none=True)
         inputs = {name: _resolved(name, value, line.after) for name, value in given.items()}
         tools = tuple(dict.fromkeys(getattr(said, "tools", ())))
-        return Task(line.id, found.name, line.why, inputs, tuple(dict.fromkeys(line.after)), tools)
+        # The model's reason is not shown: in an answer it would stand beside what is on record.
+        about = next((str(inputs[name]) for name in ("query", "question") if name in inputs), "")
+        why = f"{found.name} on {_quoted(about)}" if about else found.name
+        return Task(line.id, found.name, why, inputs, tuple(dict.fromkeys(line.after)), tools)
 
     def _ask(self, instructions: str, shown: Mapping[str, object], output: Any, most: int) -> Any:
         text = orjson.dumps({"as_of": iso(self._at), **shown}).decode()
@@ -141,6 +144,12 @@ def _described(found: Agent) -> dict[str, str]:
 
 def _tool(name: str) -> dict[str, str]:
     return {"tool": name, "does": load_tools()[name].summary}
+
+
+def _quoted(text: str) -> str:
+    """What was searched for, in one line."""
+    line = " ".join(text.replace('"', "'").replace("[", "(").replace("]", ")").split())
+    return f'"{line if len(line) <= 80 else line[:79] + "…"}"'
 
 
 def _resolved(name: str, value: Any, after: Sequence[str]) -> Any:

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 
 from beforehand.errors import InputError
 from beforehand.gateway.search import stems
+from beforehand.ids import is_storable
 from beforehand.jobs.ask.tasks import Task
 
 MARKETS, FOLLOWED, MOST_TOPICS = 10, 3, 3
@@ -105,6 +106,8 @@ class Read:
 def read(question: str, at: datetime) -> Read:
     """What a question asks as of an instant. Raises InputError where it names nothing to look for,
     or a time after the instant."""
+    if not is_storable(question):
+        raise InputError("the question is not Unicode text")
     symbols = tuple(dict.fromkeys(_SYMBOL.findall(question)))
     topics = _topics(question)
     quotes = bool(symbols) or (bool(_QUOTES.search(question)) and bool(_DAY.search(question)))
@@ -113,7 +116,11 @@ def read(question: str, at: datetime) -> Read:
             f"{question.strip()!r} does not say what it is about: name an event, a person or a "
             'price, such as "What is priced in for a rate cut in December?"'
         )
-    return Read(topics, _days(question, at), bool(_WHY.search(question)), symbols, quotes)
+    try:
+        days = _days(question, at)
+    except (OverflowError, ValueError):
+        raise InputError(f"{question.strip()!r} names a time that is not on the calendar") from None
+    return Read(topics, days, bool(_WHY.search(question)), symbols, quotes)
 
 
 def _topics(question: str) -> tuple[str, ...]:
@@ -159,6 +166,8 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
         start = end - timedelta(days=USUAL_DAYS)
     if start > today:
         raise InputError(f"{start} lies after {today}, as of which this is answered")
+    if end < start:
+        raise InputError(f"{end} lies before {start}: the time must not be reversed")
     return start, end
 
 
@@ -183,6 +192,8 @@ def _moved_in(question: str, today: date) -> tuple[date, date] | None:
     if found is None or not _MOVE.search(question[: found.start()].split()[-1]):
         return None
     start = _month(found[1], found[2], today)
+    if start > today:
+        return None
     after = (start + timedelta(days=32)).replace(day=1)
     return start, min(after - timedelta(days=1), today)
 
@@ -261,6 +272,7 @@ def _quotes(asked: Read, question: str) -> list[Task]:
     if not asked.quotes:
         return []
     day = _DAY.search(question)
+    _date(_DAY, question)  # Raises for one that is not on the calendar.
     wanted: Sequence[str | None] = asked.symbols or (None,)
     tasks = []
     for number, symbol in enumerate(wanted, start=1):

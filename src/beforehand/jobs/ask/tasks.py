@@ -7,6 +7,7 @@ from typing import Any
 
 from beforehand.agents.base import find_agent
 from beforehand.errors import InputError, NotFound
+from beforehand.ids import check_storable
 
 PLAN, ANSWER = "plan", "answer"
 TASK = "task"
@@ -72,6 +73,10 @@ def _check_one(task: Task, known: set[str]) -> None:
             f"task {task.id}: {task.agent} may not use {unknown[0]!r}; it has {allowed}"
         )
     given = dict(task.inputs)
+    check_storable(task.wire(), f"task {task.id}")
+    for name, value in given.items():
+        if name.endswith("_path") and not (isinstance(value, Mapping) and value.keys() == {TASK}):
+            raise InputError(f"task {task.id}: {name} must name a task that it waits for")
     for name, other in files_named(given):
         if other not in task.deps:
             raise InputError(f"task {task.id} reads the output of {other!r}: it must wait for it")

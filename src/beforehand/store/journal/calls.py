@@ -25,6 +25,9 @@ from beforehand.store.database import Database, Transaction
 from beforehand.store.journal.events import add_event, run_lock
 from beforehand.store.journal.schema import CALL_COLUMNS
 
+TOOL = "tool:"
+"""How the provider of a call of a tool begins, before the tool's name. What a tool costs is
+counted; `--max-calls` does not limit such calls."""
 LEASE_S = 5.0
 """How long a claim is valid without a heartbeat of its owner."""
 MOST_UNANSWERED = 5
@@ -153,11 +156,12 @@ class Calls:
                 f"({call.question or call.task_id}); the policy is to stop: look at the "
                 "provider's records, then resume with --in-flight resend or --in-flight skip"
             )
-        if not self._afford(tx, run_id, run, now, counted=state == "lost"):
+        tool = call.provider.startswith(TOOL)
+        if not self._afford(tx, run_id, run, now, counted=tool or state == "lost"):
             return Claim("wait")
         if peek:
             return Claim("ask")
-        if state != "lost":
+        if state != "lost" and not call.provider.startswith(TOOL):
             tx.run("UPDATE runs SET calls = calls + 1 WHERE run_id = :id", id=run_id)
         return self._intend(tx, call, now, (attempts or 0) + 1)
 
@@ -312,12 +316,18 @@ class Calls:
             return True
         flight = tx.run(
             "SELECT count(*) FROM calls WHERE run_id = :run_id AND state = 'sent' "
-            "AND lease_until > :now",
+            "AND lease_until > :now AND provider NOT LIKE :tools",
             run_id=run_id,
             now=now,
+            tools=f"{TOOL}%",  # A model that a tool asks must not wait for that tool.
         )[0][0]
-        most_cost = run.most_cost if run.answered else run.expected_cost
+        most_cost = run.most_cost or run.expected_cost
         unknown = not run.answered and not run.expected_cost
+        if "cost" in run.limits and not run.expected_cost and _unpriced(tx, run_id):
+            raise Stopped(
+                "skipped: a budget in US dollars cannot be kept, as the price of a call is not "
+                "known: limit --max-calls or --max-tokens, or begin with --cost-per-call"
+            )
         checks = (
             ("calls", run.calls, 0 if counted else 1, 0, False),
             ("tokens", run.tokens, run.most_tokens, flight, not run.answered),
@@ -379,6 +389,11 @@ class Calls:
                 run_id=run_id,
             )
         return cast(list[CallRow], [dict(zip(names, row, strict=True)) for row in found])
+
+    def forget_failed(self, run_id: str) -> None:
+        """Let what was refused be asked again: only in the standing run, which never ends."""
+        with self._database.write() as tx:
+            tx.run("DELETE FROM calls WHERE run_id = :run_id AND state = 'failed'", run_id=run_id)
 
     def settled(self, run_id: str) -> int:
         """How many calls of a run have their final answer."""
@@ -474,6 +489,17 @@ class Run:
     most_cost: float = 0.0
     expected_cost: float = 0.0
     reason: str | None = None
+
+
+def _unpriced(tx: Transaction, run_id: str) -> bool:
+    """True where an answer used tokens and nobody knows what they cost."""
+    return bool(
+        tx.run(
+            "SELECT 1 FROM calls WHERE run_id = :run_id AND state = 'done' AND tokens > 0 "
+            "AND cost IS NULL LIMIT 1",
+            run_id=run_id,
+        )
+    )
 
 
 def read_run(tx: Transaction, run_id: str) -> Run:

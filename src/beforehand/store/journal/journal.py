@@ -154,9 +154,22 @@ class Journal:
             )
             add_event(tx, run_id, self.now(), what, total=total)
 
-    def allow(self, run_id: str, limits: Mapping[str, float] | None, policy: str | None) -> None:
-        """Set new limits, or another policy, for a run that is to go on."""
+    def allow(
+        self,
+        run_id: str,
+        limits: Mapping[str, float] | None,
+        policy: str | None,
+        expected_cost: float | None = None,
+    ) -> None:
+        """Set new limits, another policy, or what a call is expected to cost, for a run that is to
+        go on."""
         with self.database.write() as tx:
+            if expected_cost is not None:
+                tx.run(
+                    "UPDATE runs SET expected_cost = :most WHERE run_id = :run_id",
+                    most=expected_cost,
+                    run_id=run_id,
+                )
             if limits is not None:
                 tx.run(
                     "UPDATE runs SET limits = :limits WHERE run_id = :run_id",

@@ -14,7 +14,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from beforehand.clock import stopwatch
-from beforehand.errors import InputError, NotFound, Refused
+from beforehand.errors import Held, InputError, NotFound, Refused, Stopped
+from beforehand.ids import check_storable
 from beforehand.meter import Meter
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
@@ -87,10 +88,12 @@ class ToolCall(TypedDict):
 
 @dataclass
 class CodeRun:
-    """The result of a piece of code: its Execution, and the tool calls that it made."""
+    """The result of a piece of code: its Execution, and the tool calls that it made. `stopped` is
+    why the run has to end, if that came up in a call."""
 
     execution: Execution
     calls: list[ToolCall] = field(default_factory=list)
+    stopped: Exception | None = None
 
     def wire(self) -> dict[str, object]:
         """The Execution's wire form; the calls under `_meta`."""
@@ -135,6 +138,8 @@ class CodeMode:
         }
         functions |= {"search_tools": self._search, "get_tool_schema": self._schema}
         made.execution = self._sandbox.run(code, dict(input_data or {}), policy, functions)
+        if made.stopped is not None:  # The code may have caught it, and gone on without the rest.
+            raise made.stopped
         return made
 
     def _tools(self) -> list[Tool]:
@@ -153,6 +158,7 @@ class CodeMode:
             if args:
                 names = ", ".join(load_tools()[name].arguments)
                 raise TypeError(f"{python_name(name)} takes keywords only: {names}")
+            check_storable(arguments, f"the arguments of {python_name(name)}")
             row: ToolCall = {"tool": name, "arguments": arguments}
             with counting:
                 if len(made.calls) >= MOST_CALLS:
@@ -165,6 +171,8 @@ class CodeMode:
                 found = self._answer(name, arguments)
             except Exception as error:
                 row["error"] = str(error)
+                if isinstance(error, (Stopped, Held)):
+                    made.stopped = made.stopped or error
                 raise
             finally:
                 row["ms"] = round(1000 * (stopwatch() - started), 3)
