@@ -152,7 +152,7 @@ def test_what_is_refused_before_it_begins(sim: Path, home: Path, capsys: Out) ->
     for more, said in (
         (["--review"], "name one with --model"),
         (["--model", "openai:gpt-4o"], "needs OPENAI_API_KEY"),
-        (["--model", "nothing"], "names no host"),
+        (["--model", "nothing"], "there is no model 'nothing'"),
         (["--model", "m@http://127.0.0.1:1/v1", "--max-cost", "1"], "state --cost-per-call"),
     ):
         assert cli(["ask", QUESTION, "--archive", str(sim), *more]) != 0

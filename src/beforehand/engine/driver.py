@@ -308,7 +308,10 @@ class _Drive:
     def _outcome(self, total: int) -> Outcome:
         undone = total - len(self._outputs) - len(self._failed)
         failed = list(self._failed.values())
-        if len(self._outputs) == total or self._tolerated():
+        complete = len(self._outputs) == total or self._tolerated()
+        # The first step of a plan that grows is not its end: others follow, and would be begun.
+        stopped = self._signals.stop.is_set() and all(step.grows for step in self._order)
+        if complete and not stopped:
             return Outcome("success", failed=failed)
         self._look_for_cancellation()
         if self._cancelled:

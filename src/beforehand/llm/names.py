@@ -81,8 +81,13 @@ def parse_model(name: str, cutoffs: Mapping[str, date] | None = None) -> ModelSp
     if name in (SCRIPTED, LOCAL):
         vendor = rest = name
     elif vendor not in KEYS:
-        rest, _, base = name.partition("@")
+        rest, at, base = name.partition("@")
         vendor = "compatible"
+        if not at:
+            raise InputError(
+                f"there is no model {name!r}: write scripted, local, openai:NAME, anthropic:NAME "
+                "or NAME@http://host:port/v1"
+            )
         parts = split_address(base, f"model {rest}", "NAME@http://host:port/v1")
         if parts.query:
             raise InputError(

@@ -55,9 +55,8 @@ def interval_traces(
 
 def question_trace(folder: RunFolder, journal: Journal | None) -> Mapping[str, object]:
     """The trace of a question: an agent span for each task with the times of the journal, and in it
-    a span for each call on record, of a model or of a tool; the calls that planned come first, those
-    that checked the answer last. A request is named by its key: the journal keeps what was
-    answered."""
+    a span for each call on record, of a model or of a tool. The calls that planned come first, and
+    those that checked the answer last. A request is named by its key: answers alone are kept."""
     answer = read_json(folder.path / "answer.json")
     tasks = [step["args"] for step in read_json(folder.path / "plan.json")["steps"] if step["args"]]
     times = {} if journal is None else {s["task_id"]: s for s in journal.spans(folder.run_id)}

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rapidfuzz.distance import OSA
+
 from beforehand.config import MARKET_STATUS_ACTIVE
-from beforehand.gateway.search import stems
+from beforehand.gateway.search import SIMILAR, stems
 from beforehand.jobs.ask.tasks import Task
 from beforehand.records.bus import OutputEnvelope
 
@@ -17,8 +19,11 @@ RELEVANT = 0.5
 _YEAR = re.compile(r"(?:19|20)\d{2}")
 _COMMON = re.compile(
     r"january|february|march|april|may|june|july|august|september|october|november|december|"
-    r"\d{1,2}|predictions?|forecasts?|markets?|odds|prices?|chances?"
+    r"\d{1,2}|end|ends|predictions?|forecasts?|markets?|odds|prices?|chances?"
 )
+_AMOUNT = re.compile(r"(\$)?(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?:\s?([kKmMbB]))?(?![\w%])")
+_FIGURE = re.compile(r"\d+amount")
+MISSPELT, LONG = 5, 5
 SHOWN, PAGES, DOCUMENTS = 3, 3, 5
 CODE_LINES, LINE = 20, 200
 HISTORY = "price history"
@@ -85,19 +90,44 @@ def compose(
 Teller = Any
 
 
+def _words(text: str) -> list[str]:
+    """The words of a text; an amount is one word, however it is written: $140k, $140,000."""
+    return stems(_AMOUNT.sub(_amount, text))
+
+
+def _amount(found: re.Match[str]) -> str:
+    digits, unit = found[2].replace(",", ""), (found[3] or "").lower()
+    if not found[1] and not unit and "," not in found[2] and len(digits) < LONG:
+        return found[0]
+    value = float(digits) * {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}[unit]
+    return f" {value:.0f}amount " if value >= 1 else found[0]
+
+
+def _alike(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    long = one.isalpha() and other.isalpha() and min(len(one), len(other)) >= MISSPELT
+    return long and bool(OSA.normalized_similarity(one, other) >= SIMILAR)
+
+
 def _subject(topic: str) -> frozenset[str]:
     """The words that say what a topic is about: its dates, and the words of the field, fit many
     other markets too. Its years stay: a market of another year is another market."""
-    every = stems(topic)
+    every = _words(topic)
     return frozenset([word for word in every if not _COMMON.fullmatch(word)] or every)
 
 
 def _fits(words: frozenset[str], title: str | None) -> bool:
-    """True where a title has more than half of the topic's words, and no other year."""
-    found = set(stems(title or ""))
+    """True where a title has more than half of the topic's words, or half with a figure among them,
+    and no other year. A word may be misspelt."""
+    found = set(_words(title or ""))
     years, others = ({w for w in said if _YEAR.fullmatch(w)} for said in (words, found))
+    if years and others and not years & others:
+        return False
     asked = words - years or words
-    return 2 * len(asked & found) > len(asked) and not (years and others and not years & others)
+    shared = {word for word in asked if any(_alike(word, other) for other in found)}
+    figure = any(_FIGURE.fullmatch(word) for word in shared)
+    return 2 * len(shared) > len(asked) or (figure and 2 * len(shared) == len(asked))
 
 
 def in_order(tasks: Sequence[Task]) -> list[Task]:

@@ -15,7 +15,8 @@ MARKETS, FOLLOWED, MOST_TOPICS = 10, 3, 3
 _COMPARE = re.compile(r"^\s*compare\s+", re.IGNORECASE)
 _SIDES = re.compile(
     r"[?;]|\s+(?:vs\.?|versus|compared\s+(?:to|with))\s+|"
-    r"\s+and\s+(?=(?:(?:the\s+)?(?:odds|chances?|probability|price)\s+)?(?:of|for|about)\s)",
+    r"\s+and\s+(?=(?:(?:the\s+)?(?:odds|chances?|probability|price)\s+)?(?:of|for|about)\s)|"
+    r",?\s+and\s+(?=(?:will|what\s+about|is|are)\s)|,\s+(?=will\s)",
     re.IGNORECASE,
 )
 _SIDES_OF = re.compile(rf"{_SIDES.pattern}|,|\s+(?:and|with|to)\s+", re.IGNORECASE)
@@ -27,10 +28,10 @@ _SPAN = re.compile(
 _THIS = re.compile(r"\bthis\s+(week|month|quarter|year)\b", re.IGNORECASE)
 _SINCE = re.compile(r"\b(?:since|from|after)\s+(\d{4}-\d{2}-\d{2})\b", re.IGNORECASE)
 _UNTIL = re.compile(r"\b(?:until|to|till|through)\s+(\d{4}-\d{2}-\d{2})\b", re.IGNORECASE)
-_MONTH = (
-    r"(january|february|march|april|may|june|july|august|september|october|november|december)"
-    r"(?:\s+(\d{4}))?\b"
+_MONTH_NAME = (
+    r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"
 )
+_MONTH = rf"({_MONTH_NAME})(?:\s+(\d{{4}}))?\b(?!\s+\d)"
 _MONTHS = (
     "january february march april may june july august september october november december"
 ).split()
@@ -38,10 +39,18 @@ _SINCE_MONTH = re.compile(rf"\bsince\s+{_MONTH}", re.IGNORECASE)
 _MOVED_IN = re.compile(
     rf"(?<=[a-z])\s+(?:in|during|through)\s+{_MONTH}(?=\W*(?:$|[,;?!]|and\b))", re.IGNORECASE
 )
+_DATED = (
+    rf"(?:\d{{4}}-\d{{2}}-\d{{2}}|{_MONTH_NAME}\s+\d{{1,2}}(?!\d)(?:st|nd|rd|th)?(?:,?\s+\d{{4}})?)"
+)
+_BETWEEN = re.compile(
+    rf"\b(?:between|from)\s+({_DATED})\s+(?:and|to|until|till)\s+({_DATED})", re.IGNORECASE
+)
+_SINCE_DAY = re.compile(rf"\b(?:since|from|after)\s+({_DATED})", re.IGNORECASE)
+_SINCE_YEAR = re.compile(r"\bsince\s+((?:19|20)\d{2})\b(?!-)", re.IGNORECASE)
 _DAY_BEFORE = re.compile(r"\b(?:since\s+)?yesterday\b", re.IGNORECASE)
 _MOVE = re.compile(
     r"\b(move[ds]?|moving|change[ds]?|changing|trend\w*|history|evolve\w*|rise|rose|fall|fell|"
-    r"jump\w*|drop\w*|shift\w*|up or down|over time|so far)\b",
+    r"jump\w*|drop\w*|shift\w*|highest|lowest|up or down|over time|so far)\b",
     re.IGNORECASE,
 )
 _WHY = re.compile(
@@ -60,11 +69,17 @@ _FRAME = re.compile(
     r"what\s+(?:do|does|did)\s+(?:the\s+)?(?:prediction\s+markets?|markets?|polymarket|kalshi)\s+"
     r"(?:say|think|expect|imply|price)\s*(?:about|on|for|of|in)?\s*|"
     r"what(?:\s+has|'s|\s+is)?\s+(?:happened|happening|new|known)\s+(?:with|to|about|in|on)\s*|"
+    r"(?:what|which)\s+(?:(?:are|were)\s+the\s+|(?:is|was)\s+the\s+)?(?:latest\s+)?"
+    r"(?:reports?|news|headlines?|articles?|evidence|documents?)\s+(?:are\s+there\s+|is\s+there\s+|"
+    r"was\s+there\s+|were\s+there\s+)?(?:about|on|for|of)\s*|"
+    r"what\s+(?:is|was|were)\s+the\s+(?:highest|lowest|high|low)(?:\s+and\s+(?:the\s+)?(?:highest|"
+    r"lowest|high|low))?\s+(?:prices?|odds|probabilit\w+)\s+(?:of|for|on)\s*|which\s+(?:of\s+the\s+)?|"
     r"tell\s+me\s+about\s*|(?:show|find|list|search)(?:\s+me)?\s+(?:all\s+)?(?:the\s+)?"
     r"(?:prediction\s+)?(?:markets?\s+)?(?:for|on|about)?\s*|why\s+(?:did|does|do|has|have|is)\s+)",
     re.IGNORECASE,
 )
 _TIMES = re.compile(
+    rf"{_BETWEEN.pattern}|{_SINCE_DAY.pattern}|{_SINCE_YEAR.pattern}|"
     rf"(?:\b(?:over|in|during|for)\s+the\s+)?{_SPAN.pattern}|{_THIS.pattern}|{_SINCE.pattern}|"
     rf"{_UNTIL.pattern}|{_SINCE_MONTH.pattern}|{_DAY_BEFORE.pattern}|\bover time\b|\bso far\b",
     re.IGNORECASE,
@@ -83,7 +98,9 @@ _OF = re.compile(
 )
 _AT_THE_END = re.compile(
     r"\s+(?:move[ds]?|change[ds]?|evolve[ds]?|shift(?:ed|s)?|develop(?:ed|s)?|trend(?:ed|s)?)"
-    rf"(?:\s+(?:in|during|through)\s+{_MONTH})?$",
+    rf"(?:\s+(?:the\s+)?most)?(?:\s+(?:in|during|through)\s+{_MONTH})?$|"
+    r"(?:\s+(?:odds|chances?|price|market))?(?:\s+(?:go|going|went))?\s+(?:up|down|rising|falling|higher|"
+    r"lower)$",
     re.IGNORECASE,
 )
 _ON_A_VENUE = re.compile(r"\s+(?:on|at|according to)\s+(?:polymarket|kalshi)\b", re.IGNORECASE)
@@ -151,7 +168,12 @@ def _topic(question: str) -> str:
 def _days(question: str, at: datetime) -> tuple[date, date] | None:
     today = at.date()
     end = min(_date(_UNTIL, question) or today, today)
-    start = _date(_SINCE, question) or _since_month(question, today)
+    if found := _BETWEEN.search(question):
+        first, last = _dated(found[1], today), min(_dated(found[2], today), today)
+        if not first <= last:
+            raise InputError(f"{found[0]}: this time lies after {today}, or is reversed")
+        return first, last
+    start = _since_day(question, today) or _since_month(question, today)
     if start is None and (month := _moved_in(question, today)):
         return month
     if start is None and _DAY_BEFORE.search(question):
@@ -177,6 +199,26 @@ def _begin(unit: str, today: date) -> date:
         return today - timedelta(days=today.weekday())
     month = {"month": today.month, "quarter": 3 * ((today.month - 1) // 3) + 1, "year": 1}[unit]
     return date(today.year, month, 1)
+
+
+def _since_day(question: str, today: date) -> date | None:
+    """The day in "since 2025-10-01", "since October 3" and "since 2025"."""
+    if found := _SINCE_DAY.search(question):
+        return _dated(found[1], today)
+    year = _SINCE_YEAR.search(question)
+    return None if year is None else date(int(year[1]), 1, 1)
+
+
+def _dated(text: str, today: date) -> date:
+    """A day as a question states it; without a year the latest one that has begun."""
+    if text[:4].isdigit():
+        return date.fromisoformat(text)
+    name, day, *year = re.sub(r"(?<=\d)(?:st|nd|rd|th)|,", "", text).split()
+    number = _MONTHS.index(name.lower()) + 1
+    if year:
+        return date(int(year[0]), number, int(day))
+    found = date(today.year, number, int(day))
+    return found if found <= today else date(today.year - 1, number, int(day))
 
 
 def _since_month(question: str, today: date) -> date | None:
