@@ -74,8 +74,9 @@ def golden(world: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
         at_once = ["--archive", str(world)]  # Quotes without created_at are known from now on.
         rows = ["--arg", "template=by_symbol", "--arg", params, "--arg", "limit=100"]
         assert cli(["agent", "market-data-agent", *rows, *at_once]) == 0
+        read = ["--arg", f"input_path={first}"]
+        assert cli(["agent", "consumer-agent", *read, *at_once]) == 0
         for agent, given, more in (
-            ("consumer-agent", [f"input_path={first}"], []),
             ("predictive-markets-agent", ["query=Will Trump win 2024?"], []),
             ("polymarket-agent", ["query=Will Bitcoin reach $100k?"], model),
         ):
