@@ -19,7 +19,7 @@ _SIDES = re.compile(
     r",?\s+and\s+(?=(?:will|what\s+about|is|are)\s)|,\s+(?=will\s)",
     re.IGNORECASE,
 )
-_SIDES_OF = re.compile(rf"{_SIDES.pattern}|,|\s+(?:and|with|to)\s+", re.IGNORECASE)
+_SIDES_OF = re.compile(rf"{_SIDES.pattern}|,(?!\d)|\s+(?:and|with|to)\s+", re.IGNORECASE)
 _SYMBOL = re.compile(r"\b[A-Z]{2,8}(?:\.[A-Z0-9%_]+)+\b|(?<=[\"'])[A-Z0-9][A-Z0-9 .%_]+(?=[\"'])")
 _DAY = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
 _SPAN = re.compile(
@@ -150,7 +150,7 @@ def _topics(question: str) -> tuple[str, ...]:
 
 def _topic(question: str) -> str:
     """A question without its frame, its times, and the clauses that only point back."""
-    parts = [part.strip() for part in re.split(r"[,;?!\n]|\band (?=how|why|what)", question)]
+    parts = [part.strip() for part in re.split(r",(?!\d)|[;?!\n]|\band (?=how|why|what)", question)]
     kept = []
     for part in filter(None, parts):
         rest = _TIMES.sub(" ", _FRAME.sub("", part))
