@@ -323,11 +323,6 @@ class Calls:
         )[0][0]
         most_cost = run.most_cost or run.expected_cost
         unknown = not run.answered and not run.expected_cost
-        if "cost" in run.limits and not run.expected_cost and _unpriced(tx, run_id):
-            raise Stopped(
-                "skipped: a budget in US dollars cannot be kept, as the price of a call is not "
-                "known: limit --max-calls or --max-tokens, or begin with --cost-per-call"
-            )
         checks = (
             ("calls", run.calls, 0 if counted else 1, 0, False),
             ("tokens", run.tokens, run.most_tokens, flight, not run.answered),
@@ -489,17 +484,6 @@ class Run:
     most_cost: float = 0.0
     expected_cost: float = 0.0
     reason: str | None = None
-
-
-def _unpriced(tx: Transaction, run_id: str) -> bool:
-    """True where an answer used tokens and nobody knows what they cost."""
-    return bool(
-        tx.run(
-            "SELECT 1 FROM calls WHERE run_id = :run_id AND state = 'done' AND tokens > 0 "
-            "AND cost IS NULL LIMIT 1",
-            run_id=run_id,
-        )
-    )
 
 
 def read_run(tx: Transaction, run_id: str) -> Run:
