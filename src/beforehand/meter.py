@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import orjson
 
-from beforehand.store.journal.calls import TOOL as TOOL
 from beforehand.store.journal.calls import Usage
 
 

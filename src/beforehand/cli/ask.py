@@ -13,10 +13,8 @@ from beforehand.config import Workspace, WorldMode
 from beforehand.engine.runs import start
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.front.reporting import reporting
-from beforehand.jobs.ask.ask_job import AskJob, AskRequest
+from beforehand.jobs.ask.ask_job import AGENTS_AT_ONCE, AskJob, AskRequest
 from beforehand.jobs.checks import instant
-
-AGENTS_AT_ONCE = 4
 
 
 def ask(

@@ -27,7 +27,7 @@ from beforehand.forecast.aggregate import Method
 from beforehand.forecast.cutoff_guard import CutoffGuard, Knowledge
 from beforehand.gateway.panel import Panel
 from beforehand.gateway.worlds import World
-from beforehand.meter import TOOL, CallCounter, Meter, tool_usage
+from beforehand.meter import CallCounter, Meter, tool_usage
 from beforehand.plugins import PLUGINS, Plugin
 from beforehand.records.rows import (
     Context,
@@ -40,7 +40,7 @@ from beforehand.records.rows import (
 from beforehand.sandbox.engines import Engine, Sandbox
 from beforehand.score.scoreboard import Kept
 from beforehand.sources.base import Limit
-from beforehand.store.journal.calls import Usage
+from beforehand.store.journal.calls import TOOL, Usage
 
 __all__ = [
     "CallCounter",

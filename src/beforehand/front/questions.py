@@ -16,14 +16,12 @@ from beforehand.front.start import Limits
 from beforehand.front.world import World, need_world
 from beforehand.gateway.view import View, gateway_of
 from beforehand.jobs.aside_model import AsideModel
-from beforehand.jobs.ask.ask_job import AskRequest
+from beforehand.jobs.ask.ask_job import AGENTS_AT_ONCE, AskRequest
 from beforehand.jobs.checks import checked, flag, instant
 from beforehand.store.bus import Bus
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
-
-AGENTS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,11 +15,10 @@ import orjson
 
 from beforehand.clock import parse_instant
 from beforehand.ids import digest
-from beforehand.meter import TOOL
 from beforehand.records.rows import BASELINE, DecisionRow, FailureRow, IntervalRow
 from beforehand.runs.spent import Spent
 from beforehand.store.files import read_json
-from beforehand.store.journal.calls import CallRow
+from beforehand.store.journal.calls import TOOL, CallRow
 from beforehand.store.journal.journal import Journal, TaskSpan
 from beforehand.store.run_folder import RunFolder
 

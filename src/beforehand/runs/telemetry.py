@@ -27,8 +27,7 @@ from beforehand import __version__
 from beforehand.clock import parse_instant, to_us
 from beforehand.errors import NotFound, Unavailable
 from beforehand.ids import digest
-from beforehand.meter import TOOL
-from beforehand.store.journal.calls import CallRow
+from beforehand.store.journal.calls import TOOL, CallRow
 from beforehand.store.journal.journal import Journal, TaskSpan
 from beforehand.store.journal.schema import RunRow
 from beforehand.store.run_folder import RunFolder

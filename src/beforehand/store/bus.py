@@ -69,11 +69,16 @@ class Manifest:
         written = claim or str(temporary_name(path))
         with _mapped(self._folder):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_durable(written, data)
-            with self._changing() as held:
-                counted = held.total_runs + (not path.exists())
-                os.rename(written, path)
-                self._write(held, total_runs=counted)
+            try:
+                write_durable(written, data)
+                with self._changing() as held:
+                    counted = held.total_runs + (not path.exists())
+                    os.rename(written, path)
+                    self._write(held, total_runs=counted)
+            except BaseException:
+                if claim is None:
+                    Path(written).unlink(missing_ok=True)
+                raise
 
     def read(self) -> ManifestRecord:
         """The manifest; made anew where it is missing, damaged, or lags behind."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import orjson
 
 from beforehand.errors import NotFound
-from beforehand.meter import TOOL, Meter, tool_usage
+from beforehand.meter import Meter, tool_usage
+from beforehand.store.journal.calls import TOOL
 from beforehand.tools.registry import Toolbox
 
 NOT_FOUND = "_not_found"

@@ -41,6 +41,8 @@ from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
 
 KALSHI = "KALSHI:"
+AGENTS_AT_ONCE = 4
+"""How many agents work at once where nothing else is asked for."""
 
 
 def _unchanged(path: Path, expected: str) -> OutputEnvelope:
