@@ -11,7 +11,7 @@ from beforehand.clock import SystemClock, stopwatch
 from beforehand.records.bus import EnvelopeMetadata, OutputEnvelope, RunLog
 from beforehand.store.bus import Bus
 
-WRITES, ROUNDS = 400, 3
+WRITES, ROUNDS = 400, 9
 ROW = {"symbol": "XCME.OZN.AUG25.113.C", "bid": 0.007, "ask": 0.015625, "pad": "x" * 1000}
 
 

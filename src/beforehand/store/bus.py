@@ -58,7 +58,7 @@ class Manifest:
         """Claim the next id. Raises Unavailable where the folder cannot be written."""
         with _mapped(self._folder), self._changing() as held:
             number = held.next_id
-            while not _claimed(f"{self._out}/.{number:06d}.claim"):
+            while not _linked(self._lock, f"{self._out}/.{number:06d}.claim"):
                 number += 1
             self._write(held, next_id=number + 1)
         return number
@@ -308,6 +308,17 @@ def _claimed(path: str) -> bool:
         os.close(_made(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return False
+    return True
+
+
+def _linked(existing: str, path: str) -> bool:
+    """`_claimed` by a link, which costs a tenth of a new file where the disk allows one more."""
+    try:
+        os.link(existing, path)
+    except FileExistsError:
+        return False
+    except OSError:  # The folder is missing, the disk has no links, or the file has its 65,000.
+        return _claimed(path)
     return True
 
 
