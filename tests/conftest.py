@@ -11,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from provider import Provider, serving
 
+from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, from_us, parse_instant
 from beforehand.config import recorded_data
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.records.world import Market, PricePoint, Resolution
+from beforehand.sandbox.engines import Sandbox
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
@@ -82,6 +84,24 @@ def data() -> Path:
             pytest.fail("BEFOREHAND_DATA names no folder: CI needs the recorded data")
         pytest.skip("BEFOREHAND_DATA names no folder of recorded data")
     return path
+
+
+@pytest.fixture(scope="session")
+def real(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive of recorded markets and documents; read only."""
+    path = tmp_path_factory.mktemp("real") / "archive"
+    sets = [str(data / "forecastbench" / f"markets_{kind}.jsonl") for kind in ("resolved", "open")]
+    assert cli(["world", "import", "markets", *sets, "--archive", str(path)]) == 0
+    documents = sorted(str(p) for p in (data / "evidence").glob("*/*.jsonl.gz"))
+    assert cli(["world", "import", "documents", *documents, "--archive", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    made = Sandbox()
+    yield made
+    made.close()
 
 
 @pytest.fixture

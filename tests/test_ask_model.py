@@ -89,7 +89,7 @@ def test_a_plan_is_shown_and_then_carried_out(sim: Path, home: Path, capsys: Out
         assert (again["tasks"], len(server.log)) == (plan["tasks"], 5), "shown again, and no more"
         seen = [shown(body) for body in server.log[1:]]
         for one in seen:
-            own = {"price-history-agent": 1, "code-agent": 10}.get(one["agent"]["agent"], 1)
+            own = {"price-history-agent": 1, "code-agent": 11}.get(one["agent"]["agent"], 1)
             assert len(one["tools"]) == own, "a task is shown the tools of its agent alone"
         assert not (home / "workspace/agents/polymarket-agent").exists()
         found = told(capsys, "runs", "resume", "r")

@@ -5,13 +5,12 @@ import ast
 import asyncio
 import io
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from beforehand.clock import FrozenClock, parse_instant
 from beforehand.config import Home, Workspace
@@ -26,13 +25,6 @@ from beforehand.tools.storage import Storage
 from codequestions import QUESTIONS
 
 T = parse_instant("2025-03-01T00:00:00Z")
-
-
-@pytest.fixture(scope="module")
-def sandbox() -> Iterator[Sandbox]:
-    made = Sandbox()
-    yield made
-    made.close()
 
 
 def box(home: Path, sim: Path) -> Toolbox:

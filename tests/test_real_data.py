@@ -25,16 +25,6 @@ FETCHED = parse_instant("2026-08-25T00:00:00Z")
 
 
 @pytest.fixture(scope="module")
-def real(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("real") / "archive"
-    sets = [str(data / "forecastbench" / f"markets_{kind}.jsonl") for kind in ("resolved", "open")]
-    assert cli(["world", "import", "markets", *sets, "--archive", str(path)]) == 0
-    documents = sorted(str(p) for p in (data / "evidence").glob("*/*.jsonl.gz"))
-    assert cli(["world", "import", "documents", *documents, "--archive", str(path)]) == 0
-    return path
-
-
-@pytest.fixture(scope="module")
 def gateway(real: Path) -> Gateway:
     return Gateway(RecordedWorld(Archive(real)))
 

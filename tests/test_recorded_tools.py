@@ -86,6 +86,7 @@ RECORDED: dict[str, tuple[dict[str, Any], str]] = {
     "get_event_overview": ({"id": "16183"}, "markets"),
     "compare_markets": ({"ids": [MARKET]}, "markets"),
     "search_polymarket_markets": ({"query": "strait of hormuz"}, "markets"),
+    "search_all_markets": ({"query": "strait of hormuz"}, "markets"),
     "get_market_price_history": ({"market_id": MARKET, "date": "2026-02-07"}, "price"),
     "get_market_price_range": (
         {"market_id": MARKET, "start_date": "2026-02-07", "end_date": "2026-02-08"},

@@ -50,6 +50,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "get_search_capabilities": {},
     "search": {"query": "rain expected avaria"},
     "search_domains": {"query": "rain avaria"},
+    "search_all_markets": {"query": "rain avaria", "venues": ["polymarket"]},
     "reddit_api_search_and_fetch_threads": {"keywords": ["rain"]},
     "reddit_search_and_fetch_threads": {"keywords": ["rain"]},
     "get_company_facts": {"cik": "320193"},

@@ -90,6 +90,7 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "get_search_capabilities": [{}],
     "search": [{"query": t} for t in TEXTS],
     "search_domains": [{"query": t} for t in TEXTS],
+    "search_all_markets": [{"query": TEXTS[0]}, {"query": TEXTS[1], "venues": ["SIM"]}],
     "reddit_search_and_fetch_threads": [
         {"keywords": WORDS[:3]},
         {"keywords": WORDS, "min_score": 1},

@@ -19,6 +19,7 @@ NAME = "code-agent"
 TOOLS = (
     "search_polymarket_markets",
     "search_kalshi_markets",
+    "search_all_markets",
     "list_markets",
     "get_market",
     "get_prices",

@@ -14,7 +14,7 @@ from beforehand.config import (
     MAX_POLYMARKET_RESULTS,
 )
 from beforehand.errors import BeforehandError, InputError, NotFound, Stopped
-from beforehand.gateway.search import Hit, Method
+from beforehand.gateway.search import Method
 from beforehand.gateway.view import View
 from beforehand.gateway.worlds import Listing
 from beforehand.ids import split_market_id
@@ -214,6 +214,10 @@ def detail(view: View, market: Market) -> FullMarket:
 def listed(call: Call, listing: Listing) -> list[ListedMarket]:
     """The page of a listing that was asked for, filtered and sorted by what was known at t. Only
     what is shown is described in full; `call.total` says how many there are."""
+    return [describe(call.view, market) for market in _page(call, listing)]
+
+
+def _page(call: Call, listing: Listing) -> list[Market]:
     view = call.view
     live = call.storage.mode != "replay"
     found, seen = _selected(view, listing)
@@ -229,8 +233,7 @@ def listed(call: Call, listing: Listing) -> list[ListedMarket]:
         known.sort(key=lambda row: row[0], reverse=True)
     unknown = sorted((row for row in found if row[0] is None), key=lambda row: row[1])
     call.total = None if live else len(found)
-    page = [*known, *unknown][call.skip : call.skip + call.wanted]
-    return [describe(view, market) for _, _, market in page]
+    return [market for _, _, market in [*known, *unknown][call.skip : call.skip + call.wanted]]
 
 
 def _selected(view: View, listing: Listing) -> tuple[list[tuple[Any, str, Market]], int]:
@@ -255,38 +258,49 @@ def _sort_key(listing: Listing, market: Market, state: MarketState | None) -> An
 def search(
     call: Call, query: str, limit: int, names: frozenset[str]
 ) -> tuple[list[ListedMarket], Method, bool]:
-    """(described markets, how they were found, whether a model rated them). Falls back from a
-    model's rating to words and meaning, then to the most traded ones: never empty while any
-    market has a text known at t."""
+    """(described markets, how they were found, whether a model rated them), as `find` finds
+    them."""
+    found, method, rated = find(call, query, limit, names)
+    return [row for _, row in found], method, rated
+
+
+Described = list[tuple[Market, ListedMarket]]
+
+
+def find(
+    call: Call, query: str, limit: int, names: frozenset[str] | None
+) -> tuple[Described, Method, bool]:
+    """(markets and how they are shown, how they were found, whether a model rated them), at the
+    named venues or all. Falls back from a model's rating to words and meaning, then to the most
+    traded ones: never empty while any market has a text known at t."""
     # A model rates the same pool for every page, or pages would be cut from different orders.
     pool = MAX_POLYMARKET_RESULTS if call.storage.scorer else min(limit, MAX_POLYMARKET_RESULTS)
     hits, method = call.view.find_markets(query, pool, names)
     if not hits:
         # Nothing fits the query: the most traded markets, and the method says so.
         asked = Call(call.view, call.storage, call.toolbox, wanted=limit)
-        return listed(asked, Listing(names, order="volume", limit=limit)), "top_volume", False
-    rows = [describe(call.view, hit.market) for hit in hits]
+        page = _page(asked, Listing(names, order="volume", limit=limit))
+        return [(market, describe(call.view, market)) for market in page], "top_volume", False
+    found = [(hit.market, describe(call.view, hit.market)) for hit in hits]
     scorer = call.storage.scorer
-    if scorer is None:
-        return rows, method, False
-    return _rated(call, query, hits, rows, method)
+    return (found, method, False) if scorer is None else _rated(call, query, found, method)
 
 
 def _rated(
-    call: Call, query: str, hits: list[Hit], rows: list[ListedMarket], method: Method
-) -> tuple[list[ListedMarket], Method, bool]:
+    call: Call, query: str, found: Described, method: Method
+) -> tuple[Described, Method, bool]:
     assert call.storage.scorer is not None
     try:
-        ratings = call.storage.scorer(query, [hit.market for hit in hits])
+        ratings = call.storage.scorer(query, [market for market, _ in found])
     except Stopped:  # The run ends, and asks again when it is resumed.
         raise
     except BeforehandError as error:
         call.note(f"the model's rating failed ({error}): ranked without it")
-        return rows, method, False
-    for row, (score, reason) in zip(rows, ratings, strict=True):
+        return found, method, False
+    for (_, row), (score, reason) in zip(found, ratings, strict=True):
         row["relevance_score"], row["relevance_reason"] = round(score, 4), reason
-    rows.sort(key=lambda row: -float(row["relevance_score"]))
-    return rows, "hybrid_llm", True
+    found.sort(key=lambda pair: -float(pair[1]["relevance_score"]))
+    return found, "hybrid_llm", True
 
 
 def book_row(market_id: str, book: OrderBook | None, depth: int, at: datetime) -> Book:

@@ -8,34 +8,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rapidfuzz.distance import OSA
-
-from beforehand.config import MARKET_STATUS_ACTIVE
-from beforehand.gateway.search import SIMILAR, stems
-from beforehand.jobs.ask.tasks import Task
+from beforehand.config import MARKET_STATUS_ACTIVE, MARKET_STATUS_RESOLVED
+from beforehand.jobs.ask.subject import Subject
+from beforehand.jobs.ask.tasks import TASK, Task
 from beforehand.records.bus import OutputEnvelope
+from beforehand.records.world import PLAY_MONEY
 
 RELEVANT = 0.5
-_YEAR = re.compile(r"(?:19|20)\d{2}")
-_COMMON = re.compile(
-    r"january|february|march|april|may|june|july|august|september|october|november|december|"
-    r"\d{1,2}|end|ends|predictions?|forecasts?|markets?|odds|prices?|chances?"
-)
-_AMOUNT = re.compile(r"(\$)?(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?:\s?([kKmMbB]))?(?![\w%])")
-_FIGURE = re.compile(r"\d+amount")
-MISSPELT, LONG = 5, 5
+_WHO = re.compile(r"\s*(?:who|which)\b", re.IGNORECASE)
 SHOWN, PAGES, DOCUMENTS = 3, 3, 5
 CODE_LINES, LINE = 20, 200
 HISTORY = "price history"
+DETAILS = "market-details-agent"
+DAY = 86_400
 
 
 @dataclass
 class Answer:
-    """The answer under way: its sentences, what they cite, and what was not found."""
+    """The answer under way, as of an instant: its sentences, what they cite, what was not found,
+    and the details that are at hand of markets. `most_likely` puts the highest prices first."""
 
+    at: str
+    most_likely: bool = False
     lines: list[str] = field(default_factory=list)
     citations: list[dict[str, Any]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    details: dict[str, tuple[Task, str, Mapping[str, Any]]] = field(default_factory=dict)
 
     def cite(self, task: Task, path: str, kind: str, name: str, **more: object) -> str:
         """A citation's mark, such as [2]; one record is cited under one number."""
@@ -62,19 +60,28 @@ def compose(
     tasks: Sequence[Task],
     found: Found,
     failed: Mapping[str, str],
+    untold: str = "",
 ) -> dict[str, Any]:
     """The answer as JSON. `stated` says whether the instant was asked for; `failed` has the error
-    of each task without an output."""
-    answer = Answer()
+    of each task without an output; `untold` is what no search could find."""
+    answer = Answer(as_of, bool(_WHO.match(question)))
     because = "" if stated else " (the last instant on record, because none was named)"
     answer.lines.append(f"As of {as_of}{because}:")
+    for task in [task for task in tasks if task.agent == DETAILS and task.id in found]:
+        path, output = found[task.id]
+        for row in output.data:
+            for name in (row["id"], row["market_id"]):
+                answer.details.setdefault(name, (task, path, row))
     for task in in_order(tasks):
         if task.id in found:
             path, output = found[task.id]
-            words = _subject(str(task.inputs.get("query", "")))
-            _TELLERS.get(task.agent, _rows)(answer, task, path, output, words)
+            subject = Subject.of(str(task.inputs.get("query", "")))
+            _TELLERS.get(task.agent, _rows)(answer, task, path, output, subject)
+            answer.missing += _unrated(task, output)
         else:
             answer.missing.append(f"{task.why}: {failed.get(task.id, 'no answer')}")
+    if untold and not any(one["kind"] == "market" for one in answer.citations):
+        answer.missing.append(untold)
     if len(answer.lines) == 1:
         answer.lines.append("Nothing was found that answers this.")
     return {
@@ -90,44 +97,10 @@ def compose(
 Teller = Any
 
 
-def _words(text: str) -> list[str]:
-    """The words of a text; an amount is one word, however it is written: $140k, $140,000."""
-    return stems(_AMOUNT.sub(_amount, text))
-
-
-def _amount(found: re.Match[str]) -> str:
-    digits, unit = found[2].replace(",", ""), (found[3] or "").lower()
-    if not found[1] and not unit and "," not in found[2] and len(digits) < LONG:
-        return found[0]
-    value = float(digits) * {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}[unit]
-    return f" {value:.0f}amount " if value >= 1 else found[0]
-
-
-def _alike(one: str, other: str) -> bool:
-    if one == other:
-        return True
-    long = one.isalpha() and other.isalpha() and min(len(one), len(other)) >= MISSPELT
-    return long and bool(OSA.normalized_similarity(one, other) >= SIMILAR)
-
-
-def _subject(topic: str) -> frozenset[str]:
-    """The words that say what a topic is about: its dates, and the words of the field, fit many
-    other markets too. Its years stay: a market of another year is another market."""
-    every = _words(topic)
-    return frozenset([word for word in every if not _COMMON.fullmatch(word)] or every)
-
-
-def _fits(words: frozenset[str], title: str | None) -> bool:
-    """True where a title has more than half of the topic's words, or half with a figure among them,
-    and no other year. A word may be misspelt."""
-    found = set(_words(title or ""))
-    years, others = ({w for w in said if _YEAR.fullmatch(w)} for said in (words, found))
-    if years and others and not years & others:
-        return False
-    asked = words - years or words
-    shared = {word for word in asked if any(_alike(word, other) for other in found)}
-    figure = any(_FIGURE.fullmatch(word) for word in shared)
-    return 2 * len(shared) > len(asked) or (figure and 2 * len(shared) == len(asked))
+def _unrated(task: Task, output: OutputEnvelope) -> list[str]:
+    """What an agent's output notes about a model that did not rate."""
+    notes = (output.metadata.model_extra or {}).get("_meta", {}).get("notes", ())
+    return [f"{task.why}: {note}" for note in notes if "rating" in note]
 
 
 def in_order(tasks: Sequence[Task]) -> list[Task]:
@@ -154,48 +127,101 @@ def _shortened(line: str) -> str:
 
 
 def _markets(
-    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject
 ) -> None:
     """What the best markets say."""
     (row,) = output.data
-    fitting = [market for market in row["markets"] if _market_fits(market, words)]
+    fitting = [market for market in row["markets"] if _market_fits(market, subject)]
+    if answer.most_likely:
+        fitting.sort(key=_first_price, reverse=True)
     fitting.sort(key=lambda market: bool(market["status"] != MARKET_STATUS_ACTIVE))
     if row["search_method"] == "top_volume" or not fitting:
         answer.missing.append(f"{task.why}: no market fits {row['query']!r}")
         return
     known = {one["id"] for one in answer.citations if one["kind"] == "market"}
     for market in [one for one in fitting[:SHOWN] if one["market_id"] not in known]:
-        mark = answer.cite(
-            task, path, "market", market["market_id"], url=market["url"], title=market["title"]
-        )
-        answer.lines.append(f"- {market['title']} {_price(market)} ({_state(market)}) {mark}")
+        _market(answer, *answer.details.get(_name(market), (task, path, market)))
     if len(fitting) > SHOWN:
         answer.lines.append(f"  ({len(fitting) - SHOWN} more in {path})")
 
 
-def _market_fits(market: Mapping[str, Any], words: frozenset[str]) -> bool:
-    """True where the model rated it so, or without a model where its title has the words."""
+def _first_price(market: Mapping[str, Any]) -> float:
+    return float(next(iter(market["prices"].values()), -1))
+
+
+def _name(market: Mapping[str, Any]) -> str:
+    found: str = market.get("id") or market["market_id"]
+    return found
+
+
+def _market_fits(market: Mapping[str, Any], subject: Subject) -> bool:
+    """True where the model rated it so, or its title has all of the words; without a model most
+    of the words are enough."""
     rated: float | None = market.get("relevance_score")
-    return _fits(words, market["title"]) if rated is None else rated >= RELEVANT
+    if rated is None:
+        return subject.fits(market["title"])
+    return rated >= RELEVANT or subject.named_by(market["title"])
+
+
+def _details(
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject
+) -> None:
+    """Markets that were named by their ids. Those that a search found were told with it."""
+    if "market_ids" not in task.inputs:
+        return
+    for row in output.data:
+        _market(answer, task, path, row)
+    if len(output.data) < len(task.inputs["market_ids"]):
+        found = {name for row in output.data for name in (row["id"], row["market_id"], row["slug"])}
+        left = [name for name in task.inputs["market_ids"] if name not in found]
+        answer.missing.append(f"no market {', '.join(left)} was known then")
+
+
+def _market(answer: Answer, task: Task, path: str, market: Mapping[str, Any]) -> None:
+    mark = answer.cite(
+        task, path, "market", market["market_id"], url=market["url"], title=market["title"]
+    )
+    said = "; ".join(filter(None, (_ended(market), _price(market))))
+    title = market["title"] or market["market_id"]
+    answer.lines.append(f"- {title} {said} ({_state(market, answer.at)}) {mark}")
+
+
+def _ended(market: Mapping[str, Any]) -> str:
+    """How a market ended, where that was known."""
+    ended = market.get("resolution")
+    if ended is None:
+        return ""
+    outcomes, payout = market["outcomes"], ended["payout"]
+    how = {1: f"ended {outcomes[0]}", 0: f"ended {outcomes[-1]}"}.get(payout)
+    if how is None:
+        how = f"ended {ended['status']}" + ("" if payout is None else f" at {_figure(payout)}")
+    return how + (f" on {ended['resolved_at'][:10]}" if ended["resolved_at"] else "")
 
 
 def _price(market: Mapping[str, Any]) -> str:
     prices = market["prices"]
     name = next((outcome for outcome in market["outcomes"] if outcome in prices), None)
     if name is None:
-        return "has no price on record"
+        return "" if market.get("resolution") else "has no price on record"
     is_at = "is at" if market["status"] == MARKET_STATUS_ACTIVE else "was last at"
     return f"{name} {is_at} {_figure(prices[name])}"
 
 
-def _state(market: Mapping[str, Any]) -> str:
-    close = f", closes {market['close_time'][:10]}" if market["close_time"] else ""
-    return f"{market['status']}{close}"
+def _state(market: Mapping[str, Any], at: str) -> str:
+    """Where it is traded, whether it still is, and how old its price is after a day."""
+    venue = str(market.get("id", "")).partition(":")[0]
+    said = [f"{venue.capitalize()}, not for money"] if venue in PLAY_MONEY else []
+    said.append(market["status"])
+    if market["close_time"] and market["status"] != MARKET_STATUS_RESOLVED:
+        closed = market["close_time"] <= at
+        said.append(f"{'closed' if closed else 'closes'} {market['close_time'][:10]}")
+    age = (market.get("quote") or {}).get("age_seconds", 0)
+    if age >= DAY and market["status"] == MARKET_STATUS_ACTIVE:
+        said.append(f"price of {market['quote']['observed_at'][:10]}")
+    return ", ".join(said)
 
 
-def _moves(
-    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
-) -> None:
+def _moves(answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject) -> None:
     """How the markets that were shown moved."""
     shown = {one["id"]: one for one in answer.citations if one["kind"] == "market"}
     told = 0
@@ -215,17 +241,18 @@ def _moves(
             f"{_figure(last['yes'])} on {last['date']} (low {_figure(row['low'])}, high "
             f"{_figure(row['high'])}) {mark}"
         )
-    if not told:
+    source = task.inputs.get("input_path", {}).get(TASK)
+    if not told and any(one["task"] in (source, f"{source}-details") for one in shown.values()):
         answer.missing.append(f"{task.why}: no price in that time of a market that fits")
 
 
-def _pages(
-    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
-) -> None:
-    """Pages of the sites that say more than the markets did."""
+def _pages(answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject) -> None:
+    """Pages of the sites, where the markets said little."""
     (row,) = output.data
+    if sum(one["kind"] == "market" for one in answer.citations) >= SHOWN:
+        return
     known = {one.get("url") for one in answer.citations}
-    fitting = [hit for hit in row["results"] if _fits(words, hit["title"])]
+    fitting = [hit for hit in row["results"] if subject.fits(hit["title"])]
     if not fitting:
         answer.missing.append(f"{task.why}: no page of {row['domains_searched']}")
     for hit in [hit for hit in fitting if hit["url"] not in known][:PAGES]:
@@ -234,7 +261,7 @@ def _pages(
 
 
 def _documents(
-    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject
 ) -> None:
     """What was reported, newest first."""
     if not output.data:
@@ -244,11 +271,13 @@ def _documents(
         mark = answer.cite(
             task, path, "document", row["id"], url=row["url"], known_at=row["timestamp"]
         )
-        answer.lines.append(f"- {row['timestamp'][:10]} {row['title']} {mark}")
+        known = f"known from {row['timestamp'][:10]} on"
+        by = ", ".join(filter(None, (row["source"], known)))
+        answer.lines.append(f"- {row['title']} ({by}) {mark}")
 
 
 def _quotes(
-    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject
 ) -> None:
     """How many rows there are; their statistics are another task's."""
     if not output.data:
@@ -259,7 +288,7 @@ def _quotes(
 
 
 def _statistics(
-    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
+    answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject
 ) -> None:
     (row,) = output.data
     figures = row["statistics"]
@@ -276,9 +305,7 @@ def _statistics(
     answer.lines.append(f"- {rows}: {'; '.join(sides) or 'no bid and no ask'} {mark}")
 
 
-def _code(
-    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
-) -> None:
+def _code(answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject) -> None:
     """What code printed, made of what its tools answered."""
     (row,) = output.data
     printed = row["output"].strip() or str(row["result"])
@@ -290,9 +317,7 @@ def _code(
         answer.lines.append(f"    ({len(lines) - CODE_LINES} more lines in {path})")
 
 
-def _rows(
-    answer: Answer, task: Task, path: str, output: OutputEnvelope, words: frozenset[str]
-) -> None:
+def _rows(answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject) -> None:
     """What another agent wrote: how much, and where."""
     n = len(output.data)
     mark = answer.cite(task, path, "output", path, query=output.metadata.query)
@@ -302,6 +327,8 @@ def _rows(
 _TELLERS: dict[str, Teller] = {
     "polymarket-agent": _markets,
     "kalshi-agent": _markets,
+    "all-markets-agent": _markets,
+    DETAILS: _details,
     "price-history-agent": _moves,
     "predictive-markets-agent": _pages,
     "documents-agent": _documents,

@@ -32,6 +32,7 @@ from beforehand.jobs.model_client import OpenedModel
 from beforehand.llm.prompt import ModelClient
 from beforehand.llm.rating import rate
 from beforehand.records.bus import OutputEnvelope
+from beforehand.sources.kalshi import VENUE as KALSHI
 from beforehand.store.archive.reader import Archive
 from beforehand.store.bus import Bus, read_output
 from beforehand.store.files import read_json, write_atomic, write_json
@@ -40,7 +41,6 @@ from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
 
-KALSHI = "KALSHI:"
 AGENTS_AT_ONCE = 4
 """How many agents work at once where nothing else is asked for."""
 
@@ -170,15 +170,21 @@ class AskJob:
         where there is no model, and where its plan cannot be carried out: then `note` says why."""
         at, question, note = at or self._now, self._request.question, ""
         tasks: list[Task] = []
+        known = self._known(at)
         if client is not None:
             tasks, why = Planner(client, question, at).plan()
             if not tasks:
                 note = f"the plan of {client.name} cannot be carried out ({why}): rules planned"
         by = client.name if client is not None and tasks else "rules"
         if not tasks:
-            tasks = rules.plan(question, at, self._has_kalshi())
+            tasks = rules.plan(question, at, known)
             check(tasks)
         found: dict[str, Any] = {"as_of": iso(at), "planned_by": by}
+        if known.untold:
+            found["untold"] = (
+                f"{known.untold} of {len(known.ids)} markets on record had no text that was known "
+                "then: words do not find them"
+            )
         return {**found, **({"note": note} if note else {}), "tasks": [t.wire() for t in tasks]}
 
     def _client(self, context: StepContext) -> ModelClient | None:
@@ -191,10 +197,14 @@ class AskJob:
     def _now(self) -> datetime:
         return self._at or self._workspace.clock.now()
 
-    def _has_kalshi(self) -> bool:
+    def _known(self, at: datetime) -> rules.Known:
+        """What there was to search then. A market that came later changes no plan."""
         if self._archive is None:
-            return True
-        return any(name.startswith(KALSHI) for name in self._archive.series())
+            return rules.Known(frozenset({KALSHI}))
+        markets = self._connected().gateway.at(at).markets()
+        ids = frozenset(market.native_id for market in markets)
+        untold = sum(market.question is None for market in markets)
+        return rules.Known(frozenset(market.venue for market in markets), ids, untold)
 
     def _task(
         self, args: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
@@ -230,17 +240,22 @@ class AskJob:
     def _agent_context(self, context: StepContext, begun: datetime) -> AgentContext:
         """What a task's agent works with. A search's ratings are asked while a tool is called, so
         they take no slot of their own."""
-        request, workspace = self._request, self._workspace
-        with self._opening:  # Tasks run side by side: a second connection would not be closed.
-            if self._opened is None:
-                self._opened = connect(workspace, request.mode, request.archive)
-            opened = self._opened
+        request, workspace, opened = self._request, self._workspace, self._connected()
         storage = Storage(workspace.home, request.mode, opened.live, opened.traffic)
         if (rater := self._client(context.within())) is not None:
             storage.scorer = partial(rate, rater)
         box = Toolbox(opened.gateway, storage, self._at, bounded=False)
         root, model = workspace.home.root, self._client(context)
         return AgentContext(self._bus, box, root, workspace.clock, context, begun, model)
+
+    def _connected(self) -> Connection:
+        """The world's connection, opened once: tasks run side by side, and a second one would not
+        be closed."""
+        with self._opening:
+            if self._opened is None:
+                request = self._request
+                self._opened = connect(self._workspace, request.mode, request.archive)
+            return self._opened
 
     def _answer(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
@@ -256,7 +271,8 @@ class AskJob:
         rows = context.journal.tasks(context.run_id, [task.id for task in tasks])
         failed = {row.task_id: (row.error or "").partition(": ")[2] for row in rows if row.error}
         stated = self._request.as_of is not None or self._archive is None
-        answer = compose(self._request.question, made["as_of"], stated, tasks, found, failed)
+        question, untold = self._request.question, made.get("untold", "")
+        answer = compose(question, made["as_of"], stated, tasks, found, failed, untold)
         answer |= {key: made[key] for key in ("planned_by", "note") if key in made}
         client = self._client(context)
         if self._model is not None and client is not None:

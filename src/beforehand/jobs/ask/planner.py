@@ -28,7 +28,8 @@ OUTLINE = (
     "later is known. `agents` can each do one kind of work. Name the tasks (at most "
     f"{MOST_TASKS}, as few as answer the question): for each an id in lower case, its agent, why "
     "it is done (a few words that complete 'not found: '), and the ids of the tasks whose output "
-    "it reads. Do not answer the question."
+    "it reads. A search says what markets are priced at; market-details-agent reads its output and "
+    "says how old the prices are and how markets ended. Do not answer the question."
 )
 DETAIL = (
     "You prepare one task of a plan that answers a question as of the time `as_of`. Give the "

@@ -2,16 +2,20 @@
 agents can tell."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from beforehand.errors import InputError
 from beforehand.gateway.search import stems
 from beforehand.ids import is_storable
+from beforehand.jobs.ask.subject import MONTHS
 from beforehand.jobs.ask.tasks import Task
+from beforehand.sources.kalshi import VENUE as KALSHI
+from beforehand.sources.polymarket import VENUE as POLYMARKET
+from beforehand.tools.markets import SIMULATED
 
-MARKETS, FOLLOWED, MOST_TOPICS = 10, 3, 3
+MARKETS, MOST_TOPICS = 10, 3
 _COMPARE = re.compile(r"^\s*compare\s+", re.IGNORECASE)
 _SIDES = re.compile(
     r"[?;]|\s+(?:vs\.?|versus|compared\s+(?:to|with))\s+|"
@@ -26,15 +30,11 @@ _SPAN = re.compile(
     r"\b(?:last|past|previous)\s+(\d+)?\s*(day|week|month|quarter|year)s?\b", re.IGNORECASE
 )
 _THIS = re.compile(r"\bthis\s+(week|month|quarter|year)\b", re.IGNORECASE)
-_SINCE = re.compile(r"\b(?:since|from|after)\s+(\d{4}-\d{2}-\d{2})\b", re.IGNORECASE)
 _UNTIL = re.compile(r"\b(?:until|to|till|through)\s+(\d{4}-\d{2}-\d{2})\b", re.IGNORECASE)
 _MONTH_NAME = (
     r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"
 )
 _MONTH = rf"({_MONTH_NAME})(?:\s+(\d{{4}}))?\b(?!\s+\d)"
-_MONTHS = (
-    "january february march april may june july august september october november december"
-).split()
 _SINCE_MONTH = re.compile(rf"\bsince\s+{_MONTH}", re.IGNORECASE)
 _MOVED_IN = re.compile(
     rf"(?<=[a-z])\s+(?:in|during|through)\s+{_MONTH}(?=\W*(?:$|[,;?!]|and\b))", re.IGNORECASE
@@ -57,6 +57,8 @@ _WHY = re.compile(
     r"\b(why|news|reasons?|because|happen\w*|report\w*|headlines?|evidence|articles?|documents?)\b",
     re.IGNORECASE,
 )
+_REASON = re.compile(r"\b(?:why|reasons?|because)\b", re.IGNORECASE)
+_ID = re.compile(r"[A-Z][A-Z0-9_]*:[\w.-]*\w|0x[0-9a-fA-F]{64}|KX[A-Z0-9]+-[A-Z0-9.-]*[A-Z0-9]")
 _QUOTES = re.compile(
     r"\b(quotes?|bids?|asks?|option chain|market[- ]data|ticks?|contracts? symbols?)\b",
     re.IGNORECASE,
@@ -80,7 +82,7 @@ _FRAME = re.compile(
 )
 _TIMES = re.compile(
     rf"{_BETWEEN.pattern}|{_SINCE_DAY.pattern}|{_SINCE_YEAR.pattern}|"
-    rf"(?:\b(?:over|in|during|for)\s+the\s+)?{_SPAN.pattern}|{_THIS.pattern}|{_SINCE.pattern}|"
+    rf"(?:\b(?:over|in|during|for)\s+the\s+)?{_SPAN.pattern}|{_THIS.pattern}|"
     rf"{_UNTIL.pattern}|{_SINCE_MONTH.pattern}|{_DAY_BEFORE.pattern}|\bover time\b|\bso far\b",
     re.IGNORECASE,
 )
@@ -109,26 +111,41 @@ USUAL_DAYS = 30
 
 
 @dataclass(frozen=True)
+class Known:
+    """What there is to search as of the question's instant: the venues with markets, the markets'
+    ids (live, where nobody lists them all: none), and how many have no text yet."""
+
+    venues: frozenset[str] = frozenset()
+    ids: frozenset[str] = frozenset()
+    untold: int = 0
+
+
+@dataclass(frozen=True)
 class Read:
-    """What a question asks: its topics (the words to search for), the days that it asks about
-    (None: only the present), whether it asks for documents, and the symbols of quotes."""
+    """What a question asks: its topics (the words to search for), the markets that it names by
+    their ids, the days that it asks about (None: only the present), whether it asks for documents,
+    and the symbols of quotes."""
 
     topics: tuple[str, ...]
+    ids: tuple[str, ...]
     days: tuple[date, date] | None
     documents: bool
     symbols: tuple[str, ...]
     quotes: bool
 
 
-def read(question: str, at: datetime) -> Read:
+def read(question: str, at: datetime, known: Known | None = None) -> Read:
     """What a question asks as of an instant. Raises InputError where it names nothing to look for,
     or a time after the instant."""
     if not is_storable(question):
         raise InputError("the question is not Unicode text")
+    ids = _ids(question, known or Known())
+    for name in ids:
+        question = question.replace(name, " ")
     symbols = tuple(dict.fromkeys(_SYMBOL.findall(question)))
     topics = _topics(question)
     quotes = bool(symbols) or (bool(_QUOTES.search(question)) and bool(_DAY.search(question)))
-    if not topics and not quotes:
+    if not topics and not quotes and not ids:
         raise InputError(
             f"{question.strip()!r} does not say what it is about: name an event, a person or a "
             'price, such as "What is priced in for a rate cut in December?"'
@@ -137,7 +154,14 @@ def read(question: str, at: datetime) -> Read:
         days = _days(question, at)
     except (OverflowError, ValueError):
         raise InputError(f"{question.strip()!r} names a time that is not on the calendar") from None
-    return Read(topics, days, bool(_WHY.search(question)), symbols, quotes)
+    return Read(topics, ids, days, bool(_WHY.search(question)), symbols, quotes)
+
+
+def _ids(question: str, known: Known) -> tuple[str, ...]:
+    """The markets that a question names by their ids. A plain number or word is none."""
+    words = [word.strip("\"'?!.,;()[]") for word in question.split()]
+    named = [w for w in words if _ID.fullmatch(w) or (w in known.ids and re.search(r"\d", w))]
+    return tuple(dict.fromkeys(word for word in named if not word.isdecimal()))[:MARKETS]
 
 
 def _topics(question: str) -> tuple[str, ...]:
@@ -183,7 +207,7 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
     if start is None and (found := _SPAN.search(question)):
         start = today - timedelta(days=int(found[1] or 1) * _DAYS[found[2].lower()])
     if start is None:
-        if not _MOVE.search(question):
+        if not _MOVE.search(question) and not _REASON.search(question):
             return None
         start = end - timedelta(days=USUAL_DAYS)
     if start > today:
@@ -214,7 +238,7 @@ def _dated(text: str, today: date) -> date:
     if text[:4].isdigit():
         return date.fromisoformat(text)
     name, day, *year = re.sub(r"(?<=\d)(?:st|nd|rd|th)|,", "", text).split()
-    number = _MONTHS.index(name.lower()) + 1
+    number = MONTHS.index(name.lower()) + 1
     if year:
         return date(int(year[0]), number, int(day))
     found = date(today.year, number, int(day))
@@ -241,7 +265,7 @@ def _moved_in(question: str, today: date) -> tuple[date, date] | None:
 
 
 def _month(name: str, year: str | None, today: date) -> date:
-    number = _MONTHS.index(name.lower()) + 1
+    number = MONTHS.index(name.lower()) + 1
     if year is not None:
         return date(int(year), number, 1)
     return date(today.year - (number > today.month), number, 1)
@@ -255,26 +279,42 @@ def _date(pattern: re.Pattern[str], question: str) -> date | None:
         raise InputError(f"{found[1] if found else ''} is no day of the calendar") from None
 
 
-def plan(question: str, at: datetime, kalshi: bool) -> list[Task]:
-    """The tasks of a question; `kalshi` says whether there is anything of Kalshi to search."""
-    asked = read(question, at)
-    tasks = _quotes(asked, question)
+def plan(question: str, at: datetime, known: Known) -> list[Task]:
+    """The tasks of a question."""
+    asked = read(question, at, known)
+    tasks = [*_quotes(asked, question), *_named(asked)]
     for number, topic in enumerate(asked.topics, start=1):
-        tasks += _about(topic[:400], "" if number == 1 else f"-{number}", asked, kalshi)
+        tasks += _about(topic[:400], "" if number == 1 else f"-{number}", asked, known.venues)
     return tasks
 
 
-def _about(topic: str, end: str, asked: Read, kalshi: bool) -> list[Task]:
+def _named(asked: Read) -> list[Task]:
+    """The tasks of markets that are named by their ids."""
+    if not asked.ids:
+        return []
+    markets: dict[str, object] = {"market_ids": list(asked.ids)}
+    found = [
+        Task(
+            "named", "market-details-agent", f"the market {', '.join(asked.ids)}", markets,
+            (), ("get_market",),
+        )
+    ]  # fmt: skip
+    if asked.days is not None:
+        found.append(_history("named", asked.days, markets))
+    return found
+
+
+def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Task]:
     """The tasks of one topic; `end` tells their ids from those of another."""
     tasks = list[Task]()
     tasks.append(
         Task(
-            f"markets{end}", "polymarket-agent", "what the markets on this say",
+            f"markets{end}", "polymarket-agent", "what Polymarket's markets on this say",
             {"query": topic, "limit": MARKETS}, (), ("search_polymarket_markets",),
         )
     )  # fmt: skip
     found = [f"markets{end}"]
-    if kalshi:
+    if KALSHI in venues:
         tasks.append(
             Task(
                 f"kalshi{end}", "kalshi-agent", "what Kalshi's markets on this say",
@@ -282,6 +322,22 @@ def _about(topic: str, end: str, asked: Read, kalshi: bool) -> list[Task]:
             )
         )  # fmt: skip
         found.append(f"kalshi{end}")
+    if others := sorted(venues - {POLYMARKET, KALSHI} - SIMULATED):
+        said = ", ".join(name.capitalize() for name in others)
+        tasks.append(
+            Task(
+                f"venues{end}", "all-markets-agent", f"what the markets of {said} on this say",
+                {"query": topic, "venues": others, "limit": MARKETS}, (), ("search_all_markets",),
+            )
+        )  # fmt: skip
+        found.append(f"venues{end}")
+    for source in found:
+        tasks.append(
+            Task(
+                f"{source}-details", "market-details-agent", "how those markets stand",
+                {"input_path": {"task": source}, "limit": MARKETS}, (source,), ("get_market",),
+            )
+        )  # fmt: skip
     tasks.append(
         Task(
             f"sites{end}", "predictive-markets-agent", "pages of the prediction markets on this",
@@ -300,12 +356,16 @@ def _about(topic: str, end: str, asked: Read, kalshi: bool) -> list[Task]:
     return tasks
 
 
-def _history(source: str, days: tuple[date, date]) -> Task:
+def _history(
+    source: str, days: tuple[date, date], markets: Mapping[str, object] | None = None
+) -> Task:
+    """How the markets that a task found moved, or those that are named."""
     start, end = (day.isoformat() for day in days)
+    followed = markets or {"input_path": {"task": source}}
     return Task(
         f"{source}-history", "price-history-agent", f"how their prices moved, {start} to {end}",
-        {"input_path": {"task": source}, "start_date": start, "end_date": end, "limit": FOLLOWED},
-        (source,), ("get_market_price_range",),
+        {**followed, "start_date": start, "end_date": end, "limit": MARKETS},
+        () if markets else (source,), ("get_market_price_range",),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from beforehand.sources import web_search
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.tools.bounds import Rows
 from beforehand.tools.caller import ToolLimit
-from beforehand.tools.markets import moment, odds
+from beforehand.tools.markets import FOUND_ROWS, ListedMarket, find, moment, odds
 from beforehand.tools.registry import Call, Example, Row, server, tool
 
 
@@ -73,6 +73,19 @@ class DomainHits(TypedDict):
     searched_by: str
 
 
+class VenueMarket(ListedMarket):
+    """A market of any venue; `id` is VENUE:market_id."""
+
+    id: str
+    venue: str
+
+
+class VenueMarkets(TypedDict):
+    markets: list[VenueMarket]
+    search_method: str
+    llm_scoring_enabled: bool
+
+
 class FoundDocuments(TypedDict):
     query: str
     time_upper_bound: str
@@ -84,6 +97,7 @@ EVIDENCE = server("search", "Dated documents, nothing known later than an upper 
 MAX_RESULTS, DEFAULT_RESULTS = 8, 5
 OPENAI = Example("simulated", "2026-10-31", "openai 3.54 (shape, not recorded)")
 PLAIN = Example("offline", "2026-11-22", "needs no network")
+GAMMA = Example("recorded", "2026-07-25", "Gamma responses")
 EXA = Example("simulated", "2026-10-31", "exa-py 2.27 (shape, not recorded)")
 PER_USER = ToolLimit(20, 600, "searches")
 
@@ -249,6 +263,29 @@ def search_domains(
         "domains_searched": ", ".join(wanted),
         "searched_by": "recorded archive" if call.storage.mode == "replay" else "venues and Exa",
     }
+
+
+@tool(EVIDENCE, example=GAMMA, rows=FOUND_ROWS, services=("gamma",), probe="gamma public-search")
+def search_all_markets(
+    call: Call,
+    *,
+    query: Annotated[str, Field(min_length=1, max_length=400, description="Words or a question.")],
+    venues: Annotated[
+        list[str] | None,
+        Field(max_length=50, description="Venues to search, such as MANIFOLD [all]."),
+    ] = None,
+) -> VenueMarkets:
+    """Search the markets of every venue by words and meaning.
+
+    On record: those of the archive, whichever venue they are of. Live: Polymarket's and, where it
+    is named, Kalshi's.
+    """
+    names = None if venues is None else frozenset(name.strip().upper() for name in venues)
+    found, method, rated = find(call, query, min(call.skip + call.wanted + 1, 51), names)
+    rows: list[VenueMarket] = [
+        {"id": market.id, "venue": market.venue, **row} for market, row in found
+    ]
+    return {"markets": rows, "search_method": method, "llm_scoring_enabled": rated}
 
 
 SNIPPET = 300

@@ -1,0 +1,92 @@
+"""What a question is about, and whether a title is about the same."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from rapidfuzz.distance import OSA
+
+from beforehand.gateway.search import SIMILAR, stems
+
+MONTHS = (
+    "january february march april may june july august september october november december"
+).split()
+MISSPELT, LONG = 5, 5
+_YEAR = re.compile(r"(?:19|20)\d{2}")
+_COMMON = re.compile(
+    rf"{'|'.join(MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|"
+    r"\d{1,2}|end|ends|predictions?|forecasts?|markets?|odds|prices?|chances?"
+)
+_AMOUNT = re.compile(r"(\$)?(?<![\w.])(\d+(?:,\d{3})*(?:\.\d+)?)(?:\s?([kKmMbB]))?(?![\w%])")
+_FIGURE = re.compile(r"\d+amount")
+# "may" and "mar" are words too: months where a day follows, or after "in", "by" and "before".
+_MONTH = re.compile(
+    rf"\b(?:(?:{'|'.join(m for m in MONTHS if m != 'may')}"
+    r"|jan|feb|apr|jun|jul|aug|sept?|oct|nov|dec)\b"
+    r"|(?:may|mar)\b(?=\.?\s+\d)|(?<=in\s)may\b|(?<=by\s)may\b|(?<=before\s)may\b)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The words that say what a topic is about, and the months and years that it names."""
+
+    words: frozenset[str]
+    months: frozenset[str]
+    years: frozenset[str]
+
+    @classmethod
+    def of(cls, topic: str) -> Self:
+        """A topic's subject. Dates and the words of the field fit many other markets too: they
+        count only where there is nothing else."""
+        every = _words(topic)
+        kept = [word for word in every if not _COMMON.fullmatch(word)] or every
+        years = frozenset(word for word in every if _YEAR.fullmatch(word))
+        return cls(frozenset(kept) - years or frozenset(kept), _months(topic), years)
+
+    def fits(self, title: str | None) -> bool:
+        """True where a title has more than half of the words, or half with a figure among them, and
+        no other month or year. A word may be misspelt."""
+        shared = self._shared(title)
+        figure = any(_FIGURE.fullmatch(word) for word in shared)
+        most = 2 * len(shared) > len(self.words) or (figure and 2 * len(shared) == len(self.words))
+        return most and not self._dated_otherwise(title or "")
+
+    def named_by(self, title: str | None) -> bool:
+        """True where a title has every word, and no other month or year."""
+        return self._shared(title) == self.words and not self._dated_otherwise(title or "")
+
+    def _shared(self, title: str | None) -> set[str]:
+        found = set(_words(title or ""))
+        return {word for word in self.words if any(_alike(word, other) for other in found)}
+
+    def _dated_otherwise(self, title: str) -> bool:
+        years = {word for word in _words(title) if _YEAR.fullmatch(word)}
+        pairs = ((self.months, _months(title)), (self.years, years))
+        return any(asked and found and not asked & found for asked, found in pairs)
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text; an amount is one word, however it is written: $140k, $140,000."""
+    return stems(_AMOUNT.sub(_amount, text))
+
+
+def _amount(found: re.Match[str]) -> str:
+    digits, unit = found[2].replace(",", ""), (found[3] or "").lower()
+    if not found[1] and not unit and "," not in found[2] and len(digits) < LONG:
+        return found[0]
+    value = float(digits) * {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}[unit]
+    return f" {value:.0f}amount " if value >= 1 else found[0]
+
+
+def _alike(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    long = one.isalpha() and other.isalpha() and min(len(one), len(other)) >= MISSPELT
+    return long and bool(OSA.normalized_similarity(one, other) >= SIMILAR)
+
+
+def _months(text: str) -> frozenset[str]:
+    """The months that a text names, by their first three letters."""
+    return frozenset(found[0][:3].lower() for found in _MONTH.finditer(text))
