@@ -253,6 +253,26 @@ def test_an_answer_with_citations(sim: Path, home: Path, capsys: Out) -> None:
     ]  # fmt: skip
 
 
+def test_what_agents_wrote_is_checked_again(sim: Path, home: Path, capsys: Out) -> None:
+    found = asked(capsys, sim, QUESTION, "--as-of", T, "--run-id", "r")
+    output = home / found["citations"][0]["file"]
+    whole = output.read_bytes()
+    output.write_bytes(whole + b"\n")
+    assert cli(["runs", "verify", "r"]) == 1
+    assert f"{output} is not what" in capsys.readouterr().out
+    output.unlink()
+    assert cli(["runs", "verify", "r"]) == 1
+    assert "is missing" in capsys.readouterr().out
+    output.write_bytes(whole)
+    assert cli(["runs", "verify", "r"]) == 0
+    for command in ("diff", "compare"):
+        capsys.readouterr()
+        assert cli(["runs", command, "r", "r"]) != 0
+        assert "run r (ask) has no scores: `beforehand runs show r`" in capsys.readouterr().err
+    with pytest.raises(NotFound, match="has no scores"):
+        assert bh.open_run("r").summary
+
+
 def test_what_stands_in_the_results_database(sim: Path, home: Path, capsys: Out) -> None:
     """`agent_name` is the agent, `output_file_path` its file on the bus."""
     import sqlite3

@@ -101,6 +101,21 @@ def test_a_plan_is_shown_and_then_carried_out(sim: Path, home: Path, capsys: Out
     assert found["answer"] in capsys.readouterr().out
 
 
+def test_a_stopped_run_is_not_finished_and_keeps_a_budget_it_can(
+    sim: Path, home: Path, capsys: Out
+) -> None:
+    with model_server(says()) as server:
+        model = ("--model", server.model())
+        asked(capsys, sim, QUESTION, "--as-of", T, "--run-id", "r", *model, "--plan")
+        assert cli(["runs", "verify", "r"]) == 1
+        assert "run r: not finished yet; its calls are sound" in capsys.readouterr().out
+        sent = len(server.log)
+        assert cli(["runs", "resume", "r", "--max-cost", "1"]) == 2
+        assert "state --cost-per-call" in capsys.readouterr().err
+        assert len(server.log) == sent, "nothing is sent under a limit that nobody could keep"
+        assert cli(["runs", "resume", "r", "--max-cost", "1", "--cost-per-call", "0.01"]) == 0
+
+
 def test_a_plan_that_cannot_be_carried_out(sim: Path, home: Path, capsys: Out) -> None:
     """The model is asked once more with the reason, and then the rules plan."""
 

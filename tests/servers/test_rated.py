@@ -64,6 +64,11 @@ def test_ratings_are_paid_once_whoever_asks(sim: Path, home: Path, capsys: Out) 
     assert told(capsys, "runs", "show", "aside")["status"] == "standing"
     assert cli(["runs", "resume", "aside"]) == 2
     assert cli(["runs", "show", "latest"]) == 2
+    assert cli(["runs", "cancel", "aside"]) == 2
+    assert "it cannot be cancelled" in capsys.readouterr().err
+    more = ("--archive", str(sim), "--model", "scripted", "--max-calls", "3")
+    assert cli(["mcp", "polymarket", "--config", "claude-code", *more]) == 0
+    assert " --model scripted --max-calls 3 " in capsys.readouterr().out
 
 
 def test_within_a_budget_and_without_an_answer(sim: Path, home: Path, capsys: Out) -> None:

@@ -19,18 +19,20 @@ def print_answer(found: dict[str, Any]) -> None:
         where = "" if place == one["id"] else f", {place}"
         print(f"[{one['n']}] {one['kind']} {one['id']}{where}")
     if "review" in found:
-        _print_review(found["review"])
+        _print_review(found["review"], found["answer"].splitlines()[1:])
     if "note" in found:
         note(found["note"])
     if "note" in found.get("model", {}):
         note(f"{found['model']['id']}: {found['model']['note']}")
 
 
-def _print_review(said: dict[str, Any]) -> None:
+def _print_review(said: dict[str, Any], sentences: list[str]) -> None:
     if "error" in said:
         print(f"\nNot checked: {said['model']}: {said['error']}")
         return
     responds = "responds" if said["responds"] else "does not respond"
-    lines = ", ".join(map(str, said["not_borne_out"]))
-    doubt = f"; its evidence does not bear out line {lines}" if lines else ""
-    print(f"\nChecked by {said['model']}: it {responds} to the question{doubt}. {said['remarks']}")
+    print(f"\nChecked by {said['model']}: it {responds} to the question.")
+    for number in said["not_borne_out"]:
+        print(f"In doubt: {sentences[number - 1].strip()}")
+    if remarks := " ".join(said["remarks"].split()):
+        print(f"In its own words, which rest on no record: {remarks}")

@@ -38,6 +38,13 @@ class AsideFlags:
     ] = None
 
 
+def aside_options(given: AsideFlags | None) -> list[str]:
+    """The options that were given, as they are typed."""
+    values = vars(given or AsideFlags()).items()
+    named = [(f"--{name.replace('_', '-')}", value) for name, value in values if value is not None]
+    return [text for name, value in named for text in (name, str(value))]
+
+
 def aside_model(
     given: AsideFlags | None, workspace: Workspace, what: str
 ) -> "AbstractContextManager[AsideModel | None]":

@@ -131,6 +131,7 @@ def mcp(
 
 
 def _config(client: str, given: ServeOptions) -> int:
+    from beforehand.cli.aside import aside_options
     from beforehand.serve.configs import config
     from beforehand.serve.http import base_url
 
@@ -138,6 +139,7 @@ def _config(client: str, given: ServeOptions) -> int:
     options = ["--discovery"] if given.discovery else []
     options += [] if given.as_of is None else ["--as-of", given.as_of]
     options += [] if given.mode == "replay" else ["--mode", given.mode]
+    options += aside_options(given.aside)
     if given.archive is not None:
         options += ["--archive", str(archive_path(given.archive).resolve())]
     if given.http:

@@ -25,6 +25,9 @@ def resume(
     max_calls: Annotated[int | None, Parameter(help="A new limit of paid calls.")] = None,
     max_tokens: Annotated[int | None, Parameter(help="A new limit of tokens.")] = None,
     max_cost: Annotated[float | None, Parameter(help="A new limit in US dollars.")] = None,
+    cost_per_call: Annotated[
+        float | None, Parameter(help="US dollars that a call is expected to cost.")
+    ] = None,
     in_flight: Annotated[
         Literal["resend", "skip", "stop"] | None,
         Parameter(help="For calls whose answer never came: send again, give up, or stop."),
@@ -39,6 +42,7 @@ def resume(
         "max_calls": max_calls,
         "max_tokens": max_tokens,
         "max_cost": max_cost,
+        "cost_per_call": cost_per_call,
         "in_flight": in_flight,
         "concurrency": concurrency,
     }

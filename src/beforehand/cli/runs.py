@@ -31,6 +31,7 @@ from beforehand.runs.query import (
 from beforehand.store.files import read_json
 from beforehand.store.journal.events import RunEvent, events_after
 from beforehand.store.journal.journal import Journal
+from beforehand.store.journal.schema import ASIDE
 from beforehand.store.run_folder import RunFolder, open_run
 
 if TYPE_CHECKING:
@@ -161,6 +162,10 @@ def cancel(run_id: Run, /, *, json: Json = False) -> int:
     workspace = Workspace.from_environment()
     home, journal = workspace.home, need_journal(workspace)
     row = journal.known_run(find_run(run_id, home, journal))
+    if row.run_id == ASIDE:
+        raise InputError(
+            f"{ASIDE} is no run but the calls made outside of runs: it cannot be cancelled"
+        )
     if row.status in ("success", "cancelled"):
         raise InputError(f"run {row.run_id} has ended already ({row.status})")
     journal.cancel(row.run_id, is_driven(row, home, journal))
@@ -174,7 +179,7 @@ def cancel(run_id: Run, /, *, json: Json = False) -> int:
 
 def verify(run_id: Run, /, *, json: Json = False) -> int:
     """Check a run again from its records alone: digests, manifests, the cutoff, the journal."""
-    from beforehand.runs.verify import sound
+    from beforehand.runs.verify import sound, verdict
     from beforehand.runs.verify import verify as verify_run
 
     workspace, journal = opened()
@@ -196,7 +201,7 @@ def verify(run_id: Run, /, *, json: Json = False) -> int:
         for check in checks:
             for problem in check.problems:
                 print(f"{check.name}: {problem}")
-        print(f"run {folder.run_id}: {'sound' if sound(checks) else 'NOT sound'}")
+        print(f"run {folder.run_id}: {verdict(checks)}")
     return EXIT_OK if sound(checks) else EXIT_FAILED
 
 

@@ -44,12 +44,14 @@ class Finished:
 @dataclass(frozen=True)
 class Allowed:
     """What a run may spend and do from now on: its limits, its policy for calls that were never
-    answered, the steps and calls in flight, and whether its forecasters were restarted just now."""
+    answered, the steps and calls in flight, whether its forecasters were restarted just now, and
+    what a call is expected to cost (None: as before)."""
 
     limits: dict[str, float]
     policy: str
     concurrency: int | None
     fresh: bool = False
+    expected_cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,19 @@ class Reporter:
 QUIET = Reporter()
 
 
-def open_job(row: RunRow, workspace: Workspace, archive: Path | None = None) -> Job:
-    """The job of a recorded run. `archive` is given if its archive lies elsewhere on this machine.
-    Raises InputError if the world is no longer the same."""
+def open_job(
+    row: RunRow,
+    workspace: Workspace,
+    archive: Path | None = None,
+    limits: RunLimits | None = None,
+) -> Job:
+    """The job of a recorded run. `archive` is given if its archive lies elsewhere on this machine,
+    `limits` if they are others now. Raises InputError if the world is no longer the same, or a
+    budget cannot be kept."""
     kind = kind_named(row.kind)
     request = kind.load(row)
+    if limits is not None:
+        request = replace(request, limits=limits)
     if archive is not None:
         request = replace(request, archive=archive)
     job = kind.job(request, row.run_id, workspace.at(Path(row.home)))
@@ -157,13 +167,15 @@ def resume(
             )
         given = replace(RunLimits(), **(changes or {}))
         before: RunLimits = kind_named(row.kind).load(row).limits
+        now = replace(before, **(changes or {}))
         allowed = Allowed(
             {**row.limits, **given.budget},
             given.in_flight if "in_flight" in (changes or {}) else row.policy,
-            given.concurrency or before.concurrency,
+            now.concurrency,
             fresh,
+            given.cost_per_call,
         )
-        opener = partial(open_job, row, workspace)
+        opener = partial(open_job, row, workspace, limits=now)
         return carry_on(row, opener, allowed, journal, workspace, report)
 
 
@@ -218,7 +230,7 @@ def carry_on(
         if row.status == "success":  # Another driver finished it meanwhile.
             return Finished(job.folder, job.summary())
         report.started(row.run_id)
-        journal.allow(row.run_id, allowed.limits, allowed.policy)
+        journal.allow(row.run_id, allowed.limits, allowed.policy, allowed.expected_cost)
         if allowed.fresh:
             journal.restarted(row.run_id)
         grown(job, journal)

@@ -19,7 +19,7 @@ from beforehand.records.rows import IntervalRow, label
 from beforehand.runs.compare import Subject, compare_forecasters, subject_of
 from beforehand.runs.query import find_journal, find_run, status_of
 from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions, read_traces
-from beforehand.runs.verify import RunCheck, sound
+from beforehand.runs.verify import RunCheck, sound, verdict
 from beforehand.runs.verify import verify as verify_run
 from beforehand.score.compare import Comparison
 from beforehand.score.report import headline
@@ -114,8 +114,7 @@ class Verification:
 
     def __repr__(self) -> str:
         rows = [f"{c.name}: {c.n:,} checked, {c.wrong:,} wrong ({c.what})" for c in self.checks]
-        said = "sound" if self.sound else "NOT sound"
-        return "\n".join([*rows, *self.problems, f"run {self.run_id}: {said}"])
+        return "\n".join([*rows, *self.problems, f"run {self.run_id}: {verdict(self.checks)}"])
 
 
 class Run:
@@ -149,9 +148,7 @@ class Run:
         """scores.json. Raises NotFound while the run is not finished."""
         scores = self.path / "scores.json"
         if not scores.is_file():
-            raise NotFound(
-                f"run {self.id} has no scores: it is {self.status}; .resume() continues it"
-            )
+            raise self._folder.without_scores(self.status)
         found: Summary = read_json(scores)
         files = self._folder.facts().get("files", {})
         if files.get("scores.json", "") not in ("", file_digest(scores)):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from beforehand.clock import parse_us
-from beforehand.errors import InputError, NotFound
+from beforehand.errors import InputError
 from beforehand.records.rows import forecasts
 from beforehand.runs.columns import read_questions
 from beforehand.runs.rows import questions_of, read_intervals, read_predictions
@@ -31,7 +31,7 @@ def subject_of(folder: RunFolder, name: str | None = None) -> Subject:
     where that is not one, NotFound where the run has no scores."""
     scores = folder.path / "scores.json"
     if not scores.is_file():
-        raise NotFound(f"run {folder.run_id} is not finished: resume it first")
+        raise folder.without_scores()
     summary: Summary = read_json(scores)
     board = summary["leaderboard"]
     known = [row["forecaster"] for row in board]

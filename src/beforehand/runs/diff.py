@@ -53,7 +53,10 @@ class RunDiff(TypedDict):
 
 
 def differences(left: RunFolder, right: RunFolder) -> RunDiff:
-    """Two runs compared; JSON-ready."""
+    """Two runs compared; JSON-ready. Raises NotFound for a run without forecasts."""
+    for folder in (left, right):
+        if not any((folder.path / name).is_file() for name in ("config.json", "scores.json")):
+            raise folder.without_scores()
     intervals = _intervals(left.path, right.path)
     return {
         "left": left.run_id,

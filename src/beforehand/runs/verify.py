@@ -7,7 +7,7 @@ the answer that was paid for.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import RunRow
 from beforehand.store.run_folder import LOG, RunFolder
 
+UNFINISHED = "run"
 MOST = 20
 """The most problems that are listed per check; all are counted."""
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)\s*```", re.DOTALL)
@@ -63,11 +64,14 @@ class RunCheck:
 def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
     """Every check of one run; the run is sound if none has a problem."""
     row = None if journal is None else journal.run(folder.run_id)
-    checks = []
-    if row is not None and row.status != "success":
-        said = f"it is not finished: `beforehand runs resume {folder.run_id}` continues it"
-        checks.append(RunCheck("run", "that it is finished", 1, 1, [said]))
-    checks += [_files(folder, None if row is None else row.seal, row is not None)]
+    if row is not None and journal is not None and row.status != "success":
+        said = f"it is {row.status}: `beforehand runs resume {folder.run_id}` continues it"
+        unfinished = RunCheck(UNFINISHED, "that it is finished", 1, 1, [said])
+        if row.status in ("running", "cancelling"):
+            return [unfinished]
+        intervals = folder.path / "intervals.jsonl"
+        return [unfinished, _calls(row, journal.calls, intervals, _asked(folder))]
+    checks = [_files(folder, None if row is None else row.seal, row is not None)]
     intervals = folder.path / "intervals.jsonl"
     if intervals.is_file():
         checks += [_intervals(folder, intervals), _cutoff(intervals, folder.path / "leaks.jsonl")]
@@ -86,7 +90,7 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
     elif row is None:
         checks.append(RunCheck("journal", "the run's row", 1, 1, ["the journal has no such run"]))
     else:
-        checks.append(_tasks(folder, journal, row))
+        checks += [_tasks(folder, journal, row), *_bus(journal, row)]
         asked = _asked(folder)
         checks.append(_calls(row, journal.calls, intervals, asked))
         traces = folder.path / "traces.jsonl"
@@ -178,8 +182,6 @@ def _records(path: Path, model: type[BaseModel]) -> RunCheck:
 def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> RunCheck:
     check = RunCheck("journal", "steps of the plan against worker_runs and task_outputs")
     run_id = folder.run_id
-    if row.status != "success":
-        check.found(f"the journal has the run as {row.status}")
     if not row.total:  # A scored file has no plan.
         return check
     outputs: dict[str, str] = {}
@@ -219,6 +221,22 @@ def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> RunCheck:
         if whole and step.inputs(outputs) != inputs[step.id]:
             check.found(f"step {step.id} was not given the inputs that the plan states")
     return check
+
+
+def _bus(journal: Journal, row: RunRow) -> list[RunCheck]:
+    """What agents wrote to the file bus, against what their steps say they wrote."""
+    check = RunCheck("bus", "outputs of agents against the digests that their steps gave")
+    for task, data, _ in journal.outputs(row.run_id):
+        said = orjson.loads(data)
+        if not isinstance(said, dict) or "output_file_path" not in said:
+            continue
+        check.n += 1
+        path = Path(row.home) / said["output_file_path"]
+        if not path.is_file():
+            check.found(f"{path}, which {task} wrote, is missing")
+        elif digest(path.read_bytes()) != said.get("digest"):
+            check.found(f"{path} is not what {task} wrote")
+    return [check] if check.n else []
 
 
 def _calls(run: RunRow, calls: Calls, intervals: Path, asked: Mapping[str, str]) -> RunCheck:
@@ -327,6 +345,14 @@ def _asked(folder: RunFolder) -> dict[str, str]:
         return providers(folder)
     except (BeforehandError, AttributeError, KeyError, TypeError, ValueError):
         return {}
+
+
+def verdict(checks: Sequence[RunCheck]) -> str:
+    """sound, NOT sound, or not finished yet."""
+    wrong = {check.name for check in checks if check.wrong}
+    if wrong == {UNFINISHED}:
+        return "not finished yet; its calls are sound"
+    return "NOT sound" if wrong else "sound"
 
 
 def sound(checks: Iterable[RunCheck]) -> bool:

@@ -133,6 +133,17 @@ class RunFolder:
             return {"run_id": self.run_id, "status": "damaged"}
         return facts
 
+    def without_scores(self, status: str | None = None) -> NotFound:
+        """Why this run has no scores, as an error to raise."""
+        facts = self.facts()
+        show = f"`beforehand runs show {self.run_id}`"
+        if facts["status"] == "success":
+            return NotFound(f"run {self.run_id} ({facts.get('kind')}) has no scores: {show}")
+        return NotFound(
+            f"run {self.run_id} has no scores: it is {status or facts['status']}; "
+            f"`beforehand runs resume {self.run_id}` continues it"
+        )
+
 
 def _are_facts(found: object, run_id: str) -> TypeGuard[RunFacts]:
     return isinstance(found, dict) and found.get("run_id") == run_id and "status" in found

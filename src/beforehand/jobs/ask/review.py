@@ -25,7 +25,7 @@ class Review(BaseModel):
 
     responds: bool = Field(description="Whether the answer responds to the question.")
     not_borne_out: list[int] = Field(
-        default_factory=list, max_length=40, description="Sentences without evidence."
+        default_factory=list, max_length=40, description="Sentences without evidence, from 1 on."
     )
     remarks: str = Field(default="", max_length=600, description="One or two sentences.")
 
@@ -36,7 +36,7 @@ def review(
     outputs: Mapping[str, OutputEnvelope],
 ) -> dict[str, Any]:
     """The review as JSON: the model, and what it says; or the `error` where it gave none."""
-    lines = answer["answer"].splitlines()
+    lines = answer["answer"].splitlines()[1:]  # The first says as of when.
     shown = {
         "as_of": answer["as_of"],
         "question": answer["question"],
