@@ -319,7 +319,7 @@ class Traffic:
         if shut is not None:
             raise Unavailable(
                 f"{provider.title} failed {CIRCUIT_AFTER} times in a row (last: {shut[1]}): not "
-                f"asked again for {_span(shut[0])}; meanwhile {provider.instead}",
+                f"asked again for {_span(shut[0])}; {provider.instead}",
                 shut[0],
             )
         return failures > 0

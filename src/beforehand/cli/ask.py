@@ -18,9 +18,7 @@ from beforehand.jobs.checks import instant
 
 
 def ask(
-    question: Annotated[str, Parameter(help="What you want to know, in your own words.")],
-    /,
-    *,
+    *question: Annotated[str, Parameter(help="What you want to know, in your own words.")],
     plan: Annotated[
         bool, Parameter(negative="", help="Show the plan and do nothing: no agent is run.")
     ] = False,
@@ -55,7 +53,7 @@ def ask(
     found = run_limits(limits)
     allowed = replace(found, concurrency=found.concurrency or AGENTS_AT_ONCE)
     path = archive_path(archive).resolve()
-    request = AskRequest(question, path, pinned, mode, allowed, model, review)
+    request = AskRequest(" ".join(question), path, pinned, mode, allowed, model, review)
     if plan and model is None:  # Rules cost nothing: no run is begun.
         _show_plan(AskJob(request, "plan", workspace).planned(), json)
         return EXIT_OK

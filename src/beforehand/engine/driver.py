@@ -355,7 +355,8 @@ def raise_for(outcome: Outcome, run_id: str) -> None:
     """Raise an error that tells the user how an unfinished run ended, and how to resume it."""
     if outcome.status == "success":
         return
-    failed = f"{len(outcome.failed)} steps failed, " if outcome.status != "cancelled" else ""
+    n = len(outcome.failed)
+    failed = f"{n} step{'' if n == 1 else 's'} failed, " if outcome.status != "cancelled" else ""
     text = (
         f"run {run_id} {_ENDED[outcome.status]}: {outcome.reason} ({failed}{outcome.undone} not "
         f"begun); `beforehand runs resume {run_id}` goes on from here"

@@ -83,7 +83,8 @@ _FRAME = re.compile(
 _TIMES = re.compile(
     rf"{_BETWEEN.pattern}|{_SINCE_DAY.pattern}|{_SINCE_YEAR.pattern}|"
     rf"(?:\b(?:over|in|during|for)\s+the\s+)?{_SPAN.pattern}|{_THIS.pattern}|"
-    rf"{_UNTIL.pattern}|{_SINCE_MONTH.pattern}|{_DAY_BEFORE.pattern}|\bover time\b|\bso far\b",
+    rf"{_UNTIL.pattern}|{_SINCE_MONTH.pattern}|{_DAY_BEFORE.pattern}|\bover time\b|\bso far\b|"
+    r"\b(?:right\s+|as\s+of\s+)?(?:now|today)\b|\bcurrently\b|\bat\s+the\s+moment\b",
     re.IGNORECASE,
 )
 _POINTS_BACK = re.compile(
@@ -307,9 +308,10 @@ def _named(asked: Read) -> list[Task]:
 def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Task]:
     """The tasks of one topic; `end` tells their ids from those of another."""
     tasks = list[Task]()
+    whose = "the markets" if venues and venues <= SIMULATED else "Polymarket's markets"
     tasks.append(
         Task(
-            f"markets{end}", "polymarket-agent", "what Polymarket's markets on this say",
+            f"markets{end}", "polymarket-agent", f"what {whose} on this say",
             {"query": topic, "limit": MARKETS}, (), ("search_polymarket_markets",),
         )
     )  # fmt: skip
