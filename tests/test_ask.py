@@ -26,6 +26,7 @@ from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.bus import Bus
 from experiments import Out, told
 
+FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 T = "2025-02-20T00:00:00Z"
 QUESTION = "How likely is it that the Jorvia reservoir index closes above 672, and how did it move "
 QUESTION += "this month, and why?"
@@ -395,6 +396,7 @@ def test_killed_at_every_step_and_resumed(sim: Path, tmp_path: Path) -> None:
     wanted = files(whole)
     assert len(wanted) == 6
     places = [(step, when) for step in range(1, 8) for when in ("before", "after")]
+    places = places if FULL else places[::3]  # Each kind of place, each third of them.
     for step, when in places:
         root = tmp_path / f"{step}-{when}"
         root.mkdir()

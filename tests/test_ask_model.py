@@ -16,7 +16,7 @@ from beforehand.store.database import Database
 from beforehand.store.journal.journal import Journal
 from experiments import Out, told
 from modelserver import ModelServer, completion, model_server
-from test_ask import KILLED, T, asked
+from test_ask import FULL, KILLED, T, asked
 
 QUESTION = "Will the Jorvia pipeline index close above 772, and how did it move this month?"
 Body = dict[str, Any]
@@ -210,8 +210,8 @@ def test_killed_at_every_step_no_call_is_paid_twice(sim: Path, tmp_path: Path) -
     with model_server(says()) as server:
         wanted = carried_out(server, tmp_path / "whole", "-m", "beforehand")
         assert len(wanted[1]) == len(set(wanted[1])) > 8
-        for step in range(1, 7):
-            for when in ("before", "after"):
-                root = tmp_path / f"{step}-{when}"
-                found = carried_out(server, root, str(script), str(step), when)
-                assert found == wanted, (step, when)
+        places = [(step, when) for step in range(1, 7) for when in ("before", "after")]
+        for step, when in places if FULL else places[::3]:
+            root = tmp_path / f"{step}-{when}"
+            found = carried_out(server, root, str(script), str(step), when)
+            assert found == wanted, (step, when)

@@ -78,7 +78,7 @@ def test_in_order_after_three_kills_and_in_a_fork(sim: Path, tmp_path: Path) -> 
     print(f"out of order 0 of {killed} after three kills, 0 of {judge.judged - killed} in a fork")
 
 
-@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("n", [2, 4] if FULL else [4])
 def test_in_order_over_workers(n: int, sim: Path, tmp_path: Path, url: str) -> None:
     with serving(Judge(latency=0.01)) as judge, workers(n, tmp_path, url) as crew:
         run = program(*backtest(sim, judge), home=tmp_path, url=url)

@@ -1,6 +1,7 @@
 """What happens after t cannot be read off anything that a View at t answers."""
 
 import inspect
+import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -32,7 +33,7 @@ from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 
 NAMES = [f"{venue}:m{i}" for venue in VENUES for i in range(3)] + ["m0", "m2", "POLYMARKET:none"]
-PAIRS = 1500
+PAIRS = 1500 if os.environ.get("BEFOREHAND_CHAOS") == "full" else 300
 
 
 def attempt(call: Callable[[], Any]) -> str:
@@ -136,7 +137,7 @@ def _gateway(records: list[Any]) -> Gateway:
 
 
 @pytest.mark.parametrize("block", range(6))
-def test_thousands_of_pairs_cannot_be_told_apart(block: int) -> None:
+def test_pairs_cannot_be_told_apart(block: int) -> None:
     size = PAIRS // 6
     different = 0
     for seed in range(block * size, (block + 1) * size):
