@@ -133,7 +133,7 @@ def check(found: dict[str, Any], sql: Sql, home: Path, quotes: Path) -> int:
             assert (row["low"], row["high"]) == (min(days), max(days))
             for figure in (days[0], days[-1], min(days), max(days)):
                 assert f"{figure:g}" in line
-            assert row["change"] == pytest.approx(days[-1] - days[0], abs=1e-9)
+            assert row["change"] == pytest.approx(days[-1] - days[0], abs=1e-6)
         elif one["kind"] == "document":
             (row,) = sql.rows(
                 "SELECT title FROM document WHERE id = ? AND known_at::TIMESTAMP <= ?::TIMESTAMP",

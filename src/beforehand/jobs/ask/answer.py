@@ -26,13 +26,18 @@ DAY = 86_400
 @dataclass
 class Answer:
     """The answer under way, as of an instant: its sentences, what they cite, what was not found,
-    and the details that are at hand of markets. `most_likely` puts the highest prices first."""
+    and the details that are at hand of markets. Of what was searched for: where nothing was
+    `missed`, what was `hit`, `near` or `exact`. `most_likely` puts the highest prices first."""
 
     at: str
     most_likely: bool = False
     lines: list[str] = field(default_factory=list)
     citations: list[dict[str, Any]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    missed: dict[str, list[str]] = field(default_factory=dict)
+    hit: set[str] = field(default_factory=set)
+    near: list[str] = field(default_factory=list)
+    exact: set[str] = field(default_factory=set)
     details: dict[str, tuple[Task, str, Mapping[str, Any]]] = field(default_factory=dict)
 
     def cite(self, task: Task, path: str, kind: str, name: str, **more: object) -> str:
@@ -72,6 +77,7 @@ def compose(
         for row in output.data:
             for name in (row["id"], row["market_id"]):
                 answer.details.setdefault(name, (task, path, row))
+    answer.exact |= _exact(tasks, found)
     for task in in_order(tasks):
         if task.id in found:
             path, output = found[task.id]
@@ -80,7 +86,13 @@ def compose(
             answer.missing += _unrated(task, output)
         else:
             answer.missing.append(f"{task.why}: {failed.get(task.id, 'no answer')}")
-    if untold and not any(one["kind"] == "market" for one in answer.citations):
+    for query, whys in answer.missed.items():
+        if query not in answer.hit:
+            answer.missing.append(
+                f"no market and no page fits {query!r} (searched: {'; '.join(whys)})"
+            )
+    finders = [task for task in tasks if _TELLERS.get(task.agent) is _markets]
+    if untold and {task.inputs["query"] for task in finders} - answer.exact:
         answer.missing.append(untold)
     if len(answer.lines) == 1:
         answer.lines.append("Nothing was found that answers this.")
@@ -95,6 +107,18 @@ def compose(
 
 
 Teller = Any
+
+
+def _exact(tasks: Sequence[Task], found: Found) -> set[str]:
+    """What was searched for and asked by a market in exactly these words."""
+    return {
+        row["query"]
+        for task in tasks
+        if task.id in found and _TELLERS.get(task.agent) is _markets
+        for row in found[task.id][1].data
+        for market in row["markets"]
+        if Subject.of(row["query"]).named_by(market["title"])
+    }
 
 
 def _unrated(task: Task, output: OutputEnvelope) -> list[str]:
@@ -115,8 +139,8 @@ def in_order(tasks: Sequence[Task]) -> list[Task]:
 
 
 def _figure(value: float) -> str:
-    """A number as its record has it, without the noise of floating point."""
-    text = repr(round(value, 10))
+    """A number as its record has it, to six places."""
+    text = f"{value:.6g}" if abs(value) < 1 else repr(round(value, 6))
     return text.removesuffix(".0")
 
 
@@ -132,12 +156,17 @@ def _markets(
     """What the best markets say."""
     (row,) = output.data
     fitting = [market for market in row["markets"] if _market_fits(market, subject)]
-    if answer.most_likely:
-        fitting.sort(key=_first_price, reverse=True)
-    fitting.sort(key=lambda market: bool(market["status"] != MARKET_STATUS_ACTIVE))
+    fitting.sort(key=lambda market: _rank(market, answer, subject))
+    query = row["query"]
     if row["search_method"] == "top_volume" or not fitting:
-        answer.missing.append(f"{task.why}: no market fits {row['query']!r}")
+        answer.missed.setdefault(query, []).append(task.why.partition(" on ")[0])
         return
+    answer.hit.add(query)
+    if query in answer.exact and not row["llm_scoring_enabled"]:
+        fitting = [market for market in fitting if subject.named_by(market["title"])]
+    elif not row["llm_scoring_enabled"] and query not in answer.near:
+        answer.near.append(query)
+        answer.lines.append(f"No market asks exactly {query!r}; the nearest:")
     known = {one["id"] for one in answer.citations if one["kind"] == "market"}
     for market in [one for one in fitting[:SHOWN] if one["market_id"] not in known]:
         _market(answer, *answer.details.get(_name(market), (task, path, market)))
@@ -145,8 +174,18 @@ def _markets(
         answer.lines.append(f"  ({len(fitting) - SHOWN} more in {path})")
 
 
+def _rank(market: Mapping[str, Any], answer: Answer, subject: Subject) -> tuple[bool, bool, float]:
+    """Markets that ask exactly this come first, then those that are open; of ended ones the winner,
+    and where the question asks who, the likeliest."""
+    active = market["status"] == MARKET_STATUS_ACTIVE
+    _, _, details = answer.details.get(_name(market), (None, "", market))
+    payout = (details.get("resolution") or {}).get("payout")
+    likely = _first_price(market) if answer.most_likely else 0.0
+    return not subject.named_by(market["title"]), not active, -(payout or likely)
+
+
 def _first_price(market: Mapping[str, Any]) -> float:
-    return float(next(iter(market["prices"].values()), -1))
+    return float(market["prices"].get(market["outcomes"][0], -1))
 
 
 def _name(market: Mapping[str, Any]) -> str:
@@ -230,14 +269,18 @@ def _moves(answer: Answer, task: Task, path: str, output: OutputEnvelope, subjec
             continue
         first, last, told = row["first"], row["last"], told + 1
         change = row["change"]
+        title = shown[row["market_id"]].get("title") or row["market_id"]
         moved = "did not move" if not change else f"moved {'+' * (change > 0)}{_figure(change)}"
         cited = shown[row["market_id"]]
         mark = answer.cite(
             task, path, HISTORY, row["market_id"], title=cited.get("title"),
             start=first["date"], end=last["date"],
         )  # fmt: skip
+        if first["date"] == last["date"]:
+            answer.lines.append(f"- {title} was at {_figure(last['yes'])} on {last['date']} {mark}")
+            continue
         answer.lines.append(
-            f"- {cited.get('title')} {moved}: {_figure(first['yes'])} on {first['date']}, "
+            f"- {title} {moved}: {_figure(first['yes'])} on {first['date']}, "
             f"{_figure(last['yes'])} on {last['date']} (low {_figure(row['low'])}, high "
             f"{_figure(row['high'])}) {mark}"
         )
@@ -249,12 +292,13 @@ def _moves(answer: Answer, task: Task, path: str, output: OutputEnvelope, subjec
 def _pages(answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject) -> None:
     """Pages of the sites, where the markets said little."""
     (row,) = output.data
-    if sum(one["kind"] == "market" for one in answer.citations) >= SHOWN:
+    shown = sum(one["kind"] == "market" for one in answer.citations)
+    if shown >= SHOWN or row["query"] in answer.exact:
         return
     known = {one.get("url") for one in answer.citations}
     fitting = [hit for hit in row["results"] if subject.fits(hit["title"])]
     if not fitting:
-        answer.missing.append(f"{task.why}: no page of {row['domains_searched']}")
+        answer.missed.setdefault(row["query"], []).append(f"pages of {row['domains_searched']}")
     for hit in [hit for hit in fitting if hit["url"] not in known][:PAGES]:
         mark = answer.cite(task, path, "page", hit["url"], title=hit["title"])
         answer.lines.append(f"- {hit['domain']}: {hit['title']} {mark}")
@@ -263,11 +307,11 @@ def _pages(answer: Answer, task: Task, path: str, output: OutputEnvelope, subjec
 def _documents(
     answer: Answer, task: Task, path: str, output: OutputEnvelope, subject: Subject
 ) -> None:
-    """What was reported, newest first."""
-    if not output.data:
+    """What was reported, best first."""
+    fitting = [row for row in output.data if subject.found_in(row["title"], row["text"])]
+    if not fitting:
         answer.missing.append(f"{task.why}: no document fits")
-    newest = sorted(output.data, key=lambda row: row["timestamp"], reverse=True)
-    for row in newest[:DOCUMENTS]:
+    for row in fitting[:DOCUMENTS]:
         mark = answer.cite(
             task, path, "document", row["id"], url=row["url"], known_at=row["timestamp"]
         )

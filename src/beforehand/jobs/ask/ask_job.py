@@ -204,7 +204,8 @@ class AskJob:
         markets = self._connected().gateway.at(at).markets()
         ids = frozenset(market.native_id for market in markets)
         untold = sum(market.question is None for market in markets)
-        return rules.Known(frozenset(market.venue for market in markets), ids, untold)
+        pages = {market.url.rstrip("/"): market.id for market in markets if market.url}
+        return rules.Known(frozenset(market.venue for market in markets), ids, untold, pages)
 
     def _task(
         self, args: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext

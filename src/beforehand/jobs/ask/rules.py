@@ -3,31 +3,32 @@ agents can tell."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from beforehand.errors import InputError
 from beforehand.gateway.search import stems
 from beforehand.ids import is_storable
-from beforehand.jobs.ask.subject import MONTHS
+from beforehand.jobs.ask.subject import MONTHS, Subject, plain
 from beforehand.jobs.ask.tasks import Task
 from beforehand.sources.kalshi import VENUE as KALSHI
 from beforehand.sources.polymarket import VENUE as POLYMARKET
 from beforehand.tools.markets import SIMULATED
 
-MARKETS, MOST_TOPICS = 10, 3
+MARKETS, REPORTS, MOST_TOPICS = 10, 20, 3
 _COMPARE = re.compile(r"^\s*compare\s+", re.IGNORECASE)
 _SIDES = re.compile(
     r"[?;]|\s+(?:vs\.?|versus|compared\s+(?:to|with))\s+|"
     r"\s+and\s+(?=(?:(?:the\s+)?(?:odds|chances?|probability|price)\s+)?(?:of|for|about)\s)|"
-    r",?\s+and\s+(?=(?:will|what\s+about|is|are)\s)|,\s+(?=will\s)",
+    r",?\s+and\s+(?=(?:will|what|when|who|which|is|are)\s)|,\s+(?=(?:will|what|who|which)\s)",
     re.IGNORECASE,
 )
 _SIDES_OF = re.compile(rf"{_SIDES.pattern}|,(?!\d)|\s+(?:and|with|to)\s+", re.IGNORECASE)
 _SYMBOL = re.compile(r"\b[A-Z]{2,8}(?:\.[A-Z0-9%_]+)+\b|(?<=[\"'])[A-Z0-9][A-Z0-9 .%_]+(?=[\"'])")
 _DAY = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
 _SPAN = re.compile(
-    r"\b(?:last|past|previous)\s+(\d+)?\s*(day|week|month|quarter|year)s?\b", re.IGNORECASE
+    r"\b(?:last|past|previous)\s+(\d+)?\s*(day|week|fortnight|month|quarter|year)s?\b",
+    re.IGNORECASE,
 )
 _THIS = re.compile(r"\bthis\s+(week|month|quarter|year)\b", re.IGNORECASE)
 _UNTIL = re.compile(r"\b(?:until|to|till|through)\s+(\d{4}-\d{2}-\d{2})\b", re.IGNORECASE)
@@ -47,14 +48,21 @@ _BETWEEN = re.compile(
 )
 _SINCE_DAY = re.compile(rf"\b(?:since|from|after)\s+({_DATED})", re.IGNORECASE)
 _SINCE_YEAR = re.compile(r"\bsince\s+((?:19|20)\d{2})\b(?!-)", re.IGNORECASE)
+_ON_DAY = re.compile(rf"\b(?:on|at|as\s+of)\s+({_DATED})", re.IGNORECASE)
+_PAST = re.compile(r"\b(?:was|were|did|had)\b", re.IGNORECASE)
+_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+_SINCE_WEEKDAY = re.compile(rf"\bsince\s+(?:last\s+)?({'|'.join(_WEEKDAYS)})\b", re.IGNORECASE)
+_URL = re.compile(r"https?://\S+")
 _DAY_BEFORE = re.compile(r"\b(?:since\s+)?yesterday\b", re.IGNORECASE)
 _MOVE = re.compile(
     r"\b(move[ds]?|moving|change[ds]?|changing|trend\w*|history|evolve\w*|rise|rose|fall|fell|"
     r"jump\w*|drop\w*|shift\w*|highest|lowest|up or down|over time|so far)\b",
     re.IGNORECASE,
 )
+_EVENT = re.compile(r"\s*(?:will|would|how\s+likely|what\s+are\s+the\s+odds)\b", re.IGNORECASE)
 _WHY = re.compile(
-    r"\b(why|news|reasons?|because|happen\w*|report\w*|headlines?|evidence|articles?|documents?)\b",
+    r"\b(why|news|reasons?|because|happened|happening|report\w*|headlines?|evidence|articles?|"
+    r"documents?|did\s+(?:\w+\s+){1,3}say|who\s+said)\b",
     re.IGNORECASE,
 )
 _REASON = re.compile(r"\b(?:why|reasons?|because)\b", re.IGNORECASE)
@@ -65,7 +73,14 @@ _QUOTES = re.compile(
 )
 _FRAME = re.compile(
     r"^(?:please\s+|and\s+|so\s+|then\s+)*"
-    r"(?:(?:what|which)\s+(?:is|are|was|were)\s+(?:the\s+)?"
+    r"(?:(?:the\s+)?(?:latest\s+)?(?:news|reports?|headlines?|articles?)\s+(?:about|on|of)\s*|"
+    r"what\s+(?:is|was|has\s+been)\s+(?:reported|said|written)\s+(?:about|on|of)\s*|"
+    r"what\s+(?:do|did)\s+(?:the\s+)?(?:reports?|news|papers?|articles?)\s+say\s*(?:about|on|of)?\s*|"
+    r"when\s+(?:did|will|does|do|is|was)\s+|"
+    r"(?:show|tell)\s+me\s+(?:everything|all)\s+(?:about|on|of)\s*|"
+    r"(?:which|what)\s+(?:of\s+the\s+)?(?:company|companies|team|country|countries|person|people|"
+    r"candidate|party|parties|player|artist|model)\s+|"
+    r"(?:what|which)\s+(?:is|are|was|were)\s+(?:the\s+)?"
     r"(?:priced\s+in\s+for|(?:market\s+)?(?:odds|chances?|probabilit\w+|price|prices)\s+"
     r"(?:of|that|for|on))\s*|how\s+likely\s+(?:is|are)\s+(?:it\s+that\s+)?|"
     r"what\s+(?:do|does|did)\s+(?:the\s+)?(?:prediction\s+markets?|markets?|polymarket|kalshi)\s+"
@@ -83,8 +98,9 @@ _FRAME = re.compile(
 _TIMES = re.compile(
     rf"{_BETWEEN.pattern}|{_SINCE_DAY.pattern}|{_SINCE_YEAR.pattern}|"
     rf"(?:\b(?:over|in|during|for)\s+the\s+)?{_SPAN.pattern}|{_THIS.pattern}|"
-    rf"{_UNTIL.pattern}|{_SINCE_MONTH.pattern}|{_DAY_BEFORE.pattern}|\bover time\b|\bso far\b|"
-    r"\b(?:right\s+|as\s+of\s+)?(?:now|today)\b|\bcurrently\b|\bat\s+the\s+moment\b",
+    rf"{_UNTIL.pattern}|{_SINCE_MONTH.pattern}|{_SINCE_WEEKDAY.pattern}|{_DAY_BEFORE.pattern}|"
+    r"\bover time\b|\bso far\b|\b(?:right\s+|as\s+of\s+)?(?:now|today)\b|\bcurrently\b|"
+    r"\bat\s+the\s+moment\b",
     re.IGNORECASE,
 )
 _POINTS_BACK = re.compile(
@@ -106,19 +122,29 @@ _AT_THE_END = re.compile(
     r"lower)$",
     re.IGNORECASE,
 )
-_ON_A_VENUE = re.compile(r"\s+(?:on|at|according to)\s+(?:polymarket|kalshi)\b", re.IGNORECASE)
-_DAYS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
+_ASKS_HOW = re.compile(r"\s*(?:why|how)\b", re.IGNORECASE)
+_VERB_AT_THE_END = re.compile(
+    r"\s+(?:fall|fell|rise|rose|drop(?:ped)?|jump(?:ed)?|climb(?:ed)?)$", re.IGNORECASE
+)
+_VENUE = r"(?:polymarket|kalshi|manifold|metaculus|infer)"
+_ON_A_VENUE = re.compile(
+    rf"\s+(?:on|at|according to)\s+{_VENUE}(?:\s*(?:,|and|or|versus|vs\.?)\s+{_VENUE})*\b",
+    re.IGNORECASE,
+)
+_DAYS = {"day": 1, "week": 7, "fortnight": 14, "month": 30, "quarter": 91, "year": 365}
 USUAL_DAYS = 30
 
 
 @dataclass(frozen=True)
 class Known:
     """What there is to search as of the question's instant: the venues with markets, the markets'
-    ids (live, where nobody lists them all: none), and how many have no text yet."""
+    ids (live, where nobody lists them all: none), how many have no text yet, and the ids by the
+    addresses of their pages."""
 
     venues: frozenset[str] = frozenset()
     ids: frozenset[str] = frozenset()
     untold: int = 0
+    pages: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -141,10 +167,11 @@ def read(question: str, at: datetime, known: Known | None = None) -> Read:
     if not is_storable(question):
         raise InputError("the question is not Unicode text")
     ids = _ids(question, known or Known())
-    for name in ids:
+    for name in (*_URL.findall(question), *ids):
         question = question.replace(name, " ")
     symbols = tuple(dict.fromkeys(_SYMBOL.findall(question)))
-    topics = _topics(question)
+    past = _ON_DAY.sub(" ", question) if _PAST.search(question) else question
+    topics = _topics(_ON_A_VENUE.sub("", plain(past)))
     quotes = bool(symbols) or (bool(_QUOTES.search(question)) and bool(_DAY.search(question)))
     if not topics and not quotes and not ids:
         raise InputError(
@@ -160,9 +187,12 @@ def read(question: str, at: datetime, known: Known | None = None) -> Read:
 
 def _ids(question: str, known: Known) -> tuple[str, ...]:
     """The markets that a question names by their ids. A plain number or word is none."""
-    words = [word.strip("\"'?!.,;()[]") for word in question.split()]
+    words = [word.strip("\"'?!.,;()[]") for word in _URL.sub(" ", question).split()]
+    urls = [url.rstrip("?!.,;)/") for url in _URL.findall(question)]
+    pages = [known.pages.get(url, url.rsplit("/", 1)[-1]) for url in urls]
     named = [w for w in words if _ID.fullmatch(w) or (w in known.ids and re.search(r"\d", w))]
-    return tuple(dict.fromkeys(word for word in named if not word.isdecimal()))[:MARKETS]
+    words = [word for word in named if not word.isdecimal()]
+    return tuple(dict.fromkeys([*filter(None, pages), *words]))[:MARKETS]
 
 
 def _topics(question: str) -> tuple[str, ...]:
@@ -182,6 +212,8 @@ def _topic(question: str) -> str:
         rest = _HOW.sub(" ", _SYMBOL.sub(" ", _DAY.sub(" ", rest)))
         rest = _ON_A_VENUE.sub("", _OF.sub("", " ".join(rest.split())))
         rest = _AT_THE_END.sub("", rest)
+        if _ASKS_HOW.match(part):
+            rest = _VERB_AT_THE_END.sub("", rest)
         about = rest
         for filler in (_MOVE, _POINTS_BACK, _WHY, _QUOTES):
             about = filler.sub(" ", about)
@@ -198,7 +230,14 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
         if not first <= last:
             raise InputError(f"{found[0]}: this time lies after {today}, or is reversed")
         return first, last
+    if _PAST.search(question) and (found := _ON_DAY.search(question)):
+        day = _dated(found[1], today)
+        if day <= today:
+            return day, day
     start = _since_day(question, today) or _since_month(question, today)
+    if start is None and (found := _SINCE_WEEKDAY.search(question)):
+        back = (today.weekday() - _WEEKDAYS.index(found[1].lower())) % 7
+        start = today - timedelta(days=back or 7)
     if start is None and (month := _moved_in(question, today)):
         return month
     if start is None and _DAY_BEFORE.search(question):
@@ -208,7 +247,7 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
     if start is None and (found := _SPAN.search(question)):
         start = today - timedelta(days=int(found[1] or 1) * _DAYS[found[2].lower()])
     if start is None:
-        if not _MOVE.search(question) and not _REASON.search(question):
+        if not _asks_of_moves(question) and not _REASON.search(question):
             return None
         start = end - timedelta(days=USUAL_DAYS)
     if start > today:
@@ -216,6 +255,12 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
     if end < start:
         raise InputError(f"{end} lies before {start}: the time must not be reversed")
     return start, end
+
+
+def _asks_of_moves(question: str) -> bool:
+    """True where a part of the question asks how something moved; "will it fall" does not."""
+    parts = re.split(r",(?!\d)|[;?!\n]|\band\b", question)
+    return any(_MOVE.search(part) and not _EVENT.match(part) for part in parts)
 
 
 def _begin(unit: str, today: date) -> date:
@@ -309,9 +354,10 @@ def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Ta
     """The tasks of one topic; `end` tells their ids from those of another."""
     tasks = list[Task]()
     whose = "the markets" if venues and venues <= SIMULATED else "Polymarket's markets"
+    about = f"on {topic!r}" if len(topic) <= 60 else f"on {topic[:60] + '…'!r}"
     tasks.append(
         Task(
-            f"markets{end}", "polymarket-agent", f"what {whose} on this say",
+            f"markets{end}", "polymarket-agent", f"{whose} {about}",
             {"query": topic, "limit": MARKETS}, (), ("search_polymarket_markets",),
         )
     )  # fmt: skip
@@ -319,7 +365,7 @@ def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Ta
     if KALSHI in venues:
         tasks.append(
             Task(
-                f"kalshi{end}", "kalshi-agent", "what Kalshi's markets on this say",
+                f"kalshi{end}", "kalshi-agent", f"Kalshi's markets {about}",
                 {"query": topic, "limit": MARKETS}, (), ("search_kalshi_markets",),
             )
         )  # fmt: skip
@@ -328,7 +374,7 @@ def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Ta
         said = ", ".join(name.capitalize() for name in others)
         tasks.append(
             Task(
-                f"venues{end}", "all-markets-agent", f"what the markets of {said} on this say",
+                f"venues{end}", "all-markets-agent", f"the markets of {said} {about}",
                 {"query": topic, "venues": others, "limit": MARKETS}, (), ("search_all_markets",),
             )
         )  # fmt: skip
@@ -342,7 +388,7 @@ def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Ta
         )  # fmt: skip
     tasks.append(
         Task(
-            f"sites{end}", "predictive-markets-agent", "pages of the prediction markets on this",
+            f"sites{end}", "predictive-markets-agent", f"pages of the prediction markets {about}",
             {"query": topic, "max_results": MARKETS}, (), ("search_domains",),
         )
     )  # fmt: skip
@@ -351,11 +397,25 @@ def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Ta
     if asked.documents:
         tasks.append(
             Task(
-                f"documents{end}", "documents-agent", "what was reported on this",
-                {"query": topic, "limit": MARKETS}, (), ("search",),
+                f"documents{end}", "documents-agent", f"reports {about}",
+                {"query": _names(topic), "limit": REPORTS, **_since(asked)}, (), ("search",),
             )
         )  # fmt: skip
     return tasks
+
+
+def _names(topic: str) -> str:
+    """The words of a topic that say what it is about: reports seldom name a market's year."""
+    subject = Subject.of(topic)
+    kept = [word for word in topic.split() if subject.words.intersection(stems(word))]
+    return " ".join(kept) or topic
+
+
+def _since(asked: Read) -> dict[str, object]:
+    """Reports of the days that are asked about, and of the week before them."""
+    if asked.days is None:
+        return {}
+    return {"start_date": (asked.days[0] - timedelta(days=7)).isoformat()}
 
 
 def _history(

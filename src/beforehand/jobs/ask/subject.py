@@ -11,13 +11,16 @@ from beforehand.gateway.search import SIMILAR, stems
 MONTHS = (
     "january february march april may june july august september october november december"
 ).split()
-MISSPELT, LONG = 5, 5
+MISSPELT, LONG, ENDING = 5, 5, 3
 _YEAR = re.compile(r"(?:19|20)\d{2}")
 _COMMON = re.compile(
     rf"{'|'.join(MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|"
-    r"\d{1,2}|end|ends|predictions?|forecasts?|markets?|odds|prices?|chances?"
+    r"\d{1,2}|end|ends|predictions?|forecasts?|markets?|odds?|prices?|chances?"
 )
 _AMOUNT = re.compile(r"(\$)?(?<![\w.])(\d+(?:,\d{3})*(?:\.\d+)?)(?:\s?([kKmMbB]))?(?![\w%])")
+_INITIALS = re.compile(r"\b(?:[A-Za-z]\.){2,}")
+_POSSESSIVE = re.compile(r"(?<=\w)['\u2019]s\b")
+_GLUED = re.compile(r"(?<=[A-Za-z])(?=(?:19|20)\d{2}\b)")
 _FIGURE = re.compile(r"\d+amount")
 # "may" and "mar" are words too: months where a day follows, or after "in", "by" and "before".
 _MONTH = re.compile(
@@ -54,22 +57,35 @@ class Subject:
         return most and not self._dated_otherwise(title or "")
 
     def named_by(self, title: str | None) -> bool:
-        """True where a title has every word, and no other month or year."""
-        return self._shared(title) == self.words and not self._dated_otherwise(title or "")
+        """True where a title has every word, month and year."""
+        text = title or ""
+        dated = self.months <= _months(text) and self.years <= _years(text)
+        return dated and self._shared(text) == self.words
+
+    def found_in(self, title: str | None, text: str | None) -> bool:
+        """True where a document holds half of the words, and the longest one."""
+        shared = self._shared(f"{title or ''} {text or ''}")
+        return max(self.words, key=len) in shared and 2 * len(shared) >= len(self.words)
 
     def _shared(self, title: str | None) -> set[str]:
         found = set(_words(title or ""))
         return {word for word in self.words if any(_alike(word, other) for other in found)}
 
     def _dated_otherwise(self, title: str) -> bool:
-        years = {word for word in _words(title) if _YEAR.fullmatch(word)}
-        pairs = ((self.months, _months(title)), (self.years, years))
+        pairs = ((self.months, _months(title)), (self.years, _years(title)))
         return any(asked and found and not asked & found for asked, found in pairs)
 
 
 def _words(text: str) -> list[str]:
     """The words of a text; an amount is one word, however it is written: $140k, $140,000."""
-    return stems(_AMOUNT.sub(_amount, text))
+    return stems(_AMOUNT.sub(_amount, plain(text)))
+
+
+def plain(text: str) -> str:
+    """A text without what hides its words: U.S. is US, Starmer's is Starmer, EOY2025 is
+    EOY 2025."""
+    joined = _INITIALS.sub(lambda found: found[0].replace(".", ""), text)
+    return _GLUED.sub(" ", _POSSESSIVE.sub("", joined))
 
 
 def _amount(found: re.Match[str]) -> str:
@@ -83,8 +99,20 @@ def _amount(found: re.Match[str]) -> str:
 def _alike(one: str, other: str) -> bool:
     if one == other:
         return True
-    long = one.isalpha() and other.isalpha() and min(len(one), len(other)) >= MISSPELT
+    short, more = sorted((one, other), key=len)
+    if len(short) >= MISSPELT and more.startswith(short) and len(more) - len(short) <= ENDING:
+        return True  # disarm, disarming
+    long = (
+        one[:1] == other[:1]
+        and one.isalpha()
+        and other.isalpha()
+        and min(len(one), len(other)) >= MISSPELT
+    )
     return long and bool(OSA.normalized_similarity(one, other) >= SIMILAR)
+
+
+def _years(text: str) -> frozenset[str]:
+    return frozenset(word for word in _words(text) if _YEAR.fullmatch(word))
 
 
 def _months(text: str) -> frozenset[str]:

@@ -189,6 +189,9 @@ def search(
     time_upper_bound: Annotated[
         str | None, Field(description="Nothing known later (ISO 8601); the same as as_of.")
     ] = None,
+    time_lower_bound: Annotated[
+        str | None, Field(description="Nothing known before (ISO 8601) [all].")
+    ] = None,
 ) -> FoundDocuments:
     """Search dated documents, nothing known later than the upper bound.
 
@@ -197,7 +200,8 @@ def search(
     """
     bound = moment("time_upper_bound", time_upper_bound)
     view = call.view if bound is None else call.view.narrow(bound)
-    found = view.search(query, min(call.skip + call.wanted + 1, MAX_SEARCH_RESULTS))
+    since = moment("time_lower_bound", time_lower_bound)
+    found = view.search(query, min(call.skip + call.wanted + 1, MAX_SEARCH_RESULTS), since)
     if call.skip > MAX_SEARCH_RESULTS:
         raise InputError(f"a search shows at most {MAX_SEARCH_RESULTS} results")
     return {
