@@ -10,7 +10,7 @@ It also reads and writes Reddit threads on disk, one file each:
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -102,6 +102,20 @@ class _Later:
             self.grade,
             lambda: read_threads(self._home.reddit_cache, self._clock.now()),
         )
+
+    @lazy
+    def _threads(self) -> list[Observation]:
+        return list(read_threads(self._home.reddit_cache, self._clock.now()))
+
+    def observations(
+        self, source: str, kind: str, subject: str | None, until: int, live: bool = False
+    ) -> Sequence[Observation]:
+        """The archive's rows; without an archive the threads of the cache."""
+        if source != reddit.SOURCE or self._path.exists():
+            found: Sequence[Observation] = self._world.observations(source, kind, subject, until)
+            return found
+        rows = [row for row in self._threads if row.kind == kind]
+        return rows if subject is None else [row for row in rows if row.subject == subject]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or (name == "simulated" and "_world" not in self.__dict__):

@@ -1,24 +1,43 @@
-"""The scout plan, `scout_plan_v1`: what `ScoutAgent.plan()` emits. `code` is kept, never run."""
+"""The scout plan, `scout_plan_v1`: what `ScoutAgent.plan()` emits. `code` is kept, never run.
+
+Every fault of a plan is told with its place in the file, such as `dag.nodes[2].deps`.
+"""
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from beforehand.errors import InputError
-from beforehand.ids import check_segment
+from beforehand.ids import check_segment, is_segment
 from beforehand.records.record import Record
+
+PER_QUERY_LIMIT, MOST_PER_QUERY, COMMENT_DEPTH, COMMENT_LIMIT = 25, 100, 2, 50
+PerQuery = Annotated[int, Field(ge=1, le=MOST_PER_QUERY, description="Most threads a keyword.")]
+Depth = Annotated[int, Field(ge=0, le=20, description="Levels of replies.")]
+Comments = Annotated[int, Field(ge=0, le=500, description="Most comments a thread.")]
+LeastComments = Annotated[
+    int, Field(ge=0, description="Only threads with at least so many comments.")
+]
+LeastScore = Annotated[int, Field(description="Only threads with at least this score.")]
+Window = Annotated[
+    Literal["3m", "6m", "12m", "24m", "all"], Field(description="Counted back from the instant.")
+]
+"""The limits of a plan and of the Reddit tools, stated here for both."""
+
+AGENTS = ("scout", "scout_agent")
+"""Two names of one agent."""
 
 
 class ScoutLimits(Record):
     """Quality filters and caps of the collection."""
 
-    per_query_limit: int = Field(default=25, ge=0)
-    comment_depth: int = Field(default=2, ge=0)
-    comment_limit: int = Field(default=50, ge=0)
-    min_num_comments: int = Field(default=0, ge=0)
-    min_score: int = Field(default=0)
+    per_query_limit: PerQuery = PER_QUERY_LIMIT
+    comment_depth: Depth = COMMENT_DEPTH
+    comment_limit: Comments = COMMENT_LIMIT
+    min_num_comments: LeastComments = 0
+    min_score: LeastScore = 0
 
 
 class NodeSpec(Record):
@@ -36,39 +55,70 @@ class NodeSpec(Record):
     outputs: list[str] = Field(default_factory=list)
     deps: list[str] = Field(default_factory=list)
 
-    @model_validator(mode="after")
-    def _named(self) -> "NodeSpec":
+    def faults(self) -> list[tuple[str, str]]:
+        """(field, what is wrong) of this node by itself."""
+        found = []
+        if not is_segment(self.id):
+            found.append(("id", f"{self.id!r} must be one plain name: letters, digits, '_' or '-'"))
+        for n, name in enumerate(self.outputs):
+            if not is_segment(name):
+                found.append((f"outputs[{n}]", f"{name!r} must be a plain file name in the run"))
         if self.type == "tool" and not self.tool:
-            raise ValueError(f"node {self.id!r} is a tool node without a tool name")
-        return self
+            found.append(("tool", "a tool node names the tool that it calls"))
+        if self.type == "agent":
+            if not self.agent:
+                found.append(("agent", f"an agent node names its agent: {AGENTS[0]}"))
+            elif self.agent not in AGENTS:
+                found.append(("agent", f"there is no agent {self.agent!r}: name {AGENTS[0]}"))
+            if not self.stage:
+                found.append(("stage", "an agent node has a stage: plan, think or act"))
+        return found
 
 
 class Dag(Record):
     """Nodes in order; every dependency names a node of the same plan, and nothing is circular."""
 
     run_id: str
-    nodes: list[NodeSpec]
+    nodes: list[NodeSpec] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _acyclic(self) -> "Dag":
+    def _whole(self) -> "Dag":
+        if found := self.faults():
+            raise ValueError("; ".join(f"{place}: {said}" for place, said in found))
+        return self
+
+    def faults(self) -> list[tuple[str, str]]:
+        """(place below `dag`, what is wrong) of the nodes, each by itself and together."""
+        found = []
         try:
             check_segment(self.run_id)
         except InputError as error:
-            raise ValueError(str(error)) from error
+            found.append(("run_id", str(error)))
+        first, written = dict[str, int](), dict[str, int]()
+        for n, node in enumerate(self.nodes):
+            found += [(f"nodes[{n}].{field}", said) for field, said in node.faults()]
+            if node.id in first:
+                found.append((f"nodes[{n}].id", f"nodes[{first[node.id]}] is {node.id!r} already"))
+            first.setdefault(node.id, n)
+            for k, name in enumerate(node.outputs):
+                if name in written:
+                    said = f"nodes[{written[name]}] writes {name!r} already"
+                    found.append((f"nodes[{n}].outputs[{k}]", said))
+                written.setdefault(name, n)
+        for n, node in enumerate(self.nodes):
+            for k, name in enumerate(node.deps):
+                if name not in first:
+                    found.append((f"nodes[{n}].deps[{k}]", f"there is no node {name!r}"))
+        return found or self._circles()
+
+    def _circles(self) -> list[tuple[str, str]]:
         deps = {node.id: set(node.deps) for node in self.nodes}
-        if len(deps) != len(self.nodes):
-            raise ValueError("two nodes share an id")
-        for name, needs in deps.items():
-            if unknown := sorted(needs - deps.keys()):
-                raise ValueError(
-                    f"node {name!r} depends on {unknown[0]!r}, which is not in the plan"
-                )
-        while deps:
-            ready = {name for name, needs in deps.items() if not needs}
-            if not ready:
-                raise ValueError(f"nodes depend on each other in a circle: {sorted(deps)}")
+        while ready := {name for name, needs in deps.items() if not needs}:
             deps = {name: needs - ready for name, needs in deps.items() if name not in ready}
-        return self
+        if not deps:
+            return []
+        n = next(n for n, node in enumerate(self.nodes) if node.id in deps)
+        return [(f"nodes[{n}].deps", f"nodes wait for each other in a circle: {', '.join(deps)}")]
 
 
 class ScoutPlan(Record):
@@ -76,8 +126,8 @@ class ScoutPlan(Record):
 
     schema_: Literal["scout_plan_v1"] = Field(alias="schema")
     version: str | None = None
-    target_market: str
-    time_window: Literal["3m", "6m", "12m", "24m", "all"]
+    target_market: str = Field(min_length=1)
+    time_window: Window
     sources: list[str]
     keywords: list[str]
     subreddits: list[str] = Field(default_factory=list)

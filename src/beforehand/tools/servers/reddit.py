@@ -1,15 +1,29 @@
 """The `reddit` server: threads from the cache, or from Reddit's API with approved credentials."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from beforehand.clock import iso
-from beforehand.errors import NotFound, ReplayMiss
+from beforehand.errors import InputError, NotFound, ReplayMiss
 from beforehand.gateway.search import words
+from beforehand.records.plan import (
+    COMMENT_DEPTH,
+    COMMENT_LIMIT,
+    MOST_PER_QUERY,
+    PER_QUERY_LIMIT,
+    Comments,
+    Depth,
+    LeastComments,
+    LeastScore,
+    PerQuery,
+    ScoutLimits,
+    Window,
+)
 from beforehand.records.world import Observation
 from beforehand.sources import reddit
 from beforehand.tools.bounds import Rows
@@ -26,100 +40,163 @@ SERVER = server(
     "Reddit threads, stored or fetched with approved credentials.",
 )
 LISTING = Example("recorded", "2016-07-12", "Reddit listings and comments (old shape)")
-THREADS = Rows("threads", default=10, maximum=100, counts=("thread_count",))
+MOST_KEYWORDS = 20
+THREADS = Rows(
+    "threads",
+    default=PER_QUERY_LIMIT,
+    maximum=MOST_KEYWORDS * MOST_PER_QUERY,
+    counts=("thread_count",),
+)
 WINDOW_DAYS = {"3m": 91, "6m": 182, "12m": 365, "24m": 730}
+Keyword = Annotated[
+    str | None, Field(min_length=1, max_length=400, description="A thread must match it.")
+]
 Keywords = Annotated[
-    list[str], Field(min_length=1, max_length=20, description="A thread must match one of them.")
+    list[str] | None,
+    Field(min_length=1, max_length=MOST_KEYWORDS, description="A thread must match one of them."),
 ]
 Name = Annotated[str, Field(pattern=r"^(r/)?[A-Za-z0-9_]{2,30}$")]
 Subreddits = Annotated[tuple[Name, ...], Field(max_length=50, description="Only these [all].")]
-Window = Annotated[
-    Literal["3m", "6m", "12m", "24m", "all"], Field(description="Counted back from the instant.")
-]
-Depth = Annotated[int, Field(ge=0, le=20, description="Levels of replies.")]
-Comments = Annotated[int, Field(ge=0, le=500, description="Comments a thread.")]
-Least = Annotated[int, Field(ge=0, description="Only threads with at least so many.")]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which threads are wanted, and how much of each."""
+
+    keywords: Sequence[str]
+    subreddits: Sequence[str]
+    time_window: str
+    limits: ScoutLimits
+
+    @classmethod
+    def of(
+        cls,
+        keyword: str | None,
+        keywords: list[str] | None,
+        subreddits: Sequence[str],
+        time_window: str,
+        **limits: int,
+    ) -> Self:
+        """Raises InputError without a keyword."""
+        named = list(dict.fromkeys([*([keyword] if keyword else []), *(keywords or [])]))
+        if not named:
+            raise InputError("name a keyword, or several with keywords")
+        return cls(named, subreddits, time_window, ScoutLimits(**limits))
 
 
 @tool(SERVER, example=LISTING, rows=THREADS)
 def reddit_search_and_fetch_threads(
     call: Call,
     *,
-    keywords: Keywords,
+    keyword: Keyword = None,
+    keywords: Keywords = None,
     subreddits: Subreddits = (),
     time_window: Window = "all",
-    comment_depth: Depth = 3,
-    comment_limit: Comments = 20,
-    min_num_comments: Least = 0,
-    min_score: Least = 0,
+    per_query_limit: PerQuery = PER_QUERY_LIMIT,
+    comment_depth: Depth = COMMENT_DEPTH,
+    comment_limit: Comments = COMMENT_LIMIT,
+    min_num_comments: LeastComments = 0,
+    min_score: LeastScore = 0,
 ) -> Threads:
     """Search stored Reddit threads (data/reddit_cache/threads and the archive). No network.
 
     Scores and comment counts are shown, and filtered by, only where they were seen by the
     instant of the answer.
     """
-    posts = call.view.observations(reddit.SOURCE, "post", None)
-    allowed = {name.lower().removeprefix("r/") for name in subreddits}
-    since = None if time_window == "all" else call.at - timedelta(days=WINDOW_DAYS[time_window])
-    threads, unseen = [], 0
-    replies = _stored_comments(call)
-    for post in _matching(posts, keywords):
-        if allowed and post.subject not in allowed:
-            continue
-        if since is not None and post.known_at < since:
-            continue
-        counts = (post.now.get("num_comments"), post.now.get("score"))
-        if any(value is None for value in counts) and (min_num_comments or min_score):
-            unseen += 1
-        elif (counts[0] or 0) < min_num_comments or (counts[1] or 0) < min_score:
-            continue
-        comments = _comments(replies.get(post.id, []), comment_depth, comment_limit)
-        threads.append({**post.data, **post.now, "comments": comments})
-    if unseen:
-        call.note(f"{unseen} threads pass unfiltered: their counts were not seen by {iso(call.at)}")
-    return {"threads": threads, "thread_count": len(threads)}
+    wanted = Wanted.of(
+        keyword, keywords, subreddits, time_window, per_query_limit=per_query_limit,
+        comment_depth=comment_depth, comment_limit=comment_limit,
+        min_num_comments=min_num_comments, min_score=min_score,
+    )  # fmt: skip
+    return _stored(call, wanted)
 
 
 @tool(SERVER, example=LISTING, rows=THREADS, services=("reddit",))
 def reddit_api_search_and_fetch_threads(
     call: Call,
     *,
-    keywords: Keywords,
+    keyword: Keyword = None,
+    keywords: Keywords = None,
     subreddits: Subreddits = (),
     time_window: Window = "all",
-    comment_depth: Depth = 3,
-    comment_limit: Comments = 20,
-    min_num_comments: Least = 0,
-    min_score: Least = 0,
+    per_query_limit: PerQuery = PER_QUERY_LIMIT,
+    comment_depth: Depth = COMMENT_DEPTH,
+    comment_limit: Comments = COMMENT_LIMIT,
+    min_num_comments: LeastComments = 0,
+    min_score: LeastScore = 0,
 ) -> Threads:
     """Search Reddit through its API and keep the threads in the cache.
 
     Needs approved credentials (REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET). Live Reddit cannot look
     back: under `as_of`, and on record, stored threads answer.
     """
+    wanted = Wanted.of(
+        keyword, keywords, subreddits, time_window, per_query_limit=per_query_limit,
+        comment_depth=comment_depth, comment_limit=comment_limit,
+        min_num_comments=min_num_comments, min_score=min_score,
+    )  # fmt: skip
     if call.storage.mode != "replay" and call.view.live:
-        _collect(call, keywords, subreddits, time_window)
+        _collect(call, wanted)
     else:
         call.note("stored threads: Reddit's API cannot look back")
-    return reddit_search_and_fetch_threads(
-        call,
-        keywords=keywords,
-        subreddits=subreddits,
-        time_window=time_window,
-        comment_depth=comment_depth,
-        comment_limit=comment_limit,
-        min_num_comments=min_num_comments,
-        min_score=min_score,
-    )
+    return _stored(call, wanted)
 
 
-def _collect(call: Call, keywords: list[str], subreddits: Sequence[str], window: str) -> None:
+def _stored(call: Call, wanted: Wanted) -> Threads:
+    """For each keyword the newest stored threads that pass the filters; a thread is shown once."""
+    limits, window = wanted.limits, wanted.time_window
+    posts = call.view.observations(reddit.SOURCE, "post", None)
+    allowed = {name.lower().removeprefix("r/") for name in wanted.subreddits}
+    since = None if window == "all" else call.at - timedelta(days=WINDOW_DAYS[window])
+    posts = [
+        post
+        for post in posts
+        if (not allowed or post.subject in allowed) and (since is None or post.known_at >= since)
+    ]
+    filtered, unseen = bool(limits.min_num_comments or limits.min_score), set[str]()
+    found = dict[str, Observation]()
+    for keyword in wanted.keywords:
+        taken = 0
+        for post in _matching(posts, keyword):
+            counts = (post.now.get("num_comments"), post.now.get("score"))
+            if filtered and None in counts:
+                unseen.add(post.id)
+            elif not _passes(counts, limits):
+                continue
+            if taken == limits.per_query_limit:
+                break
+            taken += 1
+            found.setdefault(post.id, post)
+    unseen &= found.keys()
+    if unseen:
+        at = iso(call.at)
+        call.note(f"{len(unseen)} threads pass unfiltered: their counts were not seen by {at}")
+    replies = _stored_comments(call)
+    threads = [
+        {
+            **post.data,
+            **post.now,
+            "comments": _comments(
+                replies.get(post.id, []), limits.comment_depth, limits.comment_limit
+            ),
+        }
+        for post in sorted(found.values(), key=lambda post: post.known_at, reverse=True)
+    ]
+    return {"threads": threads, "thread_count": len(threads)}
+
+
+def _passes(counts: tuple[Any, Any], limits: ScoutLimits) -> bool:
+    comments, score = counts
+    return (comments or 0) >= limits.min_num_comments and (score or 0) >= limits.min_score
+
+
+def _collect(call: Call, wanted: Wanted) -> None:
     """Ask the API and store what it shows, thread by thread."""
-    limit, fetched = max(call.wanted, 1), 0
-    for keyword in keywords:
-        for name in subreddits or [""]:
+    limit, fetched = wanted.limits.per_query_limit, 0
+    for keyword in wanted.keywords:
+        for name in wanted.subreddits or [""]:
             subreddit = name.removeprefix("r/")
-            subject = f"{subreddit}|{window}|{limit}|{keyword}"
+            subject = f"{subreddit}|{wanted.time_window}|{limit}|{keyword}"
             ids = call.view.snapshot(reddit.SOURCE, "search", subject).data["rows"]
             for post_id in ids[:limit]:
                 call.progress(fetched := fetched + 1, None, f"{keyword}: thread {post_id}")
@@ -127,13 +204,13 @@ def _collect(call: Call, keywords: list[str], subreddits: Sequence[str], window:
     call.storage.keep_threads()
 
 
-def _matching(posts: list[Observation], keywords: list[str]) -> list[Observation]:
-    """Posts that hold all content words of one keyword, newest first."""
-    wanted = [set(words(keyword)) or {keyword.lower()} for keyword in keywords]
+def _matching(posts: list[Observation], keyword: str) -> list[Observation]:
+    """Posts that hold all content words of a keyword, newest first."""
+    wanted = set(words(keyword)) or {keyword.lower()}
 
     def fits(post: Observation) -> bool:
         held = set(words(f"{post.data.get('title', '')} {post.data.get('selftext', '')}"))
-        return any(group <= held for group in wanted)
+        return wanted <= held
 
     return [post for post in posts if fits(post)]
 
