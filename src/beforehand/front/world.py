@@ -67,6 +67,8 @@ class World:
 
 def need_world(given: object) -> World:
     """The world itself. Raises InputError for anything else."""
+    if isinstance(given, View):
+        raise InputError("a View has one instant: pass the world itself, and the instant as as_of")
     if not isinstance(given, World):
         raise InputError(
             f"{given!r} is not a world: bh.open_world(PATH) or bh.simulate() gives one"

@@ -25,6 +25,7 @@ _SIDES = re.compile(
 )
 _SIDES_OF = re.compile(rf"{_SIDES.pattern}|,(?!\d)|\s+(?:and|with|to)\s+", re.IGNORECASE)
 _SYMBOL = re.compile(r"\b[A-Z]{2,8}(?:\.[A-Z0-9%_]+)+\b|(?<=[\"'])[A-Z0-9][A-Z0-9 .%_]+(?=[\"'])")
+_TITLE = re.compile('["\u201c]([^"\u201c\u201d]+)["\u201d]')
 _DAY = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
 _SPAN = re.compile(
     r"\b(?:last|past|previous)\s+(\d+)?\s*(day|week|fortnight|month|quarter|year)s?\b",
@@ -56,7 +57,7 @@ _URL = re.compile(r"https?://\S+")
 _DAY_BEFORE = re.compile(r"\b(?:since\s+)?yesterday\b", re.IGNORECASE)
 _MOVE = re.compile(
     r"\b(move[ds]?|moving|change[ds]?|changing|trend\w*|history|evolve\w*|rise|rose|fall|fell|"
-    r"jump\w*|drop\w*|shift\w*|highest|lowest|up or down|over time|so far)\b",
+    r"doubl\w*|halv\w*|jump\w*|drop\w*|shift\w*|highest|lowest|up or down|over time|so far)\b",
     re.IGNORECASE,
 )
 _EVENT = re.compile(r"\s*(?:will|would|how\s+likely|what\s+are\s+the\s+odds)\b", re.IGNORECASE)
@@ -106,6 +107,7 @@ _TIMES = re.compile(
 _POINTS_BACK = re.compile(
     r"\b(it|they|that|this|these|those|its|their|the\s+(?:price|odds|market)s?)\b", re.IGNORECASE
 )
+_CLAUSES = re.compile(r",(?!\d)|:\s|[;?!\n]|\band (?=how|why|what)")
 _HOW = re.compile(
     r"\b(?:how|why)\s+(?:did|has|have|does|do|is|are)\b|\bover\s+the\b|\bin\s+the\s*$",
     re.IGNORECASE,
@@ -197,6 +199,8 @@ def _ids(question: str, known: Known) -> tuple[str, ...]:
 
 def _topics(question: str) -> tuple[str, ...]:
     """What is asked about: each question of several, each side of a comparison."""
+    if quoted := [title for title in _TITLE.findall(question) if len(title.split()) > 2]:
+        return tuple(dict.fromkeys(quoted))[:MOST_TOPICS]
     sides = _SIDES_OF if _COMPARE.match(question) else _SIDES
     parts = [part for part in sides.split(_COMPARE.sub("", question)) if part and part.strip()]
     found = dict.fromkeys(filter(None, map(_topic, parts)))
@@ -205,7 +209,7 @@ def _topics(question: str) -> tuple[str, ...]:
 
 def _topic(question: str) -> str:
     """A question without its frame, its times, and the clauses that only point back."""
-    parts = [part.strip() for part in re.split(r",(?!\d)|[;?!\n]|\band (?=how|why|what)", question)]
+    parts = [part.strip() for part in _CLAUSES.split(question)]
     kept = []
     for part in filter(None, parts):
         rest = _TIMES.sub(" ", _FRAME.sub("", part))
@@ -217,7 +221,7 @@ def _topic(question: str) -> str:
         about = rest
         for filler in (_MOVE, _POINTS_BACK, _WHY, _QUOTES):
             about = filler.sub(" ", about)
-        if stems(about):
+        if Subject.names_something(about):
             kept.append(rest)
     return " ".join(kept).strip(" .")
 
@@ -227,8 +231,12 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
     end = min(_date(_UNTIL, question) or today, today)
     if found := _BETWEEN.search(question):
         first, last = _dated(found[1], today), min(_dated(found[2], today), today)
-        if not first <= last:
-            raise InputError(f"{found[0]}: this time lies after {today}, or is reversed")
+        if _dated(found[1], today) > today:
+            raise InputError(f"{found[0]}: this time lies after {today}, as of which is answered")
+        if last < first:
+            raise InputError(f"{found[0]}: this time is reversed, name the earlier day first")
+        if len(_BETWEEN.findall(question)) > 1:
+            raise InputError("ask for one range of days at a time")
         return first, last
     if _PAST.search(question) and (found := _ON_DAY.search(question)):
         day = _dated(found[1], today)

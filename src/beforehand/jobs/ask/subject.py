@@ -48,6 +48,11 @@ class Subject:
         years = frozenset(word for word in every if _YEAR.fullmatch(word))
         return cls(frozenset(kept) - years or frozenset(kept), _months(topic), years)
 
+    @classmethod
+    def names_something(cls, topic: str) -> bool:
+        """False for a topic of dates and words of the field alone, such as "markets in May"."""
+        return any(not _COMMON.fullmatch(word) for word in _words(topic))
+
     def fits(self, title: str | None) -> bool:
         """True where a title has more than half of the words, or half with a figure among them, and
         no other month or year. A word may be misspelt."""
