@@ -123,6 +123,10 @@ def test_what_a_question_asks(question: str, topic: str, agents: str) -> None:
         ('Did the odds of "Will the U.S. invade Oslo?" double?', ("Will the US invade Oslo?",)),
         ("Elon Musk richest on Polymarket versus Metaculus", ("Elon Musk richest",)),
         ("Why are Venezuela odds up?", ("Venezuela",)),
+        ("What are the odds that gold hits 7000, and how have they moved the last two weeks?", (
+            "gold hits 7000",
+        )),
+        ("Compare the odds of rain with those of snow", ("rain", "snow")),
         ("What was the highest and lowest price of gold in October?", ("gold in October",)),
     ],
 )  # fmt: skip
@@ -156,6 +160,8 @@ def test_several_topics(question: str, topics: tuple[str, ...]) -> None:
         ("the vote in May", "Will the vote mar the talks?", True),
         ("Taiwan invasion by March 31, 2026", "Taiwan invasion by March 31, 2026?", True),
         ("Taiwan invasion by March 31, 2026", "Taiwan invasion by June 30, 2026?", False),
+        ("Ethereum 7000", "Will Ethereum hit $7,000 by May?", True),
+        ("Ethereum 7000", "Will Ethereum hit $5,000 by May?", False),
         ("U.S. recession in 2025", "Will there be a US recession by EOY2025?", True),
         ("Starmer's odds", "Starmer out in 2025?", True),
         ("the NBA Eastern finals", "Will the Jazz win the NBA Western finals?", True),
@@ -286,6 +292,7 @@ def test_reports_are_those_of_the_topic(sim: Path, home: Path, capsys: Out) -> N
         ("What was the price of Starmer out on November 12?", "2025-11-12", "2025-11-12"),
         ("How did gold move since last Friday?", "2025-11-14", "2025-11-20"),
         ("How did gold move over the last fortnight?", "2025-11-06", "2025-11-20"),
+        ("Is gold up, and how has it moved in the last two weeks?", "2025-11-06", "2025-11-20"),
         ("Why is gold up?", "2025-10-21", "2025-11-20"),
         ("Will the regime fall by March 31?", None, None),
         ("Which company will have the top model on December 31?", None, None),

@@ -250,10 +250,13 @@ def _state(market: Mapping[str, Any], at: str) -> str:
     """Where it is traded, whether it still is, and how old its price is after a day."""
     venue = str(market.get("id", "")).partition(":")[0]
     said = [f"{venue.capitalize()}, not for money"] if venue in PLAY_MONEY else []
-    said.append(market["status"])
-    if market["close_time"] and market["status"] != MARKET_STATUS_RESOLVED:
-        closed = market["close_time"] <= at
-        said.append(f"{'closed' if closed else 'closes'} {market['close_time'][:10]}")
+    closes = market["close_time"]
+    if closes and market["status"] != MARKET_STATUS_RESOLVED:
+        ended = closes <= at
+        said += [] if ended else [market["status"]]
+        said.append(f"{'closed' if ended else 'closes'} {closes[:10]}")
+    else:
+        said.append(market["status"])
     age = (market.get("quote") or {}).get("age_seconds", 0)
     if age >= DAY and market["status"] == MARKET_STATUS_ACTIVE:
         said.append(f"price of {market['quote']['observed_at'][:10]}")

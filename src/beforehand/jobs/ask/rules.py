@@ -27,8 +27,10 @@ _SIDES_OF = re.compile(rf"{_SIDES.pattern}|,(?!\d)|\s+(?:and|with|to)\s+", re.IG
 _SYMBOL = re.compile(r"\b[A-Z]{2,8}(?:\.[A-Z0-9%_]+)+\b|(?<=[\"'])[A-Z0-9][A-Z0-9 .%_]+(?=[\"'])")
 _TITLE = re.compile('["\u201c]([^"\u201c\u201d]+)["\u201d]')
 _DAY = re.compile(r"\b(\d{4}-\d{2}-\d{2})\b")
+_NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
+_COUNT = "|".join(_NUMBERS)
 _SPAN = re.compile(
-    r"\b(?:last|past|previous)\s+(\d+)?\s*(day|week|fortnight|month|quarter|year)s?\b",
+    rf"\b(?:last|past|previous)\s+(?:(\d+|{_COUNT})\s+)?(day|week|fortnight|month|quarter|year)s?\b",
     re.IGNORECASE,
 )
 _THIS = re.compile(r"\bthis\s+(week|month|quarter|year)\b", re.IGNORECASE)
@@ -107,13 +109,14 @@ _TIMES = re.compile(
 _POINTS_BACK = re.compile(
     r"\b(it|they|that|this|these|those|its|their|the\s+(?:price|odds|market)s?)\b", re.IGNORECASE
 )
+_BACK = re.compile(r"(?:how|why)\s+\w+\s+(?:it|they|that|this|these|those)\b", re.IGNORECASE)
 _CLAUSES = re.compile(r",(?!\d)|:\s|[;?!\n]|\band (?=how|why|what)")
 _HOW = re.compile(
     r"\b(?:how|why)\s+(?:did|has|have|does|do|is|are)\b|\bover\s+the\b|\bin\s+the\s*$",
     re.IGNORECASE,
 )
 _OF = re.compile(
-    r"^(?:the\s+)?(?:(?:market\s+)?(?:odds|chances?|probabilit\w+|prices?)\s+)?"
+    r"^(?:the\s+)?(?:(?:market\s+)?(?:odds|chances?|probabilit\w+|prices?|those)\s+)?"
     r"(?:of|that|for|on|about)\s+",
     re.IGNORECASE,
 )
@@ -212,6 +215,8 @@ def _topic(question: str) -> str:
     parts = [part.strip() for part in _CLAUSES.split(question)]
     kept = []
     for part in filter(None, parts):
+        if _BACK.match(part):
+            continue
         rest = _TIMES.sub(" ", _FRAME.sub("", part))
         rest = _HOW.sub(" ", _SYMBOL.sub(" ", _DAY.sub(" ", rest)))
         rest = _ON_A_VENUE.sub("", _OF.sub("", " ".join(rest.split())))
@@ -253,7 +258,7 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
     if start is None and (found := _THIS.search(question)):
         start = _begin(found[1].lower(), today)
     if start is None and (found := _SPAN.search(question)):
-        start = today - timedelta(days=int(found[1] or 1) * _DAYS[found[2].lower()])
+        start = today - timedelta(days=_number(found[1]) * _DAYS[found[2].lower()])
     if start is None:
         if not _asks_of_moves(question) and not _REASON.search(question):
             return None
@@ -269,6 +274,13 @@ def _asks_of_moves(question: str) -> bool:
     """True where a part of the question asks how something moved; "will it fall" does not."""
     parts = re.split(r",(?!\d)|[;?!\n]|\band\b", question)
     return any(_MOVE.search(part) and not _EVENT.match(part) for part in parts)
+
+
+def _number(said: str | None) -> int:
+    """How many: digits, or a word such as "two"."""
+    if said is None:
+        return 1
+    return int(said) if said.isdigit() else _NUMBERS.index(said.lower()) + 1
 
 
 def _begin(unit: str, today: date) -> date:

@@ -11,7 +11,7 @@ from beforehand.gateway.search import SIMILAR, stems
 MONTHS = (
     "january february march april may june july august september october november december"
 ).split()
-MISSPELT, LONG, ENDING = 5, 5, 3
+MISSPELT, LONG, ENDING = 5, 4, 3
 _YEAR = re.compile(r"(?:19|20)\d{2}")
 _COMMON = re.compile(
     rf"{'|'.join(MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|"
@@ -95,7 +95,8 @@ def plain(text: str) -> str:
 
 def _amount(found: re.Match[str]) -> str:
     digits, unit = found[2].replace(",", ""), (found[3] or "").lower()
-    if not found[1] and not unit and "," not in found[2] and len(digits) < LONG:
+    plain_number = not found[1] and not unit and "," not in found[2]
+    if plain_number and (len(digits) < LONG or _YEAR.fullmatch(digits)):
         return found[0]
     value = float(digits) * {"": 1, "k": 1_000, "m": 1_000_000, "b": 1_000_000_000}[unit]
     return f" {value:.0f}amount " if value >= 1 else found[0]
