@@ -15,7 +15,6 @@ from beforehand.gateway.search import Grade
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
 from experiments import Out, told
-from test_real_data import real  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.real_data
 MINUTE = timedelta(minutes=1)
@@ -29,7 +28,7 @@ EXAMPLES = {
 
 
 @pytest.fixture(scope="module")
-def gateways(real: Path) -> dict[str, Gateway]:  # noqa: F811
+def gateways(real: Path) -> dict[str, Gateway]:
     grades: tuple[Grade, ...] = ("captured", "published")
     return {grade: Gateway(RecordedWorld(Archive(real), grade)) for grade in grades}
 
@@ -67,7 +66,7 @@ def test_it_reaches_the_context_of_its_market(gateways: dict[str, Gateway]) -> N
     assert document in after
 
 
-def test_coverage_is_told_for_every_market(real: Path, home: Path, capsys: Out) -> None:  # noqa: F811
+def test_coverage_is_told_for_every_market(real: Path, home: Path, capsys: Out) -> None:
     """How many contexts had any document, and how many a relevant one, of how many."""
     arguments = ("--forecasters", "market", "--every", "28d", "--placebo", "0", "--draws", "100")
     told(capsys, "backtest", "run", *arguments, "--archive", str(real), "--run-id", "c")
@@ -81,7 +80,7 @@ def test_coverage_is_told_for_every_market(real: Path, home: Path, capsys: Out) 
     print(json.dumps(total))
 
 
-def test_scripted_over_sixty_real_markets(real: Path, home: Path, capsys: Out) -> None:  # noqa: F811
+def test_scripted_over_sixty_real_markets(real: Path, home: Path, capsys: Out) -> None:
     names = sorted(Gateway(RecordedWorld(Archive(real))).full_view().first_prices())[:60]
     arguments = ("--forecasters", "market,scripted", "--markets", ",".join(names), "--every", "28d")
     found = told(

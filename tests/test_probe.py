@@ -18,7 +18,7 @@ import pytest
 import beforehand as bh
 from beforehand.clock import SystemClock
 from beforehand.config import Home
-from beforehand.errors import ExecutionFailed, InputError, NotConfigured, Unavailable
+from beforehand.errors import Corrupt, ExecutionFailed, InputError, NotConfigured, Unavailable
 from beforehand.forecast.callables import code_digest, load, place_of
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
@@ -124,10 +124,10 @@ def test_nobody_meets_a_swapped_world(place: Path) -> None:
                 bh.open_world(archive)
             except NotConfigured as error:
                 met.append(str(error))
-            except InputError:  # The moment between two renames.
+            except (InputError, Corrupt):  # The moment between two renames.
                 continue
             if (place / f"archive{ASIDE}").is_dir():
-                with suppress(NotConfigured, InputError):
+                with suppress(NotConfigured, InputError, Corrupt):
                     store_world(SimConfig(9, 2), archive, SystemClock())
 
     over = threading.Event()

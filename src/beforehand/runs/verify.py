@@ -65,7 +65,7 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
     """Every check of one run; the run is sound if none has a problem."""
     row = None if journal is None else journal.run(folder.run_id)
     if row is not None and journal is not None and row.status != "success":
-        said = f"it is {row.status}: `beforehand runs resume {folder.run_id}` continues it"
+        said = f"it is not finished: `beforehand runs resume {folder.run_id}` continues it"
         unfinished = RunCheck(UNFINISHED, "that it is finished", 1, 1, [said])
         if row.status in ("running", "cancelling"):
             return [unfinished]
