@@ -324,10 +324,10 @@ def _linked(existing: str, path: str) -> bool:
 
 def _run_claimed(folder: str, name: str) -> bool:
     """True if this call claimed the id of a run: a claim turns into the log that it is for."""
-    claim = f"{folder}.{name}.claim"
-    if not _claimed(claim):
+    claim, log = f"{folder}.{name}.claim", f"{folder}{name}.json"
+    if os.path.exists(log) or not _claimed(claim):
         return False
-    if os.path.exists(f"{folder}{name}.json"):  # It became a log just before.
+    if os.path.exists(log):  # The claim of another became it just before.
         os.unlink(claim)
         return False
     return True
