@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from beforehand.agents.base import SESSION, Output, Work, agent
+from beforehand.agents.followed import searched
 
 NAME = "all-markets-agent"
 
@@ -21,15 +22,6 @@ def all_markets(
     limit: Annotated[int, Field(ge=1, le=50, description="Most results.")] = 10,
 ) -> Output:
     """Search the markets of every venue, or of some: what each asks, its prices and its page."""
-    session = work.session(session_id, query)
-    found = work.tool("search_all_markets", query=query, venues=venues, limit=limit)
-    row = {
-        "query": query,
-        "session_id": session,
-        "search_method": found["search_method"],
-        "llm_scoring_enabled": found["llm_scoring_enabled"],
-        "markets": found["markets"],
-        "result_count": len(found["markets"]),
-    }
-    log = {"session_id": session, "result_count": len(found["markets"])}
-    return Output([row], f"Market search: {query}", {"search_method": found["search_method"]}, log)
+    return searched(
+        work, "search_all_markets", "Market search", query, session_id, venues=venues, limit=limit
+    )

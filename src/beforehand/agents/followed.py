@@ -1,4 +1,4 @@
-"""The markets that an agent follows: those that it is told, or those that another agent found."""
+"""Markets that an agent searches, and those that it follows: told to it, or found by another."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from beforehand.agents.base import Work
+from beforehand.agents.base import Output, Work
 from beforehand.errors import InputError, NotFound
 
 SOURCE = Annotated[str | None, Field(description="An output with markets: those are followed.")]
@@ -50,6 +50,25 @@ class Followed:
             if not self.venue or ":" in name:
                 raise
         return self.work.tool(tool, **{argument: f"{self.venue}:{name}"}, **more)
+
+
+def searched(
+    work: Work, tool: str, title: str, query: str, session_id: str | None, **arguments: object
+) -> Output:
+    """A search of markets as an output: one row with what was found."""
+    session = work.session(session_id, query)
+    found = work.tool(tool, query=query, **arguments)
+    row = {
+        "query": query,
+        "session_id": session,
+        "search_method": found["search_method"],
+        "llm_scoring_enabled": found["llm_scoring_enabled"],
+        "markets": found["markets"],
+        "result_count": len(found["markets"]),
+    }
+    log = {"session_id": session, "result_count": len(found["markets"])}
+    metadata = {"search_method": found["search_method"]}
+    return Output([row], f"{title}: {query}", metadata, log)
 
 
 def _ids(data: Any) -> Iterator[str]:

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from beforehand.agents.base import SESSION, Output, Work, agent
+from beforehand.agents.followed import searched
 
 NAME = "kalshi-agent"
 
@@ -18,15 +19,4 @@ def kalshi(
     limit: Annotated[int, Field(ge=1, le=50, description="Most results.")] = 10,
 ) -> Output:
     """Search Kalshi's markets: what each asks, its prices and its page."""
-    session = work.session(session_id, query)
-    found = work.tool("search_kalshi_markets", query=query, limit=limit)
-    row = {
-        "query": query,
-        "session_id": session,
-        "search_method": found["search_method"],
-        "llm_scoring_enabled": found["llm_scoring_enabled"],
-        "markets": found["markets"],
-        "result_count": len(found["markets"]),
-    }
-    log = {"session_id": session, "result_count": len(found["markets"])}
-    return Output([row], f"Kalshi search: {query}", {"search_method": found["search_method"]}, log)
+    return searched(work, "search_kalshi_markets", "Kalshi search", query, session_id, limit=limit)
