@@ -1,6 +1,7 @@
 """Markets that an agent searches, and those that it follows: told to it, or found by another."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -42,14 +43,13 @@ class Followed:
         return cls(work, list(dict.fromkeys(names))[:limit], venue)
 
     def ask(self, tool: str, argument: str, name: str, **more: object) -> dict[str, Any]:
-        """What a tool answers about a market. Its bare id says enough where the market is known;
-        one that was found by another process is asked for by its venue. Raises NotFound."""
-        try:
-            return self.work.tool(tool, **{argument: name}, **more)
-        except NotFound:
-            if not self.venue or ":" in name:
-                raise
-        return self.work.tool(tool, **{argument: f"{self.venue}:{name}"}, **more)
+        """What a tool answers about a market, asked for at the venue that it was found at: another
+        venue may have its bare id too. A simulated market has a venue of its own. Raises
+        NotFound."""
+        if self.venue and ":" not in name:
+            with suppress(NotFound):
+                return self.work.tool(tool, **{argument: f"{self.venue}:{name}"}, **more)
+        return self.work.tool(tool, **{argument: name}, **more)
 
 
 def searched(

@@ -153,11 +153,12 @@ def _stored(call: Call, wanted: Wanted) -> Threads:
         for post in posts
         if (not allowed or post.subject in allowed) and (since is None or post.known_at >= since)
     ]
+    held = [(post, _words_of(post)) for post in posts]
     filtered, unseen = bool(limits.min_num_comments or limits.min_score), set[str]()
     found = dict[str, Observation]()
     for keyword in wanted.keywords:
         taken = 0
-        for post in _matching(posts, keyword):
+        for post in _matching(held, keyword):
             counts = (post.now.get("num_comments"), post.now.get("score"))
             if filtered and None in counts:
                 unseen.add(post.id)
@@ -204,15 +205,14 @@ def _collect(call: Call, wanted: Wanted) -> None:
     call.storage.keep_threads()
 
 
-def _matching(posts: list[Observation], keyword: str) -> list[Observation]:
+def _words_of(post: Observation) -> set[str]:
+    return set(words(f"{post.data.get('title', '')} {post.data.get('selftext', '')}"))
+
+
+def _matching(held: list[tuple[Observation, set[str]]], keyword: str) -> list[Observation]:
     """Posts that hold all content words of a keyword, newest first."""
     wanted = set(words(keyword)) or {keyword.lower()}
-
-    def fits(post: Observation) -> bool:
-        held = set(words(f"{post.data.get('title', '')} {post.data.get('selftext', '')}"))
-        return wanted <= held
-
-    return [post for post in posts if fits(post)]
+    return [post for post, found in held if wanted <= found]
 
 
 def _stored_comments(call: Call) -> dict[str, list[Observation]]:
