@@ -36,7 +36,7 @@ QUESTIONS: list[tuple[str, str, set[str]]] = [
     # Nothing found, in part or at all.
     ("Will Trump win 2024?", "2025-11-25", set()),
     # The text of these markets was known from February on.
-    ("How likely is it that China invades Taiwan by March 31, 2026?", "2026-01-15", set()),
+    ("How likely is it that China invades Taiwan by March 31, 2026?", "2026-01-15", {"document"}),
     ("Will the moon be sold to Liechtenstein?", "2025-11-25", set()),
     ("How did the price of Bitcoin move this month?", "2024-01-01", set()),
     # Ambiguous: more than one reading, each said with its own record.

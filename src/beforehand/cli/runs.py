@@ -79,6 +79,10 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
     if row is None:
         folder = open_run(home.runs, name)
     scores, answer = folder.path / "scores.json", folder.path / "answer.json"
+    shown = {path.name for path in (scores, answer) if path.is_file()}
+    sealed = {k: v for k, v in folder.facts().get("files", {}).items() if k in shown}
+    if changed := folder.differing(sealed):
+        note(f"{changed[0]} was changed after the run: `beforehand runs verify {name}`")
     summary = read_json(scores) if scores.is_file() else None
     if summary is not None and not (isinstance(summary, dict) and "leaderboard" in summary):
         raise Corrupt(f"{scores} is not what a run writes")

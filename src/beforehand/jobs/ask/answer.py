@@ -4,11 +4,13 @@ Every figure is copied from an agent's output, none is made of words. What was n
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from beforehand.config import MARKET_STATUS_ACTIVE, MARKET_STATUS_RESOLVED
+from beforehand.jobs.ask.rules import INSTEAD
 from beforehand.jobs.ask.subject import Subject
 from beforehand.jobs.ask.tasks import TASK, Task
 from beforehand.records.bus import OutputEnvelope
@@ -16,6 +18,7 @@ from beforehand.records.world import PLAY_MONEY
 
 RELEVANT = 0.5
 _WHO = re.compile(r"\s*(?:who|which)\b", re.IGNORECASE)
+_ENDED = re.compile(r"\b(?:ended|resolved|settled|concluded)\b", re.IGNORECASE)
 SHOWN, PAGES, DOCUMENTS = 3, 3, 5
 CODE_LINES, LINE = 20, 200
 HISTORY = "price history"
@@ -27,10 +30,12 @@ DAY = 86_400
 class Answer:
     """The answer under way, as of an instant: its sentences, what they cite, what was not found,
     and the details that are at hand of markets. Of what was searched for: where nothing was
-    `missed`, what was `hit`, `near` or `exact`. `most_likely` puts the highest prices first."""
+    `missed`, what was `hit`, `near` or `exact`, and of each the markets that have its names
+    (`named`). `most_likely` puts the highest prices first, `ended` the markets that have ended."""
 
     at: str
     most_likely: bool = False
+    ended: bool = False
     lines: list[str] = field(default_factory=list)
     citations: list[dict[str, Any]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -38,6 +43,8 @@ class Answer:
     hit: set[str] = field(default_factory=set)
     near: list[str] = field(default_factory=list)
     exact: set[str] = field(default_factory=set)
+    named: "dict[str, list[Row]]" = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)
     details: dict[str, tuple[Task, str, Mapping[str, Any]]] = field(default_factory=dict)
 
     def cite(self, task: Task, path: str, kind: str, name: str, **more: object) -> str:
@@ -54,6 +61,8 @@ class Answer:
         return f"[{n}]"
 
 
+Row = tuple[Task, str, Mapping[str, Any]]
+"""A market, the task that found it, and the path of the output that it is in."""
 Found = Mapping[str, tuple[str, OutputEnvelope]]
 """The path and the output of each task that succeeded, by its id."""
 
@@ -69,7 +78,7 @@ def compose(
 ) -> dict[str, Any]:
     """The answer as JSON. `stated` says whether the instant was asked for; `failed` has the error
     of each task without an output; `untold` is what no search could find."""
-    answer = Answer(as_of, bool(_WHO.match(question)))
+    answer = Answer(as_of, bool(_WHO.match(question)), bool(_ENDED.search(question)))
     because = "" if stated else " (the last instant on record, because none was named)"
     answer.lines.append(f"As of {as_of}{because}:")
     for task in [task for task in tasks if task.agent == DETAILS and task.id in found]:
@@ -78,6 +87,8 @@ def compose(
             for name in (row["id"], row["market_id"]):
                 answer.details.setdefault(name, (task, path, row))
     answer.exact |= _exact(tasks, found)
+    answer.named |= _named(tasks, found)
+    answer.topics |= {task.id: str(task.inputs.get("query")) for task in tasks}
     for task in in_order(tasks):
         if task.id in found:
             path, output = found[task.id]
@@ -89,10 +100,10 @@ def compose(
     for query, whys in answer.missed.items():
         if query not in answer.hit:
             answer.missing.append(
-                f"no market and no page fits {query!r} (searched: {'; '.join(whys)})"
+                f"nothing fits {query!r} (searched: {'; '.join(dict.fromkeys(whys))})"
             )
     finders = [task for task in tasks if _TELLERS.get(task.agent) is _markets]
-    if untold and {task.inputs["query"] for task in finders} - answer.exact:
+    if untold and {task.inputs["query"] for task in finders} - answer.hit:
         answer.missing.append(untold)
     if len(answer.lines) == 1:
         answer.lines.append("Nothing was found that answers this.")
@@ -119,6 +130,41 @@ def _exact(tasks: Sequence[Task], found: Found) -> set[str]:
         for market in row["markets"]
         if Subject.of(row["query"]).named_by(market["title"])
     }
+
+
+def _named(tasks: Sequence[Task], found: Found) -> dict[str, list[Row]]:
+    """Of what was searched for and no market fits: the markets that share its names."""
+    named: dict[str, list[Row]] = {}
+    fits = set[str]()
+    for task in tasks:
+        if task.id not in found or _TELLERS.get(task.agent) is not _markets:
+            continue
+        path, output = found[task.id]
+        (row,) = output.data
+        subject = Subject.of(row["query"])
+        if row["search_method"] == "top_volume" or row["llm_scoring_enabled"]:
+            continue
+        for market in row["markets"]:
+            if _market_fits(market, subject):
+                fits.add(row["query"])
+            elif len(subject.names) > 1 and subject.names_in(market["title"]):
+                named.setdefault(row["query"], []).append((task, path, market))
+    return {query: _rarest(query, rows) for query, rows in named.items() if query not in fits}
+
+
+def _rarest(query: str, rows: list[Row]) -> list[Row]:
+    """The markets with all of the names; else those with the name that fewest of them have. None
+    where a name is in none of them."""
+    subject = Subject.of(query)
+    having = [
+        (subject.names_in(market["title"]), (task, path, market)) for task, path, market in rows
+    ]
+    every = [row for names, row in having if names == subject.names]
+    counts = Counter(name for names, _ in having for name in names)
+    if len(counts) < len(subject.names):
+        return []
+    rare = min(counts, key=lambda name: (counts[name], name))
+    return every or [row for names, row in having if rare in names]
 
 
 def _unrated(task: Task, output: OutputEnvelope) -> list[str]:
@@ -160,13 +206,16 @@ def _markets(
     query = row["query"]
     if row["search_method"] == "top_volume" or not fitting:
         answer.missed.setdefault(query, []).append(task.why.partition(" on ")[0])
+        _told_by_name(answer, query)
         return
     answer.hit.add(query)
     if query in answer.exact and not row["llm_scoring_enabled"]:
         fitting = [market for market in fitting if subject.named_by(market["title"])]
-    elif not row["llm_scoring_enabled"] and query not in answer.near:
+    elif not (row["llm_scoring_enabled"] or answer.most_likely or query in answer.near):
         answer.near.append(query)
         answer.lines.append(f"No market asks exactly {query!r}; the nearest:")
+    if answer.ended:
+        fitting = [one for one in fitting if _has_ended(one)] or fitting
     known = {one["id"] for one in answer.citations if one["kind"] == "market"}
     for market in [one for one in fitting[:SHOWN] if one["market_id"] not in known]:
         _market(answer, *answer.details.get(_name(market), (task, path, market)))
@@ -174,14 +223,29 @@ def _markets(
         answer.lines.append(f"  ({len(fitting) - SHOWN} more in {path})")
 
 
+def _told_by_name(answer: Answer, query: str) -> None:
+    """Markets that share names with what was searched for, said to be no more than that; once."""
+    rows = answer.named.pop(query, [])
+    if not rows:
+        return
+    answer.lines.append(f"No market asks {query!r}; of the same names:")
+    rows.sort(key=lambda row: _has_ended(row[2]))
+    for task, path, market in rows[:SHOWN]:
+        _market(answer, *answer.details.get(_name(market), (task, path, market)))
+
+
+def _has_ended(market: Mapping[str, Any]) -> bool:
+    return bool(market["status"] != MARKET_STATUS_ACTIVE)
+
+
 def _rank(market: Mapping[str, Any], answer: Answer, subject: Subject) -> tuple[bool, bool, float]:
     """Markets that ask exactly this come first, then those that are open; of ended ones the winner,
     and where the question asks who, the likeliest."""
-    active = market["status"] == MARKET_STATUS_ACTIVE
+    ended = _has_ended(market)
     _, _, details = answer.details.get(_name(market), (None, "", market))
     payout = (details.get("resolution") or {}).get("payout")
     likely = _first_price(market) if answer.most_likely else 0.0
-    return not subject.named_by(market["title"]), not active, -(payout or likely)
+    return not subject.named_by(market["title"]), ended, -(payout or likely)
 
 
 def _first_price(market: Mapping[str, Any]) -> float:
@@ -198,7 +262,9 @@ def _market_fits(market: Mapping[str, Any], subject: Subject) -> bool:
     of the words are enough."""
     rated: float | None = market.get("relevance_score")
     if rated is None:
-        return subject.fits(market["title"])
+        closes = market["close_time"]
+        early = closes and subject.years and closes[:4] < min(subject.years)
+        return not early and subject.fits(market["title"])
     return rated >= RELEVANT or subject.named_by(market["title"])
 
 
@@ -254,11 +320,11 @@ def _state(market: Mapping[str, Any], at: str) -> str:
     if closes and market["status"] != MARKET_STATUS_RESOLVED:
         ended = closes <= at
         said += [] if ended else [market["status"]]
-        said.append(f"{'closed' if ended else 'closes'} {closes[:10]}")
+        said.append(f"{'was to close' if ended else 'closes'} {closes[:10]}")
     else:
         said.append(market["status"])
     age = (market.get("quote") or {}).get("age_seconds", 0)
-    if age >= DAY and market["status"] == MARKET_STATUS_ACTIVE:
+    if age >= DAY and market["status"] != MARKET_STATUS_RESOLVED:
         said.append(f"price of {market['quote']['observed_at'][:10]}")
     return ", ".join(said)
 
@@ -301,7 +367,7 @@ def _pages(answer: Answer, task: Task, path: str, output: OutputEnvelope, subjec
     known = {one.get("url") for one in answer.citations}
     fitting = [hit for hit in row["results"] if subject.fits(hit["title"])]
     if not fitting:
-        answer.missed.setdefault(row["query"], []).append(f"pages of {row['domains_searched']}")
+        answer.missed.setdefault(row["query"], []).append("pages of the markets")
     for hit in [hit for hit in fitting if hit["url"] not in known][:PAGES]:
         mark = answer.cite(task, path, "page", hit["url"], title=hit["title"])
         answer.lines.append(f"- {hit['domain']}: {hit['title']} {mark}")
@@ -312,13 +378,28 @@ def _documents(
 ) -> None:
     """What was reported, best first."""
     fitting = [row for row in output.data if subject.found_in(row["title"], row["text"])]
+    if task.id.startswith(INSTEAD):
+        topic = answer.topics.get(f"markets{task.id.removeprefix(INSTEAD)}", "")
+        asked = Subject.of(topic)
+        fitting = [
+            row
+            for row in fitting
+            if asked.meant_by(row["title"], row["text"])
+            and (not asked.years or row["timestamp"][:4] in asked.years)
+        ]
+        if topic in answer.hit:
+            return
+        if not fitting:
+            answer.missed.setdefault(topic, []).append("documents")
+            return
     if not fitting:
         answer.missing.append(f"{task.why}: no document fits")
     for row in fitting[:DOCUMENTS]:
         mark = answer.cite(
             task, path, "document", row["id"], url=row["url"], known_at=row["timestamp"]
         )
-        known = f"known from {row['timestamp'][:10]} on"
+        published = (row.get("published_at") or "")[:10]
+        known = published or f"known from {row['timestamp'][:10]} on"
         by = ", ".join(filter(None, (row["source"], known)))
         answer.lines.append(f"- {row['title']} ({by}) {mark}")
 

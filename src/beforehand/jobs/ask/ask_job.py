@@ -180,10 +180,12 @@ class AskJob:
             tasks = rules.plan(question, at, known)
             check(tasks)
         found: dict[str, Any] = {"as_of": iso(at), "planned_by": by}
+        if absent := rules.absent(question, known, live=self._archive is None):
+            found["absent"] = absent
         if known.untold:
             found["untold"] = (
-                f"{known.untold} of {len(known.ids)} markets on record had no text that was known "
-                "then: words do not find them"
+                f"{known.untold} of {len(known.ids)} markets on record had no title yet: no search "
+                "finds them"
             )
         return {**found, **({"note": note} if note else {}), "tasks": [t.wire() for t in tasks]}
 
@@ -205,7 +207,8 @@ class AskJob:
         ids = frozenset(market.native_id for market in markets)
         untold = sum(market.question is None for market in markets)
         pages = {market.url.rstrip("/"): market.id for market in markets if market.url}
-        return rules.Known(frozenset(market.venue for market in markets), ids, untold, pages)
+        venues = frozenset(market.venue for market in markets)
+        return rules.Known(venues, ids, untold, pages, documents=True)
 
     def _task(
         self, args: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
@@ -274,6 +277,7 @@ class AskJob:
         stated = self._request.as_of is not None or self._archive is None
         question, untold = self._request.question, made.get("untold", "")
         answer = compose(question, made["as_of"], stated, tasks, found, failed, untold)
+        answer["not_found"] += made.get("absent", [])
         answer |= {key: made[key] for key in ("planned_by", "note") if key in made}
         client = self._client(context)
         if self._model is not None and client is not None:

@@ -15,7 +15,12 @@ from beforehand.sources.kalshi import VENUE as KALSHI
 from beforehand.sources.polymarket import VENUE as POLYMARKET
 from beforehand.tools.markets import SIMULATED
 
-MARKETS, REPORTS, MOST_TOPICS = 10, 20, 3
+MARKETS, SIBLINGS, REPORTS, MOST_TOPICS = 10, 30, 20, 3
+"""How many markets of a topic are looked at, how many where one of many is asked for (who, which),
+and how many documents."""
+DOCUMENTS, INSTEAD = "documents", "instead"
+"""The ids of tasks that look for documents: asked for, or only in place of a market."""
+_VENUE = r"(?:polymarket|kalshi|manifold|metaculus|infer)"
 _COMPARE = re.compile(r"^\s*compare\s+", re.IGNORECASE)
 _SIDES = re.compile(
     r"[?;]|\s+(?:vs\.?|versus|compared\s+(?:to|with))\s+|"
@@ -43,9 +48,16 @@ _SINCE_MONTH = re.compile(rf"\bsince\s+{_MONTH}", re.IGNORECASE)
 _MOVED_IN = re.compile(
     rf"(?<=[a-z])\s+(?:in|during|through)\s+{_MONTH}(?=\W*(?:$|[,;?!]|and\b))", re.IGNORECASE
 )
+_IN_MONTH = re.compile(rf"\b(?:in|during|through)\s+{_MONTH}", re.IGNORECASE)
 _DATED = (
-    rf"(?:\d{{4}}-\d{{2}}-\d{{2}}|{_MONTH_NAME}\s+\d{{1,2}}(?!\d)(?:st|nd|rd|th)?(?:,?\s+\d{{4}})?)"
+    rf"(?:\d{{4}}-\d{{2}}-\d{{2}}|{_MONTH_NAME}\s+\d{{1,2}}(?!\d)(?:st|nd|rd|th)?(?:,?\s+\d{{4}})?|"
+    rf"\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?{_MONTH_NAME}(?:,?\s+\d{{4}})?)"
 )
+_UNIT = r"(day|week|fortnight|month|year)s?"
+_BEFORE_DAY = re.compile(
+    rf"\b(an?|\d+|{_COUNT})\s+{_UNIT}\s+before\b([^,;?]*?)({_DATED})", re.IGNORECASE
+)
+_AGO = re.compile(rf"\b(?:(?:since|from)\s+)?(an?|\d+|{_COUNT})\s+{_UNIT}\s+ago\b", re.IGNORECASE)
 _BETWEEN = re.compile(
     rf"\b(?:between|from)\s+({_DATED})\s+(?:and|to|until|till)\s+({_DATED})", re.IGNORECASE
 )
@@ -53,6 +65,15 @@ _SINCE_DAY = re.compile(rf"\b(?:since|from|after)\s+({_DATED})", re.IGNORECASE)
 _SINCE_YEAR = re.compile(r"\bsince\s+((?:19|20)\d{2})\b(?!-)", re.IGNORECASE)
 _ON_DAY = re.compile(rf"\b(?:on|at|as\s+of)\s+({_DATED})", re.IGNORECASE)
 _PAST = re.compile(r"\b(?:was|were|did|had)\b", re.IGNORECASE)
+_PRICE = re.compile(r"\b(?:prices?|odds|chances?|probabilit\w+)\b", re.IGNORECASE)
+_WHAT_HAPPENED = re.compile(
+    r"\bhappened\s+(?:to|with)\s+(?:the\s+)?(?:prices?|odds|chances?)\b", re.IGNORECASE
+)
+_AHEAD = re.compile(r"\b(?:will|would|odds|chances?|prices?|likely|probability)\b", re.IGNORECASE)
+_ENDED = re.compile(r"\b(?:ended|resolved|settled|concluded)\b", re.IGNORECASE)
+_ONE_OF_MANY = re.compile(
+    r"\s*(?:who|which|what\s+(?:company|team|country|party))\b", re.IGNORECASE
+)
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
 _SINCE_WEEKDAY = re.compile(rf"\bsince\s+(?:last\s+)?({'|'.join(_WEEKDAYS)})\b", re.IGNORECASE)
 _URL = re.compile(r"https?://\S+")
@@ -65,7 +86,8 @@ _MOVE = re.compile(
 _EVENT = re.compile(r"\s*(?:will|would|how\s+likely|what\s+are\s+the\s+odds)\b", re.IGNORECASE)
 _WHY = re.compile(
     r"\b(why|news|reasons?|because|happened|happening|report\w*|headlines?|evidence|articles?|"
-    r"documents?|did\s+(?:\w+\s+){1,3}say|who\s+said)\b",
+    r"documents?|"
+    rf"did\s+(?!{_VENUE}\b|(?:the\s+)?markets?\b)(?:\w+\s+){{1,3}}say|who\s+said)\b",
     re.IGNORECASE,
 )
 _REASON = re.compile(r"\b(?:why|reasons?|because)\b", re.IGNORECASE)
@@ -86,6 +108,14 @@ _FRAME = re.compile(
     r"(?:what|which)\s+(?:is|are|was|were)\s+(?:the\s+)?"
     r"(?:priced\s+in\s+for|(?:market\s+)?(?:odds|chances?|probabilit\w+|price|prices)\s+"
     r"(?:of|that|for|on))\s*|how\s+likely\s+(?:is|are)\s+(?:it\s+that\s+)?|"
+    r"what\s+(?:is|are|was|were)\s+the\s+(?:odds|chances?)\s+|"
+    r"what\s+(?:are|is|do|does|did)\s+(?:people\s+)?(?:on\s+)?reddit\w*\s+(?:say|think)(?:ing)?\s+"
+    r"(?:about|of|on)\s+|"
+    r"how\s+do(?:es)?\s+things\s+look\s+(?:for|in|with)\s+|"
+    r"did\s+(?:polymarket|kalshi|manifold|metaculus|the\s+markets?)\s+(?:get|call|predict)\s+|"
+    r"what\s+happened\s+(?:to|with)\s+(?:the\s+)?(?:price|odds|chances?)\s+(?:of|that|for|on)\s+|"
+    r"(?:did|has|was|were|is)\s+(?:there\s+)?(?:anything|something)\s+(?:about|on)\s+|"
+    r"(?:which|what)\s+markets?\s+(?:about|on)\s+|"
     r"what\s+(?:do|does|did)\s+(?:the\s+)?(?:prediction\s+markets?|markets?|polymarket|kalshi)\s+"
     r"(?:say|think|expect|imply|price)\s*(?:about|on|for|of|in)?\s*|"
     r"what(?:\s+has|'s|\s+is)?\s+(?:happened|happening|new|known)\s+(?:with|to|about|in|on)\s*|"
@@ -99,7 +129,7 @@ _FRAME = re.compile(
     re.IGNORECASE,
 )
 _TIMES = re.compile(
-    rf"{_BETWEEN.pattern}|{_SINCE_DAY.pattern}|{_SINCE_YEAR.pattern}|"
+    rf"{_AGO.pattern}|{_BETWEEN.pattern}|{_SINCE_DAY.pattern}|{_SINCE_YEAR.pattern}|"
     rf"(?:\b(?:over|in|during|for)\s+the\s+)?{_SPAN.pattern}|{_THIS.pattern}|"
     rf"{_UNTIL.pattern}|{_SINCE_MONTH.pattern}|{_SINCE_WEEKDAY.pattern}|{_DAY_BEFORE.pattern}|"
     r"\bover time\b|\bso far\b|\b(?:right\s+|as\s+of\s+)?(?:now|today)\b|\bcurrently\b|"
@@ -124,14 +154,15 @@ _AT_THE_END = re.compile(
     r"\s+(?:move[ds]?|change[ds]?|evolve[ds]?|shift(?:ed|s)?|develop(?:ed|s)?|trend(?:ed|s)?)"
     rf"(?:\s+(?:the\s+)?most)?(?:\s+(?:in|during|through)\s+{_MONTH})?$|"
     r"(?:\s+(?:odds|chances?|price|market))?(?:\s+(?:go|going|went))?\s+(?:up|down|rising|falling|higher|"
-    r"lower)$",
+    r"lower)$|\s+(?:right|wrong|correctly)$|"
+    r"\s+(?:(?:have|has|had|was|were|are|is|been)\s+)*(?:ended|resolved|settled|concluded)(?:\s+and)?$|"
+    r"\s+show(?:ed|s)?\s+up(?:\s+in\s+the\s+news)?(?:\s+before\b.*)?$",
     re.IGNORECASE,
 )
 _ASKS_HOW = re.compile(r"\s*(?:why|how)\b", re.IGNORECASE)
 _VERB_AT_THE_END = re.compile(
     r"\s+(?:fall|fell|rise|rose|drop(?:ped)?|jump(?:ed)?|climb(?:ed)?)$", re.IGNORECASE
 )
-_VENUE = r"(?:polymarket|kalshi|manifold|metaculus|infer)"
 _ON_A_VENUE = re.compile(
     rf"\s+(?:on|at|according to)\s+{_VENUE}(?:\s*(?:,|and|or|versus|vs\.?)\s+{_VENUE})*\b",
     re.IGNORECASE,
@@ -143,20 +174,21 @@ USUAL_DAYS = 30
 @dataclass(frozen=True)
 class Known:
     """What there is to search as of the question's instant: the venues with markets, the markets'
-    ids (live, where nobody lists them all: none), how many have no text yet, and the ids by the
-    addresses of their pages."""
+    ids (live, where nobody lists them all: none), how many have no text yet, the ids by the
+    addresses of their pages, and whether documents cost nothing (on record)."""
 
     venues: frozenset[str] = frozenset()
     ids: frozenset[str] = frozenset()
     untold: int = 0
     pages: Mapping[str, str] = field(default_factory=dict)
+    documents: bool = False
 
 
 @dataclass(frozen=True)
 class Read:
     """What a question asks: its topics (the words to search for), the markets that it names by
     their ids, the days that it asks about (None: only the present), whether it asks for documents,
-    and the symbols of quotes."""
+    the symbols of quotes, whether it asks for one of many, and the month that it names."""
 
     topics: tuple[str, ...]
     ids: tuple[str, ...]
@@ -164,6 +196,8 @@ class Read:
     documents: bool
     symbols: tuple[str, ...]
     quotes: bool
+    many: bool = False
+    month: tuple[date, date] | None = None
 
 
 def read(question: str, at: datetime, known: Known | None = None) -> Read:
@@ -175,8 +209,7 @@ def read(question: str, at: datetime, known: Known | None = None) -> Read:
     for name in (*_URL.findall(question), *ids):
         question = question.replace(name, " ")
     symbols = tuple(dict.fromkeys(_SYMBOL.findall(question)))
-    past = _ON_DAY.sub(" ", question) if _PAST.search(question) else question
-    topics = _topics(_ON_A_VENUE.sub("", plain(past)))
+    topics = _asked_about(_BEFORE_DAY.sub(" ", question)) or _asked_about(question)
     quotes = bool(symbols) or (bool(_QUOTES.search(question)) and bool(_DAY.search(question)))
     if not topics and not quotes and not ids:
         raise InputError(
@@ -187,7 +220,19 @@ def read(question: str, at: datetime, known: Known | None = None) -> Read:
         days = _days(question, at)
     except (OverflowError, ValueError):
         raise InputError(f"{question.strip()!r} names a time that is not on the calendar") from None
-    return Read(topics, ids, days, bool(_WHY.search(question)), symbols, quotes)
+    many = bool(_ONE_OF_MANY.match(question) or _ENDED.search(question))
+    month = _named_month(question, at.date())
+    told = month is not None and days is None and not _AHEAD.search(question)
+    documents = told or bool(_WHY.search(_WHAT_HAPPENED.sub(" ", question)))
+    return Read(topics, ids, days, documents, symbols, quotes, many, month)
+
+
+def _asked_about(question: str) -> tuple[str, ...]:
+    """The topics of a question, without the days of the past that it asks about."""
+    past = _ON_DAY.sub(" ", question) if _PAST.search(question) else question
+    if _WHAT_HAPPENED.search(question):
+        past = _IN_MONTH.sub(" ", past)
+    return _topics(_ON_A_VENUE.sub("", plain(past)))
 
 
 def _ids(question: str, known: Known) -> tuple[str, ...]:
@@ -243,10 +288,8 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
         if len(_BETWEEN.findall(question)) > 1:
             raise InputError("ask for one range of days at a time")
         return first, last
-    if _PAST.search(question) and (found := _ON_DAY.search(question)):
-        day = _dated(found[1], today)
-        if day <= today:
-            return day, day
+    if day := _one_day(question, today):
+        return day, day
     start = _since_day(question, today) or _since_month(question, today)
     if start is None and (found := _SINCE_WEEKDAY.search(question)):
         back = (today.weekday() - _WEEKDAYS.index(found[1].lower())) % 7
@@ -257,6 +300,8 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
         start = today - timedelta(days=1)
     if start is None and (found := _THIS.search(question)):
         start = _begin(found[1].lower(), today)
+    if start is None and (found := _AGO.search(question)):
+        start = today - timedelta(days=_number(found[1]) * _DAYS[found[2].lower()])
     if start is None and (found := _SPAN.search(question)):
         start = today - timedelta(days=_number(found[1]) * _DAYS[found[2].lower()])
     if start is None:
@@ -270,6 +315,36 @@ def _days(question: str, at: datetime) -> tuple[date, date] | None:
     return start, end
 
 
+def _one_day(question: str, today: date) -> date | None:
+    """The day in "what was it on April 5", "a week before the vote on April 12" and "two weeks
+    ago"; None where days since then are asked about. Raises InputError for one that lies ahead."""
+    if found := _BEFORE_DAY.search(question):
+        back = timedelta(days=_number(found[1]) * _DAYS[found[2].lower()])
+        day, said = _dated(found[4], today) - back, found[0]
+    elif (found := _AGO.search(question)) and not _asks_of_moves(question):
+        day = today - timedelta(days=_number(found[1]) * _DAYS[found[2].lower()])
+        said = found[0]
+    elif _PAST.search(question) and (found := _ON_DAY.search(question)):
+        day, said = _dated(found[1], today), found[1]
+        if day > today and not _PRICE.search(question):
+            return None  # What a market asks about.
+    else:
+        return None
+    if day > today:
+        raise InputError(f"{said}: this day lies after {today}, as of which is answered")
+    return day
+
+
+def _named_month(question: str, today: date) -> tuple[date, date] | None:
+    """The month that a question names, as far as it has begun."""
+    found = _IN_MONTH.search(question)
+    if found is None:
+        return None
+    start = _month(found[1], found[2], today)
+    after = (start + timedelta(days=32)).replace(day=1)
+    return None if start > today else (start, min(after - timedelta(days=1), today))
+
+
 def _asks_of_moves(question: str) -> bool:
     """True where a part of the question asks how something moved; "will it fall" does not."""
     parts = re.split(r",(?!\d)|[;?!\n]|\band\b", question)
@@ -278,7 +353,7 @@ def _asks_of_moves(question: str) -> bool:
 
 def _number(said: str | None) -> int:
     """How many: digits, or a word such as "two"."""
-    if said is None:
+    if said is None or said.lower() in ("a", "an"):
         return 1
     return int(said) if said.isdigit() else _NUMBERS.index(said.lower()) + 1
 
@@ -303,7 +378,10 @@ def _dated(text: str, today: date) -> date:
     """A day as a question states it; without a year the latest one that has begun."""
     if text[:4].isdigit():
         return date.fromisoformat(text)
-    name, day, *year = re.sub(r"(?<=\d)(?:st|nd|rd|th)|,", "", text).split()
+    parts = re.sub(r"(?<=\d)(?:st|nd|rd|th)|,|\bof\b", "", text).split()
+    if parts[0].isdigit():  # The day first: 14 January.
+        parts[:2] = parts[1], parts[0]
+    name, day, *year = parts
     number = MONTHS.index(name.lower()) + 1
     if year:
         return date(int(year[0]), number, int(day))
@@ -321,13 +399,8 @@ def _moved_in(question: str, today: date) -> tuple[date, date] | None:
     """The month in "how did it move in October", where that month has begun; a month that lies
     ahead belongs to the event that is asked about."""
     found = _MOVED_IN.search(question)
-    if found is None or not _MOVE.search(question[: found.start()].split()[-1]):
-        return None
-    start = _month(found[1], found[2], today)
-    if start > today:
-        return None
-    after = (start + timedelta(days=32)).replace(day=1)
-    return start, min(after - timedelta(days=1), today)
+    moved = found and _MOVE.search(question[: found.start()].split()[-1])
+    return _named_month(question, today) if moved or _WHAT_HAPPENED.search(question) else None
 
 
 def _month(name: str, year: str | None, today: date) -> date:
@@ -350,8 +423,24 @@ def plan(question: str, at: datetime, known: Known) -> list[Task]:
     asked = read(question, at, known)
     tasks = [*_quotes(asked, question), *_named(asked)]
     for number, topic in enumerate(asked.topics, start=1):
-        tasks += _about(topic[:400], "" if number == 1 else f"-{number}", asked, known.venues)
+        tasks += _about(topic[:400], "" if number == 1 else f"-{number}", asked, known)
     return tasks
+
+
+def absent(question: str, known: Known, live: bool) -> list[str]:
+    """What a question asks for by name and no agent can look at: a venue without a market on
+    record, threads and filings, which have tools of their own."""
+    found = []
+    for name in () if live else dict.fromkeys(re.findall(_VENUE, question, re.IGNORECASE)):
+        if name.upper() not in known.venues and not known.venues <= SIMULATED:
+            found.append(f"no market of {name.capitalize()}'s was on record then")
+    for pattern, what, tool in (
+        (r"\breddit\b", "Reddit's threads", "reddit_search_and_fetch_threads"),
+        (r"\b(?:sec|edgar)\b|\bfilings?\b|\b10-[kq]\b", "filings", "list_company_filings"),
+    ):
+        if re.search(pattern, question, re.IGNORECASE):
+            found.append(f"no agent reads {what}: `beforehand tool {tool}` does")
+    return found
 
 
 def _named(asked: Read) -> list[Task]:
@@ -370,15 +459,16 @@ def _named(asked: Read) -> list[Task]:
     return found
 
 
-def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Task]:
+def _about(topic: str, end: str, asked: Read, known: Known) -> list[Task]:
     """The tasks of one topic; `end` tells their ids from those of another."""
-    tasks = list[Task]()
+    tasks, venues = list[Task](), known.venues
+    most = SIBLINGS if asked.many else MARKETS
     whose = "the markets" if venues and venues <= SIMULATED else "Polymarket's markets"
     about = f"on {topic!r}" if len(topic) <= 60 else f"on {topic[:60] + '…'!r}"
     tasks.append(
         Task(
             f"markets{end}", "polymarket-agent", f"{whose} {about}",
-            {"query": topic, "limit": MARKETS}, (), ("search_polymarket_markets",),
+            {"query": topic, "limit": most}, (), ("search_polymarket_markets",),
         )
     )  # fmt: skip
     found = [f"markets{end}"]
@@ -386,7 +476,7 @@ def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Ta
         tasks.append(
             Task(
                 f"kalshi{end}", "kalshi-agent", f"Kalshi's markets {about}",
-                {"query": topic, "limit": MARKETS}, (), ("search_kalshi_markets",),
+                {"query": topic, "limit": most}, (), ("search_kalshi_markets",),
             )
         )  # fmt: skip
         found.append(f"kalshi{end}")
@@ -395,7 +485,7 @@ def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Ta
         tasks.append(
             Task(
                 f"venues{end}", "all-markets-agent", f"the markets of {said} {about}",
-                {"query": topic, "venues": others, "limit": MARKETS}, (), ("search_all_markets",),
+                {"query": topic, "venues": others, "limit": most}, (), ("search_all_markets",),
             )
         )  # fmt: skip
         found.append(f"venues{end}")
@@ -403,7 +493,7 @@ def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Ta
         tasks.append(
             Task(
                 f"{source}-details", "market-details-agent", "how those markets stand",
-                {"input_path": {"task": source}, "limit": MARKETS}, (source,), ("get_market",),
+                {"input_path": {"task": source}, "limit": most}, (source,), ("get_market",),
             )
         )  # fmt: skip
     tasks.append(
@@ -413,11 +503,12 @@ def _about(topic: str, end: str, asked: Read, venues: frozenset[str]) -> list[Ta
         )
     )  # fmt: skip
     if asked.days is not None:
-        tasks += [_history(source, asked.days) for source in found]
-    if asked.documents:
+        tasks += [_history(source, asked.days, most=most) for source in found]
+    if asked.documents or known.documents:
         tasks.append(
             Task(
-                f"documents{end}", "documents-agent", f"reports {about}",
+                f"{DOCUMENTS if asked.documents else INSTEAD}{end}", "documents-agent",
+                f"reports {about}",
                 {"query": _names(topic), "limit": REPORTS, **_since(asked)}, (), ("search",),
             )
         )  # fmt: skip
@@ -432,21 +523,28 @@ def _names(topic: str) -> str:
 
 
 def _since(asked: Read) -> dict[str, object]:
-    """Reports of the days that are asked about, and of the week before them."""
-    if asked.days is None:
-        return {}
-    return {"start_date": (asked.days[0] - timedelta(days=7)).isoformat()}
+    """Reports of the days that are asked about, and of the week before them; or of the month that
+    is named."""
+    if asked.days is not None:
+        return {"start_date": (asked.days[0] - timedelta(days=7)).isoformat()}
+    if asked.documents and asked.month is not None:
+        start, end = asked.month
+        return {"start_date": start.isoformat(), "end_date": end.isoformat()}
+    return {}
 
 
 def _history(
-    source: str, days: tuple[date, date], markets: Mapping[str, object] | None = None
+    source: str,
+    days: tuple[date, date],
+    markets: Mapping[str, object] | None = None,
+    most: int = MARKETS,
 ) -> Task:
     """How the markets that a task found moved, or those that are named."""
     start, end = (day.isoformat() for day in days)
     followed = markets or {"input_path": {"task": source}}
     return Task(
         f"{source}-history", "price-history-agent", f"how their prices moved, {start} to {end}",
-        {**followed, "start_date": start, "end_date": end, "limit": MARKETS},
+        {**followed, "start_date": start, "end_date": end, "limit": most},
         () if markets else (source,), ("get_market_price_range",),
     )  # fmt: skip
 

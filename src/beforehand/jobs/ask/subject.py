@@ -15,13 +15,19 @@ MISSPELT, LONG, ENDING = 5, 4, 3
 _YEAR = re.compile(r"(?:19|20)\d{2}")
 _COMMON = re.compile(
     rf"{'|'.join(MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|"
-    r"\d{1,2}|end|ends|predictions?|forecasts?|markets?|odds?|prices?|chances?"
+    r"\d{1,2}|end|ends|ended|predictions?|forecasts?|markets?|odds?|prices?|chances?|things?|"
+    r"looks?|looking|gets?|got|resolved|settled|concluded|happen(?:ed|ing)?|goe?s?|"
+    r"going|went|shows?|showed|tell|latest|news|reports?|reported|results?|likely|likelihood|"
+    r"probability|expect(?:ed|s)?|think|thought|polymarket|kalshi|manifold|metaculus|infer|"
+    r"know|known|anything|something|everything|still|yet|soon|ever"
 )
+_ENDS = re.compile(r"(?:ing|ed|es|e|s)$")
 _AMOUNT = re.compile(r"(\$)?(?<![\w.])(\d+(?:,\d{3})*(?:\.\d+)?)(?:\s?([kKmMbB]))?(?![\w%])")
 _INITIALS = re.compile(r"\b(?:[A-Za-z]\.){2,}")
 _POSSESSIVE = re.compile(r"(?<=\w)['\u2019]s\b")
 _GLUED = re.compile(r"(?<=[A-Za-z])(?=(?:19|20)\d{2}\b)")
 _FIGURE = re.compile(r"\d+amount")
+_CAPITAL = re.compile(r"\b[A-Z][\w'-]*")
 # "may" and "mar" are words too: months where a day follows, or after "in", "by" and "before".
 _MONTH = re.compile(
     rf"\b(?:(?:{'|'.join(m for m in MONTHS if m != 'may')}"
@@ -33,11 +39,13 @@ _MONTH = re.compile(
 
 @dataclass(frozen=True)
 class Subject:
-    """The words that say what a topic is about, and the months and years that it names."""
+    """The words that say what a topic is about, which of them are names (written with a capital),
+    and the months and years that it names."""
 
     words: frozenset[str]
     months: frozenset[str]
     years: frozenset[str]
+    names: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, topic: str) -> Self:
@@ -46,7 +54,9 @@ class Subject:
         every = _words(topic)
         kept = [word for word in every if not _COMMON.fullmatch(word)] or every
         years = frozenset(word for word in every if _YEAR.fullmatch(word))
-        return cls(frozenset(kept) - years or frozenset(kept), _months(topic), years)
+        words = frozenset(kept) - years or frozenset(kept)
+        named = frozenset(_words(" ".join(_CAPITAL.findall(plain(topic)))))
+        return cls(words, _months(topic), years, named & words)
 
     @classmethod
     def names_something(cls, topic: str) -> bool:
@@ -67,10 +77,28 @@ class Subject:
         dated = self.months <= _months(text) and self.years <= _years(text)
         return dated and self._shared(text) == self.words
 
+    def share_in(self, title: str | None, text: str | None) -> float:
+        """The share of the words that a document holds, from 0 to 1."""
+        return len(self._shared(f"{title or ''} {text or ''}")) / max(len(self.words), 1)
+
     def found_in(self, title: str | None, text: str | None) -> bool:
-        """True where a document holds half of the words, and the longest one."""
+        """True where a document holds all names; or half of the words with the longest one, and a
+        name where there are names."""
         shared = self._shared(f"{title or ''} {text or ''}")
-        return max(self.words, key=len) in shared and 2 * len(shared) >= len(self.words)
+        if self.names and not self.names & shared:
+            return False
+        half = max(self.words, key=len) in shared and 2 * len(shared) >= len(self.words)
+        return half or (bool(self.names) and self.names <= shared)
+
+    def meant_by(self, title: str | None, text: str | None) -> bool:
+        """True where a document holds all names and half of the words, at least two of several."""
+        shared = self._shared(f"{title or ''} {text or ''}")
+        half = 2 * len(shared) >= len(self.words) and (len(shared) > 1 or bool(self.names))
+        return self.names <= shared and half
+
+    def names_in(self, title: str | None) -> frozenset[str]:
+        """Which of the names a title has."""
+        return self.names.intersection(self._shared(title))
 
     def _shared(self, title: str | None) -> set[str]:
         found = set(_words(title or ""))
@@ -108,6 +136,8 @@ def _alike(one: str, other: str) -> bool:
     short, more = sorted((one, other), key=len)
     if len(short) >= MISSPELT and more.startswith(short) and len(more) - len(short) <= ENDING:
         return True  # disarm, disarming
+    if len(short) >= MISSPELT and _ENDS.sub("", one) == _ENDS.sub("", other):
+        return True  # become, becoming
     long = (
         one[:1] == other[:1]
         and one.isalpha()

@@ -52,6 +52,7 @@ class Found(TypedDict):
     url: str | None
     source: str | None
     timestamp: str
+    published_at: str | None
 
 
 class DomainHit(TypedDict):
@@ -215,6 +216,7 @@ def search(
                 "url": d.url,
                 "source": d.source,
                 "timestamp": iso(d.known_at),
+                "published_at": None if d.published_at is None else iso(d.published_at),
             }
             for d in found
         ],
