@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from beforehand.clock import Clock, SystemClock
+from beforehand.clock import Clock, SystemClock, iso
 from beforehand.errors import InputError, NotFound, Unavailable
 from beforehand.ids import check_segment, is_segment
 from beforehand.records.bus import Manifest as ManifestRecord
@@ -34,8 +34,10 @@ from beforehand.store.files import (
 )
 
 R = TypeVar("R", bound=Record)
-META, LOCK = "meta.json", ".lock"
+META, LOCK, TURN = "meta.json", ".lock", ".turn"
 CHANGING, UNCHANGED = b"1", b"0"
+COUNTS = 512
+"""How many bytes of the lock file hold the mark and the counts."""
 _OUTPUT, _CLAIM = re.compile(r"(\d{6,})\.json"), re.compile(r"\.(\d{6,})\.claim")
 _RUN = re.compile(r"(\d{8}_\d{6})(?:_(\d+))?")
 
@@ -47,20 +49,29 @@ def output_name(number: int) -> str:
 
 class Manifest:
     """The manifest of an agent's folder, as documented: `increment()` gives the next id of an
-    output, which nobody else gets."""
+    output, which nobody else gets.
+
+    The counts stand in the lock file, where changing them costs no new file; `meta.json` is written
+    from them by one process at a time, which writes once more where others changed them meanwhile.
+    """
 
     def __init__(self, agent_workspace: Path, clock: Clock | None = None) -> None:
         self.path = agent_workspace / META
         self._folder, self._clock = agent_workspace, clock or SystemClock()
         self._lock, self._out = str(agent_workspace / LOCK), str(agent_workspace / "out")
+        self._turn = str(agent_workspace / TURN)
 
-    def increment(self) -> int:
-        """Claim the next id. Raises Unavailable where the folder cannot be written."""
-        with _mapped(self._folder), self._changing() as held:
-            number = held.next_id
-            while not _linked(self._lock, f"{self._out}/.{number:06d}.claim"):
-                number += 1
-            self._write(held, next_id=number + 1)
+    def increment(self, publish: bool = True) -> int:
+        """Claim the next id. Without `publish` the next change shows it in `meta.json`. Raises
+        Unavailable where the folder cannot be written."""
+        with _mapped(self._folder):
+            with self._changing() as counts:
+                while not _linked(self._lock, f"{self._out}/.{counts.next_id:06d}.claim"):
+                    counts.next_id += 1
+                number = counts.next_id
+                counts.next_id += 1
+            if publish:
+                self._publish()
         return number
 
     def add_log(self, path: Path, data: bytes, claim: str | None = None) -> None:
@@ -71,10 +82,10 @@ class Manifest:
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 write_durable(written, data)
-                with self._changing() as held:
-                    counted = held.total_runs + (not path.exists())
+                with self._changing() as counts:
+                    counts.total_runs += not path.exists()
                     os.rename(written, path)
-                    self._write(held, total_runs=counted)
+                self._publish()
             except BaseException:
                 if claim is None:
                     Path(written).unlink(missing_ok=True)
@@ -87,8 +98,10 @@ class Manifest:
 
     def rebuild(self) -> ManifestRecord:
         """Make the manifest anew from claims, outputs and logs."""
-        with _mapped(self._folder), self._changing() as held:
-            return self._write(held, **self._counts())
+        with _mapped(self._folder):
+            with self._changing() as counts:
+                counts.next_id, counts.total_runs = self._counted()
+            return self._publish(wait=True)
 
     def true(self) -> bool:
         """False where the manifest is not what lies in the folder."""
@@ -96,14 +109,15 @@ class Manifest:
         return held is not None and self._true(held)
 
     def _true(self, held: ManifestRecord) -> bool:
-        return {"next_id": held.next_id, "total_runs": held.total_runs} == self._counts()
+        return (held.next_id, held.total_runs) == self._counted()
 
-    def _counts(self) -> dict[str, int]:
+    def _counted(self) -> tuple[int, int]:
+        """The next id and the number of runs, from claims, outputs and logs."""
         names = _names(self._folder / "out")
         claimed = [int(m[1]) for m in map(_CLAIM.fullmatch, names) if m]
         written = [int(m[1]) for m in map(_OUTPUT.fullmatch, names) if m]
         runs = [name for name in _names(self._folder / "logs") if _is_log(name)]
-        return {"next_id": max([0, *claimed, *written]) + 1, "total_runs": len(runs)}
+        return max([0, *claimed, *written]) + 1, len(runs)
 
     def _held(self) -> ManifestRecord | None:
         with suppress(InputError, ValidationError):
@@ -111,25 +125,79 @@ class Manifest:
         return None
 
     @contextmanager
-    def _changing(self) -> Iterator[ManifestRecord]:
-        """The manifest, under the folder's lock. A mark in the lock file says that a change is
-        under way: whoever finds it there knows that its process was killed, and counts anew."""
+    def _changing(self) -> Iterator["_Counts"]:
+        """The counts, under the folder's lock. A mark before them says that a change is under way:
+        whoever finds it there knows that its process was killed, and counts anew."""
         lock = _made(self._lock, os.O_CREAT | os.O_RDWR)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            held = None if os.pread(lock, 1, 0) == CHANGING else self._held()
+            counts = _Counts.read(os.pread(lock, COUNTS, 0))
             os.pwrite(lock, CHANGING, 0)
-            yield held or ManifestRecord(last_updated=self._clock.now(), **self._counts())
-            os.pwrite(lock, UNCHANGED, 0)
+            counts = counts or _Counts(*self._counted())
+            yield counts
+            counts.last_updated = max(iso(self._clock.now()), counts.last_updated)
+            os.pwrite(lock, counts.wire(), 0)
         finally:
             os.close(lock)
 
-    def _write(self, held: ManifestRecord, **changes: int) -> ManifestRecord:
-        now = max(self._clock.now(), held.last_updated)
-        made = held.model_copy(update={**changes, "last_updated": now})
-        data = json_bytes(made.model_dump(mode="json"))
-        put(str(self.path), data, str(temporary_name(self.path)), durable=False)
-        return made
+    def _publish(self, wait: bool = False) -> ManifestRecord:
+        """Write `meta.json` from the counts. Where another process is at it, that one writes once
+        more after it, and this one does not wait unless it must."""
+        turn, shown = _made(self._turn, os.O_CREAT | os.O_RDWR), None
+        try:
+            while (now := self._counts()) != shown:
+                try:
+                    fcntl.flock(turn, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                except BlockingIOError:
+                    break
+                shown = self._counts()
+                data = json_bytes(shown.record().model_dump(mode="json"))
+                put(str(self.path), data, str(temporary_name(self.path)), durable=False)
+                fcntl.flock(
+                    turn, fcntl.LOCK_UN
+                )  # Whoever came until now is seen by the next look.
+            return now.record()
+        finally:
+            os.close(turn)
+
+    def _counts(self) -> "_Counts":
+        """The counts as they stand. Those of a process that was killed are made anew."""
+        lock = os.open(self._lock, os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            found = _Counts.read(os.pread(lock, COUNTS, 0))
+        finally:
+            os.close(lock)
+        if found is None:
+            with self._changing() as found:
+                pass
+        return found
+
+
+@dataclass
+class _Counts:
+    """What a manifest counts."""
+
+    next_id: int
+    total_runs: int
+    last_updated: str = ""
+
+    @classmethod
+    def read(cls, raw: bytes) -> "_Counts | None":
+        """The counts of a lock file; None where they cannot be trusted."""
+        parts = raw[1:].split()
+        if raw[:1] != UNCHANGED or len(parts) != 3:
+            return None
+        return cls(int(parts[0]), int(parts[1]), parts[2].decode())
+
+    def wire(self) -> bytes:
+        """As the lock file holds them, with the mark of no change."""
+        said = f"{self.next_id} {self.total_runs} {self.last_updated}"
+        return UNCHANGED + said.encode().ljust(COUNTS - 1)
+
+    def record(self) -> ManifestRecord:
+        """As `meta.json` holds them."""
+        return ManifestRecord.model_validate(vars(self))
 
 
 @dataclass
@@ -169,7 +237,8 @@ class AgentFolder:
         InputError for an envelope of another agent."""
         if envelope.metadata.agent != self.name:
             raise InputError(f"{envelope.metadata.agent} does not write for {self.name}")
-        claimed = self.manifest.increment() if number is None else number
+        # In a run the log comes next, and shows both: one file less to make.
+        claimed = self.manifest.increment(publish=not self._begun) if number is None else number
         path = self.path / "out" / output_name(claimed)
         with _mapped(self.path):
             put(str(path), json_bytes(envelope.wire()), str(temporary_name(path)))
