@@ -16,7 +16,7 @@ import beforehand as bh
 from beforehand.cli.app import run as cli
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.errors import InputError, NotFound
-from beforehand.jobs.ask import rules
+from beforehand.jobs.ask import rules, wording
 from beforehand.jobs.ask.answer import cited
 from beforehand.jobs.ask.subject import Subject
 from beforehand.jobs.ask.tasks import Task, check
@@ -92,8 +92,8 @@ def asked(capsys: Out, sim: Path, question: str, *more: str, code: int = 0) -> d
 )
 def test_what_a_question_asks(question: str, topic: str, agents: str) -> None:
     at = parse_instant("2025-11-20T00:00:00Z")
-    assert rules.read(question, at).topics == ((topic,) if topic else ())
-    tasks = rules.plan(question, at, rules.Known())
+    assert wording.read(question, at).topics == ((topic,) if topic else ())
+    tasks = rules.plan(question, at, wording.Known())
     check(tasks)
     assert [task.agent for task in tasks] == [f"{name}-agent" for name in agents.split()]
 
@@ -132,8 +132,8 @@ def test_what_a_question_asks(question: str, topic: str, agents: str) -> None:
 )  # fmt: skip
 def test_several_topics(question: str, topics: tuple[str, ...]) -> None:
     at = parse_instant("2025-11-20T00:00:00Z")
-    assert rules.read(question, at).topics == topics
-    tasks = rules.plan(question, at, rules.Known())
+    assert wording.read(question, at).topics == topics
+    tasks = rules.plan(question, at, wording.Known())
     check(tasks)
     asked = {task.inputs["query"] for task in tasks if task.agent == "polymarket-agent"}
     assert len(asked) == len(topics)
@@ -195,10 +195,10 @@ def test_the_days_that_are_asked_about() -> None:
         ("since 2024", "2024-01-01", "2025-11-20"),
         ("", "2025-10-21", "2025-11-20"),
     ):
-        found = rules.read(f"How did a recession move {text}?", at).days
+        found = wording.read(f"How did a recession move {text}?", at).days
         assert found is not None, text
         assert [day.isoformat() for day in found] == [first, last], text
-    assert rules.read("Will there be a recession?", at).days is None
+    assert wording.read("Will there be a recession?", at).days is None
     for question, said in (
         ("?", "does not say what it is about"),
         ("What happened to it?", "does not say what it is about"),
@@ -213,7 +213,7 @@ def test_the_days_that_are_asked_about() -> None:
         ("Will it rain \ud800?", "not Unicode"),
     ):
         with pytest.raises(InputError, match=said):
-            rules.read(question, at)
+            wording.read(question, at)
 
 
 def test_bad_plans_are_refused_before_anything_is_spent() -> None:
@@ -299,7 +299,7 @@ def test_reports_are_those_of_the_topic(sim: Path, home: Path, capsys: Out) -> N
     ],
 )
 def test_which_days_are_meant(question: str, first: str | None, last: str | None) -> None:
-    days = rules.read(question, parse_instant("2025-11-20T08:00:00Z")).days
+    days = wording.read(question, parse_instant("2025-11-20T08:00:00Z")).days
     assert days == (
         None if first is None else (date.fromisoformat(first), date.fromisoformat(last))
     )
@@ -409,14 +409,14 @@ def test_markets_named_by_their_ids(sim: Path, home: Path, capsys: Out) -> None:
     found = asked(capsys, sim, "SIM:nothing", "--as-of", T)
     assert found["not_found"][0] == "no market SIM:nothing was known then"
     at = parse_instant(T)
-    unknown = rules.plan("m9999 rain", at, rules.Known(ids=frozenset({"m1"})))
+    unknown = rules.plan("m9999 rain", at, wording.Known(ids=frozenset({"m1"})))
     assert unknown[0].inputs["query"] == "m9999 rain"
-    assert rules.read("39314 rain", at, rules.Known(ids=frozenset({"39314"}))).ids == ()
+    assert wording.read("39314 rain", at, wording.Known(ids=frozenset({"39314"}))).ids == ()
 
 
 def test_every_venue_is_searched() -> None:
     """A venue that has markets is searched; simulated ones belong to every server."""
-    known = rules.Known(frozenset({"POLYMARKET", "KALSHI", "MANIFOLD", "METACULUS", "SIM"}))
+    known = wording.Known(frozenset({"POLYMARKET", "KALSHI", "MANIFOLD", "METACULUS", "SIM"}))
     tasks = rules.plan("Will it rain?", parse_instant(T), known)
     check(tasks)
     others = {task.id: task.inputs.get("venues") for task in tasks}
@@ -442,10 +442,17 @@ def test_every_venue_is_searched() -> None:
         ("Which markets about Oslo have ended and how?", "Oslo", None),
         ("Did the Oslo robbery show up in the news before May 2025?", "Did the Oslo robbery", None),
         ("What are people on Reddit saying about Oslo?", "Oslo", None),
+        ("How have hopes of rain in Oslo changed since the start of the year?", "rain in Oslo",
+         ("2026-01-01", "2026-03-25")),
+        ("What do Manifold and Metaculus say about Oslo?", "Oslo", None),
+        ("Who is favourite for the Oslo vote?", "the Oslo vote", None),
+        ("What was in the news about Oslo?", "Oslo", None),
+        ("What's going on with Oslo?", "Oslo", None),
+        ("What was the chance of Oslo sinking a week before it rained?", "Oslo sinking", None),
     ],
 )  # fmt: skip
 def test_ordinary_wording(question: str, topic: str, days: tuple[str, str] | None) -> None:
-    read = rules.read(question, parse_instant("2026-03-25T00:00:00Z"))
+    read = wording.read(question, parse_instant("2026-03-25T00:00:00Z"))
     assert read.topics == (topic,)
     assert read.days == (days and tuple(date.fromisoformat(day) for day in days))
 
@@ -457,14 +464,14 @@ def test_a_day_ahead_is_refused() -> None:
         "What were the odds of rain two days before the vote on April 5 2026?",
     ):
         with pytest.raises(InputError, match="lies after 2026-03-25"):
-            rules.read(question, at)
-    assert rules.read("Did it rain in Oslo on April 5 2026?", at).days is None
+            wording.read(question, at)
+    assert wording.read("Did it rain in Oslo on April 5 2026?", at).days is None
 
 
 def test_documents_in_place_of_a_market() -> None:
     """On record they cost nothing: looked for always, and shown where no market fits."""
-    at, free = parse_instant("2026-03-25T00:00:00Z"), rules.Known(documents=True)
-    assert [t.id for t in rules.plan("Oslo robbery", at, rules.Known())][-1] == "sites"
+    at, free = parse_instant("2026-03-25T00:00:00Z"), wording.Known(documents=True)
+    assert [t.id for t in rules.plan("Oslo robbery", at, wording.Known())][-1] == "sites"
     assert [t.id for t in rules.plan("Oslo robbery", at, free)][-1] == "instead"
     (asked,) = [t for t in rules.plan("news about Oslo in March 2026", at, free)
                 if t.agent == "documents-agent"]  # fmt: skip
@@ -475,9 +482,31 @@ def test_documents_in_place_of_a_market() -> None:
     assert not subject.meant_by("An election", "")
 
 
+def test_written_in_two_ways() -> None:
+    for topic, title in (
+        ("the best actor Oscar", "Will she win Best Actor at the 98th Academy Awards?"),
+        ("the Fed chair leaves", "Will the Federal Reserve chair leave?"),
+        ("SpaceX goes public", "Will SpaceX IPO before the end of 2026?"),
+        ("the best AI model", "Will Google have the top AI model?"),
+        ("Oslo becoming dry", "Will Oslo become dry?"),
+    ):
+        assert Subject.of(topic).fits(title), topic
+    assert not Subject.of("the best AI model").fits("Will xAI have the second best AI model?")
+    assert not Subject.of("Starmer is out as prime minister").fits("Will Modi be out as PM?")
+
+
+def test_one_day_by_the_last_price_until_then() -> None:
+    at = parse_instant("2026-03-25T00:00:00Z")
+    tasks = rules.plan("What was the price of rain on March 14?", at, wording.Known())
+    (asked,) = [task for task in tasks if task.agent == "price-history-agent"]
+    assert asked.id == "markets-on-a-day"
+    assert (asked.inputs["start_date"], asked.inputs["end_date"]) == ("2026-03-07", "2026-03-14")
+
+
 def test_what_no_agent_can_look_at() -> None:
-    known = rules.Known(frozenset({"POLYMARKET"}))
+    known = wording.Known(frozenset({"POLYMARKET"}))
     for question, said in (
+        ("What were the odds of rain a week before he came?", "name the day"),
         ("What does Kalshi say about rain?", "no market of Kalshi's was on record then"),
         ("What does Reddit say about rain?", "reddit_search_and_fetch_threads"),
         ("Which filings has Nvidia made?", "list_company_filings"),
@@ -485,7 +514,7 @@ def test_what_no_agent_can_look_at() -> None:
         (found,) = rules.absent(question, known, live=False)
         assert said in found
     assert rules.absent("What does Polymarket say about rain?", known, live=False) == []
-    assert rules.absent("What does Kalshi say about rain?", rules.Known(), live=True) == []
+    assert rules.absent("What does Kalshi say about rain?", wording.Known(), live=True) == []
 
 
 def test_what_was_not_found_is_said(sim: Path, home: Path, capsys: Out) -> None:

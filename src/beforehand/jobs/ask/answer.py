@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from beforehand.config import MARKET_STATUS_ACTIVE, MARKET_STATUS_RESOLVED
-from beforehand.jobs.ask.rules import INSTEAD
+from beforehand.jobs.ask.rules import INSTEAD, ON_A_DAY
 from beforehand.jobs.ask.subject import Subject
 from beforehand.jobs.ask.tasks import TASK, Task
 from beforehand.records.bus import OutputEnvelope
 from beforehand.records.world import PLAY_MONEY
 
-RELEVANT = 0.5
+RELEVANT, FEW = 0.5, 5
 _WHO = re.compile(r"\s*(?:who|which)\b", re.IGNORECASE)
 _ENDED = re.compile(r"\b(?:ended|resolved|settled|concluded)\b", re.IGNORECASE)
 SHOWN, PAGES, DOCUMENTS = 3, 3, 5
@@ -147,7 +147,7 @@ def _named(tasks: Sequence[Task], found: Found) -> dict[str, list[Row]]:
         for market in row["markets"]:
             if _market_fits(market, subject):
                 fits.add(row["query"])
-            elif len(subject.names) > 1 and subject.names_in(market["title"]):
+            elif subject.names_in(market["title"]) and not subject.other_time(market["title"]):
                 named.setdefault(row["query"], []).append((task, path, market))
     return {query: _rarest(query, rows) for query, rows in named.items() if query not in fits}
 
@@ -161,8 +161,9 @@ def _rarest(query: str, rows: list[Row]) -> list[Row]:
     ]
     every = [row for names, row in having if names == subject.names]
     counts = Counter(name for names, _ in having for name in names)
-    if len(counts) < len(subject.names):
-        return []
+    common = len(every) > FEW or subject.years or subject.months
+    if len(counts) < len(subject.names) or (len(subject.names) == 1 and common):
+        return []  # A name that many markets have says little, and that of another time less.
     rare = min(counts, key=lambda name: (counts[name], name))
     return every or [row for names, row in having if rare in names]
 
@@ -209,7 +210,7 @@ def _markets(
         _told_by_name(answer, query)
         return
     answer.hit.add(query)
-    if query in answer.exact and not row["llm_scoring_enabled"]:
+    if query in answer.exact and not (row["llm_scoring_enabled"] or answer.most_likely):
         fitting = [market for market in fitting if subject.named_by(market["title"])]
     elif not (row["llm_scoring_enabled"] or answer.most_likely or query in answer.near):
         answer.near.append(query)
@@ -238,14 +239,18 @@ def _has_ended(market: Mapping[str, Any]) -> bool:
     return bool(market["status"] != MARKET_STATUS_ACTIVE)
 
 
-def _rank(market: Mapping[str, Any], answer: Answer, subject: Subject) -> tuple[bool, bool, float]:
+def _rank(
+    market: Mapping[str, Any], answer: Answer, subject: Subject
+) -> tuple[bool, bool, bool, float]:
     """Markets that ask exactly this come first, then those that are open; of ended ones the winner,
     and where the question asks who, the likeliest."""
     ended = _has_ended(market)
     _, _, details = answer.details.get(_name(market), (None, "", market))
     payout = (details.get("resolution") or {}).get("payout")
     likely = _first_price(market) if answer.most_likely else 0.0
-    return not subject.named_by(market["title"]), ended, -(payout or likely)
+    unpriced = not market["prices"]
+    other = not answer.most_likely and not subject.named_by(market["title"])
+    return other, ended, unpriced, -(payout or likely)
 
 
 def _first_price(market: Mapping[str, Any]) -> float:
@@ -345,7 +350,7 @@ def _moves(answer: Answer, task: Task, path: str, output: OutputEnvelope, subjec
             task, path, HISTORY, row["market_id"], title=cited.get("title"),
             start=first["date"], end=last["date"],
         )  # fmt: skip
-        if first["date"] == last["date"]:
+        if first["date"] == last["date"] or task.id.endswith(ON_A_DAY):
             answer.lines.append(f"- {title} was at {_figure(last['yes'])} on {last['date']} {mark}")
             continue
         answer.lines.append(

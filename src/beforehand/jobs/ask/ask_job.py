@@ -23,7 +23,7 @@ from beforehand.engine.plan import Action, Plan, Step
 from beforehand.errors import InputError
 from beforehand.gateway.opening import Connection, connect
 from beforehand.ids import digest
-from beforehand.jobs.ask import rules
+from beforehand.jobs.ask import rules, wording
 from beforehand.jobs.ask.answer import compose
 from beforehand.jobs.ask.planner import Planner
 from beforehand.jobs.ask.review import review
@@ -86,7 +86,7 @@ class AskJob:
         self._at = request.as_of
         if self._at is None and self._archive is not None:
             self._at = self._archive.last_known()
-        rules.read(request.question, self._now)  # What names nothing is refused before it begins.
+        wording.read(request.question, self._now)  # What names nothing is refused before it begins.
         self._model = self._opened_model(request)
         self._bus = Bus(workspace.home.bus, workspace.clock)
         self._opened: Connection | None = None
@@ -199,16 +199,16 @@ class AskJob:
     def _now(self) -> datetime:
         return self._at or self._workspace.clock.now()
 
-    def _known(self, at: datetime) -> rules.Known:
+    def _known(self, at: datetime) -> wording.Known:
         """What there was to search then. A market that came later changes no plan."""
         if self._archive is None:
-            return rules.Known(frozenset({KALSHI}))
+            return wording.Known(frozenset({KALSHI}))
         markets = self._connected().gateway.at(at).markets()
         ids = frozenset(market.native_id for market in markets)
         untold = sum(market.question is None for market in markets)
         pages = {market.url.rstrip("/"): market.id for market in markets if market.url}
         venues = frozenset(market.venue for market in markets)
-        return rules.Known(venues, ids, untold, pages, documents=True)
+        return wording.Known(venues, ids, untold, pages, documents=True)
 
     def _task(
         self, args: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext

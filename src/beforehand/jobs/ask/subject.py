@@ -19,8 +19,18 @@ _COMMON = re.compile(
     r"looks?|looking|gets?|got|resolved|settled|concluded|happen(?:ed|ing)?|goe?s?|"
     r"going|went|shows?|showed|tell|latest|news|reports?|reported|results?|likely|likelihood|"
     r"probability|expect(?:ed|s)?|think|thought|polymarket|kalshi|manifold|metaculus|infer|"
-    r"know|known|anything|something|everything|still|yet|soon|ever"
+    r"know|known|anything|something|everything|still|yet|soon|ever|early|hopes?|favou?rites?|"
+    r"saying|start|beginning|become|becoming"
 )
+ALIASES = {
+    "academy awards": "oscars", "academy award": "oscar", "federal reserve": "fed",
+    "united states": "us", "united kingdom": "uk", "united nations": "un",
+    "european union": "eu", "prime minister": "pm", "goes public": "ipo", "go public": "ipo",
+    "going public": "ipo", "best": "top",
+}  # fmt: skip
+"""What is written in two ways, and the one that is compared."""
+_ALIAS = re.compile(rf"\b(?:{'|'.join(ALIASES)})\b", re.IGNORECASE)
+_ORDINAL = re.compile(r"\b(?:second|third|fourth|runner-up)\b", re.IGNORECASE)
 _ENDS = re.compile(r"(?:ing|ed|es|e|s)$")
 _AMOUNT = re.compile(r"(\$)?(?<![\w.])(\d+(?:,\d{3})*(?:\.\d+)?)(?:\s?([kKmMbB]))?(?![\w%])")
 _INITIALS = re.compile(r"\b(?:[A-Za-z]\.){2,}")
@@ -55,7 +65,7 @@ class Subject:
         kept = [word for word in every if not _COMMON.fullmatch(word)] or every
         years = frozenset(word for word in every if _YEAR.fullmatch(word))
         words = frozenset(kept) - years or frozenset(kept)
-        named = frozenset(_words(" ".join(_CAPITAL.findall(plain(topic)))))
+        named = frozenset(_words(" ".join(_CAPITAL.findall(aliased(plain(topic))))))
         return cls(words, _months(topic), years, named & words)
 
     @classmethod
@@ -64,12 +74,17 @@ class Subject:
         return any(not _COMMON.fullmatch(word) for word in _words(topic))
 
     def fits(self, title: str | None) -> bool:
-        """True where a title has more than half of the words, or half with a figure among them, and
-        no other month or year. A word may be misspelt."""
+        """True where a title has more than half of the words, or half with a figure among them, a
+        name where there are names, and no other month, year or place (second best is not best). A
+        word may be misspelt."""
         shared = self._shared(title)
+        if self.names and not self.names & shared:
+            return False
+        if _ORDINAL.search(title or "") and not self.words & {"second", "third", "fourth"}:
+            return False
         figure = any(_FIGURE.fullmatch(word) for word in shared)
         most = 2 * len(shared) > len(self.words) or (figure and 2 * len(shared) == len(self.words))
-        return most and not self._dated_otherwise(title or "")
+        return most and not self.other_time(title or "")
 
     def named_by(self, title: str | None) -> bool:
         """True where a title has every word, month and year."""
@@ -104,14 +119,34 @@ class Subject:
         found = set(_words(title or ""))
         return {word for word in self.words if any(_alike(word, other) for other in found)}
 
-    def _dated_otherwise(self, title: str) -> bool:
-        pairs = ((self.months, _months(title)), (self.years, _years(title)))
+    def other_time(self, title: str | None) -> bool:
+        """True where a title names another month or year."""
+        text = title or ""
+        pairs = ((self.months, _months(text)), (self.years, _years(text)))
         return any(asked and found and not asked & found for asked, found in pairs)
 
 
 def _words(text: str) -> list[str]:
     """The words of a text; an amount is one word, however it is written: $140k, $140,000."""
-    return stems(_AMOUNT.sub(_amount, plain(text)))
+    return stems(_AMOUNT.sub(_amount, aliased(plain(text))))
+
+
+def aliased(text: str) -> str:
+    """A text with one word for what is written in two ways; a name stays one."""
+
+    def other(found: re.Match[str]) -> str:
+        made = ALIASES[found[0].lower()]
+        return made.capitalize() if found[0][0].isupper() else made
+
+    return _ALIAS.sub(other, text)
+
+
+def also_called(text: str) -> list[str]:
+    """How else what a text names is written."""
+    there = f" {' '.join(stems(text))} "
+    found = [long for long, short in ALIASES.items() if f" {short} " in there and " " in long]
+    found += [short for long, short in ALIASES.items() if " " in long and long in text.lower()]
+    return list(dict.fromkeys(found))
 
 
 def plain(text: str) -> str:
