@@ -53,6 +53,24 @@ def test_an_added_metric_stands_everywhere(sim: Path, home: Path, capsys: Out, a
     assert "closer ↑" in capsys.readouterr().out
 
 
+def test_what_is_infinite_has_no_mean(sim: Path, home: Path, capsys: Out) -> None:
+    """Left out silently, the worst forecasts would make it look better."""
+
+    @metric("endless", "lower")
+    def endless(p: Floats, m: Floats, y: Floats) -> Floats:
+        """Infinite for the first five."""
+        return np.where(np.arange(len(p)) < 5, np.inf, (p - y) ** 2)
+
+    command = ["backtest", "run", "--archive", str(sim), "--forecasters", "market", *QUICK]
+    try:
+        found = told(capsys, *command, "--every", "28d", "--run-id", "r")
+    finally:
+        del metrics.ADDED["endless"]
+    row = found["leaderboard"][0]["added"]["endless"]
+    assert row["value"] is None
+    assert f"infinite for 5 of {found['leaderboard'][0]['n']:,} forecasts" in row["error"]
+
+
 def test_without_it_nothing_is_there(sim: Path, home: Path, capsys: Out) -> None:
     command = ["backtest", "run", "--archive", str(sim), "--forecasters", "market,drift", *QUICK]
     found = told(capsys, *command, "--every", "28d", "--run-id", "r")

@@ -61,6 +61,7 @@ def test_every_command_has_help_and_json(capsys: Out) -> None:
         ["runs"],
         ["backtest"],
         ["bus"],
+        ["scout"],
         ["token"],
         [],
     ):
@@ -69,7 +70,7 @@ def test_every_command_has_help_and_json(capsys: Out) -> None:
         for path, summary in SUMMARIES.items():
             if path.split()[:-1] == group:
                 assert summary in text, path
-    assert set(GROUPS) == {"world", "import", "bench", "runs", "backtest", "bus", "token"}
+    assert set(GROUPS) == {"world", "import", "bench", "runs", "backtest", "bus", "token", "scout"}
     assert build().name == ("beforehand",)
 
 

@@ -237,6 +237,16 @@ def test_from_python_and_on_the_card(place: Path, home: Path, capsys: Out) -> No
     run = bh.backtest(world, [mine, code], draws=200, placebo=0, progress=False)
     assert run["mine"].isolation == "probed (0 of 10 futures)"
     assert run["of_files"].isolation == "caught by a probe"
+    held = {"SIM:m0001": 0.9}
+
+    @bh.forecaster
+    def fitted(context: bh.Context) -> float:
+        return held.get(context.market.id, 0.5)
+
+    assert not bh.probe(fitted, world, n=10, progress=False).peeked
+    fits = bh.backtest(world, fitted, draws=200, placebo=0, progress=False)["fitted"]
+    assert fits.isolation is not None
+    assert fits.isolation.startswith("trusted (0 of 10 futures, but what its session holds")
     other = bh.backtest(
         world, code.replace("of_files", "of_sizes"), draws=200, placebo=0, progress=False
     )
@@ -301,7 +311,7 @@ def test_what_cannot_be_probed(place: Path, capsys: Out, tmp_path: Path) -> None
     with pytest.raises(InputError, match="n must lie between 10"):
         bh.probe("market", world, n=3)
     (tmp_path / "dies.py").write_text("import os\n\n\ndef f(context):\n    os._exit(3)\n")
-    with pytest.raises(ExecutionFailed, match="ended with code 3"):
+    with pytest.raises(ExecutionFailed, match="ended its process with code 3"):
         bh.probe(f"python:{tmp_path / 'dies.py'}:f", world, n=10, progress=False)
     (tmp_path / "slow.py").write_text("import time\n\n\ndef f(context):\n    time.sleep(9)\n")
     with pytest.raises(ExecutionFailed, match="took longer than 3 s"):

@@ -11,7 +11,7 @@ from provider import Provider, serving
 
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
-from beforehand.errors import BadAnswer, InputError
+from beforehand.errors import BadAnswer, InputError, Stopped
 from beforehand.forecast.schemes import python
 from beforehand.front.reporting import told_in_python
 from beforehand.runs.rows import read_jsonl
@@ -108,7 +108,7 @@ def command(sim: Path, *forecasters: str) -> list[str]:
 def test_every_form_of_a_callable(sim: Path, home: Path, capsys: Out, mine: str) -> None:
     names = ("mine", "looks", "Momentum", "Plain", "broken", "odd", "numbers")
     asked = command(sim, *(f"{mine}:{name}" for name in names))
-    found = told(capsys, *asked, "--run-id", "r")
+    found = told(capsys, *asked, "--run-id", "r", code=3)  # Two never answered.
     board = {row["forecaster"]: row for row in found["leaderboard"]}
     assert board.keys() == {"market", "mine", "looks", "momentum", "Plain", "numbers"}
     assert board["looks"]["brier"] == board["market"]["brier"], "it says the last price"
@@ -134,7 +134,7 @@ def test_every_form_of_a_callable(sim: Path, home: Path, capsys: Out, mine: str)
     assert told(capsys, "runs", "show", "r")["calls"] == len(
         (Path(mine[7:]).parent / "asked").read_text().splitlines()
     )
-    told(capsys, *asked, "--run-id", "again", "--fresh")
+    told(capsys, *asked, "--run-id", "again", "--fresh", code=3)
     audits = [(Home(home).runs / name / "audit.json").read_bytes() for name in ("r", "again")]
     assert audits[0] == audits[1], "what was looked up is the same, whatever thread looked"
 
@@ -300,6 +300,59 @@ def test_what_answers_otherwise_when_shown_again_is_marked(
     assert told(capsys, "runs", "verify", "parts")["sound"], "the journal's answers stand"
 
 
+DIES = """
+import os
+from pathlib import Path
+
+asked = 0
+
+
+def mine(context):
+    global asked
+    asked += 1
+    if asked == 60 and (Path(__file__).parent / "die").exists():
+        os._exit(9)
+    return {}
+"""
+
+
+def test_a_changed_code_is_said_before_it_goes_on(
+    sim: Path, home: Path, capsys: Out, tmp_path: Path
+) -> None:
+    """Also where no step was finished, and only then."""
+    file = tmp_path / "free.py"
+    file.write_text(FREE)
+    asked = command(sim, f"python:{file}:alone")
+    killed_once(asked, "r", tmp_path / "die")
+    config = Home(home).runs / "r" / "config.json"
+    begun = json.loads(config.read_text())["code"]
+    said = "alone: its code changed while the run was under way"
+    file.write_text(FREE.replace("    return p\n", "    return 0.5 * p\n"))
+    assert cli(["runs", "resume", "r"]) == 0
+    assert said in capsys.readouterr().err
+    assert json.loads(config.read_text())["code"] == begun, "the code that the run was begun with"
+    assert cli([*asked, "--run-id", "s"]) == 0
+    assert said not in capsys.readouterr().err
+
+
+def test_a_run_goes_on_from_another_folder(
+    sim: Path, home: Path, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder, value in ((here, "0.2"), (there, "0.8")):
+        folder.mkdir()
+        (folder / "mine.py").write_text(DIES.format(value))
+    monkeypatch.chdir(here)
+    killed_once(command(sim.resolve(), "python:./mine.py:mine"), "r", here / "die")
+    monkeypatch.chdir(there)
+    found = told(capsys, "runs", "resume", "r")
+    (row,) = (row for row in found["leaderboard"] if row["forecaster"] == "mine")
+    said = {d["probability"] for i in intervals(home, "r") for d in i["decisions"]
+            if d["model_id"] == "mine"}  # fmt: skip
+    assert said == {0.2}
+    assert row["isolation"] == "trusted"
+
+
 @pytest.mark.parametrize("options", ["", "memoryless=True", "memoryless=True, free=True"])
 def test_code_that_changed_within_a_run_is_marked(
     sim: Path, home: Path, capsys: Out, tmp_path: Path, options: str
@@ -333,6 +386,17 @@ def test_what_is_not_a_decision(said: object, wrong: str) -> None:
     kept = python._decision({"probability": 0.5, "evidence_ids": ("a", 7)}, "mine")
     assert kept.evidence_ids == ["a", "7"]
     assert python._decision({"probability": 0.5, "evidence_ids": "a"}, "mine").evidence_ids == ["a"]
+
+
+def test_how_a_run_goes_on_that_this_program_alone_knows() -> None:
+    said = "run r stopped; `beforehand runs resume r` goes on from here"
+    with pytest.raises(Stopped) as caught, told_in_python(None, here_alone=True):
+        raise Stopped(said)
+    assert 'run this program again with run_id="r"' in str(caught.value)
+    assert not hasattr(caught.value, "__notes__")
+    with pytest.raises(Stopped) as caught, told_in_python(None):
+        raise Stopped(said)
+    assert caught.value.__notes__ == ['in Python: beforehand.open_run("r").resume()']
 
 
 def test_a_path_is_not_an_option() -> None:

@@ -17,6 +17,7 @@ GROUPS = {
     "backtest": "Forecast markets through time, point in time, and compare forecasters.",
     "bench": "The benchmark over files: ingest, predict, evaluate.",
     "runs": "Runs: see, follow, resume, verify, compare, export.",
+    "scout": "Collect what was written about a subject, by a plan: plan, collect, think, act.",
     "bus": "The files through which agents talk: list, show, verify, tail.",
     "token": "Bearer tokens for the servers over HTTP.",
 }
@@ -61,6 +62,10 @@ SUMMARIES = {
     "worker": "Work on the runs of a shared Postgres until stopped.",
     "tool": "Call a tool by name; list, find and describe the tools.",
     "ask": "Answer a question from what was known at an instant, with citations.",
+    "scout plan": "Make a scout plan for a subject, and carry nothing out.",
+    "scout run": "Carry out a scout plan, or plan for a subject first: four artifacts.",
+    "scout resume": "Continue a scout run, or make anew what was changed in a finished one.",
+    "scout show": "A scout run's DAG and what it found, or the DAG of a plan's file.",
     "agent": "Run an agent, or list them: its output and its log go to the file bus.",
     "bus list": "Every agent that has written here, with its outputs and runs.",
     "bus show": "One output of an agent, or the log of one of its runs.",

@@ -21,22 +21,23 @@ from beforehand.cli.options import (
     run_limits,
     with_model,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, scores_of
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, scores_of
 from beforehand.cli.tables import console, duration, figure, print_result, span, table
 from beforehand.config import Workspace
 from beforehand.engine.runs import start as start_run
-from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
+from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.front.reporting import reporting
 from beforehand.ids import check_segment, new_run_id
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.jobs.backtest.grid import parse_interval
-from beforehand.jobs.checks import between, in_order, instant, market_names, settings
+from beforehand.jobs.checks import between, folder_for, in_order, instant, market_names, settings
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.store.files import read_json
 
 if TYPE_CHECKING:
     from beforehand.jobs.backtest.compare_configs import Arm
     from beforehand.jobs.backtest.cost import OrderCost
+    from beforehand.score.summary import Summary
 
 
 ConfigFile = Annotated[
@@ -117,6 +118,7 @@ def run(
         limits=run_limits(limit_flags),
         model_options=model_options(model_flags),
         fresh=fresh,
+        folder=folder_for(forecasters),
     )
     in_order(request.start, request.stop, "--")
     if dry_run:
@@ -128,7 +130,21 @@ def run(
         emit({**found, "report": str(report)})
     else:
         print_result(found, report)
-    return EXIT_FAILED if found["leaks"]["admitted_after_t"] else EXIT_OK
+    return _exit_code(found)
+
+
+def _exit_code(found: "Summary") -> int:
+    """Of a run that was carried out: failed where a record of the future was shown, partial where a
+    forecaster never answered."""
+    from beforehand.score.report import never_answered
+
+    if found["leaks"]["admitted_after_t"]:
+        return EXIT_FAILED
+    if silent := never_answered(found):
+        names = ", ".join(silent)
+        note(f"no answer of {names} came about: `beforehand runs export` has the errors")
+        return EXIT_PARTIAL
+    return EXIT_OK
 
 
 def ab(

@@ -27,7 +27,7 @@ from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark import events as benchmark
 from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest
 from beforehand.jobs.benchmark.evaluation import load_bets, parse_terms
-from beforehand.jobs.checks import settings
+from beforehand.jobs.checks import folder_for, settings
 from beforehand.score import forecastbench as recipe
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json
@@ -73,6 +73,7 @@ def predict(
         forecasters=forecasters,
         out=out.resolve(),
         limits=run_limits(limit_flags),
+        folder=folder_for(forecasters),
     )
     with reporting("predict") as report_to:
         finished = start(request, Workspace.from_environment(), run_id, report_to)
@@ -111,6 +112,7 @@ def run(
         settings=settings(seed, draws, placebo, mark="--"),
         limits=run_limits(limit_flags),
         fresh=fresh,
+        folder=folder_for(forecasters),
     )
     with reporting("benchmark") as report_to:
         finished = start(request, Workspace.from_environment(), run_id, report_to)

@@ -109,6 +109,10 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
     elif answer.is_file():
         print()
         print_answer(read_json(answer))
+    elif row is not None and row.kind == "scout" and (folder.path / "plan.json").is_file():
+        from beforehand.cli.scout import print_run
+
+        print_run(folder)
     elif not state:
         print(f"{name}: {folder.facts()['status']}, no scores; files in {folder.path}")
     return EXIT_OK

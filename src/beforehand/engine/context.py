@@ -277,5 +277,8 @@ class StepContext:
 
 
 def _storable(text: str) -> str:
-    """Replace NUL by a mark: Postgres takes none in a text, and JSON none that is not escaped."""
+    """Replace NUL by a mark: Postgres takes none in a text, and JSON none that is not escaped.
+    Raises BadAnswer for what is no text."""
+    if not isinstance(text, str):
+        raise BadAnswer(f"send returned {text!r:.60}: return a text (json.dumps makes one)")
     return text.replace("\x00", "\ufffd")

@@ -164,6 +164,11 @@ def kind_of(request: Any) -> Kind:
     return known[0] if known else next(k for k in _load().values() if k.request is type(request))
 
 
+def kinds() -> Mapping[str, Kind]:
+    """Every kind of run, by name."""
+    return _load()
+
+
 @cache
 def _load() -> Mapping[str, Kind]:
     """Import every module that registers kinds."""

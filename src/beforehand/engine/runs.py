@@ -17,7 +17,16 @@ from beforehand import __version__
 from beforehand.clock import iso, parse_instant, stopwatch
 from beforehand.config import Home, Workspace
 from beforehand.engine.driver import Progress, drive, raise_for
-from beforehand.engine.job import Job, Kind, RunLimits, RunRequest, grown, kind_named, kind_of
+from beforehand.engine.job import (
+    Job,
+    Kind,
+    RunLimits,
+    RunRequest,
+    grown,
+    kind_named,
+    kind_of,
+    kinds,
+)
 from beforehand.engine.plan import files_of
 from beforehand.engine.runtime import Opener, Runtime, ThreadExecutor
 from beforehand.errors import Corrupt, Held, InputError
@@ -99,9 +108,10 @@ def start(
     plan_only: bool = False,
 ) -> Finished:
     """Carry out a request to its end. Raises before anything is written if the request is bad. An
-    unfinished run with the same id and request is resumed; a finished one is refused, or returned
-    as it is with `finished_too`. With `plan_only` the run stops once it has the plan that its first
-    step makes, and the summary is that plan; resuming it carries the plan out."""
+    unfinished run with the same id and request is resumed; a finished one is refused, or with
+    `finished_too` returned as it is (where its kind does, once files that were changed are made
+    again). With `plan_only` the run stops once it has the plan that its first step makes, and the
+    summary is that plan; resuming it carries the plan out."""
     home, clock, kind = workspace.home, workspace.clock, kind_of(request)
     check_name(run_id)
     name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
@@ -132,10 +142,10 @@ def start(
             raise _exists(name, home)
         if not new and limits.cost_per_call is not None:
             journal.allow(name, None, None, limits.cost_per_call)
-        if row.status == "success":
-            if finished_too:
-                return Finished(job.folder, job.summary())
+        if row.status == "success" and not finished_too:
             raise _exists(name, home)
+        if _finished(row, home):
+            return Finished(job.folder, job.summary())
         allowed = Allowed(limits.budget, limits.in_flight, limits.concurrency, fresh and not new)
         return carry_on(row, lambda: job, allowed, journal, workspace, report, plan_only=plan_only)
 
@@ -154,11 +164,12 @@ def resume(
     report: Reporter = QUIET,
     fresh: bool = False,
 ) -> Finished:
-    """Resume an unfinished run; `changes` replaces fields of its RunLimits, `fresh` states that its
+    """Resume an unfinished run, or make files of a finished one again that were changed or removed
+    (where its kind does). `changes` replaces fields of its RunLimits, `fresh` states that its
     forecasters were restarted."""
     with opened_journal(workspace) as journal:
         row = journal.known_run(run_id)
-        if row.status == "success":
+        if _finished(row, workspace.home):
             raise InputError(f"run {run_id} is finished: `beforehand runs show {run_id}` shows it")
         if Path(row.home) != workspace.home.root:
             raise InputError(
@@ -227,7 +238,7 @@ def carry_on(
         job = opener()
         held.callback(job.close)
         row = journal.known_run(row.run_id)
-        if row.status == "success":  # Another driver finished it meanwhile.
+        if _finished(row, home):  # Another driver finished it meanwhile.
             return Finished(job.folder, job.summary())
         report.started(row.run_id)
         journal.allow(row.run_id, allowed.limits, allowed.policy, allowed.expected_cost)
@@ -235,6 +246,8 @@ def carry_on(
             journal.restarted(row.run_id)
         grown(job, journal)
         job.prepare()
+        for text in getattr(job, "warnings", ()):
+            report.say(text)
         journal.discard(row.run_id, _undone(job, journal))
         first = job.plan.steps[0].id
         if not (plan_only and journal.done(row.run_id, [first])):
@@ -262,6 +275,15 @@ def carry_on(
         journal.mark(row.run_id, "success", seal=job.seal())
     lock.unlink(missing_ok=True)
     return Finished(job.folder, job.summary())
+
+
+def _finished(row: RunRow, home: Home) -> bool:
+    """True for a run that has nothing left to do. A kind that `mends` makes files again that were
+    changed or removed: all that its steps need is on record."""
+    if row.status != "success":
+        return False
+    mends = row.kind in kinds() and getattr(kind_named(row.kind).job, "mends", False)
+    return not mends or RunFolder(home.runs, row.run_id).whole()
 
 
 def _undone(job: Job, journal: Journal) -> list[str]:

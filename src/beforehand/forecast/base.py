@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar
@@ -240,7 +241,8 @@ class ModelOptions:
 class Opening:
     """What forecasters are opened with: what the world holds (`documents`, `predictors`), where
     this caller's files are, and what the run allows. `limited_cost` says that the run has a budget
-    in US dollars. `world` is for code in this process, which sees it through a View at t."""
+    in US dollars. `world` is for code in this process, which sees it through a View at t; `folder`
+    is where that code is named from [that of this process]."""
 
     workspace: Workspace
     documents: bool = True
@@ -252,6 +254,7 @@ class Opening:
     models: ModelOptions = field(default_factory=ModelOptions)
     guard: CutoffGuard = field(default_factory=lambda: CutoffGuard({}))
     world: World | None = None
+    folder: Path | None = None
     _sandbox: Sandbox | None = None
 
     @property
@@ -401,7 +404,7 @@ def unknown(text: str, opening: Opening) -> InputError:
 
 def _allowed(opening: Opening) -> Iterator[str]:
     yield from _EXPANDED
-    yield from _SHOWN
+    yield from sorted(_SHOWN, key=lambda name: name.startswith("python:"))
     yield from (f"recorded:{name}" for name in opening.predictors)
 
 

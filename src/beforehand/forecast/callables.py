@@ -142,7 +142,9 @@ def declare(
         raise InputError(f"{callee!r} cannot be called: give a function of a Context, or a class")
     called = name or str(getattr(callee, "__name__", type(callee).__name__))
     if not isinstance(name, (str, type(None))) or not called.isidentifier():
-        raise InputError(f"a forecaster cannot be called {called!r}: name it (name=...)")
+        raise InputError(
+            f"a forecaster cannot be called {called!r}: give it a name, {{NAME: callable}}"
+        )
     if not _VERSION.fullmatch(version):
         raise InputError(f"{called}: a version is letters, digits, . _ + -, not {version!r}")
     return Declared(callee, _maker(callee), called, version, memoryless, free)
@@ -284,8 +286,9 @@ def _maker(callee: Any) -> Callable[[], Callee]:
     return make
 
 
-def load(target: str) -> Declared:
-    """The callable at `module:name` or `path.py:name`. Raises InputError saying what is missing."""
+def load(target: str, folder: Path | None = None) -> Declared:
+    """The callable at `module:name` or `path.py:name`, as seen from a folder [that of this
+    process]. Raises InputError saying what is missing."""
     place, colon, name = target.rpartition(":")
     if not colon:
         if target in REGISTERED:
@@ -294,7 +297,9 @@ def load(target: str) -> Declared:
             f"python:{target}: write python:package.module:name or python:./file.py:name; a "
             "callable of a notebook is known to that notebook alone: define it there again first"
         )
-    module = _of_file(place) if place.endswith(".py") else _of_name(place)
+    seen_from = folder or Path.cwd()
+    file = place.endswith(".py")
+    module = _of_file(place, seen_from) if file else _of_name(place, str(seen_from))
     found = getattr(module, name, None)
     if found is None:
         raise InputError(f"python:{target}: {place} has no {name!r}")
@@ -312,8 +317,8 @@ def split_version(target: str) -> tuple[str, str, str]:
 _LOADING = threading.Lock()
 
 
-def _of_file(place: str) -> Any:
-    path = Path(place).resolve()
+def _of_file(place: str, folder: Path) -> Any:
+    path = (folder / place).resolve()
     if not path.is_file():
         raise InputError(f"python:{place}: there is no file {path}")
     name = f"_beforehand_{path.stem}_{digest(str(path).encode())[:12]}"
@@ -335,9 +340,8 @@ def _of_file(place: str) -> Any:
     return module
 
 
-def _of_name(place: str) -> Any:
-    here = os.getcwd()
-    if here not in sys.path and "" not in sys.path:  # As `python -m` has it.
+def _of_name(place: str, here: str) -> Any:
+    if here not in sys.path and (here != os.getcwd() or "" not in sys.path):  # As `python -m`.
         sys.path.insert(0, here)
     try:
         return importlib.import_module(place)

@@ -12,11 +12,18 @@ LONGEST_ERROR = 2000
 
 
 def run_python(
-    module: str, request: bytes, folder: Path, environment: Mapping[str, str], timeout: float
+    module: str,
+    request: bytes,
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout: float,
+    called: str = "",
 ) -> bytes:
     """What `python -m module` answers on stdout to a request on stdin, in a folder and with these
-    variables instead of ours. Raises ExecutionFailed where it takes too long or ends with an error.
+    variables instead of ours. Raises ExecutionFailed where it takes too long or ends with an error,
+    with the name that it is `called` by.
     """
+    name = called or module
     try:
         done = subprocess.run(
             [sys.executable, "-m", module],
@@ -28,10 +35,11 @@ def run_python(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ExecutionFailed(f"{module} took longer than {timeout:g} s") from None
+        raise ExecutionFailed(f"{name} took longer than {timeout:g} s: allow more time") from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()[-LONGEST_ERROR:]
-        raise ExecutionFailed(f"{module} ended with code {done.returncode}: {said}")
+        why = f": {said}" if said else ", and said nothing"
+        raise ExecutionFailed(f"{name} ended its process with code {done.returncode}{why}")
     return done.stdout
 
 

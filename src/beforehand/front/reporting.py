@@ -23,18 +23,25 @@ def reporting(what: str, shown: bool = True) -> Iterator[Reporter]:
         yield Reporter(started, update, say)
 
 
+_RESUMED = re.compile(r"`beforehand runs resume (\S+)` goes on from here")
 _OPTION = re.compile(r"(?<![\w./-])--([a-z][a-z-]+)")
 
 
 @contextmanager
-def told_in_python(run_id: str | None) -> Iterator[None]:
+def told_in_python(run_id: str | None, here_alone: bool = False) -> Iterator[None]:
     """Errors in the words of Python: an option of the command line is an argument, and a stopped
-    run says how it goes on."""
+    run says how it goes on. `here_alone`: its callables are known to this program alone."""
     try:
         yield
     except InputError as error:
         error.args = (_OPTION.sub(lambda m: m[1].replace("-", "_") + "=", str(error)),)
         raise
     except (Interrupted, Stopped) as error:
-        error.add_note(f'in Python: beforehand.open_run("{run_id or "latest"}").resume()')
+        named = _RESUMED.search(str(error))
+        name = named[1] if named else run_id or "latest"
+        if here_alone:
+            again = f'run this program again with run_id="{name}": it goes on from here'
+            error.args = (_RESUMED.sub(again, str(error)),)
+        else:
+            error.add_note(f'in Python: beforehand.open_run("{name}").resume()')
         raise

@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
+from beforehand.config import Workspace
 from beforehand.engine.job import RunLimits
 from beforehand.engine.runs import keep_seal
 from beforehand.engine.runs import start as begin
@@ -24,6 +25,7 @@ from beforehand.jobs.checks import (
     between,
     checked,
     flag,
+    folder_for,
     in_order,
     instant,
     interval,
@@ -92,12 +94,13 @@ def backtest(
     """
     _check_words(grid, grade, limits)
     _check_types(models, configs)
+    entries = _entries(forecasters)
     request = BacktestRequest(
         archive=need_world(world).path.resolve(),
         markets=_markets(markets),
         every=interval("every", every),
         grid=grid,
-        forecasters=",".join(_entries(forecasters)),
+        forecasters=",".join(entries),
         num_sims=between("sims", sims, 1, 1000),
         start=None if start is None else instant("start", start),
         stop=None if end is None else instant("end", end),
@@ -108,10 +111,20 @@ def backtest(
         limits=checked(RunLimits(**limits)),
         model_options=models or ModelOptions(),
         fresh=flag("fresh", fresh),
+        folder=folder_for(",".join(entries)),
     )
     in_order(request.start, request.stop)
-    workspace = workspace_of(home)
-    with told_in_python(run_id), reporting("backtest", progress) as report:
+    return _carried_out(request, workspace_of(home), run_id, progress)
+
+
+def _carried_out(
+    request: BacktestRequest, workspace: Workspace, run_id: str | None, progress: bool
+) -> Run:
+    """The finished run. Where it was stopped, the error says how it goes on: with a callable of
+    no module (`python:NAME`) from this program alone."""
+    names = [entry.rpartition("=")[2] for entry in request.forecasters.split(",")]
+    alone = any(name.startswith("python:") and name.count(":") == 1 for name in names)
+    with told_in_python(run_id, alone), reporting("backtest", progress) as report:
         finished = begin(request, workspace, run_id, report)
     return Run(finished.folder, workspace)
 

@@ -132,3 +132,9 @@ def _file(text: str) -> Path | None:
         return Path(text) if Path(text).is_file() else None
     except OSError:  # A long list of ids is not a file name.
         return None
+
+
+def folder_for(forecasters: str) -> Path | None:
+    """The folder from which forecasters are named: that of this process, where one of them is
+    named by a file or a module. A run keeps it, so that it goes on from another folder."""
+    return Path.cwd() if "python:" in forecasters else None

@@ -1,5 +1,5 @@
-"""What the scripted model says to the orchestrator: plans, ratings, code and reviews by rule. It
-tests the path; it understands nothing.
+"""What the scripted model says to the orchestrator and to the scout: plans, ratings, code and
+reviews by rule. It tests the path; it understands nothing.
 """
 
 import json
@@ -29,6 +29,12 @@ def answered(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, A
         return _detail(shown, "tools" in wanted)
     if "market_1" in wanted:
         return {name: _rating(shown, name) for name in wanted}
+    if "document_1" in wanted:
+        return {name: _fit(shown, name) for name in wanted}
+    if "remarks" in wanted:
+        return {"remarks": [{"text": LABEL, "documents": list(shown["best"])[:1]}]}
+    if {"keywords", "tools"} <= wanted.keys():
+        return _scouted(str(shown["subject"]), wanted["tools"])
     if "responds" in wanted:
         return {"responds": bool(shown["evidence"]), "not_borne_out": [], "remarks": LABEL}
     if "code" in wanted and "tools" in shown:
@@ -74,6 +80,22 @@ def _rating(shown: Mapping[str, Any], name: str) -> dict[str, Any]:
     shared = len(asked & title)
     reason = f"{shared} of {len(asked)} words of the query are in the title"
     return {"score": round(shared / max(len(asked), 1), 4), "reason": reason}
+
+
+def _fit(shown: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The share of the subject's words that are in the document's title."""
+    asked, title = _words(shown["subject"]), _words(shown["documents"][name]["title"])
+    shared = len(asked & title)
+    reason = f"{shared} of {len(asked)} words of the subject are in the title"
+    return {"score": round(shared / max(len(asked), 1), 4), "reason": reason}
+
+
+def _scouted(subject: str, tools: Mapping[str, Any]) -> dict[str, Any]:
+    """The long words of a subject, and the tool that reads stored threads."""
+    names = tools["items"]["enum"]
+    kept = [word.strip(",;:?!").lower() for word in _topic(subject).split()]
+    stored = next((name for name in names if name.startswith("reddit_search")), names[0])
+    return {"keywords": list(dict.fromkeys(kept))[:8], "time_window": "all", "tools": [stored]}
 
 
 def _words(text: str) -> set[str]:

@@ -33,7 +33,7 @@ from beforehand.store.files import file_digest
 from beforehand.store.journal.calls import CallRow, Calls, call_key
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import RunRow
-from beforehand.store.run_folder import LOG, RunFolder
+from beforehand.store.run_folder import LOG, STEPS, RunFolder
 
 UNFINISHED = "run"
 MOST = 20
@@ -198,8 +198,9 @@ def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> RunCheck:
             check.found(f"the metadata of {task} cannot be read: {error!r}")
     ended = {task.task_id: task.status for task in journal.tasks(run_id)}
     done = {name for name, status in ended.items() if status == "success"}
+    name = STEPS if folder.wrote(STEPS) else "plan.json"
     try:
-        plan = orjson.loads((folder.path / "plan.json").read_bytes())
+        plan = orjson.loads((folder.path / name).read_bytes())
         steps = [
             Step(
                 s["id"], s["action"], s["args"], tuple(s["deps"]), tolerant=s.get("tolerant", False)
@@ -207,7 +208,7 @@ def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> RunCheck:
             for s in plan["steps"]
         ]
     except (OSError, KeyError, TypeError, ValueError) as error:
-        check.found(f"plan.json cannot be read: {error!r}")
+        check.found(f"{name} cannot be read: {error!r}")
         return check
     may_fail = {dep for step in steps if step.tolerant for dep in step.deps}
     for step in steps:

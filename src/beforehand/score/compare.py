@@ -6,7 +6,7 @@ in the market's place: resampled by events and by resolution months, the wider o
 """
 
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import floor, isfinite, log10
 from numbers import Real
 from statistics import NormalDist
 
@@ -74,11 +74,12 @@ class Comparison:
         low, high = self.ci
         if self.error == 0 and self.brier_a == self.brier_b:
             return f"{self.verdict} over {self.n:,} forecasts of {self.n_questions:,} questions"
+        digits = _digits(low, high)
         return (
             f"{self.verdict}: {self.a} {self.brier_a:.4f}, {self.b} {self.brier_b:.4f}, difference "
-            f"{self.difference:.4f} [{low:.4f}, {high:.4f}] over {self.n:,} forecasts of "
-            f"{self.n_questions:,} questions; {self.minimum_detectable_effect:.4f} is found with a "
-            "power of 80 %"
+            f"{self.difference:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}] over {self.n:,} "
+            f"forecasts of {self.n_questions:,} questions; "
+            f"{self.minimum_detectable_effect:.4f} is found with a power of 80 %"
         )
 
     def wire(self) -> dict[str, object]:
@@ -98,6 +99,14 @@ class Comparison:
             "brier_b": self.brier_b,
             "verdict": self.verdict,
         }
+
+
+def _digits(low: float, high: float) -> int:
+    """How many decimals show that an interval does not reach 0."""
+    nearest = min(abs(low), abs(high))
+    if low <= 0 <= high or not isfinite(nearest) or not nearest:
+        return 4
+    return max(4, 1 - floor(log10(nearest)))
 
 
 def compare(table: Table, a: str, b: str, options: Options = Options()) -> Comparison:

@@ -318,13 +318,14 @@ def headline(summary: "Summary") -> str:
         f"({_count(card['n_events']['value'], 'event')})"
     )
     winners = [row["forecaster"] for row in others if row["verdict"] == "beats the market"]
+    named = winners or [row["forecaster"] for row in others]
+    own = {(r["n_questions"], r["n_events"]) for r in others if r["forecaster"] in named}
+    if len(own) == 1:
+        questions, events = own.pop()
+        size = f"{_count(questions, 'question')} ({_count(events, 'event')})"
     if not others:
         return f"The market alone was scored, over {size}.{_silent(summary)}"
     if winners:
-        own = {(r["n_questions"], r["n_events"]) for r in others if r["forecaster"] in winners}
-        if len(own) == 1:
-            questions, events = own.pop()
-            size = f"{_count(questions, 'question')} ({_count(events, 'event')})"
         verb = "beats" if len(winners) == 1 else "beat"
         return f"{_listed(winners)} {verb} the market over {size}."
     if len(others) == 1:
@@ -336,10 +337,15 @@ def headline(summary: "Summary") -> str:
 
 def _silent(summary: "Summary") -> str:
     """Who was asked and never answered."""
+    names = never_answered(summary)
+    return f" No answer of {_listed(names)} came about." if names else ""
+
+
+def never_answered(summary: "Summary") -> list[str]:
+    """The forecasters that were asked and failed each time."""
     decisions = summary.get("decisions")
     models = decisions["models"] if decisions else {}
-    names = [label(name) for name, made in models.items() if made["failed"] and not made["made"]]
-    return f" No answer of {_listed(names)} came about." if names else ""
+    return [label(name) for name, made in models.items() if made["failed"] and not made["made"]]
 
 
 def kept_from_the_future(

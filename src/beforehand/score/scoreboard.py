@@ -198,6 +198,11 @@ def _added(
     """An added metric over the rows where it has a value, with its wider interval."""
     valid = np.isfinite(p)
     values = metric.values(np.where(valid, p, np.nan), table.market, table.y[table.q])
+    if endless := int(np.isinf(values[valid]).sum()):
+        raise InputError(
+            f"the metric {metric.name} is infinite for {endless:,} of {int(valid.sum()):,} "
+            "forecasts: without them it would look better; bound it, or give nan where it has none"
+        )
     known = valid & np.isfinite(values)
     columns = np.stack(table.question_means(np.where(known, values, 0.0), known), axis=1)
     found = {

@@ -153,9 +153,7 @@ class Manifest:
                 shown = self._counts()
                 data = json_bytes(shown.record().model_dump(mode="json"))
                 put(str(self.path), data, str(temporary_name(self.path)), durable=False)
-                fcntl.flock(
-                    turn, fcntl.LOCK_UN
-                )  # Whoever came until now is seen by the next look.
+                fcntl.flock(turn, fcntl.LOCK_UN)  # Whoever came until now is seen by the next look.
             return now.record()
         finally:
             os.close(turn)

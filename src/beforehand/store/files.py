@@ -221,10 +221,11 @@ def file_digest(path: Path) -> str:
 
 
 @contextmanager
-def exclusive(path: Path, busy: str | None = None) -> Iterator[None]:
+def exclusive(path: Path, busy: str | None = None, make: bool = True) -> Iterator[None]:
     """Hold an exclusive lock on `path`; raises Unavailable (saying `busy`) if another process holds
-    it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    it. Its folder is made, or must be there."""
+    if make:
+        path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

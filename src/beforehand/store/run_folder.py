@@ -23,7 +23,9 @@ from beforehand.store.files import (
     write_json,
 )
 
-LOG = "log.json"
+SEAL, LOG, STEPS = "run.json", "log.json", "steps.json"
+"""Files that every run may have: its seal, its wall-clock times, and the engine's plan where
+`plan.json` is a document of the run's own."""
 FORM = 1
 """The form of a run's files; it goes up when code for the old files would misread the new ones."""
 
@@ -66,7 +68,12 @@ class RunFolder:
 
     def claim(self) -> None:
         """Make the folder if it does not exist, and delete temporary files that a killed process
-        left. The caller holds the run's lock."""
+        left. The caller holds the run's lock. Raises InputError where it is a link, or holds one to
+        a folder: a run writes in its own folder and nowhere else."""
+        links = [self.path, *(self.path.iterdir() if self.path.is_dir() else ())]
+        for path in links:
+            if path.is_symlink() and path.is_dir():
+                raise InputError(f"{path} is a link: a run writes nowhere but in its own folder")
         self.path.mkdir(parents=True, exist_ok=True)
         for leftover in self.path.glob(".*.tmp"):
             leftover.unlink()
@@ -80,8 +87,15 @@ class RunFolder:
         return [
             name
             for name, expected in digests.items()
-            if not (self.path / name).is_file() or file_digest(self.path / name) != expected
+            if (path := self.path / name).is_symlink()  # What it points to may change.
+            or not path.is_file()
+            or file_digest(path) != expected
         ]
+
+    def whole(self) -> bool:
+        """True for a finished run of which no file was changed or removed."""
+        facts = self.facts()
+        return facts["status"] == "success" and not self.differing(facts.get("files", {}))
 
     def seal(self, kind: str, archive_digest: str) -> dict[str, str]:
         """Write `run.json` of a finished run: its kind, the world it used, the version, and the
@@ -90,7 +104,7 @@ class RunFolder:
         files = {
             path.relative_to(self.path).as_posix(): file_digest(path)
             for path in sorted(self.path.rglob("*"))
-            if path.is_file() and path.name not in ("run.json", LOG)
+            if path.is_file() and path.name not in (SEAL, LOG)
         }
         facts: RunFacts = {
             "run_id": self.run_id,
@@ -101,8 +115,8 @@ class RunFolder:
             "archive_digest": archive_digest,
             "files": files,
         }
-        write_json(self.path / "run.json", facts)
-        last = [self.path / name for name in ("run.json", LOG)]
+        write_json(self.path / SEAL, facts)
+        last = [self.path / name for name in (SEAL, LOG)]
         return {path.name: file_digest(path) for path in last if path.is_file()}
 
     def check_form(self) -> None:
@@ -122,7 +136,7 @@ class RunFolder:
 
     def facts(self) -> RunFacts:
         """`run.json`, or a note that the run did not finish."""
-        sealed = self.path / "run.json"
+        sealed = self.path / SEAL
         if not sealed.is_file():
             return {"run_id": self.run_id, "status": "unfinished"}
         try:

@@ -217,14 +217,24 @@ class PythonForecaster(Forecaster):
         elif found is not None and found["peeked"]:
             self.isolation = "caught by a probe"
             self.caught = f"a probe found that it looks ahead: {found['why']}"
+        elif found is not None and self._session_alone and not keeps_nothing(declared.callee):
+            self.isolation = (
+                f"trusted (0 of {found['n']:,} futures, but what its session holds in memory was "
+                "not probed)"
+            )
         elif found is not None:
             self.isolation = f"probed (0 of {found['n']:,} futures)"
+
+    @property
+    def _session_alone(self) -> bool:
+        """True for a callable that this process alone knows, such as one of a notebook."""
+        return self.provider.partition("@")[0] == f"python:{self.declared.name}"
 
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
         """Raises InputError where it cannot be imported or called, or has another version."""
         target, _, version = split_version(rest.partition(":")[2])
-        declared = load(target)
+        declared = load(target, opening.folder)
         if version and version != declared.version:
             raise InputError(f"{rest}: its version is {declared.version} now: begin a new run")
         return cls(f"python:{target}", name, declared, opening)
@@ -238,8 +248,12 @@ class PythonForecaster(Forecaster):
             raise
         except Exception as error:
             raise InputError(
-                f"{self.name} cannot be begun ({said_of(error)}): a class is made without "
-                "arguments; give an object of it, or a function"
+                f"{self.name} cannot be begun ({said_of(error)})"
+                + (
+                    ": a class is made without arguments; give an object of it, or a function"
+                    if isinstance(error, TypeError)
+                    else ""
+                )
             ) from error
         with suppress(ValueError):  # Some callables have no signature to look at.
             try:

@@ -34,7 +34,14 @@ from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
 from beforehand.jobs.backtest.walk import Walker
-from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
+from beforehand.jobs.forecasters import (
+    CHANGED,
+    check_all,
+    how_kept,
+    models_of,
+    opening_of,
+    unranked,
+)
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.rows import IntervalRow
@@ -64,7 +71,8 @@ class Fork:
 @dataclass(frozen=True)
 class BacktestRequest:
     """What a user asked for. `configs` replaces markets, interval, grid and forecasters; `fresh`
-    states that the forecasters at addresses were restarted just before."""
+    states that the forecasters at addresses were restarted just before; `folder` is where files of
+    Python are named from."""
 
     archive: Path
     markets: list[str] | None = None
@@ -82,6 +90,7 @@ class BacktestRequest:
     fork: Fork | None = None
     model_options: ModelOptions = field(default_factory=ModelOptions)
     fresh: bool = False
+    folder: Path | None = None
 
 
 @job("backtest", BacktestRequest)
@@ -99,7 +108,7 @@ class BacktestJob:
         self.gateway = Gateway(self.world, workspace.clock)
         self.selection = backtest.select(self.gateway, self._wanted())
         self.forecasters: dict[str, Forecaster] = {}
-        self._opening = opening_of(
+        opening = opening_of(
             self.world,
             self.archive,
             workspace,
@@ -107,6 +116,7 @@ class BacktestJob:
             request.model_options,
             self.selection.markets,
         )
+        self._opening = replace(opening, folder=request.folder)
         self.configs = self._compile()
         if not self.configs:
             left = ", ".join(f"{n} {why}" for why, n in self.selection.left_out.items())
@@ -132,6 +142,8 @@ class BacktestJob:
         )
         walker.follow(self.plan.steps)
         self.actions: Mapping[str, Action] = {**walker.actions, "score": self._score}
+        self._first_codes: dict[str, str] = {}
+        self.warnings: list[str] = []
 
     @classmethod
     def forked(
@@ -180,6 +192,13 @@ class BacktestJob:
         """Write what is known before the first step; the same bytes at every start."""
         path = self.folder.path
         self.folder.claim()
+        begun = read_json(path / "config.json") if (path / "config.json").is_file() else {}
+        codes = self._codes
+        self._first_codes = {**codes, **begun.get("code", {})} if begun else codes
+        self.warnings = [
+            f"{name}: {CHANGED}; begin a new run for answers of the new code alone"
+            for name in self._changed
+        ]
         write_json(path / "config.json", self._config())
         write_json(path / "plan.json", self.plan.wire())
         used = {c.market_id for c in self.configs}
@@ -308,6 +327,18 @@ class BacktestJob:
             )
         return dict(found)
 
+    @property
+    def _codes(self) -> dict[str, str]:
+        """The digest of the code of each callable, by its name."""
+        every = self.forecasters.values()
+        return {one.name: one.code for one in every if one.code is not None}
+
+    @property
+    def _changed(self) -> list[str]:
+        """The callables that are not those that the run was begun with."""
+        now, first = self._codes, self._first_codes
+        return sorted(name for name in now if first.get(name, now[name]) != now[name])
+
     def _config(self) -> Mapping[str, object]:
         request = self.request
         fork = request.fork
@@ -322,6 +353,8 @@ class BacktestJob:
             "left_out": self.selection.left_out,
             "experiments": [config.wire() for config in self.configs],
         }
+        if self._first_codes:
+            found["code"] = self._first_codes
         if models := models_of(self.forecasters.values()):
             options = TypeAdapter(ModelOptions).dump_python(request.model_options, mode="json")
             ends = {one.entry: _stamp(one.spec.cutoff) for one in models}
@@ -348,7 +381,8 @@ class BacktestJob:
         leaks, written = self._leaks(audit, intervals)
         everyone = self.forecasters.values()
         collected = outputs["collect"]
-        kept = how_kept(everyone, collected["differs"], context, collected.get("codes", {}))
+        codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
+        kept = how_kept(everyone, collected["differs"], context, codes)
         facts, paths = self._facts(leaks, kept), unranked(everyone)
         result = evaluate(table, facts, replace(settings, variants=facts.variants, unranked=paths))
         drawn = pictured(intervals)

@@ -44,6 +44,7 @@ class PredictRequest:
     forecasters: str
     out: Path
     limits: RunLimits = field(default_factory=RunLimits)
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class BenchmarkRequest:
     settings: Settings = Settings()
     limits: RunLimits = field(default_factory=RunLimits)
     fresh: bool = False
+    folder: Path | None = None
 
 
 class _Stage:
@@ -81,7 +83,8 @@ class _Stage:
         gateway = Gateway(world, workspace.clock)
         answers = {r.market_id: r for r in gateway.full_view().resolutions()}
         options, limits = ModelOptions(), request.limits
-        self._opening = opening_of(world, archive, workspace, limits, options, answers)
+        opening = opening_of(world, archive, workspace, limits, options, answers)
+        self._opening = replace(opening, folder=request.folder)
         self._forecasters = open_forecasters(request.forecasters.split(","), self._opening)
         self._asked: dict[tuple[str, str], list[str]] = {}
         self._configs: list[ExperimentConfig] = []

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +21,9 @@ from pathlib import Path
 
 import orjson
 
-from beforehand.clock import from_us
+from beforehand.clock import from_us, stopwatch
 from beforehand.config import Home
-from beforehand.errors import ExecutionFailed, InputError
+from beforehand.errors import ExecutionFailed, InputError, Unavailable
 from beforehand.forecast.process import own_environment, run_python
 from beforehand.gateway.search import Grade
 from beforehand.jobs.probe.arm import Hiding, Order
@@ -30,12 +31,13 @@ from beforehand.records.record import Record
 from beforehand.records.rows import Context
 from beforehand.store.archive.manifest import ASIDE
 from beforehand.store.archive.writer import ArchiveWriter
-from beforehand.store.files import is_alive
+from beforehand.store.files import exclusive, is_alive
 
 STORED_AT = 1_700_000_000
 """The time of change of every file of every world."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 LEFT = "beforehand-probe-of-"
+PATIENCE_S = 30.0
 Answer = tuple[float | None, str | None]
 """A probability, or why there is none."""
 
@@ -152,7 +154,9 @@ class Arms:
     ) -> Mapping[str, object]:
         request = orjson.dumps(order)
         module = "beforehand.jobs.probe.arm"
-        found = run_python(module, request, folder, environment, self._place.timeout)
+        found = run_python(
+            module, request, folder, environment, self._place.timeout, self._subject.name
+        )
         reply: Mapping[str, object] = orjson.loads(found)
         return reply
 
@@ -201,12 +205,28 @@ class Arms:
         """The world at the archive's path; the archive is back at the end."""
         path = self._place.archive
         aside = path.with_name(path.name + ASIDE)
-        os.rename(path, aside)
+        with _unwritten(path):
+            os.rename(path, aside)
         try:
             os.symlink(world, path)
             yield
         finally:
             restore(path)
+
+
+@contextmanager
+def _unwritten(archive: Path) -> Iterator[None]:
+    """Wait until nobody writes to an archive, and let nobody begin."""
+    end = stopwatch() + PATIENCE_S
+    while True:
+        try:
+            with exclusive(archive / "archive.lock"):
+                yield
+                return
+        except Unavailable:
+            if stopwatch() > end:
+                raise
+            time.sleep(0.01)
 
 
 def _remove_leftovers() -> None:

@@ -18,7 +18,8 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -104,8 +105,7 @@ class ArchiveWriter:
         meanwhile. Nothing is visible to a reader until the manifest is replaced at the end.
         """
         report = ImportReport(importer, source, notes=notes if notes is not None else {})
-        refuse_aside(self.path)
-        with exclusive(self.path / "archive.lock"):
+        with self._locked():
             manifest = read_manifest(self.path) if self._exists() else empty_manifest()
             lines = self._new_lines(records, report)
             report.rejects = list(rejects)
@@ -139,6 +139,20 @@ class ArchiveWriter:
                 )
                 report.rejects_file = str(self.path / "rejects" / f"{earlier}.jsonl")
         return report
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock. Raises NotConfigured where a probe has another world in the archive's
+        place, also where it was put there just now: nothing is made beside that."""
+        new = not self._exists()
+        refuse_aside(self.path)  # In this order: where there is no archive, it may lie aside.
+        try:
+            with exclusive(self.path / "archive.lock", make=new):
+                refuse_aside(self.path)
+                yield
+        except FileNotFoundError:
+            refuse_aside(self.path)
+            raise
 
     def _exists(self) -> bool:
         return (self.path / "archive.json").is_file()

@@ -177,6 +177,7 @@ def _stored(call: Call, wanted: Wanted) -> Threads:
         {
             **post.data,
             **post.now,
+            "known_at": iso(post.known_at),
             "comments": _comments(
                 replies.get(post.id, []), limits.comment_depth, limits.comment_limit
             ),
@@ -236,5 +237,5 @@ def _comments(found: list[Observation], depth: int, limit: int) -> list[Row]:
         level = levels.get(parent.removeprefix("t1_"), 0) + 1 if parent.startswith("t1_") else 1
         levels[row.id] = level
         if level <= max(depth, 0) and len(shown) < limit:
-            shown.append({**row.data, **row.now, "depth": level})
+            shown.append({**row.data, **row.now, "known_at": iso(row.known_at), "depth": level})
     return shown
