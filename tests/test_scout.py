@@ -16,6 +16,7 @@ from beforehand.cli.app import run as cli
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
 from beforehand.errors import BadAnswer, InputError
+from beforehand.gateway.opening import read_threads, write_threads
 from beforehand.jobs.probe.redraw import OtherFuture, all_records
 from beforehand.jobs.scout.drawing import drawn, picture
 from beforehand.jobs.scout.planning import Planner, keywords_in
@@ -23,10 +24,12 @@ from beforehand.jobs.scout.reading import branches, read_plan
 from beforehand.jobs.scout.scout_agent import ScoutAgent
 from beforehand.llm.prompt import ModelClient
 from beforehand.meter import CallCounter
+from beforehand.runs.scouted import faults
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.database import Database
 from beforehand.store.journal.journal import Journal
+from beforehand.store.run_folder import RunFolder
 from experiments import Out, told
 from test_ask import KILLED
 
@@ -144,7 +147,10 @@ def test_a_fan_out_over_eight(cache: Path, capsys: Out) -> None:
     assert [call["value"] for call in index["calls"]] == EIGHT
     assert len(index["threads"]) == 9
     one, other = (
-        {n: c.replace(b'"b"', b'"a"').replace(b"runs/b/", b"runs/a/") for n, c in made.items()}
+        {
+            n: c.replace(b'"b"', b'"a"').replace(b"runs/b/", b"runs/a/").replace(b"run b", b"run a")
+            for n, c in made.items()
+        }
         for made in (artifacts(cache, "a"), artifacts(cache, "b"))
     )
     digests = (b'"digest"', b'"path"')  # Digests cover the paths, which name the run.
@@ -477,7 +483,7 @@ def test_nothing_of_the_future_in_any_byte(sim: Path, tmp_path: Path) -> None:
             {**artifacts(root, "r"), **{f"m/{n}": c for n, c in artifacts(root, "m").items()}}
         )
     assert other.changes, "the worlds do differ"
-    assert len(said[0]) == 18
+    assert len(said[0]) == 20
     assert said[0] == said[1]
 
 
@@ -490,6 +496,73 @@ def test_the_dag_drawn() -> None:
     svg = picture(made)
     assert svg.count("<rect") == 4
     assert svg.count('class="edge"') == 3
+
+
+def test_the_page_of_a_run(cache: Path, capsys: Out) -> None:
+    """It needs nothing from outside, and what people wrote is text in it."""
+    folder = cache / "data" / "reddit_cache" / "threads"
+    made = thread("t9", "rain <script>alert(1)</script>", 1)
+    (folder / "t9.json").write_text(json.dumps(made))
+    told(capsys, "scout", "run", written(cache / "p.json", plan(["rain"])), "--as-of", AT)
+    page = (cache / "data/runs/20260105_120000/report.html").read_text()
+    assert "<svg" in page
+    assert "<script>" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "src=" not in page
+
+
+def test_exported(cache: Path, capsys: Out, tmp_path: Path) -> None:
+    """Documents as `world import documents` reads them, and one trace."""
+    told(capsys, "scout", "run", written(cache / "p.json", plan(EIGHT)), "--as-of", AT)
+    out = tmp_path / "documents.jsonl"
+    found = told(capsys, "runs", "export", "latest", "--format", "jsonl", "--out", str(out))
+    assert (found["rows"], found["what"]) == (9, "documents")
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert all(row["captured_at"] <= AT and row["text"] for row in rows)
+    archive = tmp_path / "world"
+    assert cli(["world", "import", "documents", str(out), "--archive", str(archive)]) == 0
+    capsys.readouterr()
+    (hit,) = told(
+        capsys, "tool", "search", "--arg", "query=hail", "--archive", str(archive), "--as-of", AT
+    )["results"]
+    assert hit["id"] == "reddit:t2"
+    assert hit["timestamp"] == next(r for r in rows if r["id"] == hit["id"])["captured_at"]
+    out = tmp_path / "trace.json"
+    told(capsys, "runs", "export", "latest", "--format", "galileo", "--out", str(out))
+    (trace,) = json.loads(out.read_text())["traces"]
+    assert [len(span["spans"]) for span in trace["spans"]] == [0, 8, 0, 0]
+
+
+def test_artifacts_are_checked_against_their_files(cache: Path, capsys: Out) -> None:
+    """Beside the digests: a run that sealed something untrue is not sound."""
+    told(capsys, "scout", "run", written(cache / "p.json", plan(["rain"])), "--as-of", AT)
+    folder = RunFolder(cache / "data" / "runs", "20260105_120000")
+    assert faults(folder) == (2, [])
+    for name, old, new, said in (
+        ("scout_output.json", "About rain tomorrow.", "About snow.", "is not in its text"),
+        ("reddit_index.json", '"known_at": "2025-06', '"known_at": "2026-06', "was known at 2026"),
+        ("reddit_index.json", '"path": "data/', '"path": "../data/', "lies outside of the run"),
+        ("scout_output.json", '"documents": [\n        "t0"', '"documents": [\n        "t7"', "t7"),
+        ("scout_output.json", '"sentences"', '"phrases"', "cannot be read"),
+    ):
+        path = folder.path / name
+        whole = path.read_text()
+        assert old in whole, old
+        path.write_text(whole.replace(old, new))
+        _, wrong = faults(folder)
+        assert any(said in text for text in wrong), (said, wrong)
+        path.write_text(whole)
+
+
+def test_a_stored_thread_has_its_digest(cache: Path, capsys: Out) -> None:
+    folder = cache / "data" / "reddit_cache" / "threads"
+    records = list(read_threads(folder, parse_instant(AT)))
+    assert write_threads(folder, records) == 9
+    file = folder / "t0.json"
+    assert json.loads(file.read_text())["digest"]
+    assert len([r for r in read_threads(folder, parse_instant(AT)) if r.kind == "post"]) == 9
+    file.write_text(file.read_text().replace("rain tomorrow", "snow tomorrow"))
+    assert len([r for r in read_threads(folder, parse_instant(AT)) if r.kind == "post"]) == 8
 
 
 def test_branches() -> None:

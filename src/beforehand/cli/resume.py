@@ -90,6 +90,10 @@ def _print_finished(finished: Finished, json: bool) -> None:
         print_result(scores_of(finished), report)
     elif "answer" in summary:
         print_answer(summary)
+    elif "artifacts" in summary:
+        from beforehand.cli.scout import print_run
+
+        print_run(folder)
     else:
         print(f"run {folder.run_id}: {summary}")
 

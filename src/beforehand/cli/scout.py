@@ -18,10 +18,10 @@ from beforehand.front.reporting import reporting
 from beforehand.ids import new_run_id
 from beforehand.jobs.checks import instant
 from beforehand.jobs.scout.drawing import drawn
-from beforehand.jobs.scout.reading import PLAN_FILE, read_plan, writes
+from beforehand.jobs.scout.reading import REPORT, read_plan
 from beforehand.jobs.scout.scout_agent import ScoutAgent
 from beforehand.jobs.scout.scout_job import ScoutRequest
-from beforehand.records.plan import ScoutPlan, Window
+from beforehand.records.plan import PLAN_FILE, ScoutPlan, Window
 from beforehand.runs.query import find_run
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json
@@ -210,9 +210,9 @@ def print_run(folder: RunFolder, json: bool = False) -> None:
         raise InputError(f"run {folder.run_id} has no plan yet: `beforehand runs show` has more")
     plan = read_plan(path)
     made = {
-        node.id: read_json(folder.path / writes(node))
+        node.id: read_json(folder.path / node.artifact)
         for node in plan.dag.nodes
-        if (folder.path / writes(node)).is_file()
+        if (folder.path / node.artifact).is_file()
     }
     _show({"run_id": folder.run_id, "plan": plan.wire(), "artifacts": made}, folder, json)
 
@@ -228,6 +228,8 @@ def _show(found: Mapping[str, Any], folder: RunFolder, json: bool) -> None:
         if node.stage == "act" and made is not None:
             _tell(made)
     print(f"files in {_short(folder.path)}")
+    if (folder.path / REPORT).is_file():
+        print(f"page: {_short(folder.path / REPORT)}")
 
 
 def _tell(made: Mapping[str, Any]) -> None:

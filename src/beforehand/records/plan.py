@@ -28,6 +28,9 @@ Window = Annotated[
 
 AGENTS = ("scout", "scout_agent")
 """Two names of one agent."""
+PLAN_FILE = "plan.json"
+FILES = {"plan": PLAN_FILE, "think": "scout_think.json", "act": "scout_output.json"}
+"""What an agent node writes where it names no output."""
 
 
 class ScoutLimits(Record):
@@ -54,6 +57,13 @@ class NodeSpec(Record):
     inputs: dict[str, Any] = Field(default_factory=dict)
     outputs: list[str] = Field(default_factory=list)
     deps: list[str] = Field(default_factory=list)
+
+    @property
+    def artifact(self) -> str:
+        """The file that it writes."""
+        if self.outputs:
+            return self.outputs[0]
+        return FILES[self.stage] if self.type == "agent" and self.stage else f"{self.id}.json"
 
     def faults(self) -> list[tuple[str, str]]:
         """(field, what is wrong) of this node by itself."""

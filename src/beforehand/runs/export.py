@@ -1,4 +1,5 @@
-"""A finished run for other tools: one row per decision, Galileo traces, OpenTelemetry."""
+"""A finished run for other tools: one row per decision (of a scout run: per document), Galileo
+traces, OpenTelemetry."""
 
 import csv
 import io
@@ -10,6 +11,8 @@ from beforehand.errors import InputError, NotConfigured, NotFound
 from beforehand.records.rows import DecisionRow, FailureRow
 from beforehand.runs.galileo_traces import ingest_request, interval_traces, question_trace
 from beforehand.runs.rows import read_intervals, read_jsonl
+from beforehand.runs.scouted import COLUMNS as DOCUMENT_COLUMNS
+from beforehand.runs.scouted import documents, is_scouted, trace
 from beforehand.runs.spent import Cost, spent
 from beforehand.store.files import write_atomic, write_json, write_jsonl
 from beforehand.store.journal.calls import Calls
@@ -55,13 +58,13 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
         raise NotFound(f"run {folder.run_id} is not finished: resume it, then export it")
     if format == "otlp":
         return _send(folder, journal, out)
-    asked = (folder.path / "answer.json").is_file()
+    asked, scouted = (folder.path / "answer.json").is_file(), is_scouted(folder)
     if asked and format != "galileo":
         raise NotFound(
             f"run {folder.run_id} answered a question: it has no table of forecasts; export it "
             "with --format galileo or otlp"
         )
-    if not asked and not (folder.path / "intervals.jsonl").is_file():
+    if not (asked or scouted) and not (folder.path / "intervals.jsonl").is_file():
         raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
     calls = None if journal is None else journal.calls
     endings = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".json": "galileo"}
@@ -70,21 +73,25 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
     if path.resolve().is_relative_to(folder.path.resolve()):
         raise InputError(f"--out {path} lies inside the run's own folder, which is sealed")
     if format == "galileo":
-        traces = ingest_request(list(_traces(folder, journal, asked)))
+        if scouted:
+            traces = ingest_request([trace(folder, journal)])
+        else:
+            traces = ingest_request(list(_traces(folder, journal, asked)))
         write_json(path, traces)
         return {"out": str(path), "rows": len(traces["traces"]), "what": "traces"}
-    rows = list(decisions(folder, calls))
+    rows = list(documents(folder) if scouted else decisions(folder, calls))
+    columns = DOCUMENT_COLUMNS if scouted else COLUMNS
     if format == "csv":
         text = io.StringIO()
-        writer = csv.DictWriter(text, list(COLUMNS), lineterminator="\n")
+        writer = csv.DictWriter(text, list(columns), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         write_atomic(path, text.getvalue().encode())
     elif format == "jsonl":
         write_jsonl(path, rows)
     else:
-        write_parquet(path, rows, COLUMNS)
-    return {"out": str(path), "rows": len(rows), "what": "decisions"}
+        write_parquet(path, rows, columns)
+    return {"out": str(path), "rows": len(rows), "what": "documents" if scouted else "decisions"}
 
 
 def _traces(

@@ -60,7 +60,7 @@ def question_trace(folder: RunFolder, journal: Journal | None) -> Mapping[str, o
     tasks = [step["args"] for step in read_json(folder.path / "plan.json")["steps"] if step["args"]]
     times = {} if journal is None else {s["task_id"]: s for s in journal.spans(folder.run_id)}
     calls = [] if journal is None else journal.calls.rows(folder.run_id)
-    seed, facts = f"beforehand/{folder.run_id}", _facts(answer["question"], None)
+    seed, facts = f"beforehand/{folder.run_id}", facts_of(answer["question"], None)
     spans = list[Mapping[str, object]]()
     for task in tasks:
         span = times.get(task["id"])
@@ -70,20 +70,20 @@ def question_trace(folder: RunFolder, journal: Journal | None) -> Mapping[str, o
             {
                 "type": "agent",
                 "agent_type": "default",
-                "input": _text(task["inputs"]),
-                "output": _text(cited),
+                "input": said_as_text(task["inputs"]),
+                "output": said_as_text(cited),
                 "name": task["agent"],
                 "created_at": begun,
                 "user_metadata": {"task": task["id"], "why": task["why"]},
                 "tags": [] if span is None or span["status"] == "success" else ["failed"],
-                "metrics": _took(span),
+                "metrics": took(span),
                 **facts,
-                "id": _id(seed, f"task/{task['id']}"),
-                "spans": [_call(c, facts, seed) for c in calls if c["task_id"] == task["id"]],
+                "id": identity(seed, f"task/{task['id']}"),
+                "spans": [call_span(c, facts, seed) for c in calls if c["task_id"] == task["id"]],
             }
         )
     known = {task["id"] for task in tasks}
-    around = [_call(call, facts, seed) for call in calls if call["task_id"] not in known]
+    around = [call_span(call, facts, seed) for call in calls if call["task_id"] not in known]
     begun = str(spans[0]["created_at"])
     first = [one for one in around if str(one["created_at"]) <= begun]
     spans = [*first, *spans, *(one for one in around if one not in first)]
@@ -97,12 +97,12 @@ def question_trace(folder: RunFolder, journal: Journal | None) -> Mapping[str, o
         "tags": ["ask"],
         "metrics": {},
         **facts,
-        "id": _id(seed, "trace"),
+        "id": identity(seed, "trace"),
         "spans": spans,
     }
 
 
-def _call(call: CallRow, facts: Mapping[str, object], seed: str) -> Mapping[str, object]:
+def call_span(call: CallRow, facts: Mapping[str, object], seed: str) -> Mapping[str, object]:
     """A call of a task, as the journal has it."""
     tool = call["provider"].removeprefix(TOOL)
     metrics: dict[str, int] = {}
@@ -118,7 +118,7 @@ def _call(call: CallRow, facts: Mapping[str, object], seed: str) -> Mapping[str,
         "tags": [] if call["state"] == "done" else ["failed"],
         "metrics": metrics,
         **facts,
-        "id": _id(seed, call["call_key"]),
+        "id": identity(seed, call["call_key"]),
     }
     if tool != call["provider"]:
         return {"type": "tool", "input": asked, "output": said, **shared, "spans": []}
@@ -131,14 +131,14 @@ def _call(call: CallRow, facts: Mapping[str, object], seed: str) -> Mapping[str,
     }
 
 
-def _took(span: TaskSpan | None) -> dict[str, int]:
+def took(span: TaskSpan | None) -> dict[str, int]:
     if span is None or span["completed_at"] is None:
         return {}
     took = parse_instant(span["completed_at"]) - parse_instant(span["started_at"])
     return {"duration_ns": round(took.total_seconds() * 1e9)}
 
 
-def _facts(question: str, outcome: float | None) -> dict[str, object]:
+def facts_of(question: str, outcome: float | None) -> dict[str, object]:
     return {
         "dataset_input": question,
         "dataset_output": None if outcome is None else f"{outcome:g}",
@@ -151,7 +151,7 @@ def _trace(row: IntervalRow, outcome: float | None, spent: Spent) -> Mapping[str
     name = f"{row.market_id}@{row.time}"
     seed = f"beforehand/{row.run_id}/{name}"
     question = context.market.description or row.market_id
-    facts = _facts(question, outcome)
+    facts = facts_of(question, outcome)
     spans: list[Mapping[str, object]] = [
         {
             "type": "retriever",
@@ -167,7 +167,7 @@ def _trace(row: IntervalRow, outcome: float | None, spent: Spent) -> Mapping[str
             "tags": [],
             "metrics": {},
             **facts,
-            "id": _id(seed, "search"),
+            "id": identity(seed, "search"),
             "spans": [],
         }
     ]
@@ -175,15 +175,15 @@ def _trace(row: IntervalRow, outcome: float | None, spent: Spent) -> Mapping[str
         spans.append(_decision(row, said, facts, seed, spent))
     return {
         "type": "trace",
-        "input": _text(context.wire()),
-        "output": _text({"probability": row.aggregate.probability}),
+        "input": said_as_text(context.wire()),
+        "output": said_as_text({"probability": row.aggregate.probability}),
         "name": name,
         "created_at": row.time,
         "user_metadata": {"run_id": row.run_id, "market_id": row.market_id, "t": row.time},
         "tags": ["backtest"],
         "metrics": {},
         **facts,
-        "id": _id(seed, "trace"),
+        "id": identity(seed, "trace"),
         "spans": spans,
     }
 
@@ -215,30 +215,30 @@ def _decision(
         "tags": ["failed"] if isinstance(said, FailureRow) else [],
         "metrics": metrics,
         **facts,
-        "id": _id(seed, name),
+        "id": identity(seed, name),
     }
     baseline = isinstance(said, DecisionRow) and said.mode == "baseline"
     if paid is None and (baseline or model.startswith(BASELINE)):
         return {
             "type": "tool",
-            "input": _text(msgspec.to_builtins(row.context.market)),
-            "output": _text(answer),
+            "input": said_as_text(msgspec.to_builtins(row.context.market)),
+            "output": said_as_text(answer),
             **shared,
             "spans": [],
         }
     return {
         "type": "llm",
-        "input": [{"content": _text(row.context.wire()), "role": "user"}],
-        "output": {"content": _text(answer), "role": "assistant"},
+        "input": [{"content": said_as_text(row.context.wire()), "role": "user"}],
+        "output": {"content": said_as_text(answer), "role": "assistant"},
         **shared,
         "model": model,
     }
 
 
-def _id(seed: str, part: str) -> str:
+def identity(seed: str, part: str) -> str:
     """A version 4 id, as the SDK needs; its bits come from the content, not from chance."""
     return str(UUID(digest([seed, part])[:32], version=4))
 
 
-def _text(value: object) -> str:
+def said_as_text(value: object) -> str:
     return orjson.dumps(value).decode()

@@ -26,6 +26,7 @@ from beforehand.records.backtest import IntervalData
 from beforehand.records.benchmark import EventSpec, PredictionRecord, ResolutionRecord
 from beforehand.records.cutoff import visible
 from beforehand.runs.rows import read_intervals
+from beforehand.runs.scouted import faults, is_scouted
 from beforehand.runs.spent import providers
 from beforehand.sandbox.engines import Sandbox
 from beforehand.score.leaks import LeakReport, recheck
@@ -83,6 +84,12 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
         path = folder.path / f"{name}.jsonl"
         if path.is_file():
             checks.append(_records(path, model))
+    if is_scouted(folder):
+        n, wrong = faults(folder)
+        check = RunCheck("evidence", "documents against their files and the instant, quotes", n)
+        for problem in wrong:
+            check.found(problem)
+        checks.append(check)
     if journal is None:
         checks.append(
             RunCheck("journal", "there is none here, so run.json is not checked against it")

@@ -7,10 +7,11 @@ text. Scores and counts show the moment of the fetch and go to `now`.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 from urllib.parse import quote
 
 from beforehand.clock import iso
+from beforehand.ids import digest
 from beforehand.records.record import Record
 from beforehand.records.world import Observation
 from beforehand.sources.base import Limit, Parse, Provider, Request, Source, params, snapshot
@@ -129,24 +130,31 @@ def _comment(data: Mapping[str, object], fetched_at: datetime) -> Observation:
 
 
 class StoredThread(TypedDict):
-    """A file of the cache: the post and its comments, each an Observation in its wire form."""
+    """A file of the cache: the post and its comments, each an Observation in its wire form, and the
+    digest of both."""
 
     post: dict[str, object]
     comments: list[dict[str, object]]
+    digest: NotRequired[str]
 
 
 def thread_file(post: Observation, comments: Sequence[Observation]) -> StoredThread:
     """A thread as the cache keeps it: what was parsed, with its times."""
-    return {
+    made: StoredThread = {
         "post": post.wire(),
         "comments": [comment.wire() for comment in comments],
     }
+    return {**made, "digest": digest(made)}
 
 
 @answer("a cached Reddit thread")
 def parse_thread_file(raw: Any, stored_at: datetime) -> list[Observation]:
-    """A cache file: ours, or a raw Reddit answer (known as of `stored_at`, its `recorded_at`)."""
+    """A cache file: ours, or a raw Reddit answer (known as of `stored_at`, its `recorded_at`).
+    Raises ValueError for one of ours that was changed."""
     if isinstance(raw, dict) and "post" in raw and "comments" in raw:
+        held = {key: raw[key] for key in ("post", "comments")}
+        if "digest" in raw and raw["digest"] != digest(held):
+            raise ValueError("it was changed after it was stored: it does not have its digest")
         return [Observation.model_validate(row) for row in [raw["post"], *raw["comments"]]]
     if isinstance(raw, dict) and "body" in raw and "uri" in raw:
         return parse(raw["body"], stored_at)

@@ -1,9 +1,12 @@
-"""A plan's DAG for people: as a tree of text, and as a picture."""
+"""A plan's DAG for people: as a tree of text, as a picture, and on the page of a run."""
 
+from collections.abc import Mapping
 from html import escape
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from beforehand.jobs.scout.reading import branches, writes
+from beforehand.jobs.scout.reading import branches
 from beforehand.records.plan import NodeSpec, ScoutPlan
 
 WIDE, TALL, ACROSS, DOWN, MARGIN = 210, 52, 60, 22, 12
@@ -36,8 +39,8 @@ def _told(plan: ScoutPlan, node: NodeSpec, folder: Path | None, parent: str | No
     also = f" (and after {', '.join(others)})" if others else ""
     state = ""
     if folder is not None:
-        state = ", made" if (folder / writes(node)).is_file() else ", not made yet"
-    return f"{node.id}: {what(plan, node)}{also} → {writes(node)}{state}"
+        state = ", made" if (folder / node.artifact).is_file() else ", not made yet"
+    return f"{node.id}: {what(plan, node)}{also} → {node.artifact}{state}"
 
 
 def what(plan: ScoutPlan, node: NodeSpec) -> str:
@@ -88,3 +91,19 @@ def picture(plan: ScoutPlan) -> str:
             f"<title>{escape(does)}</title></text>"
         )
     return "".join([*parts, "</svg>"])
+
+
+def page(plan: ScoutPlan, output: Mapping[str, Any] | None) -> str:
+    """The page of a run: its DAG, what its last node says, and the evidence. It needs nothing from
+    outside."""
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    source = files("beforehand.jobs.scout").joinpath("page.html.j2").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    evidence = output["evidence"] if output else ()
+    numbers = {one["id"]: n for n, one in enumerate(evidence, start=1)}
+    shown = Markup(picture(plan))
+    return environment.from_string(source).render(
+        plan=plan, output=output, picture=shown, numbers=numbers
+    )

@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field, create_model
 from beforehand.clock import iso
 from beforehand.errors import BadAnswer, InputError
 from beforehand.jobs.ask.subject import Subject
-from beforehand.jobs.scout.reading import FILES, PLAN_FILE, read_plan
+from beforehand.jobs.scout.reading import read_plan
 from beforehand.llm.prompt import ModelClient, Prompt
-from beforehand.records.plan import AGENTS, ScoutLimits, ScoutPlan, Window
+from beforehand.records.plan import AGENTS, FILES, PLAN_FILE, ScoutLimits, ScoutPlan, Window
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Tool
 

@@ -14,15 +14,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from beforehand.errors import InputError
-from beforehand.records.plan import NodeSpec, ScoutLimits, ScoutPlan
+from beforehand.records.plan import PLAN_FILE, NodeSpec, ScoutLimits, ScoutPlan
 from beforehand.store.files import read_json
 from beforehand.store.run_folder import LOG, SEAL, STEPS
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Tool
 
-PLAN_FILE, COLLECTED, REPORT = "plan.json", "collected", "report.html"
-FILES = {"plan": PLAN_FILE, "think": "scout_think.json", "act": "scout_output.json"}
-"""What an agent node writes where it names no output."""
+COLLECTED, REPORT = "collected", "report.html"
 RESERVED = frozenset((SEAL, LOG, STEPS, REPORT, COLLECTED))
 FANS = {"keyword": "keywords", "subreddit": "subreddits", "source": "sources"}
 """What the branches of a node may go by, and the field of the plan that holds the values."""
@@ -71,13 +69,6 @@ def _told(error: ValidationError) -> Iterator[str]:
             yield f"{place or 'the plan'}: {said[:1].lower()}{said[1:]} (given {shown})"
 
 
-def writes(node: NodeSpec) -> str:
-    """The artifact of a node."""
-    if node.outputs:
-        return node.outputs[0]
-    return FILES[node.stage] if node.type == "agent" and node.stage else f"{node.id}.json"
-
-
 def _faults(plan: ScoutPlan) -> Iterator[str]:
     """What the schema cannot say: artifacts, inputs, and calls against the tools that there are."""
     nodes = plan.dag.nodes
@@ -89,7 +80,7 @@ def _faults(plan: ScoutPlan) -> Iterator[str]:
     written: dict[str, NodeSpec] = {}
     for n, node in enumerate(nodes):
         yield from (f"dag.nodes[{n}].{said}" for said in _output_faults(node, written))
-        written[writes(node)] = node
+        written[node.artifact] = node
     before = ancestors(plan)
     for n, node in enumerate(nodes):
         for said in (*_input_faults(node, written, before), *_call_faults(plan, node, written)):
@@ -97,7 +88,7 @@ def _faults(plan: ScoutPlan) -> Iterator[str]:
 
 
 def _output_faults(node: NodeSpec, written: Mapping[str, NodeSpec]) -> Iterator[str]:
-    name = writes(node)
+    name = node.artifact
     if len(node.outputs) > 1:
         yield f"outputs: a node writes one artifact; give {node.outputs[1]!r} to another node"
     if name in RESERVED or name.startswith("."):

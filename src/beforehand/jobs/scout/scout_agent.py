@@ -18,12 +18,12 @@ from beforehand.errors import BadAnswer, InputError, Refused
 from beforehand.gateway.search import words
 from beforehand.ids import digest
 from beforehand.jobs.ask.subject import Subject
-from beforehand.jobs.scout.evidence import Document
 from beforehand.jobs.scout.planning import Planner, composed, keywords_in
 from beforehand.jobs.scout.reading import read_plan
 from beforehand.llm.names import LABEL, SCRIPTED
 from beforehand.llm.prompt import ModelClient, Prompt
 from beforehand.records.plan import ScoutPlan, Window
+from beforehand.runs.evidence import Document
 
 MOST_EVIDENCE, MOST_TERMS, MOST_SHOWN, LONGEST_QUOTE = 50, 20, 5, 300
 RATED, RATED_AT_ONCE, LONGEST_TEXT = 30, 10, 300
@@ -105,7 +105,7 @@ class ScoutAgent:
             "first": days[0] if days else None,
             "last": days[-1] if days else None,
             "found_by": {value: by_value[value] for value in dict.fromkeys([*asked, *by_value])},
-            "by_source": _counted(_place(one) for one in found),
+            "by_source": _counted(_place(one.url, one.source) for one in found),
             "by_month": dict(sorted(Counter(one.known_at[:7] for one in found).items())),
             "terms": _terms(found),
             "evidence": [
@@ -203,10 +203,10 @@ def _backwards(instant: str) -> tuple[int, ...]:
     return tuple(-ord(letter) for letter in instant)
 
 
-def _place(one: Document) -> str:
+def _place(url: str | None, source: str) -> str:
     """Where a document stands: a subreddit, else the server that found it."""
-    parts = (one.url or "").split("/r/")
-    return f"r/{parts[1].split('/')[0]}" if len(parts) > 1 else one.source
+    parts = (url or "").split("/r/")
+    return f"r/{parts[1].split('/')[0]}" if len(parts) > 1 else source
 
 
 def _counted(names: Any) -> dict[str, int]:
@@ -242,12 +242,9 @@ def _sentences(plan: ScoutPlan, thought: Mapping[str, Any], at: datetime) -> Any
         yield {"text": f"Most stand in {', '.join(places)}.", "documents": []}
     for one in evidence[:MOST_SHOWN]:
         quote = f': "{one["quote"]}"' if one["quote"] else ""
-        told = f'"{one["title"]}", {_place_of(one)}, {one["known_at"][:10]}{quote}'
+        place = _place(one["url"], one["source"])
+        told = f'"{one["title"]}" ({place}, {one["known_at"][:10]}){quote}'
         yield {"text": told, "documents": [one["id"]]}
     empty = [value for value, k in thought["found_by"].items() if not k]
     if empty and n:
         yield {"text": f"Nothing was found by: {', '.join(empty)}.", "documents": []}
-
-
-def _place_of(one: Mapping[str, Any]) -> str:
-    return str(one["url"] or one["source"])

@@ -23,7 +23,18 @@ from beforehand.errors import InputError, NotFound
 from beforehand.gateway.opening import Connection, connect
 from beforehand.ids import digest
 from beforehand.jobs.model_client import OpenedModel
-from beforehand.jobs.scout.evidence import (
+from beforehand.jobs.scout.drawing import page
+from beforehand.jobs.scout.reading import (
+    COLLECTED,
+    REPORT,
+    ancestors,
+    branches,
+    read_plan,
+)
+from beforehand.jobs.scout.scout_agent import ScoutAgent
+from beforehand.llm.prompt import ModelClient
+from beforehand.records.plan import PLAN_FILE, NodeSpec, ScoutPlan, Window
+from beforehand.runs.evidence import (
     THREADS,
     Document,
     document_of,
@@ -31,19 +42,8 @@ from beforehand.jobs.scout.evidence import (
     merged,
     rows_of,
 )
-from beforehand.jobs.scout.reading import (
-    COLLECTED,
-    PLAN_FILE,
-    ancestors,
-    branches,
-    read_plan,
-    writes,
-)
-from beforehand.jobs.scout.scout_agent import ScoutAgent
-from beforehand.llm.prompt import ModelClient
-from beforehand.records.plan import NodeSpec, ScoutPlan, Window
 from beforehand.store.archive.reader import Archive
-from beforehand.store.files import read_json, write_json
+from beforehand.store.files import read_json, write_atomic, write_json
 from beforehand.store.run_folder import STEPS, RunFolder
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.metered import metered
@@ -150,7 +150,11 @@ class ScoutJob:
             write_json(self.folder.path / PLAN_FILE, self._scout.wire())
 
     def seal(self) -> dict[str, str]:
-        """Write the last file of a finished run."""
+        """Write the last files of a finished run: the page, and the seal."""
+        plan = self._planned()
+        last = [n for n in plan.dag.nodes if n.type == "agent" and n.stage == ACT][-1:]
+        output = read_json(self.folder.path / last[0].artifact) if last else None
+        write_atomic(self.folder.path / REPORT, page(plan, output).encode())
         return self.folder.seal("scout", "" if self._archive is None else self._archive.digest)
 
     def summary(self) -> dict[str, Any]:
@@ -159,7 +163,7 @@ class ScoutJob:
         made = {}
         for node in plan.dag.nodes:
             if node.type == "agent" and node.stage != PLAN:
-                made[node.id] = read_json(self.folder.path / writes(node))
+                made[node.id] = read_json(self.folder.path / node.artifact)
         return {"run_id": self.folder.run_id, "plan": plan.wire(), "artifacts": made}
 
     def close(self) -> None:
@@ -278,8 +282,8 @@ class ScoutJob:
         }
         for path, content in files.items():
             write_json(self.folder.path / path, content)
-        write_json(self.folder.path / writes(node), index)
-        return {"files": self.folder.digests(writes(node), *files), kind: len(listed)}
+        write_json(self.folder.path / node.artifact, index)
+        return {"files": self.folder.digests(node.artifact, *files), kind: len(listed)}
 
     def _named(self, path: str) -> str:
         """A file of the run as artifacts name it: from the home folder on."""
@@ -296,7 +300,7 @@ class ScoutJob:
         calls: list[dict[str, Any]] = []
         for one in plan.dag.nodes:
             if one.type == "tool" and one.id in before:
-                index = read_json(self.folder.path / writes(one))
+                index = read_json(self.folder.path / one.artifact)
                 rows = index.get(THREADS, index.get("documents", ()))
                 documents += [Document.read(row, root) for row in rows]
                 calls += index["calls"]
@@ -313,14 +317,14 @@ class ScoutJob:
         if not thought:
             raise InputError(f"node {node.id} acts on an analysis: let it depend on a think node")
         made = self._agent(context).act(
-            plan, read_json(self.folder.path / writes(thought[-1])), self._instant(context)
+            plan, read_json(self.folder.path / thought[-1].artifact), self._instant(context)
         )
         world = {"world": self._request.mode, "run_id": context.run_id}
         return self._written(node, {**made, **world})
 
     def _written(self, node: NodeSpec, content: Mapping[str, Any]) -> Mapping[str, object]:
-        write_json(self.folder.path / writes(node), content)
-        return {"files": self.folder.digests(writes(node))}
+        write_json(self.folder.path / node.artifact, content)
+        return {"files": self.folder.digests(node.artifact)}
 
     def _connected(self) -> Connection:
         """The world's connection, opened once for all steps of this process."""
