@@ -32,6 +32,8 @@ from beforehand.store.journal.journal import Journal
 from beforehand.store.run_folder import RunFolder
 from experiments import Out, told
 from test_ask import KILLED
+from toolcalls import vendor_of_shapes
+from vendor import serving
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "scout_plan.json").read_text())
@@ -576,3 +578,69 @@ def test_branches() -> None:
     assert one.arguments["per_query_limit"] == 10
     with pytest.raises(InputError, match="101 branches, at most 100"):
         read_plan(plan([f"k{n}" for n in range(101)]))
+
+
+def test_over_recorded_threads(data: Path, home: Path, capsys: Out) -> None:
+    """Real listings and comments, from a file, by rules and by `scripted`."""
+    for file in sorted((data / "reddit").glob("*.json")):
+        when = json.loads(file.read_text())["recorded_at"] + "Z"
+        assert cli(["world", "import", "reddit", str(file), "--fetched-at", when]) == 0
+    capsys.readouterr()
+    words = ["help", "people", "friends", "girlfriend", "school", "christmas", "money", "food"]
+    made = plan(words, tool="reddit_search_and_fetch_threads")
+    file = Path(written(home / "p.json", made))
+    at = "2016-08-01T00:00:00Z"
+    found = told(capsys, "scout", "run", str(file), "--as-of", at, "--run-id", "f")
+    index = json.loads((home / "data/runs/f/reddit_index.json").read_text())
+    assert len(index["calls"]) == 8
+    assert sum(call["rows"] for call in index["calls"]) >= len(index["threads"]) > 20
+    assert all(one["known_at"] <= at for one in index["threads"])
+    assert found["artifacts"]["act"]["evidence"]
+    for run, more in (("rules", ()), ("scripted", ("--model", "scripted"))):
+        asked = ("scout", "run", "Will people help their friends?", "--window", "all", *more)
+        found = told(capsys, *asked, "--as-of", at, "--run-id", run)
+        assert found["artifacts"]["act"]["evidence"], run
+        assert told(capsys, "runs", "verify", run)["sound"]
+    early = told(
+        capsys, "scout", "run", str(file), "--as-of", "2006-01-01T00:00:00Z", "--run-id", "e"
+    )
+    assert early["artifacts"]["act"]["evidence"] == []
+    assert "Nothing was found" in early["artifacts"]["act"]["sentences"][0]["text"]
+
+
+def test_live_threads_are_recorded_and_asked_for_once(tmp_path: Path) -> None:
+    """Killed and resumed, no request to the vendor is repeated; what it showed is in the cache, each
+    thread with its digest, and without credentials the cache answers."""
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    made = plan(["rain"], tool="reddit_api_search_and_fetch_threads")
+    file = written(tmp_path / "p.json", made)
+    program = [sys.executable, "-m", "beforehand"]
+    with serving(vendor_of_shapes()) as vendor:
+        environment = {**os.environ, **vendor.environment, "BEFOREHAND_HOME": str(tmp_path / "h")}
+
+        def call(*command: str, env: dict[str, str] = environment) -> Any:
+            return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+        live = ["scout", "run", file, "--mode", "record", "--run-id", "r", "--concurrency", "1"]
+        died = call(sys.executable, str(script), "3", "before", *live)
+        assert died.returncode == 9, died.stderr
+        asked = vendor.counts()
+        assert any("search" in path for path in asked), asked
+        assert call(*program, "scout", "resume", "r").returncode == 0
+        assert vendor.counts() == asked
+        index = json.loads((tmp_path / "h/data/runs/r/reddit_index.json").read_text())
+        assert index["threads"]
+        assert index["world"] == "record"
+        cached = list((tmp_path / "h/data/reddit_cache/threads").glob("*.json"))
+        assert cached
+        assert all(json.loads(one.read_text())["digest"] for one in cached)
+        assert call(*program, "runs", "verify", "r").returncode == 0
+        without = {k: v for k, v in environment.items() if not k.startswith("REDDIT_")}
+        stored = plan(["rain"], tool="reddit_search_and_fetch_threads")
+        again = call(
+            *program, "scout", "run", written(tmp_path / "s.json", stored), "--run-id", "s",
+            "--json", env=without,
+        )  # fmt: skip
+        assert again.returncode == 0, again.stderr
+        assert vendor.counts() == asked

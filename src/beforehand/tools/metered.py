@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import orjson
 
-from beforehand.errors import NotFound
+from beforehand.errors import NotFound, ReplayMiss
 from beforehand.meter import Meter, tool_usage
 from beforehand.store.journal.calls import TOOL
 from beforehand.tools.registry import Toolbox
@@ -17,14 +17,15 @@ def metered(
     toolbox: Toolbox, meter: Meter | None, name: str, arguments: Mapping[str, object]
 ) -> dict[str, object]:
     """The content of a tool's answer; without a meter the tool is called at once. Raises what the
-    tool raises. That something is not there is an answer too, and kept as one."""
+    tool raises. That something is not there, or not on record, is an answer too, and kept as one.
+    """
     if meter is None:
         return dict(toolbox.call(name, arguments).content)
 
     def send(_: str) -> str:
         try:
             content = toolbox.call(name, arguments).content
-        except NotFound as error:
+        except (NotFound, ReplayMiss) as error:
             return orjson.dumps({NOT_FOUND: str(error)}).decode()
         return orjson.dumps(content).decode()
 

@@ -89,11 +89,12 @@ class ScoutAgent:
         subject = Subject.of(plan.target_market)
         scored = [(round(subject.share_in(one.title, one.text), 4), one) for one in found]
         scored.sort(key=lambda pair: (-pair[0], _backwards(pair[1].known_at), pair[1].id))
-        notes = list(dict.fromkeys(note for call in calls for note in call.get("notes", ())))
+        said = (text for call in calls for text in (*call.get("notes", ()), call.get("error")))
+        notes = list(dict.fromkeys(filter(None, said)))
         reasons: dict[str, str] = {}
         if self._client is not None and scored:
-            scored, reasons, said = self._rated(plan.target_market, scored)
-            notes += said
+            scored, reasons, more = self._rated(plan.target_market, scored)
+            notes += more
         days = sorted(one.known_at for one in found)
         by_value: Counter[str] = Counter(value for one in found for value in one.found_by)
         asked = [str(call["value"]) for call in calls if call.get("value") is not None]
