@@ -16,7 +16,7 @@ test: setup
 # The full counts: every boundary, dozens of kills, four workers; sixty-four MCP clients for a
 # minute, a thousand pairs of worlds through the wire, two hundred futures for each peeker.
 chaos: setup
-	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py tests/leaks/test_noninterference.py tests/test_probe.py tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py
+	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py tests/leaks/test_noninterference.py tests/test_probe.py tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py
 
 setup: $(STAMP)
 

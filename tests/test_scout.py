@@ -644,3 +644,13 @@ def test_live_threads_are_recorded_and_asked_for_once(tmp_path: Path) -> None:
         )  # fmt: skip
         assert again.returncode == 0, again.stderr
         assert vendor.counts() == asked
+        api = call(
+            *program, "scout", "run", file, "--mode", "live", "--run-id", "w", "--json", env=without
+        )
+        assert api.returncode == 0, api.stderr
+        think = json.loads(api.stdout)["artifacts"]["think"]
+        assert think["documents"]
+        assert any(
+            "stored threads: " in note and "REDDIT_CLIENT_ID" in note for note in think["notes"]
+        )
+        assert vendor.counts() == asked

@@ -9,7 +9,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from beforehand.clock import iso
-from beforehand.errors import InputError, NotFound, ReplayMiss
+from beforehand.errors import InputError, NotConfigured, NotFound, ReplayMiss
 from beforehand.gateway.search import words
 from beforehand.records.plan import (
     COMMENT_DEPTH,
@@ -127,8 +127,9 @@ def reddit_api_search_and_fetch_threads(
 ) -> Threads:
     """Search Reddit through its API and keep the threads in the cache.
 
-    Needs approved credentials (REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET). Live Reddit cannot look
-    back: under `as_of`, and on record, stored threads answer.
+    Needs approved credentials (REDDIT_CLIENT_ID, REDDIT_CLIENT_SECRET). Without them, and since
+    live Reddit cannot look back also under `as_of` and on record, stored threads answer, and a note
+    says so.
     """
     wanted = Wanted.of(
         keyword, keywords, subreddits, time_window, per_query_limit=per_query_limit,
@@ -136,7 +137,10 @@ def reddit_api_search_and_fetch_threads(
         min_num_comments=min_num_comments, min_score=min_score,
     )  # fmt: skip
     if call.storage.mode != "replay" and call.view.live:
-        _collect(call, wanted)
+        try:
+            _collect(call, wanted)
+        except NotConfigured as error:
+            call.note(f"stored threads: {error}")
     else:
         call.note("stored threads: Reddit's API cannot look back")
     return _stored(call, wanted)
