@@ -201,3 +201,34 @@ def test_an_answered_question_reaches_galileo_and_a_collector(
     } <= whats
     assert cli(["runs", "export", "r", "--format", "csv"]) == 2
     assert "--format galileo or otlp" in capsys.readouterr().err
+
+
+def test_a_scout_run_exported(sim: Path, home: Path, capsys: Out) -> None:
+    """A span for each node with its calls inside, as Galileo's own SDK reads it, and over OTLP."""
+    needs("galileo")
+    needs("opentelemetry.exporter.otlp.proto.http")
+    from galileo.schema.trace import TracesIngestRequest
+
+    asked = ("scout", "run", "Will the Jorvia index close higher?", "--keyword", "Jorvia")
+    more = ("--archive", str(sim), "--as-of", "2025-02-20", "--model", "scripted")
+    told(capsys, *asked, *more, "--run-id", "r")
+    out = home / "traces.json"
+    told(capsys, "runs", "export", "r", "--format", "galileo", "--out", str(out))
+    first = out.read_bytes()
+    told(capsys, "runs", "export", "r", "--format", "galileo", "--out", str(out))
+    assert out.read_bytes() == first, "the same run, the same bytes"
+    (trace,) = TracesIngestRequest.model_validate(json.loads(first)).traces
+    names = [(span.type.value, span.name) for span in trace.spans]
+    assert names == [
+        ("agent", "scout plan"),
+        ("workflow", "reddit_search_and_fetch_threads"),
+        ("agent", "scout think"),
+        ("agent", "scout act"),
+    ]
+    inner = [[span.type.value for span in one.spans] for one in trace.spans]
+    assert inner == [["llm"], ["tool"], [], []], "the simulated world has no thread to rate"
+    with serving(Takes()) as collector:
+        collector.bodies = {}
+        address = collector.address("")
+        found = told(capsys, "runs", "export", "r", "--format", "otlp", "--out", address)
+    assert found["rows"] == 1 + 5 + 2, "the run, its steps, its calls"
