@@ -126,7 +126,7 @@ def test_a_model_that_refuses_ends_as_a_recorded_failure(
 ) -> None:
     with model_server(lambda body: completion(None, refusal="no")) as server:
         path = config(home / "c.json", market, models=["baseline:market", server.model()], **MODEL)
-        found = run(capsys, path, sim)
+        found = run(capsys, path, sim, code=3)
         asked = len(server.log)
     made = found["decisions"]
     assert (made["code"], made["fallback"], made["failed"]) == (0, 0, 6)
@@ -193,6 +193,7 @@ def test_the_knowledge_guard(market: dict[str, Any], sim: Path, home: Path, caps
             capsys,
             *("backtest", "run", *arguments, "--cutoff", f"{model}=2099-01-01"),
             *("--knowledge", "refuse"),
+            code=3,
         )
         assert len(server.log) == before, "who is refused is not paid"
         assert refused["decisions"]["failed"] == made["direct"]
@@ -331,6 +332,7 @@ def test_who_is_refused_words_no_search(
             *("backtest", "run", "--markets", market["id"], "--forecasters", model),
             *("--archive", str(sim), "--queries", "llm_generated", "--knowledge", "refuse"),
             *("--cutoff", f"{model}=2099-01-01"),
+            code=3,
         )
         assert not server.log
 

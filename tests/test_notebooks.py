@@ -81,7 +81,7 @@ def test_interrupted_in_a_notebook(home: Path) -> None:
         ended = executed(SLOW, interrupt_after=6.0)
         error = next(part for part in ended if part["type"] == "error")
         assert error["ename"] == "Interrupted", error
-        assert "runs resume r" in error["evalue"]
+        assert 'run this program again with run_id="r"' in error["evalue"]
         assert any('open_run("r").resume()' in line for line in error["traceback"]), error
         assert any("<progress" in str(part.get("data", "")) for part in ended), "a progress bar"
         again = executed(

@@ -393,7 +393,7 @@ def test_how_a_run_goes_on_that_this_program_alone_knows() -> None:
     with pytest.raises(Stopped) as caught, told_in_python(None, here_alone=True):
         raise Stopped(said)
     assert 'run this program again with run_id="r"' in str(caught.value)
-    assert not hasattr(caught.value, "__notes__")
+    assert caught.value.__notes__ == ['in this session: beforehand.open_run("r").resume()']
     with pytest.raises(Stopped) as caught, told_in_python(None):
         raise Stopped(said)
     assert caught.value.__notes__ == ['in Python: beforehand.open_run("r").resume()']

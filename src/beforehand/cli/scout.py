@@ -137,10 +137,9 @@ def run(
     return EXIT_OK
 
 
-def resume(run_id: Run, /, *, limits: LimitFlags | None = None, json: Json = False) -> int:
+def resume(run_id: Run, /, *, json: Json = False) -> int:
     """Continue a run, or make anew what was changed or deleted in a finished one; no tool is called
-    twice. (The same as `runs resume`.)"""
-    del limits
+    twice. (`runs resume` does the same, and takes new limits.)"""
     return resume_any(run_id, json=json)
 
 

@@ -42,6 +42,6 @@ def told_in_python(run_id: str | None, here_alone: bool = False) -> Iterator[Non
         if here_alone:
             again = f'run this program again with run_id="{name}": it goes on from here'
             error.args = (_RESUMED.sub(again, str(error)),)
-        else:
-            error.add_note(f'in Python: beforehand.open_run("{name}").resume()')
+        where = "in this session" if here_alone else "in Python"
+        error.add_note(f'{where}: beforehand.open_run("{name}").resume()')
         raise

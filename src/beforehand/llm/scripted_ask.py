@@ -31,7 +31,7 @@ def answered(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, A
         return {name: _rating(shown, name) for name in wanted}
     if "document_1" in wanted:
         return {name: _fit(shown, name) for name in wanted}
-    if "remarks" in wanted:
+    if "remarks" in wanted and "best" in shown:
         return {"remarks": [{"text": LABEL, "documents": list(shown["best"])[:1]}]}
     if {"keywords", "tools"} <= wanted.keys():
         return _scouted(str(shown["subject"]), wanted["tools"])
