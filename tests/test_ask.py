@@ -337,6 +337,10 @@ def test_which_markets_come_first(tmp_path: Path, home: Path, capsys: Out) -> No
     assert "Will Cedar win the Oslo race in 2025? ended Yes on 2025-11-10" in late["answer"]
     near = asked(capsys, path, "Will Birch win the Oslo race in December?", "--as-of", "2025-11-05")
     assert "No market asks exactly" in near["answer"]
+    itself = asked(capsys, path, "Will Cedar win the Oslo race in 2025?", "--as-of", "2025-11-05")
+    assert [one["title"] for one in itself["citations"]] == [
+        "Will Cedar win the Oslo race in 2025?"
+    ]
     none = asked(capsys, path, "Who will win the Oslo race in 2026?", "--as-of", "2025-11-05")
     assert none["citations"] == []
 
@@ -440,6 +444,8 @@ def test_every_venue_is_searched() -> None:
         ("How do things look for Oslo?", "Oslo", None),
         ("Did Polymarket get the Oslo vote right?", "the Oslo vote", None),
         ("Which markets about Oslo have ended and how?", "Oslo", None),
+        ("Which Oslo markets ended in February 2026 and how?", "Oslo markets", None),
+        ("Which Oslo markets resolved Yes in 2025?", "Oslo markets", None),
         ("Did the Oslo robbery show up in the news before May 2025?", "Did the Oslo robbery", None),
         ("What are people on Reddit saying about Oslo?", "Oslo", None),
         ("How have hopes of rain in Oslo changed since the start of the year?", "rain in Oslo",
@@ -492,6 +498,13 @@ def test_written_in_two_ways() -> None:
     ):
         assert Subject.of(topic).fits(title), topic
     assert not Subject.of("the best AI model").fits("Will xAI have the second best AI model?")
+    dip = Subject.of("Will Bitcoin dip below $100k before 2026?")
+    assert dip.fits("Will Bitcoin dip below $100k before 2026?")
+    assert not dip.other_time("Bitcoin in 2025")
+    assert dip.other_time("Bitcoin in 2027")
+    assert not Subject.of("Leonardo DiCaprio wins Best Actor").fits(
+        "Will Adam Sandler win Best Actor?"
+    )
     assert not Subject.of("Starmer is out as prime minister").fits("Will Modi be out as PM?")
 
 

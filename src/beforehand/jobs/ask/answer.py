@@ -13,6 +13,7 @@ from beforehand.config import MARKET_STATUS_ACTIVE, MARKET_STATUS_RESOLVED
 from beforehand.jobs.ask.rules import INSTEAD, ON_A_DAY
 from beforehand.jobs.ask.subject import Subject
 from beforehand.jobs.ask.tasks import TASK, Task
+from beforehand.jobs.ask.wording import month_named
 from beforehand.records.bus import OutputEnvelope
 from beforehand.records.world import PLAY_MONEY
 
@@ -31,11 +32,13 @@ class Answer:
     """The answer under way, as of an instant: its sentences, what they cite, what was not found,
     and the details that are at hand of markets. Of what was searched for: where nothing was
     `missed`, what was `hit`, `near` or `exact`, and of each the markets that have its names
-    (`named`). `most_likely` puts the highest prices first, `ended` the markets that have ended."""
+    (`named`). `most_likely` puts the highest prices first, `ended` the markets that have ended, and
+    those that ended in `month` (2026-02) before others."""
 
     at: str
     most_likely: bool = False
     ended: bool = False
+    month: str | None = None
     lines: list[str] = field(default_factory=list)
     citations: list[dict[str, Any]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
@@ -78,7 +81,8 @@ def compose(
 ) -> dict[str, Any]:
     """The answer as JSON. `stated` says whether the instant was asked for; `failed` has the error
     of each task without an output; `untold` is what no search could find."""
-    answer = Answer(as_of, bool(_WHO.match(question)), bool(_ENDED.search(question)))
+    month = month_named(question, as_of)
+    answer = Answer(as_of, bool(_WHO.match(question)), bool(_ENDED.search(question)), month)
     because = "" if stated else " (the last instant on record, because none was named)"
     answer.lines.append(f"As of {as_of}{because}:")
     for task in [task for task in tasks if task.agent == DETAILS and task.id in found]:
@@ -212,11 +216,14 @@ def _markets(
     answer.hit.add(query)
     if query in answer.exact and not (row["llm_scoring_enabled"] or answer.most_likely):
         fitting = [market for market in fitting if subject.named_by(market["title"])]
+        if not fitting:  # Another venue has it.
+            return
     elif not (row["llm_scoring_enabled"] or answer.most_likely or query in answer.near):
         answer.near.append(query)
         answer.lines.append(f"No market asks exactly {query!r}; the nearest:")
     if answer.ended:
         fitting = [one for one in fitting if _has_ended(one)] or fitting
+        fitting = [one for one in fitting if _ended_in(answer, one)] or fitting
     known = {one["id"] for one in answer.citations if one["kind"] == "market"}
     for market in [one for one in fitting[:SHOWN] if one["market_id"] not in known]:
         _market(answer, *answer.details.get(_name(market), (task, path, market)))
@@ -237,6 +244,13 @@ def _told_by_name(answer: Answer, query: str) -> None:
 
 def _has_ended(market: Mapping[str, Any]) -> bool:
     return bool(market["status"] != MARKET_STATUS_ACTIVE)
+
+
+def _ended_in(answer: Answer, market: Mapping[str, Any]) -> bool:
+    """True for a market that ended in the month that is asked about."""
+    _, _, details = answer.details.get(_name(market), (None, "", market))
+    when = (details.get("resolution") or {}).get("resolved_at") or ""
+    return answer.month is not None and when[:7] == answer.month
 
 
 def _rank(
@@ -267,8 +281,13 @@ def _market_fits(market: Mapping[str, Any], subject: Subject) -> bool:
     of the words are enough."""
     rated: float | None = market.get("relevance_score")
     if rated is None:
-        closes = market["close_time"]
-        early = closes and subject.years and closes[:4] < min(subject.years)
+        closes, title = market["close_time"], market["title"]
+        early = (
+            closes
+            and subject.years
+            and closes[:4] < min(subject.years)
+            and subject.names_no_year(title)
+        )
         return not early and subject.fits(market["title"])
     return rated >= RELEVANT or subject.named_by(market["title"])
 

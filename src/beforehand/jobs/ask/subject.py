@@ -11,7 +11,7 @@ from beforehand.gateway.search import SIMILAR, stems
 MONTHS = (
     "january february march april may june july august september october november december"
 ).split()
-MISSPELT, LONG, ENDING = 5, 4, 3
+MISSPELT, LONG, ENDING, SEVERAL = 5, 4, 3, 3
 _YEAR = re.compile(r"(?:19|20)\d{2}")
 _COMMON = re.compile(
     rf"{'|'.join(MONTHS)}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec|"
@@ -30,6 +30,7 @@ ALIASES = {
 }  # fmt: skip
 """What is written in two ways, and the one that is compared."""
 _ALIAS = re.compile(rf"\b(?:{'|'.join(ALIASES)})\b", re.IGNORECASE)
+_BEFORE_YEAR = re.compile(r"\bbefore\s+((?:19|20)\d{2})\b", re.IGNORECASE)
 _ORDINAL = re.compile(r"\b(?:second|third|fourth|runner-up)\b", re.IGNORECASE)
 _ENDS = re.compile(r"(?:ing|ed|es|e|s)$")
 _AMOUNT = re.compile(r"(\$)?(?<![\w.])(\d+(?:,\d{3})*(?:\.\d+)?)(?:\s?([kKmMbB]))?(?![\w%])")
@@ -63,7 +64,7 @@ class Subject:
         count only where there is nothing else."""
         every = _words(topic)
         kept = [word for word in every if not _COMMON.fullmatch(word)] or every
-        years = frozenset(word for word in every if _YEAR.fullmatch(word))
+        years = _years(topic)
         words = frozenset(kept) - years or frozenset(kept)
         named = frozenset(_words(" ".join(_CAPITAL.findall(aliased(plain(topic))))))
         return cls(words, _months(topic), years, named & words)
@@ -78,7 +79,7 @@ class Subject:
         name where there are names, and no other month, year or place (second best is not best). A
         word may be misspelt."""
         shared = self._shared(title)
-        if self.names and not self.names & shared:
+        if not self._named_in(shared):
             return False
         if _ORDINAL.search(title or "") and not self.words & {"second", "third", "fourth"}:
             return False
@@ -89,8 +90,8 @@ class Subject:
     def named_by(self, title: str | None) -> bool:
         """True where a title has every word, month and year."""
         text = title or ""
-        dated = self.months <= _months(text) and self.years <= _years(text)
-        return dated and self._shared(text) == self.words
+        dated = self.months <= _months(text) and (self.years & _years(text) or not self.years)
+        return bool(dated) and self._shared(text) == self.words
 
     def share_in(self, title: str | None, text: str | None) -> float:
         """The share of the words that a document holds, from 0 to 1."""
@@ -100,7 +101,7 @@ class Subject:
         """True where a document holds all names; or half of the words with the longest one, and a
         name where there are names."""
         shared = self._shared(f"{title or ''} {text or ''}")
-        if self.names and not self.names & shared:
+        if not self._named_in(shared):
             return False
         half = max(self.words, key=len) in shared and 2 * len(shared) >= len(self.words)
         return half or (bool(self.names) and self.names <= shared)
@@ -115,9 +116,20 @@ class Subject:
         """Which of the names a title has."""
         return self.names.intersection(self._shared(title))
 
+    def _named_in(self, shared: set[str]) -> bool:
+        """True with a name where there are one or two, and with more than half of several."""
+        there = len(self.names & shared)
+        if not self.names:
+            return True
+        return there > 0 if len(self.names) < SEVERAL else 2 * there > len(self.names)
+
     def _shared(self, title: str | None) -> set[str]:
         found = set(_words(title or ""))
         return {word for word in self.words if any(_alike(word, other) for other in found)}
+
+    def names_no_year(self, title: str | None) -> bool:
+        """True for a title without a year."""
+        return not _years(title or "")
 
     def other_time(self, title: str | None) -> bool:
         """True where a title names another month or year."""
@@ -183,7 +195,9 @@ def _alike(one: str, other: str) -> bool:
 
 
 def _years(text: str) -> frozenset[str]:
-    return frozenset(word for word in _words(text) if _YEAR.fullmatch(word))
+    """The years that a text names; before 2026 is 2025 as well."""
+    named = frozenset(word for word in _words(text) if _YEAR.fullmatch(word))
+    return named | {str(int(found[1]) - 1) for found in _BEFORE_YEAR.finditer(text)}
 
 
 def _months(text: str) -> frozenset[str]:

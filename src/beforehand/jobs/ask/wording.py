@@ -159,7 +159,9 @@ _AT_THE_END = re.compile(
     rf"(?:\s+(?:the\s+)?most)?(?:\s+(?:in|during|through)\s+{_MONTH})?$|"
     r"(?:\s+(?:odds|chances?|price|market))?(?:\s+(?:go|going|went))?\s+(?:up|down|rising|falling|higher|"
     r"lower)$|\s+(?:right|wrong|correctly)$|"
-    r"\s+(?:(?:have|has|had|was|were|are|is|been)\s+)*(?:ended|resolved|settled|concluded)(?:\s+and)?$|"
+    r"\s+(?:(?:have|has|had|was|were|are|is|been)\s+)*"
+    rf"(?:ended|resolved|settled|concluded)(?:\s+(?:yes|no))?(?:\s+(?:in|during)\s+(?:{_MONTH_NAME}\s*)?"
+    r"(?:(?:19|20)\d{2})?)?(?:\s+and)?$|"
     r"\s+show(?:ed|s)?\s+up(?:\s+in\s+the\s+news)?(?:\s+before\b.*)?$",
     re.IGNORECASE,
 )
@@ -427,6 +429,12 @@ def day_named(question: str) -> str | None:
     calendar."""
     found = _date(_DAY, question)
     return None if found is None else found.isoformat()
+
+
+def month_named(question: str, as_of: str) -> str | None:
+    """The month that a question names, such as 2026-02, as far as it has begun."""
+    found = _named_month(question, date.fromisoformat(as_of[:10]))
+    return None if found is None else f"{found[0]:%Y-%m}"
 
 
 def venues_named(question: str) -> list[str]:
