@@ -28,6 +28,7 @@ from beforehand.runs.scouted import faults
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.database import Database
+from beforehand.store.files import file_digest
 from beforehand.store.journal.journal import Journal
 from beforehand.store.run_folder import RunFolder
 from experiments import Out, told
@@ -554,6 +555,26 @@ def test_artifacts_are_checked_against_their_files(cache: Path, capsys: Out) -> 
         _, wrong = faults(folder)
         assert any(said in text for text in wrong), (said, wrong)
         path.write_text(whole)
+
+
+def test_what_was_changed_is_not_shown_as_the_runs(cache: Path, capsys: Out) -> None:
+    told(capsys, "scout", "run", written(cache / "p.json", plan(["rain"])), "--as-of", AT)
+    folder = cache / "data" / "runs" / "20260105_120000"
+    output, seal = folder / "scout_output.json", folder / "run.json"
+    before, old = output.read_bytes(), file_digest(output)
+    output.write_text("[]")
+    for command in (("scout", "show"), ("runs", "show"), ("runs", "export")):
+        assert cli([*command, "20260105_120000"]) == 2, command
+        assert "scout_output.json was changed or removed after" in capsys.readouterr().err
+    seal.write_text(seal.read_text().replace(old, file_digest(output)))  # The seal made to agree.
+    assert cli(["runs", "verify", "20260105_120000"]) == 1
+    assert cli(["scout", "resume", "20260105_120000"]) == 0
+    capsys.readouterr()
+    assert output.read_bytes() == before
+    assert told(capsys, "runs", "verify", "20260105_120000")["sound"]
+    (cache / "mine.json").write_text("{}")
+    assert cli(["scout", "plan", "rain", "--out", str(cache / "mine.json")]) == 2
+    assert cli(["scout", "run", "nowhere/p"]) == 2
 
 
 def test_a_stored_thread_has_its_digest(cache: Path, capsys: Out) -> None:

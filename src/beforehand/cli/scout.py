@@ -23,6 +23,7 @@ from beforehand.jobs.scout.scout_agent import ScoutAgent
 from beforehand.jobs.scout.scout_job import ScoutRequest
 from beforehand.records.plan import PLAN_FILE, ScoutPlan, Window
 from beforehand.runs.query import find_run
+from beforehand.runs.scouted import unchanged
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json
 from beforehand.store.run_folder import RunFolder, open_run
@@ -69,6 +70,8 @@ def plan(
     By rules it is made at once. With --model it is the first step of a run, which `scout resume`
     carries out; `scout run` takes a file.
     """
+    if out is not None and out.exists():
+        raise InputError(f"--out {out} exists already: name another file")
     workspace = Workspace.from_environment()
     request = _request(subject, keyword, subreddit, window, as_of, mode, archive, model, limits)
     if model is None:
@@ -115,7 +118,7 @@ def run(
     """
     workspace = Workspace.from_environment()
     request = _request(plan, keyword, subreddit, window, as_of, mode, archive, model, limits)
-    if plan.endswith(".json"):
+    if plan.endswith(".json") or ("/" in plan and " " not in plan):
         if keyword or subreddit or window:
             raise InputError("a plan's file has its own keywords, subreddits and time window")
         made = read_plan(Path(plan))
@@ -204,6 +207,7 @@ def _name(workspace: Workspace, run_id: str | None) -> str:
 
 def print_run(folder: RunFolder, json: bool = False) -> None:
     """A run's DAG, and what its nodes have made so far."""
+    unchanged(folder)
     path = folder.path / PLAN_FILE
     if not path.is_file():
         raise InputError(f"run {folder.run_id} has no plan yet: `beforehand runs show` has more")

@@ -283,7 +283,8 @@ def _finished(row: RunRow, home: Home) -> bool:
     if row.status != "success":
         return False
     mends = row.kind in kinds() and getattr(kind_named(row.kind).job, "mends", False)
-    return not mends or RunFolder(home.runs, row.run_id).whole()
+    folder = RunFolder(home.runs, row.run_id)
+    return not mends or (folder.whole() and not folder.differing(row.seal or {}))
 
 
 def _undone(job: Job, journal: Journal) -> list[str]:

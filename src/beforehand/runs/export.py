@@ -12,7 +12,7 @@ from beforehand.records.rows import DecisionRow, FailureRow
 from beforehand.runs.galileo_traces import ingest_request, interval_traces, question_trace
 from beforehand.runs.rows import read_intervals, read_jsonl
 from beforehand.runs.scouted import COLUMNS as DOCUMENT_COLUMNS
-from beforehand.runs.scouted import documents, is_scouted, trace
+from beforehand.runs.scouted import documents, is_scouted, trace, unchanged
 from beforehand.runs.spent import Cost, spent
 from beforehand.store.files import write_atomic, write_json, write_jsonl
 from beforehand.store.journal.calls import Calls
@@ -56,6 +56,8 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
     that is not finished or has no forecasts, NotConfigured if an extra is missing."""
     if folder.facts()["status"] != "success":
         raise NotFound(f"run {folder.run_id} is not finished: resume it, then export it")
+    if is_scouted(folder):
+        unchanged(folder)
     if format == "otlp":
         return _send(folder, journal, out)
     asked, scouted = (folder.path / "answer.json").is_file(), is_scouted(folder)
