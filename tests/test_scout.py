@@ -1,12 +1,11 @@
-"""Scout: plans that are read with every fault and its place, DAGs that end in four artifacts, runs
-that are killed at every node, artifacts that are made again, and nothing of the future in any byte."""
+"""Scout runs: DAGs that end in four artifacts, runs that are killed at every node, artifacts that are
+made again, and nothing of the future in any byte."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -14,96 +13,33 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.clock import SystemClock, parse_instant
-from beforehand.config import Home
-from beforehand.errors import BadAnswer, InputError
 from beforehand.gateway.opening import read_threads, write_threads
 from beforehand.jobs.probe.redraw import OtherFuture, all_records
-from beforehand.jobs.scout.drawing import drawn, picture
-from beforehand.jobs.scout.planning import Planner, keywords_in
-from beforehand.jobs.scout.reading import branches, read_plan
-from beforehand.jobs.scout.scout_agent import ScoutAgent
-from beforehand.llm.prompt import ModelClient
-from beforehand.meter import CallCounter
 from beforehand.runs.scouted import faults
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
-from beforehand.store.database import Database
 from beforehand.store.files import file_digest
-from beforehand.store.journal.journal import Journal
 from beforehand.store.run_folder import RunFolder
 from experiments import Out, told
+from scouting import (
+    AT,
+    EIGHT,
+    FILES,
+    artifacts,
+    cache,
+    plan,
+    sent,
+    thread,
+    write_cache,
+    written,
+)
 from test_ask import KILLED
 from toolcalls import vendor_of_shapes
 from vendor import serving
 
+__all__ = ["cache"]
+
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "scout_plan.json").read_text())
-AT = "2025-06-25T00:00:00Z"
-FILES = ("plan.json", "reddit_index.json", "scout_think.json", "scout_output.json")
-EIGHT = ["rain", "snow", "hail", "fog", "frost", "flood", "storm", "wind"]
-
-
-def thread(name: str, title: str, day: int, comments: int = 0) -> dict[str, Any]:
-    """A raw Reddit answer with one post and a comment each day."""
-    at = 1_750_000_000 + 86_400 * day
-    post = {
-        "id": name, "subreddit": "weather", "title": title, "selftext": f"About {title}.",
-        "score": 3, "num_comments": 5, "created_utc": at, "permalink": f"/r/weather/{name}/",
-    }  # fmt: skip
-    replies = [
-        {"kind": "t1", "data": {"id": f"{name}c{n}", "link_id": f"t3_{name}", "body": f"reply {n}",
-                                "parent_id": f"t3_{name}", "created_utc": at + 86_400 * n}}
-        for n in range(1, comments + 1)
-    ]  # fmt: skip
-    listing = [[{"kind": "t3", "data": post}], replies]
-    return {
-        "uri": f"/comments/{name}", "recorded_at": "2025-09-01T00:00:00",
-        "body": [{"kind": "Listing", "data": {"children": part}} for part in listing],
-    }  # fmt: skip
-
-
-def write_cache(root: Path) -> None:
-    folder = root / "data" / "reddit_cache" / "threads"
-    folder.mkdir(parents=True)
-    for n, word in enumerate([*EIGHT, "rain and snow"]):
-        made = thread(f"t{n}", f"{word} tomorrow", n, comments=3)
-        (folder / f"t{n}.json").write_text(json.dumps(made))
-
-
-@pytest.fixture
-def cache(home: Path) -> Path:
-    """Nine threads in the cache, one of two keywords; there is no archive."""
-    write_cache(home)
-    return home
-
-
-def plan(keywords: list[str] | None = None, **collect: Any) -> dict[str, Any]:
-    """The golden plan over these keywords, with other fields of its collect node."""
-    made = deepcopy(GOLDEN)
-    made |= {"keywords": keywords or ["rain"], "time_window": "all", "subreddits": []}
-    made["limits"] |= {"min_num_comments": 0}
-    made["dag"]["nodes"][1] |= {"params": None, **collect}
-    return made
-
-
-def written(path: Path, made: object) -> str:
-    path.write_text(json.dumps(made))
-    return str(path)
-
-
-def artifacts(root: Path, run: str) -> dict[str, bytes]:
-    folder = root / "data" / "runs" / run
-    return {
-        p.relative_to(folder).as_posix(): p.read_bytes()
-        for p in folder.rglob("*")
-        if p.is_file() and p.name not in ("run.json", "log.json")
-    }
-
-
-def sent(root: Path, run: str) -> list[tuple[str, int]]:
-    """Each call of a tool in a run, and how often it was sent."""
-    rows = Journal(Database(Home(root).journal)).calls.rows(run)
-    return sorted((row["call_key"], row["attempts"]) for row in rows)
 
 
 def test_the_documents_own_dag(cache: Path, capsys: Out) -> None:
@@ -203,176 +139,6 @@ def test_any_tool_is_a_node(sim: Path, home: Path, capsys: Out) -> None:
         assert one["known_at"] <= at
         assert (home / one["path"]).is_file()
     assert told(capsys, "runs", "verify", "latest")["sound"]
-
-
-def test_planned_by_rules_and_by_a_model(cache: Path, capsys: Out) -> None:
-    assert keywords_in("Will it rain or snow in Oslo tomorrow?")[0] == "rain snow oslo tomorrow"
-    made = told(capsys, "scout", "plan", "Will it rain tomorrow?", "--keyword", "rain")
-    assert made["keywords"] == ["rain"]
-    assert [node["id"] for node in made["dag"]["nodes"]] == ["plan", "collect", "think", "act"]
-    read_plan(made)
-    assert not (cache / "data" / "runs").exists(), "a plan by rules begins no run"
-    found = told(capsys, "scout", "run", "Will it rain tomorrow?", "--window", "all", "--as-of", AT)
-    assert found["artifacts"]["act"]["evidence"]
-    planned = told(
-        capsys, "scout", "plan", "rain tomorrow", "--model", "scripted", "--run-id", "m",
-        "--as-of", AT,
-    )  # fmt: skip
-    assert planned["dag"]["run_id"] == "m"
-    assert not (cache / "data/runs/m/scout_output.json").exists()
-    assert cli(["scout", "resume", "m"]) == 0
-    out = json.loads((cache / "data/runs/m/scout_output.json").read_text())
-    assert out["remarks"]["by"] == out["rated_by"] == "scripted"
-    assert any("not a forecaster" in note for note in out["notes"])
-    assert told(capsys, "runs", "verify", "m")["sound"]
-
-
-class Says:
-    """A model that answers the same each time, or raises it."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers, self.asked = list(answers), list[str]()
-
-    def ask(self, name: str, prompt: Any, meter: Any, calls: Any = None) -> Any:
-        self.asked.append(prompt.text)
-        said = self.answers.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        return prompt.output.model_validate(said)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def test_a_models_plan_is_asked_for_again_then_refused() -> None:
-    at = parse_instant(AT)
-    good = {
-        "keywords": ["rain"],
-        "time_window": "all",
-        "tools": ["reddit_search_and_fetch_threads"],
-    }
-    bad = {**good, "tools": ["get_odds_at"]}
-    call = {"id": "m", "time": "never"}
-    model = Says(bad, BadAnswer("not JSON"), good)
-    client = ModelClient(model, "one", CallCounter())
-    assert Planner(client, "rain", at).plan("r", None, (), ()).keywords == ["rain"]
-    assert "the_last_plan_failed" in model.asked[-1]
-    assert "reddit_search_and_fetch_threads" in model.asked[0], "the registry's tools are listed"
-    client = ModelClient(
-        Says(bad, BadAnswer("no"), bad, BadAnswer("no more")), "two", CallCounter()
-    )
-    with pytest.raises(InputError, match=r"the plan of two cannot be carried out \(no more\)"):
-        ScoutAgent(client).plan("rain", at=at, run_id="r")
-    assert call
-
-
-FAULTS: list[tuple[str, Any, str]] = [
-    ("schema", "scout_plan_v2", "schema: "),
-    ("schema", None, "schema: "),
-    ("target_market", "", "target_market: "),
-    ("target_market", 7, "target_market: "),
-    ("time_window", "1m", "time_window: "),
-    ("time_window", 3, "time_window: "),
-    ("sources", "reddit", "sources: "),
-    ("keywords", "rain", "keywords: "),
-    ("keywords", [1], "keywords[0]: "),
-    ("keywords", [], "dag.nodes[1].parallelize_by: the plan has no keywords"),
-    ("subreddits", "weather", "subreddits: "),
-    ("subreddits", ["we ather"], "dag.nodes[1].params: "),
-    ("version", 1.1, "version: "),
-    ("limits", [], "limits: "),
-    ("limits.per_query_limit", 0, "limits.per_query_limit: "),
-    ("limits.per_query_limit", 101, "limits.per_query_limit: "),
-    ("limits.per_query_limit", "many", "limits.per_query_limit: "),
-    ("limits.comment_depth", -1, "limits.comment_depth: "),
-    ("limits.comment_limit", 501, "limits.comment_limit: "),
-    ("limits.min_num_comments", -1, "limits.min_num_comments: "),
-    ("limits.min_score", "x", "limits.min_score: "),
-    ("dag", [], "dag: "),
-    ("dag.run_id", "../x", "dag.run_id: "),
-    ("dag.run_id", "/tmp/x", "dag.run_id: "),
-    ("dag.run_id", "", "dag.run_id: "),
-    ("dag.run_id", None, "dag.run_id: "),
-    ("dag.nodes", [], "dag.nodes: "),
-    ("dag.nodes", {}, "dag.nodes: "),
-    ("dag.nodes.0.id", "", "dag.nodes[0].id: "),
-    ("dag.nodes.0.id", "../x", "dag.nodes[0].id: "),
-    ("dag.nodes.1.id", "a/b", "dag.nodes[1].id: "),
-    ("dag.nodes.1.id", "plan", "dag.nodes[1].id: nodes[0] is 'plan' already"),
-    ("dag.nodes.0.type", "human", "dag.nodes[0].type: "),
-    ("dag.nodes.0.agent", None, "dag.nodes[0].agent: "),
-    ("dag.nodes.0.agent", "spy", "dag.nodes[0].agent: there is no agent 'spy'"),
-    ("dag.nodes.0.stage", None, "dag.nodes[0].stage: "),
-    ("dag.nodes.0.stage", "dream", "dag.nodes[0].stage: "),
-    ("dag.nodes.2.stage", "plan", "dag.nodes: one node at most has the stage plan"),
-    ("dag.nodes.1.tool", None, "dag.nodes[1].tool: "),
-    ("dag.nodes.1.tool", "reddit_search", "dag.nodes[1].tool: there is no tool 'reddit_search'"),
-    ("dag.nodes.1.params", [], "dag.nodes[1].params: "),
-    ("dag.nodes.1.params", {"nothing": 1}, "dag.nodes[1].params: unknown argument 'nothing'"),
-    ("dag.nodes.1.params", {"per_query_limit": 0}, "dag.nodes[1].params: "),
-    ("dag.nodes.1.params", {"time_window": "1d"}, "dag.nodes[1].params: "),
-    ("dag.nodes.1.params", {"comment_depth": "deep"}, "dag.nodes[1].params: "),
-    ("dag.nodes.1.parallelize_by", "colour", "dag.nodes[1].parallelize_by: 'colour' is none of"),
-    ("dag.nodes.1.parallelize_by", 3, "dag.nodes[1].parallelize_by: "),
-    ("dag.nodes.1.parallelize_by", "subreddit", "dag.nodes[1].parallelize_by: the plan has no"),
-    ("dag.nodes.2.parallelize_by", "keyword", "dag.nodes[2].parallelize_by: an agent reads"),
-    ("dag.nodes.1.inputs", [], "dag.nodes[1].inputs: "),
-    ("dag.nodes.1.inputs", {"colour": "red"}, "dag.nodes[1].inputs.colour: "),
-    ("dag.nodes.2.inputs", {"index": "gone.json"}, "dag.nodes[2].inputs.index: no node writes"),
-    ("dag.nodes.2.inputs", {"index": "../x/y"}, "dag.nodes[2].inputs.index: no node writes"),
-    ("dag.nodes.1.inputs", {"last": "scout_think.json"}, "dag.nodes[1].inputs.last: "),
-    ("dag.nodes.1.outputs", ["../x.json"], "dag.nodes[1].outputs[0]: "),
-    ("dag.nodes.1.outputs", ["/tmp/x.json"], "dag.nodes[1].outputs[0]: "),
-    ("dag.nodes.1.outputs", ["a/b.json"], "dag.nodes[1].outputs[0]: "),
-    ("dag.nodes.1.outputs", ["run.json"], "dag.nodes[1].outputs[0]: "),
-    ("dag.nodes.1.outputs", ["plan.json"], "dag.nodes[1].outputs[0]: nodes[0] writes 'plan.json'"),
-    ("dag.nodes.1.outputs", ["a.json", "b.json"], "dag.nodes[1].outputs: a node writes one"),
-    ("dag.nodes.2.outputs", ["reddit_index.json"], "dag.nodes[2].outputs[0]: "),
-    ("dag.nodes.0.outputs", ["mine.json"], "dag.nodes[0].outputs[0]: plan.json is the output"),
-    ("dag.nodes.1.deps", ["nobody"], "dag.nodes[1].deps[0]: there is no node 'nobody'"),
-    ("dag.nodes.1.deps", "plan", "dag.nodes[1].deps: "),
-    ("dag.nodes.1.deps", ["act"], "deps: nodes wait for each other in a circle"),
-    ("dag.nodes.0.deps", ["plan"], "deps: nodes wait for each other in a circle"),
-]
-
-
-def test_sixty_malformed_plans(cache: Path, capsys: Out) -> None:
-    """Each is refused with its place before anything is written or called."""
-    assert len(FAULTS) >= 60
-    before = sorted(p.as_posix() for p in cache.rglob("*"))
-    for place, value, said in FAULTS:
-        made = plan(["rain"])
-        parent: Any = made
-        *way, last = place.split(".")
-        for step in way:
-            parent = parent[int(step)] if step.isdigit() else parent[step]
-        key: Any = int(last) if last.isdigit() else last
-        if value is None:
-            del parent[key]
-        else:
-            parent[key] = value
-        file = cache.parent / "bad.json"
-        file.write_text(json.dumps(made))
-        assert cli(["scout", "run", str(file)]) == 2, place
-        text = capsys.readouterr().err
-        assert f"{file}: " in text, place
-        assert said in text, (place, value, text)
-        assert text.count("\n") == 1, "one sentence"
-    for content in ("", "[", "[]", "7", '"scout_plan_v1"', "null", '{"schema":' + "[" * 5000):
-        file.write_text(content)
-        assert cli(["scout", "run", str(file)]) == 2, content[:20]
-        assert str(file) in capsys.readouterr().err
-    assert cli(["scout", "run", str(cache / "gone.json")]) == 2
-    assert "gone.json" in capsys.readouterr().err
-    assert sorted(p.as_posix() for p in cache.rglob("*")) == before
-
-
-def test_unknown_fields_are_kept(cache: Path, capsys: Out) -> None:
-    made = plan(["rain"], colour="red")
-    made |= {"mood": {"a": [1]}, "version": "1.1"}
-    told(capsys, "scout", "run", written(cache / "p.json", made), "--as-of", AT)
-    kept = json.loads((cache / "data/runs/20260105_120000/plan.json").read_text())
-    assert (kept["mood"], kept["dag"]["nodes"][1]["colour"]) == ({"a": [1]}, "red")
 
 
 def test_nothing_is_written_through_a_link(cache: Path, capsys: Out, tmp_path: Path) -> None:
@@ -490,17 +256,6 @@ def test_nothing_of_the_future_in_any_byte(sim: Path, tmp_path: Path) -> None:
     assert said[0] == said[1]
 
 
-def test_the_dag_drawn() -> None:
-    made = read_plan(plan(["rain"]))
-    text = drawn(made)
-    assert [line.split("─ ")[-1].split(":")[0] for line in text.splitlines()[1:]] == [
-        "plan", "collect", "think", "act",
-    ]  # fmt: skip
-    svg = picture(made)
-    assert svg.count("<rect") == 4
-    assert svg.count('class="edge"') == 3
-
-
 def test_the_page_of_a_run(cache: Path, capsys: Out) -> None:
     """It needs nothing from outside, and what people wrote is text in it."""
     folder = cache / "data" / "reddit_cache" / "threads"
@@ -586,19 +341,6 @@ def test_a_stored_thread_has_its_digest(cache: Path, capsys: Out) -> None:
     assert len([r for r in read_threads(folder, parse_instant(AT)) if r.kind == "post"]) == 9
     file.write_text(file.read_text().replace("rain tomorrow", "snow tomorrow"))
     assert len([r for r in read_threads(folder, parse_instant(AT)) if r.kind == "post"]) == 8
-
-
-def test_branches() -> None:
-    made = read_plan(plan(["rain", "snow", "rain"]))
-    node = made.dag.nodes[1]
-    assert [one.arguments["keyword"] for one in branches(made, node)] == ["rain", "snow"]
-    assert all("keywords" not in one.arguments for one in branches(made, node))
-    whole = read_plan(plan(["rain", "snow"], parallelize_by=None))
-    (one,) = branches(whole, whole.dag.nodes[1])
-    assert one.arguments["keywords"] == ["rain", "snow"]
-    assert one.arguments["per_query_limit"] == 10
-    with pytest.raises(InputError, match="101 branches, at most 100"):
-        read_plan(plan([f"k{n}" for n in range(101)]))
 
 
 def test_over_recorded_threads(data: Path, home: Path, capsys: Out) -> None:

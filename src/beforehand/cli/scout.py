@@ -1,6 +1,7 @@
 """`beforehand scout plan|run|resume|show`: a subject becomes a plan, the plan a DAG, four files."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,39 +29,40 @@ from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json
 from beforehand.store.run_folder import RunFolder, open_run
 
-Keyword = Annotated[
-    tuple[str, ...],
-    Parameter(name="--keyword", help="A keyword to search for; may be repeated [from the words]."),
-]
-Subreddit = Annotated[
-    tuple[str, ...],
-    Parameter(name="--subreddit", help="Only this subreddit; may be repeated [all]."),
-]
-TimeWindow = Annotated[
-    Window | None, Parameter(name="--window", help="How far to look back [12m; with a model: its].")
-]
-AsOf = Annotated[
-    str | None,
-    Parameter(help="As of this instant [replay: the archive's last one; else now]."),
-]
-Mode = Annotated[
-    WorldMode,
-    Parameter(help="replay: archive and cache. live: the services. record: live, and stored."),
-]
+
+@Parameter(name="*")
+@dataclass
+class ScoutFlags:
+    """What is scouted, as of when, in which world, and by which model."""
+
+    keyword: Annotated[
+        tuple[str, ...],
+        Parameter(negative="", help="A keyword to search for; may be repeated [from the words]."),
+    ] = ()
+    subreddit: Annotated[
+        tuple[str, ...], Parameter(negative="", help="Only this subreddit; may be repeated [all].")
+    ] = ()
+    window: Annotated[
+        Window | None, Parameter(help="How far to look back [12m; with a model: its].")
+    ] = None
+    as_of: Annotated[
+        str | None,
+        Parameter(help="As of this instant [replay: the archive's last one; else now]."),
+    ] = None
+    mode: Annotated[
+        WorldMode,
+        Parameter(help="replay: archive and cache. live: the services. record: live, and stored."),
+    ] = "replay"
+    archive: ArchivePath = None
+    model: Model = None
 
 
 def plan(
     subject: Annotated[str, Parameter(help="A question, or what is to be scouted.")],
     /,
     *,
-    keyword: Keyword = (),
-    subreddit: Subreddit = (),
-    window: TimeWindow = None,
     out: Annotated[Path | None, Parameter(help="Write the plan to this file.")] = None,
-    as_of: AsOf = None,
-    mode: Mode = "replay",
-    archive: ArchivePath = None,
-    model: Model = None,
+    flags: ScoutFlags | None = None,
     limits: LimitFlags | None = None,
     run_id: RunId = None,
     json: Json = False,
@@ -73,14 +75,9 @@ def plan(
     if out is not None and out.exists():
         raise InputError(f"--out {out} exists already: name another file")
     workspace = Workspace.from_environment()
-    request = _request(subject, keyword, subreddit, window, as_of, mode, archive, model, limits)
-    if model is None:
-        name = _name(workspace, run_id)
-        at = request.as_of or workspace.clock.now()
-        made = ScoutAgent().plan(
-            subject, at=at, run_id=name, time_window=window, keywords=keyword, subreddits=subreddit
-        )
-        found = made.wire()
+    request = _request(subject, flags or ScoutFlags(), limits)
+    if request.model is None:
+        found = _by_rules(request, _name(workspace, run_id), workspace).wire()
     else:
         with reporting("scout") as report:
             finished = start(request, workspace, run_id, report, plan_only=True)
@@ -100,13 +97,7 @@ def run(
     plan: Annotated[str, Parameter(help="A plan's file (.json), or a subject to plan for.")],
     /,
     *,
-    keyword: Keyword = (),
-    subreddit: Subreddit = (),
-    window: TimeWindow = None,
-    as_of: AsOf = None,
-    mode: Mode = "replay",
-    archive: ArchivePath = None,
-    model: Model = None,
+    flags: ScoutFlags | None = None,
     limits: LimitFlags | None = None,
     run_id: RunId = None,
     json: Json = False,
@@ -117,23 +108,21 @@ def run(
     what was changed or deleted.
     """
     workspace = Workspace.from_environment()
-    request = _request(plan, keyword, subreddit, window, as_of, mode, archive, model, limits)
+    request = _request(plan, flags or ScoutFlags(), limits)
+    made: ScoutPlan | None = None
     if plan.endswith(".json") or ("/" in plan and " " not in plan):
-        if keyword or subreddit or window:
+        if request.keywords or request.subreddits or request.time_window:
             raise InputError("a plan's file has its own keywords, subreddits and time window")
         made = read_plan(Path(plan))
         name = run_id or made.dag.run_id
     else:
         name = _name(workspace, run_id)
-        made = None
-        if model is None:
-            at = request.as_of or workspace.clock.now()
-            made = ScoutAgent().plan(
-                plan, at=at, run_id=name, time_window=window, keywords=keyword,
-                subreddits=subreddit,
-            )  # fmt: skip
+        if request.model is None:
+            made = _by_rules(request, name, workspace)
     if made is not None:
-        request = _planned(request, made)
+        request = replace(
+            request, plan=made.wire(), subject=None, time_window=None, keywords=(), subreddits=()
+        )
     with reporting("scout", not json) as report:
         finished = start(request, workspace, name, report, finished_too=True)
     _show(finished.summary, finished.folder, json)
@@ -166,37 +155,32 @@ def show(
     return EXIT_OK
 
 
-def _request(
-    asked: str,
-    keyword: tuple[str, ...],
-    subreddit: tuple[str, ...],
-    window: Window | None,
-    as_of: str | None,
-    mode: WorldMode,
-    archive: Path | None,
-    model: str | None,
-    limits: LimitFlags | None,
-) -> ScoutRequest:
+def _request(asked: str, flags: ScoutFlags, limits: LimitFlags | None) -> ScoutRequest:
     if not asked.strip():
         raise InputError("name what is to be scouted, such as: Will it rain in Oslo?")
-    pinned = None if as_of is None else instant("as-of", as_of, "--")
+    pinned = None if flags.as_of is None else instant("as-of", flags.as_of, "--")
     if pinned is not None and pinned > Workspace.from_environment().clock.now():
-        raise InputError(f"--as-of {as_of} lies in the future")
-    path = archive_path(archive).resolve()
-    if pinned is None and mode == "replay" and path.exists():
+        raise InputError(f"--as-of {flags.as_of} lies in the future")
+    path = archive_path(flags.archive).resolve()
+    if flags.archive is not None and not path.exists():
+        raise InputError(f"--archive {flags.archive} does not exist")
+    if pinned is None and flags.mode == "replay" and path.exists():
         pinned = Archive(path).last_known()
-    if archive is not None and not path.exists():
-        raise InputError(f"--archive {archive} does not exist")
     return ScoutRequest(
-        path, None, asked, window, keyword, subreddit, pinned, mode, run_limits(limits), model
-    )
-
-
-def _planned(request: ScoutRequest, made: ScoutPlan) -> ScoutRequest:
-    return ScoutRequest(
-        request.archive, made.wire(), None, as_of=request.as_of, mode=request.mode,
-        limits=request.limits, model=request.model,
+        path, None, asked, flags.window, flags.keyword, flags.subreddit, pinned, flags.mode,
+        run_limits(limits), flags.model,
     )  # fmt: skip
+
+
+def _by_rules(request: ScoutRequest, name: str, workspace: Workspace) -> ScoutPlan:
+    return ScoutAgent().plan(
+        request.subject or "",
+        at=request.as_of or workspace.clock.now(),
+        run_id=name,
+        time_window=request.time_window,
+        keywords=request.keywords,
+        subreddits=request.subreddits,
+    )
 
 
 def _name(workspace: Workspace, run_id: str | None) -> str:

@@ -23,7 +23,7 @@ INSTRUCTIONS = (
 
 
 class Rating(BaseModel):
-    """How well one market fits."""
+    """How well a market, or a document, fits."""
 
     score: float = Field(ge=0, le=1, description="From 0 to 1.")
     reason: str = Field(max_length=200, description="Why, in at most ten words.")

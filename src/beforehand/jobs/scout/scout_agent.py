@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, Field, create_model
+from pydantic import Field, create_model
 
 from beforehand.clock import iso
 from beforehand.errors import BadAnswer, InputError, Refused
@@ -22,6 +22,7 @@ from beforehand.jobs.scout.planning import Planner, composed, keywords_in
 from beforehand.jobs.scout.reading import read_plan
 from beforehand.llm.names import LABEL, SCRIPTED
 from beforehand.llm.prompt import ModelClient, Prompt
+from beforehand.llm.rating import Rating
 from beforehand.records.plan import ScoutPlan, Window
 from beforehand.runs.evidence import Document
 
@@ -39,13 +40,6 @@ REMARK = (
     "three remarks on what they say about the subject, one sentence each, with the ids of the "
     "documents that it rests on. Add no fact that is not in them."
 )
-
-
-class Rating(BaseModel):
-    """How well one document fits."""
-
-    score: float = Field(ge=0, le=1, description="From 0 to 1.")
-    reason: str = Field(max_length=200, description="Why, in at most ten words.")
 
 
 class ScoutAgent:
