@@ -216,6 +216,10 @@ def test_doctor(capsys: Out, home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     names = {c["name"] for c in told["checks"]}
     assert {"python", "archive", "home", "recorded data", "tools"} <= names
     assert all(tool["label"] and tool["date"] for tool in told["tools"])
+    assert cli(["doctor"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for check in told["checks"]:
+        assert " ".join(check["detail"].split()[-3:]) in text, "what to do is never cut"
     monkeypatch.setenv("BEFOREHAND_HOME", str(home / "gone"))
     assert cli(["doctor"]) == 1
 

@@ -96,12 +96,15 @@ def doctor(
             False: Text("broken", style="red"),
             None: Text("not there", style="dim"),
         }
-        rows: list[list[str | Text]] = [
-            [name, mark[ok], detail if len(detail) <= 100 else f"{detail[:99]}…"]
-            for name, ok, detail in checks
-        ]
-        console().print(table("", [("check", "left"), ("state", "left"), ("detail", "left")], rows))
+        _print("check", [[name, mark[ok], detail] for name, ok, detail in checks])
     return EXIT_FAILED if broken else EXIT_OK
+
+
+def _print(what: str, rows: list[list[str | Text]]) -> None:
+    """A table whose last column says what to do: it is folded, never cut."""
+    made = table("", [(what, "left"), ("state", "left"), ("detail", "left")], rows)
+    made.columns[-1].no_wrap = False
+    console().print(made)
 
 
 Check = tuple[str, bool | None, str]
@@ -193,15 +196,10 @@ def _live(json: bool) -> int:
         emit({"ok": states <= {"ok", "empty"}, "checks": found})
     else:
         rows: list[list[str | Text]] = [
-            [
-                row["name"],
-                Text(row["state"], style=_TONES.get(row["state"], "dim")),
-                row["detail"] if len(row["detail"]) <= 100 else f"{row['detail'][:99]}…",
-            ]
+            [row["name"], Text(row["state"], style=_TONES.get(row["state"], "dim")), row["detail"]]
             for row in found
         ]
-        columns = [("service", "left"), ("state", "left"), ("detail", "left")]
-        console().print(table("", columns, rows))
+        _print("service", rows)
     if "drift" in states or not states & {"ok", "empty"}:
         return EXIT_FAILED
     return EXIT_OK if states <= {"ok", "empty", "not configured"} else EXIT_PARTIAL
