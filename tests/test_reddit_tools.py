@@ -127,3 +127,19 @@ def test_a_newer_plan_with_more_fields_is_kept() -> None:
     kept = ScoutPlan.model_validate(plan).wire()
     assert kept["note"] == "new"
     assert kept["dag"]["nodes"][1]["colour"] == "blue"
+
+
+def test_the_window_is_that_of_writing(home: Path, capsys: Out) -> None:
+    """A thread that was edited yesterday is known since then, and as old as it is."""
+    folder = home / "data" / "reddit_cache" / "threads"
+    folder.mkdir(parents=True)
+    old = thread("old", "rain once", 0)
+    old["data"]["children"][0]["data"]["edited"] = 1_750_000_000 + 86_400 * 300
+    new = thread("new", "rain again", 290)
+    for name, made in (("old", old), ("new", new)):
+        (folder / f"{name}.json").write_text(json.dumps(made))
+    assert ids(capsys, keyword="rain") == ["old", "new"], "the one that was edited last first"
+    at = "2026-04-20T00:00:00Z"
+    assert ids(capsys, keyword="rain", time_window="6m", as_of=at) == ["new"]
+    assert ids(capsys, keyword="rain", time_window="12m", as_of=at) == ["old", "new"]
+    assert ids(capsys, keyword="rain", as_of="2026-04-05T00:00:00Z") == ["new"]

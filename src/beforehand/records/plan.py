@@ -22,7 +22,8 @@ LeastComments = Annotated[
 ]
 LeastScore = Annotated[int, Field(description="Only threads with at least this score.")]
 Window = Annotated[
-    Literal["3m", "6m", "12m", "24m", "all"], Field(description="Counted back from the instant.")
+    Literal["3m", "6m", "12m", "24m", "all"],
+    Field(description="How old a thread may be at the instant."),
 ]
 """The limits of a plan and of the Reddit tools, stated here for both."""
 

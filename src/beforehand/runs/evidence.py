@@ -38,6 +38,11 @@ class Document:
     found_by: tuple[str, ...] = ()
     text: str = field(default="", compare=False)
 
+    @property
+    def day(self) -> str:
+        """When it was written, where that is known; else since when it was known."""
+        return (self.published_at or self.known_at)[:10]
+
     def wire(self) -> dict[str, Any]:
         """JSON-ready, without the text."""
         found = {key: value for key, value in vars(self).items() if key not in ("text", "row")}

@@ -89,7 +89,7 @@ class ScoutAgent:
         if self._client is not None and scored:
             scored, reasons, more = self._rated(plan.target_market, scored)
             notes += more
-        days = sorted(one.known_at for one in found)
+        days = sorted(one.day for one in found)
         by_value: Counter[str] = Counter(value for one in found for value in one.found_by)
         asked = [str(call["value"]) for call in calls if call.get("value") is not None]
         return {
@@ -101,7 +101,7 @@ class ScoutAgent:
             "last": days[-1] if days else None,
             "found_by": {value: by_value[value] for value in dict.fromkeys([*asked, *by_value])},
             "by_source": _counted(_place(one.url, one.source) for one in found),
-            "by_month": dict(sorted(Counter(one.known_at[:7] for one in found).items())),
+            "by_month": dict(sorted(Counter(one.day[:7] for one in found).items())),
             "terms": _terms(found),
             "evidence": [
                 {
@@ -231,14 +231,15 @@ def _sentences(plan: ScoutPlan, thought: Mapping[str, Any], at: datetime) -> Any
         yield {"text": f"Nothing was found by {iso(at)}.", "documents": []}
     else:
         many = "document was" if n == 1 else "documents were"
-        span = f"known from {thought['first'][:10]} to {thought['last'][:10]}"
+        span = f"written from {thought['first']} to {thought['last']}"
         yield {"text": f"{n} {many} found by {iso(at)}, {span}.", "documents": []}
         places = [f"{name} ({k})" for name, k in list(thought["by_source"].items())[:MOST_SHOWN]]
         yield {"text": f"Most stand in {', '.join(places)}.", "documents": []}
     for one in evidence[:MOST_SHOWN]:
         quote = f': "{one["quote"]}"' if one["quote"] else ""
         place = _place(one["url"], one["source"])
-        told = f'"{one["title"]}" ({place}, {one["known_at"][:10]}){quote}'
+        day = (one["published_at"] or one["known_at"])[:10]
+        told = f'"{" ".join(one["title"].split())}" ({place}, {day}){quote}'
         yield {"text": told, "documents": [one["id"]]}
     empty = [value for value, k in thought["found_by"].items() if not k]
     if empty and n:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Self
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from beforehand.clock import iso
+from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotConfigured, NotFound, ReplayMiss
 from beforehand.gateway.search import words
 from beforehand.records.plan import (
@@ -155,7 +155,7 @@ def _stored(call: Call, wanted: Wanted) -> Threads:
     posts = [
         post
         for post in posts
-        if (not allowed or post.subject in allowed) and (since is None or post.known_at >= since)
+        if (not allowed or post.subject in allowed) and (since is None or _written(post) >= since)
     ]
     held = [(post, _words_of(post)) for post in posts]
     filtered, unseen = bool(limits.min_num_comments or limits.min_score), set[str]()
@@ -208,6 +208,11 @@ def _collect(call: Call, wanted: Wanted) -> None:
                 call.progress(fetched := fetched + 1, None, f"{keyword}: thread {post_id}")
                 call.view.observations(reddit.SOURCE, "comment", post_id)
     call.storage.keep_threads()
+
+
+def _written(post: Observation) -> datetime:
+    """When a post was written. (It may be known later: since its last edit.)"""
+    return parse_instant(str(post.data["created_at"]))
 
 
 def _words_of(post: Observation) -> set[str]:
