@@ -188,6 +188,23 @@ def test_sixty_malformed_plans(cache: Path, capsys: Out) -> None:
     assert sorted(p.as_posix() for p in cache.rglob("*")) == before
 
 
+def test_no_node_looks_past_the_run(cache: Path, capsys: Out) -> None:
+    for asked, said in (
+        ("2030-01-01T00:00:00Z", f"lies after {AT}, as of which the run answers"),
+        ("yesterday", "dag.nodes[1].params: as_of: "),
+    ):
+        file = written(cache / "p.json", plan(["rain"], params={"as_of": asked}))
+        assert cli(["scout", "run", file, "--as-of", AT]) == 2
+        text = capsys.readouterr().err
+        assert said in text
+        assert "dag.nodes[1].params" in text
+    assert not (cache / "data" / "runs").exists()
+    early = plan(["rain"], params={"as_of": "2025-06-01T00:00:00Z"})
+    file = written(cache / "p.json", early)
+    found = told(capsys, "scout", "run", file, "--as-of", AT)
+    assert found["artifacts"]["act"]["evidence"] == []
+
+
 def test_unknown_fields_are_kept(cache: Path, capsys: Out) -> None:
     made = plan(["rain"], colour="red")
     made |= {"mood": {"a": [1]}, "version": "1.1"}

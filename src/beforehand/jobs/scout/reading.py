@@ -8,11 +8,13 @@ text of `params` stands for that value.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError
 from beforehand.records.plan import PLAN_FILE, NodeSpec, ScoutLimits, ScoutPlan
 from beforehand.store.files import read_json
@@ -114,6 +116,21 @@ def _input_faults(
             node.type == "agent" or key not in _takes(node)
         ):
             yield f"inputs.{key}: no node writes {value!r}; name an output of this plan"
+
+
+def check_instants(plan: ScoutPlan, at: datetime | None) -> None:
+    """Raises InputError where a node asks for an instant after the run's (None: live)."""
+    for n, node in enumerate(plan.dag.nodes):
+        asked = (node.params or {}).get("as_of")
+        if node.type != "tool" or not isinstance(asked, str):
+            continue
+        place = f"dag.nodes[{n}].params: as_of"
+        try:
+            instant = parse_instant(asked)
+        except ValueError as error:
+            raise InputError(f"{place}: {error}") from None
+        if at is not None and instant > at:
+            raise InputError(f"{place} {asked} lies after {iso(at)}, as of which the run answers")
 
 
 def ancestors(plan: ScoutPlan) -> dict[str, set[str]]:

@@ -29,6 +29,7 @@ from beforehand.jobs.scout.reading import (
     REPORT,
     ancestors,
     branches,
+    check_instants,
     read_plan,
 )
 from beforehand.jobs.scout.scout_agent import ScoutAgent
@@ -120,6 +121,7 @@ class ScoutJob:
         """The steps of a plan, under the run's own id."""
         run_id = self.plan.run_id
         plan = read_plan({**raw, "dag": {**raw["dag"], "run_id": run_id}})
+        check_instants(plan, self._at)
         steps: list[Step] = []
         for node in plan.dag.nodes:
             deps = tuple(node.deps)
