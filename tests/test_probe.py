@@ -127,7 +127,7 @@ def test_nobody_meets_a_swapped_world(place: Path) -> None:
             except (InputError, Corrupt):  # The moment between two renames.
                 continue
             if (place / f"archive{ASIDE}").is_dir():
-                with suppress(NotConfigured, InputError, Corrupt):
+                with suppress(NotConfigured, InputError, Corrupt, Unavailable):
                     store_world(SimConfig(9, 2), archive, SystemClock())
 
     over = threading.Event()
