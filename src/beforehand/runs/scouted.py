@@ -152,7 +152,7 @@ def faults(folder: RunFolder) -> tuple[int, list[str]]:
 
 def _faults(folder: RunFolder) -> tuple[int, list[str]]:
     plan, root = plan_of(folder), home_of(folder)
-    wrong, texts = list[str](), dict[str, str]()
+    wrong, texts = list[str](), dict[tuple[str, str], str]()
     n = 0
     for node in plan.dag.nodes:
         if node.type != "tool":
@@ -164,12 +164,12 @@ def _faults(folder: RunFolder) -> tuple[int, list[str]]:
                 wrong.append(f"{node.artifact}: {entry['path']} lies outside of the run")
                 continue
             one = Document.read(entry, root)
-            texts[one.id] = one.text
+            texts[one.source, one.id] = one.text
             if parse_instant(one.known_at) > parse_instant(at) and not _live(folder, node):
                 wrong.append(f"{node.artifact}: {one.id} was known at {one.known_at}, after {at}")
     output = _output(folder, plan)
     for one in output["evidence"]:
-        if one["quote"] not in texts.get(one["id"], ""):
+        if one["quote"] not in texts.get((one["source"], one["id"]), ""):
             wrong.append(f"the quote of {one['id']} is not in its text")
     known = {one["id"] for one in output["evidence"]}
     for sentence in output["sentences"]:

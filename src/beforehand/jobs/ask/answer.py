@@ -13,13 +13,12 @@ from beforehand.config import MARKET_STATUS_ACTIVE, MARKET_STATUS_RESOLVED
 from beforehand.jobs.ask.rules import INSTEAD, ON_A_DAY
 from beforehand.jobs.ask.subject import Subject
 from beforehand.jobs.ask.tasks import TASK, Task
-from beforehand.jobs.ask.wording import month_named
+from beforehand.jobs.ask.wording import ENDED, month_named
 from beforehand.records.bus import OutputEnvelope
 from beforehand.records.world import PLAY_MONEY
 
 RELEVANT, FEW = 0.5, 5
 _WHO = re.compile(r"\s*(?:who|which)\b", re.IGNORECASE)
-_ENDED = re.compile(r"\b(?:ended|resolved|settled|concluded)\b", re.IGNORECASE)
 SHOWN, PAGES, DOCUMENTS = 3, 3, 5
 CODE_LINES, LINE = 20, 200
 HISTORY = "price history"
@@ -82,7 +81,7 @@ def compose(
     """The answer as JSON. `stated` says whether the instant was asked for; `failed` has the error
     of each task without an output; `untold` is what no search could find."""
     month = month_named(question, as_of)
-    answer = Answer(as_of, bool(_WHO.match(question)), bool(_ENDED.search(question)), month)
+    answer = Answer(as_of, bool(_WHO.match(question)), bool(ENDED.search(question)), month)
     because = "" if stated else " (the last instant on record, because none was named)"
     answer.lines.append(f"As of {as_of}{because}:")
     for task in [task for task in tasks if task.agent == DETAILS and task.id in found]:

@@ -67,7 +67,7 @@ _WHAT_HAPPENED = re.compile(
     r"\bhappened\s+(?:to|with)\s+(?:the\s+)?(?:prices?|odds|chances?)\b", re.IGNORECASE
 )
 _AHEAD = re.compile(r"\b(?:will|would|odds|chances?|prices?|likely|probability)\b", re.IGNORECASE)
-_ENDED = re.compile(r"\b(?:ended|resolved|settled|concluded)\b", re.IGNORECASE)
+ENDED = re.compile(r"\b(?:ended|resolved|settled|concluded)\b", re.IGNORECASE)
 _ONE_OF_MANY = re.compile(
     r"\s*(?:who|which|what\s+(?:company|team|country|party))\b", re.IGNORECASE
 )
@@ -226,7 +226,7 @@ def read(question: str, at: datetime, known: Known | None = None) -> Read:
         days = _days(question, at)
     except (OverflowError, ValueError):
         raise InputError(f"{question.strip()!r} names a time that is not on the calendar") from None
-    many = bool(_ONE_OF_MANY.match(question) or _ENDED.search(question))
+    many = bool(_ONE_OF_MANY.match(question) or ENDED.search(question))
     month = _named_month(question, at.date())
     told = month is not None and days is None and not _AHEAD.search(question)
     documents = told or bool(_WHY.search(_WHAT_HAPPENED.sub(" ", question)))
