@@ -14,9 +14,10 @@ test: setup
 	$(BIN)/pytest
 
 # The full counts: every boundary, dozens of kills, four workers; sixty-four MCP clients for a
-# minute, a thousand pairs of worlds through the wire, two hundred futures for each peeker.
+# minute, a thousand pairs of worlds through the wire, two hundred futures for each peeker; the API
+# under sixty-four readers and two hundred watchers, and all that its document allows.
 chaos: setup
-	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py tests/leaks/test_noninterference.py tests/test_probe.py tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py
+	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py tests/leaks/test_noninterference.py tests/test_probe.py tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py tests/api/test_readers.py tests/api/test_watching.py tests/api/test_openapi.py tests/leaks/test_api_pairs.py
 
 setup: $(STAMP)
 
@@ -54,6 +55,7 @@ bench: setup
 	$(BIN)/python bench/order.py
 	$(BIN)/python bench/sandbox.py
 	$(BIN)/python bench/servers.py
+	$(BIN)/python bench/api.py
 	$(BIN)/python bench/kill.py
 	$(BIN)/python bench/coverage.py 3000
 	$(BIN)/python bench/search.py

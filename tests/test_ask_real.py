@@ -177,14 +177,18 @@ def test_fifteen_questions(
     assert compared >= (20 if FULL or not model else 1)
 
 
-@pytest.mark.skipif(not FULL, reason="a minute and more: `make chaos` runs it")
+@pytest.mark.skipif(not FULL, reason="half an hour and more: `make chaos` runs it")
+@pytest.mark.parametrize(("question", "at"), [(question, at) for question, at, _ in QUESTIONS])
 def test_the_local_model_over_real_data(
-    real: Path, sql: Sql, home: Path, quotes: Path, capsys: Out
+    real: Path, sql: Sql, home: Path, quotes: Path, capsys: Out, question: str, at: str
 ) -> None:
     """A weak model plans and rates: whatever it says, the figures are the archive's."""
     pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
-    arguments = ("--archive", str(real), "--as-of", "2025-11-25", "--model", "local")
-    found = told(capsys, "ask", RATES, *arguments)
-    check(found, sql, home, quotes)
+    arguments = ("--archive", str(real), "--as-of", at, "--model", "local")
+    found = told(capsys, "ask", question, *arguments)
+    compared = check(found, sql, home, quotes)
     assert found["planned_by"] in ("local", "rules")
     assert ("note" in found) == (found["planned_by"] == "rules")
+    kinds = sorted(one["kind"] for one in found["citations"])
+    with capsys.disabled():
+        print(f"{question}: planned by {found['planned_by']}, {compared} prices, {kinds}")

@@ -11,11 +11,10 @@ from hypothesis.extra.numpy import arrays
 from beforehand.score import metrics
 from beforehand.score.bets import NO_BOOK, PLAY_MONEY, Kelly, Profit, _wealth, profit, score_bets
 from beforehand.score.intervals import Resampler, t_quantile
-from beforehand.score.placebo import placebo
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options, resamplers, skills
 from beforehand.score.table import Table, event_labels
-from beforehand.score.validity import SetFacts, apply_card, card
+from beforehand.score.validity import SetFacts, apply_card, card, placebo
 from beforehand.world.simulate import SimConfig, normal_cdf
 from tables import table
 
@@ -250,7 +249,7 @@ def test_the_placebo_hardly_ever_wins(world: Table) -> None:
 
 def test_the_placebo_counts_a_real_edge(world: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: with outcomes drawn from the truth instead of the price, the truth wins."""
-    import beforehand.score.placebo as module
+    import beforehand.score.validity as module
 
     truth = world.forecasts["truth"]
     honest = copies(world, truth=truth)

@@ -81,6 +81,8 @@ def main() -> None:
     said: bh.Answer = bh.ask("Will the Jorvia index close?", world, home=HOME, progress=False)
     then = world.at("2025-02-01")
     ran: bh.AgentRun = bh.run_agent("polymarket-agent", then, home=HOME, query="Jorvia index")
+    far: type[bh.Client] = bh.Client
+    assert far("http://127.0.0.1:9").url == "http://127.0.0.1:9"
     print(report.name, len(answer), more.counts, said.citations, ran.metadata["row_count"])
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from beforehand.forecast.callables import forecaster
     from beforehand.forecast.schemes.python import ShownContext as Context
     from beforehand.front.arrow import Table
+    from beforehand.front.client import Client
     from beforehand.front.probe import check_tool, probe
     from beforehand.front.questions import AgentRun, Answer, ask, run_agent
     from beforehand.front.run import Run, Standing, Verification, compare, open_run
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AgentRun",
     "Answer",
+    "Client",
     "Comparison",
     "Context",
     "Decision",
@@ -72,6 +74,7 @@ __all__ = [
 _PLACES = {
     "AgentRun": "front.questions",
     "Answer": "front.questions",
+    "Client": "front.client",
     "Comparison": "score.compare",
     "Context": "forecast.schemes.python:ShownContext",
     "Decision": "forecast.base",

@@ -24,6 +24,8 @@ DEFAULT_POLYMARKET_RESULTS = 10
 MARKET_STATUS_ACTIVE = "active"
 MARKET_STATUS_CLOSED = "closed"
 MARKET_STATUS_RESOLVED = "resolved"
+NO_PROGRAMS = "BEFOREHAND_NO_PROGRAMS"
+"""Set in processes that a server starts for callers who may not run code of its machine."""
 WorldMode = Literal["replay", "live", "record"]
 """Where answers come from: the archive, the services, or the services with every exchange kept."""
 
@@ -127,12 +129,16 @@ class Workspace:
     database: str | None = None
     clock: Clock = field(default_factory=SystemClock)
     settings: Mapping[str, str] = field(default_factory=dict)
+    programs: bool = True
+    """False where no forecaster may run code of this machine (a server's callers are not its
+    owner)."""
 
     @classmethod
     def from_environment(cls) -> "Workspace":
         """As the environment's variables say: BEFOREHAND_HOME, BEFOREHAND_DATABASE_URL, keys."""
         database = os.environ.get("BEFOREHAND_DATABASE_URL") or None
-        return cls(Home.from_environment(), database, SystemClock(), os.environ)
+        programs = os.environ.get(NO_PROGRAMS) is None
+        return cls(Home.from_environment(), database, SystemClock(), os.environ, programs)
 
     def at(self, root: Path) -> "Workspace":
         """The same with another home folder."""

@@ -16,7 +16,8 @@
       Stopped           the run stopped cleanly before its end: resume it (Interrupted: by a signal)
       Corrupt           an invariant broke: stop, and verify
 
-`EXIT_CODES` maps each class to the exit code of the command line.
+`EXIT_CODES` maps each class to the exit code of the command line, `HTTP_STATUS` to the status of
+an answer over HTTP.
 """
 
 
@@ -105,6 +106,46 @@ EXIT_CODES: dict[type[BeforehandError], int] = {
     CutoffViolation: EXIT_USAGE,
     Stopped: EXIT_PARTIAL,
 }
+
+
+HTTP_STATUS: dict[type[BeforehandError], int] = {
+    InputError: 422,
+    CutoffViolation: 422,
+    ExecutionFailed: 422,
+    NotFound: 404,
+    ReplayMiss: 404,
+    Unauthorized: 401,
+    Refused: 403,
+    Held: 409,
+    Stopped: 409,
+    NotConfigured: 409,
+    Corrupt: 409,
+    RateLimited: 429,
+    Unavailable: 503,
+    BadAnswer: 502,
+}
+"""Narrower classes stand before the wider ones that they belong to."""
+
+
+def kind_of(error: BaseException) -> str:
+    """The name of an error's class on the wire: `not_found` for NotFound."""
+    name = type(error).__name__
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
+def error_named(kind: str) -> type[BeforehandError]:
+    """The class whose name on the wire this is; BeforehandError where there is none."""
+    name = "".join(part.capitalize() for part in kind.split("_"))
+    found = globals().get(name)
+    if isinstance(found, type) and issubclass(found, BeforehandError):
+        return found
+    return BeforehandError
+
+
+def http_status(error: BaseException) -> int:
+    """The status of an answer over HTTP for an error; 500 for one that was not raised on
+    purpose."""
+    return next((code for kind, code in HTTP_STATUS.items() if isinstance(error, kind)), 500)
 
 
 def exit_code(error: BaseException) -> int:

@@ -16,22 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 Group = Literal["forecasters", "metrics", "importers", "sources", "tools"]
 GROUPS: tuple[Group, ...] = ("forecasters", "metrics", "importers", "sources", "tools")
 LOG = logging.getLogger(__name__)
 _MARK = b"[beforehand."
-
-
-class PluginFacts(TypedDict):
-    """A plugin as a run records it: `digest` is the SHA-256 of the file that it is in."""
-
-    group: str
-    name: str
-    package: str
-    version: str
-    digest: str | None
 
 
 @dataclass(frozen=True)
@@ -44,7 +34,7 @@ class Plugin:
     package: str
     version: str
 
-    def facts(self) -> PluginFacts:
+    def facts(self) -> dict[str, str | None]:
         """What a run records."""
         return {
             "group": self.group,

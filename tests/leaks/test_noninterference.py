@@ -29,7 +29,7 @@ from beforehand.gateway.panel import Evidence
 from beforehand.gateway.view import View
 from beforehand.gateway.worlds import Listing
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.reader import Archive, Series
 from beforehand.store.archive.writer import ArchiveWriter
 
 NAMES = [f"{venue}:m{i}" for venue in VENUES for i in range(3)] + ["m0", "m2", "POLYMARKET:none"]
@@ -80,6 +80,7 @@ def calls(view: View) -> dict[str, list[Callable[[], Any]]]:
             )
         ),
         "history": [*each[2], lambda: view.history(NAMES[0], START + timedelta(hours=5), 2)],
+        "series": [lambda n=n: _columns(view.series(n)) for n in NAMES],
         "first_prices": [view.first_prices],
         "markets": [view.markets],
         "events": [view.events],
@@ -106,6 +107,10 @@ def calls(view: View) -> dict[str, list[Callable[[], Any]]]:
         "snapshot": [lambda k=k: view.snapshot(*k) for k in SNAPSHOTS],
         "narrow": [lambda: attempt(lambda: view.narrow(START).markets())],
     }
+
+
+def _columns(series: Series) -> str:
+    return f"{series.market_id} {[column.tolist() for column in (series.known_at, series.observed_at, series.price, series.bid, series.ask, series.volume)]}"
 
 
 def _found(view: View, query: str, venues: frozenset[str] | None = None) -> str:

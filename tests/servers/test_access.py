@@ -39,7 +39,7 @@ def test_without_a_token_401(running: Served) -> None:
         for path in ("/mcp", "/mcp/", "/kalshi/mcp", "/mcp/discovery"):
             answer = post(running.base + path, call("list_editions"), **headers)
             assert answer.status_code == 401
-            assert "beforehand token issue" in answer.json()["error_description"]
+            assert "beforehand token issue" in answer.json()["detail"]
             asked = "error=" if headers else "realm="
             assert answer.headers["www-authenticate"].startswith(f"Bearer {asked}")
     long = post(running.url, call("list_editions"), "bh_" + "x" * 5000)
@@ -52,7 +52,7 @@ def test_a_token_covers_its_servers(running: Served) -> None:
     assert said(inside)["result"]["isError"] is False
     outside = post(running.base + "/polymarket/mcp", call("list_markets"), text)
     assert outside.status_code == 403
-    assert "covers edgar, kalshi, not polymarket" in outside.json()["error_description"]
+    assert "covers edgar, kalshi, not polymarket" in outside.json()["detail"]
     listed = post(running.url, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, text)
     names = {tool["name"] for tool in said(listed)["result"]["tools"]}
     assert "get_kalshi_trades" in names

@@ -20,6 +20,7 @@ from beforehand.config import Workspace
 from beforehand.errors import BeforehandError
 from beforehand.serve import guards
 from beforehand.serve.auth import open_quotas, open_tokens
+from beforehand.serve.connections import USUAL, Limits
 from beforehand.serve.guards import Body
 from beforehand.store.archive.reader import Archive
 from beforehand.tools.bounds import Page, bound, estimate_tokens
@@ -123,7 +124,7 @@ def test_a_damaged_table_of_tokens(tmp_path: Path, sim: Path) -> None:
             file.write_bytes(b"no database" * 1000)
         answer = post(server.url, call("list_editions"), text)
         assert answer.status_code == 503
-        assert "tokens cannot be checked" in answer.json()["error_description"]
+        assert "tokens cannot be checked" in answer.json()["detail"]
         assert server.tells("503")
         assert not any("Traceback" in line for line in server.said)
 
@@ -268,7 +269,7 @@ def test_an_unforeseen_failure_is_written_down(
     assert any(mark in line and "ZeroDivisionError" in line for line in lines)
 
 
-def body(messages: list[Any]) -> tuple[int, list[bytes]]:
+def body(messages: list[Any], limits: Limits = USUAL) -> tuple[int, list[bytes]]:
     """What `Body` answers to these messages (200 where it lets them pass), and what it passed."""
     passed: list[bytes] = []
     sent: list[Any] = []
@@ -287,7 +288,7 @@ def body(messages: list[Any]) -> tuple[int, list[bytes]]:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await Body(app)({"type": "http", "method": "POST", "headers": []}, receive, send)
+        await Body(app, limits)({"type": "http", "method": "POST", "headers": []}, receive, send)
 
     anyio.run(run)
     return (sent[0]["status"] if sent else 200), passed
@@ -299,10 +300,9 @@ def part(data: bytes, more: bool = True) -> dict[str, Any]:
 
 def test_bodies_are_bounded_in_length_time_and_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     assert body([part(b"a"), part(b"b", False)]) == (200, [b"ab"])
-    assert body([part(b"x" * guards.LARGEST), part(b"x", False)]) == (413, [])
+    assert body([part(b"x" * USUAL.largest), part(b"x", False)]) == (413, [])
     assert body([part(b"a"), {"type": "http.disconnect"}]) == (200, []), "nothing is passed on"
-    monkeypatch.setattr(guards, "BODY_S", 0.2)
-    assert body([part(b"a")]) == (408, [])
+    assert body([part(b"a")], Limits(body=0.2)) == (408, [])
     monkeypatch.setattr(Body, "reading", guards.LARGEST_TOGETHER)
     assert body([part(b"a", False)]) == (503, [])
     assert Body.reading == guards.LARGEST_TOGETHER, "what was counted is given back"

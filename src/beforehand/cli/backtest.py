@@ -241,6 +241,8 @@ def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
         print(f"{row['provider']}: {row['calls']:,} calls, {cost} ({row['basis']})")
     if waits := found["in_order"]:
         print(_waiting(waits))
+    for text in found["lacks"]:
+        print(f"the validity card will lack: {text}")
     print("nothing was asked, nothing was written")
     return EXIT_OK
 

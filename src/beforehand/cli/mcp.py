@@ -11,12 +11,14 @@ from cyclopts import Parameter
 
 from beforehand.cli.aside import AsideFlags, aside_model
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.cli.server import ServerLimits, server_limits
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Workspace, WorldMode
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import connect
 
 if TYPE_CHECKING:
+    from beforehand.serve.connections import Limits
     from beforehand.serve.mcp import Backend
 
 HOST, PORT = "127.0.0.1", 8765
@@ -40,6 +42,7 @@ class ServeOptions:
     mode: WorldMode
     archive: Path | None
     aside: AsideFlags | None = None
+    limits: "Limits | None" = None
 
     def check(self) -> None:
         """Raises InputError for options that exclude each other, and for a missing archive."""
@@ -101,6 +104,7 @@ def mcp(
     ] = "replay",
     archive: ArchivePath = None,
     aside: AsideFlags | None = None,
+    limits: ServerLimits | None = None,
     config: Annotated[
         Client | None, Parameter(help="Print what to paste into this client, and serve nothing.")
     ] = None,
@@ -122,8 +126,9 @@ def mcp(
         return _overview(json)
     http = transport == "http"
     given = ServeOptions(
-        named(server), http, host, port, auth, discovery, as_of, mode, archive, aside
-    )
+        named(server), http, host, port, auth, discovery, as_of, mode, archive, aside,
+        server_limits(limits),
+    )  # fmt: skip
     if json:
         raise InputError("--json goes with `beforehand mcp` alone")
     given.check()
@@ -220,7 +225,8 @@ def _http(
         for what, url in addresses(given.name, sock):
             note(f"{what}: {url}")
         note("Ctrl-C ends it; calls in flight are answered first")
-        run(application(backend, given.name, verifier), [sock])
+        limits = given.limits or server_limits(None)
+        run(application(backend, given.name, verifier, limits), [sock], limits)
 
 
 def _overview(json: bool) -> int:

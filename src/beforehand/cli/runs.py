@@ -14,7 +14,6 @@ from beforehand.errors import (
     EXIT_FAILED,
     EXIT_OK,
     EXIT_PARTIAL,
-    Corrupt,
     InputError,
 )
 from beforehand.front.progress import progress
@@ -25,6 +24,7 @@ from beforehand.runs.query import (
     find_run,
     is_driven,
     need_journal,
+    shown,
     state_of,
     status_of,
 )
@@ -79,22 +79,16 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
     if row is None:
         folder = open_run(home.runs, name)
     scores, answer = folder.path / "scores.json", folder.path / "answer.json"
-    shown = {path.name for path in (scores, answer) if path.is_file()}
-    sealed = {k: v for k, v in folder.facts().get("files", {}).items() if k in shown}
+    results = {path.name for path in (scores, answer) if path.is_file()}
+    sealed = {k: v for k, v in folder.facts().get("files", {}).items() if k in results}
     if changed := folder.differing(sealed):
         note(f"{changed[0]} was changed after the run: `beforehand runs verify {name}`")
-    summary = read_json(scores) if scores.is_file() else None
-    if summary is not None and not (isinstance(summary, dict) and "leaderboard" in summary):
-        raise Corrupt(f"{scores} is not what a run writes")
-    state = state_of(row, journal) if row and journal else None
+    found = shown(name, workspace, journal)
     if json:
-        facts = folder.facts() if folder.path.is_dir() else {"run_id": name}
-        found = state.wire() if state else {}
-        if row and journal:
-            found["status"] = status_of(row, home, journal)
-        answered = {"answer": read_json(answer)} if answer.is_file() else {}
-        emit({**facts, **found, "scores": summary, **answered})
+        emit(found)
         return EXIT_OK
+    summary = found["scores"]
+    state = state_of(row, journal) if row and journal else None
     if state and row and journal:
         status = status_of(row, home, journal)
         _print_state(replace(state, status=status))

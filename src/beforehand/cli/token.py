@@ -10,7 +10,7 @@ from beforehand.cli.output import Json, emit, note, plain_table
 from beforehand.clock import SystemClock, iso, parse_instant
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK, InputError, NotFound
-from beforehand.store.tokens import Token
+from beforehand.store.tokens import SCOPES, Token
 
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 LONGEST = timedelta(days=366)
@@ -20,7 +20,13 @@ USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 def issue(
     *,
     user: Annotated[str, Parameter(help="The token's user; quotas count per user.")],
-    servers: Annotated[str, Parameter(help="Servers it covers, separated by commas, or all.")],
+    servers: Annotated[str, Parameter(help="Servers it covers, separated by commas.")] = "all",
+    scopes: Annotated[
+        str,
+        Parameter(
+            help="What it allows: read (runs, worlds), start (and stop runs), tools; with commas."
+        ),
+    ] = "read,tools",
     expires: Annotated[str, Parameter(help="For how long: 12h, 30d, at most 366d.")] = "30d",
     as_of: Annotated[
         str | None, Parameter(help="Pin the token to this instant: its user sees nothing later.")
@@ -35,19 +41,19 @@ def issue(
             f"--user {user!r} must be one word of letters, digits and . _ @ + -, at most 64"
         )
     clock = SystemClock()
-    covered, pinned = _servers(servers), _pin(as_of)
+    covered, allowed, pinned = _servers(servers), _scopes(scopes), _pin(as_of)
     now = clock.now()
     ends = now + _span(expires)
     with open_tokens(Workspace.from_environment()) as tokens:
-        text, made = tokens.issue(user, covered, now, ends, pinned)
+        text, made = tokens.issue(user, covered, now, ends, pinned, allowed)
     if json:
         emit({"token": text, **_row(made, now)})
         return EXIT_OK
     print(text)
     pin = "" if pinned is None else f", pinned to {iso(pinned)}"
     note(
-        f"token {made.id} of {user}: {_covers(made)}, until {iso(made.expires_at)}{pin}. It is "
-        "shown this once; keep it like a password"
+        f"token {made.id} of {user}: {', '.join(sorted(allowed))}; {_covers(made)}, "
+        f"until {iso(made.expires_at)}{pin}. It is shown this once; keep it like a password"
     )
     return EXIT_OK
 
@@ -69,7 +75,7 @@ def list_(
     if not rows:
         print("no token was issued: beforehand token issue --user NAME --servers all")
         return EXIT_OK
-    names = ("id", "user", "servers", "as_of", "expires_at", "state")
+    names = ("id", "user", "scopes", "servers", "as_of", "expires_at", "state")
     print(plain_table([names, *([_cell(row[name]) for name in names] for row in rows)]))
     return EXIT_OK
 
@@ -112,6 +118,13 @@ def _servers(text: str) -> frozenset[str] | None:
     return None if ALL in names else frozenset(names)
 
 
+def _scopes(text: str) -> frozenset[str]:
+    names = {part.strip() for part in text.split(",") if part.strip()}
+    if not names or names - SCOPES:
+        raise InputError(f"--scopes {text!r} must be some of {', '.join(sorted(SCOPES))}")
+    return frozenset(names)
+
+
 def _pin(as_of: str | None) -> datetime | None:
     try:
         pinned = None if as_of is None else parse_instant(as_of)
@@ -136,6 +149,7 @@ def _row(token: Token, now: datetime) -> dict[str, object]:
     return {
         "id": token.id,
         "user": token.user,
+        "scopes": sorted(token.scopes),
         "servers": "all" if token.servers is None else sorted(token.servers),
         "as_of": None if token.as_of is None else iso(token.as_of),
         "created_at": iso(token.created_at),

@@ -112,42 +112,77 @@ def start(
     `finished_too` returned as it is (where its kind does, once files that were changed are made
     again). With `plan_only` the run stops once it has the plan that its first step makes, and the
     summary is that plan; resuming it carries the plan out."""
-    home, clock, kind = workspace.home, workspace.clock, kind_of(request)
-    check_name(run_id)
-    name = run_id or new_run_id(clock.now(), lambda n: (home.runs / n).exists())
-    job = kind.job(request, name, workspace)
     limits, fresh = request.limits, bool(getattr(request, "fresh", False))
+    opened = _opened(request, workspace, run_id)
     with opened_journal(workspace) as journal:
-        if (home.runs / name).exists() and journal.run(name) is None:
-            raise _exists(name, home)
-        while True:
-            row, new = journal.enter(
-                name,
-                kind.name,
-                kind.wire(request),
-                _fingerprint(kind, job),
-                str(home.root),
-                parent=getattr(job, "parent", None),
-                limits=limits.budget,
-                policy=limits.in_flight,
-                expected_cost=limits.cost_per_call or 0.0,
-                fresh=fresh,
-            )
-            if new or run_id is not None:
-                break
-            # Another process has begun a run in this very second.
-            name = new_run_id(clock.now(), lambda n: journal.run(n) is not None)
-            job = kind.job(request, name, workspace)
-        if row.fingerprint != _fingerprint(kind, job):
-            raise _exists(name, home)
-        if not new and limits.cost_per_call is not None:
-            journal.allow(name, None, None, limits.cost_per_call)
-        if row.status == "success" and not finished_too:
-            raise _exists(name, home)
-        if _finished(row, home):
+        row, job, new = _entered(request, workspace, run_id, opened, journal, finished_too)
+        if _finished(row, workspace.home):
             return Finished(job.folder, job.summary())
         allowed = Allowed(limits.budget, limits.in_flight, limits.concurrency, fresh and not new)
         return carry_on(row, lambda: job, allowed, journal, workspace, report, plan_only=plan_only)
+
+
+def enroll(
+    request: RunRequest, workspace: Workspace, run_id: str | None = None
+) -> tuple[RunRow, bool]:
+    """Enter a run in the journal, and carry out nothing: `resume` does, in any process. Returns its
+    row and whether it is new. Raises before anything is written if the request is bad, or the id is
+    that of another run; the same request under the same id gives the run that exists."""
+    opened = _opened(request, workspace, run_id)
+    with opened_journal(workspace) as journal:
+        row, job, new = _entered(request, workspace, run_id, opened, journal, finished_too=True)
+        job.close()
+        return row, new
+
+
+def _opened(request: RunRequest, workspace: Workspace, run_id: str | None) -> tuple[str, Job]:
+    """A run's name and its job; raises what is wrong with the request before anything is
+    written."""
+    check_name(run_id)
+    runs, clock = workspace.home.runs, workspace.clock
+    name = run_id or new_run_id(clock.now(), lambda n: (runs / n).exists())
+    return name, kind_of(request).job(request, name, workspace)
+
+
+def _entered(
+    request: RunRequest,
+    workspace: Workspace,
+    run_id: str | None,
+    opened: tuple[str, Job],
+    journal: Journal,
+    finished_too: bool,
+) -> tuple[RunRow, Job, bool]:
+    """A run in the journal with its job, and whether it is new there."""
+    home, clock, kind = workspace.home, workspace.clock, kind_of(request)
+    name, job = opened
+    limits, fresh = request.limits, bool(getattr(request, "fresh", False))
+    if (home.runs / name).exists() and journal.run(name) is None:
+        raise _exists(name, home)
+    while True:
+        row, new = journal.enter(
+            name,
+            kind.name,
+            kind.wire(request),
+            _fingerprint(kind, job),
+            str(home.root),
+            parent=getattr(job, "parent", None),
+            limits=limits.budget,
+            policy=limits.in_flight,
+            expected_cost=limits.cost_per_call or 0.0,
+            fresh=fresh,
+        )
+        if new or run_id is not None:
+            break
+        # Another process has begun a run in this very second.
+        name = new_run_id(clock.now(), lambda n: journal.run(n) is not None)
+        job = kind.job(request, name, workspace)
+    if row.fingerprint != _fingerprint(kind, job):
+        raise _exists(name, home)
+    if not new and limits.cost_per_call is not None:
+        journal.allow(name, None, None, limits.cost_per_call)
+    if row.status == "success" and not finished_too:
+        raise _exists(name, home)
+    return row, job, new
 
 
 def check_name(run_id: str | None) -> None:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from beforehand.config import Workspace
-from beforehand.errors import BadAnswer, InputError
+from beforehand.errors import BadAnswer, InputError, Refused
 from beforehand.forecast.aggregate import Method
 from beforehand.forecast.cutoff_guard import CutoffGuard, Knowledge
 from beforehand.gateway.panel import Panel
@@ -135,6 +135,9 @@ class Forecaster(ABC):
     """False for a forecaster that only tests the path: it is never ranked."""
     free: bool = False
     """True for a forecaster that runs on this machine and costs nothing."""
+    program: ClassVar[bool] = True
+    """False for one that runs no code of this machine outside of the sandbox. Other packages' are
+    programs unless they say otherwise."""
     batched: bool = False
     """True for one whose answers are recorded in batches: asking it twice costs nothing."""
 
@@ -354,9 +357,16 @@ def usage_of(provider: str, answer: str) -> Usage:
 def open_forecaster(text: str, opening: Opening) -> Forecaster:
     """One forecaster by name; makes no connection. Raises InputError that names what is allowed."""
     name, rest = split_entry(text.strip())
+    if split_entry(rest)[0] is not None and "://" not in rest:
+        raise InputError(f"{text[:100]!r} has two names: write NAME=scheme:rest")
     found = class_of(rest)
     if found is None:
         raise unknown(rest, opening)
+    if getattr(found, "program", True) and not opening.workspace.programs:
+        raise Refused(
+            f"{rest[:100]} runs code of the server's machine: the server allows that only with "
+            "--allow-programs; an address (http://…) or a file of probabilities works without"
+        )
     if name is not None and name in load_schemes():
         raise InputError(f"{text!r}: {name} is the name of a forecaster already: choose another")
     forecaster: Forecaster = found.open(rest, name, opening)

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from beforehand.errors import ExecutionFailed
 
 LONGEST_ERROR = 2000
+Program = subprocess.Popen
+"""A program that was started."""
 
 
 def run_python(
@@ -41,6 +43,24 @@ def run_python(
         why = f": {said}" if said else ", and said nothing"
         raise ExecutionFailed(f"{name} ended its process with code {done.returncode}{why}")
     return done.stdout
+
+
+def start_python(
+    module: str, arguments: Sequence[str], folder: Path, environment: Mapping[str, str], log: Path
+) -> "Program[bytes]":
+    """Start `python -m module …` in a session of its own, so that it goes on when this process
+    ends; what it says goes to a file."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=dict(environment),
+            start_new_session=True,
+        )
 
 
 def own_environment() -> dict[str, str]:

@@ -5,15 +5,18 @@ A Table hands its columns out by Arrow's PyCapsule interface
 libraries is needed here: `polars.DataFrame(table)`, `duckdb.sql("FROM table")`.
 """
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import isfinite
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import from_us, iso_us
+from beforehand.clock import from_us, iso_us, to_us
 from beforehand.errors import NotConfigured
 from beforehand.lazy import lazy
 
@@ -21,6 +24,13 @@ Kind = Literal["float", "int", "bool", "time", "text"]
 SHOWN, WIDEST = 10, 40
 NO_TIME = np.iinfo(np.int64).min
 MOST_TEXT = 2**31 - 1
+_KINDS: dict[str, Kind] = {
+    "DOUBLE": "float",
+    "INT64": "int",
+    "BOOL": "bool",
+    "TIMESTAMP": "time",
+}
+"""Kinds of columns by the names of Arrow's types."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +87,17 @@ class Column:
             return None
         return value.item()
 
+    def plain(self) -> Sequence[object]:
+        """Every value as CSV and JSON have it: times are ISO 8601, None is unknown."""
+        if self.kind == "text":
+            return list(self.values)
+        if self.kind == "time":
+            return [None if v == NO_TIME else iso_us(v) for v in self.values.tolist()]
+        found = self.values.tolist()
+        if self.kind == "float":
+            return [v if isfinite(v) else None for v in found]
+        return list(found)
+
     def show(self, i: int) -> str:
         """One value for people."""
         value = self.values[i]
@@ -117,6 +138,15 @@ class Table:
             raise KeyError(f"{self._name} has no column {name!r}: it has {', '.join(self.columns)}")
         return self._columns[name]
 
+    def take(self, rows: Sequence[int]) -> "Table":
+        """Some of the rows, in this order."""
+        columns = {}
+        for name, column in self._columns.items():
+            held = column.values
+            picked = [held[i] for i in rows] if column.kind == "text" else held[list(rows)]
+            columns[name] = Column(column.kind, picked)
+        return Table(columns, self._name)
+
     def rows(self) -> Iterator[dict[str, object]]:
         """Each row as a dict; None is unknown, times are aware datetimes."""
         for i in range(len(self)):
@@ -147,6 +177,40 @@ class Table:
         except ImportError:
             raise NotConfigured("to_polars needs polars: pip install polars") from None
         return polars.DataFrame(self)
+
+    def to_csv(self) -> bytes:
+        """The table as CSV: times are ISO 8601 in UTC, what is unknown is empty."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(self.columns)
+        cells = [column.plain() for column in self._columns.values()]
+        writer.writerows(zip(*cells, strict=True))
+        return out.getvalue().encode("utf-8", "replace")
+
+    def to_ipc(self) -> bytes:
+        """The table as a stream of Arrow's IPC format (one batch)."""
+        import nanoarrow.ipc
+
+        out = io.BytesIO()
+        with nanoarrow.ipc.StreamWriter.from_writable(out) as writer:
+            writer.write_stream(self)
+        return out.getvalue()
+
+    @classmethod
+    def from_ipc(cls, data: bytes, name: str = "table") -> "Table":
+        """A table from a stream of Arrow's IPC format, as `to_ipc` writes it."""
+        import nanoarrow
+
+        whole = nanoarrow.ArrayStream.from_readable(io.BytesIO(data)).read_all()
+        columns = {}
+        for i in range(whole.n_children):
+            child = whole.child(i)
+            kind = _KINDS.get(child.schema.type.name, "text")
+            values = child.to_pylist()
+            if kind == "time":
+                values = [None if v is None else to_us(v) for v in values]
+            columns[whole.schema.field(i).name] = Column.of(kind, values)
+        return cls(columns, name)
 
     def __arrow_c_schema__(self) -> object:
         """Arrow's schema, as a PyCapsule."""

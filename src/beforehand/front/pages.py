@@ -83,6 +83,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "Table",
     ),
     "Questions and agents": ("ask", "Answer", "run_agent", "AgentRun"),
+    "A server from another machine": ("Client",),
     "Comparing and probing": (
         "compare",
         "Comparison",

@@ -1,5 +1,6 @@
 """Questions and agents from Python: `beforehand ask` and `beforehand agent`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -99,7 +100,11 @@ def ask(
     )
     with told_in_python(run_id), reporting("ask", progress) as report:
         finished = start(request, workspace, run_id, report)
-    found = finished.summary
+    return answer_of(finished.summary, finished.folder.run_id, finished.folder.path)
+
+
+def answer_of(found: Mapping[str, Any], run_id: str, path: Path) -> Answer:
+    """An answer as a run wrote it (`answer.json`)."""
     about = found.get("model", {})
     notes = [found.get("note"), f"{about['id']}: {about['note']}" if "note" in about else None]
     return Answer(
@@ -111,8 +116,8 @@ def ask(
         planned_by=found["planned_by"],
         notes=[note for note in notes if note],
         review=found.get("review"),
-        run_id=finished.folder.run_id,
-        path=finished.folder.path,
+        run_id=run_id,
+        path=path,
     )
 
 

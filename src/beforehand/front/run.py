@@ -124,6 +124,16 @@ class Run:
     def __init__(self, folder: RunFolder, workspace: Workspace) -> None:
         self._folder, self._workspace = folder, workspace
 
+    def _file(self, name: str) -> Path:
+        """Where a file of the run lies. (A run on another machine fetches it first.)"""
+        return self.path / name
+
+    def folder_with(self, *names: str) -> RunFolder:
+        """The run's folder, in which these files are if the run has them."""
+        for name in names:
+            self._file(name)
+        return self._folder
+
     @property
     def id(self) -> str:
         """Its name."""
@@ -146,7 +156,7 @@ class Run:
     @lazy
     def summary(self) -> Summary:
         """scores.json. Raises NotFound while the run is not finished."""
-        scores = self.path / "scores.json"
+        scores = self._file("scores.json")
         if not scores.is_file():
             raise self._folder.without_scores(self.status)
         found: Summary = read_json(scores)
@@ -167,7 +177,8 @@ class Run:
         for row in self.summary["leaderboard"]:
             if row["forecaster"] == name:
                 return Standing(self, row)
-        failed = f" ({'; '.join(self._silent)}: see .failures)" if self._silent else ""
+        where = ".rejected" if self.summary.get("rows", {}).get("not_scored") else ".failures"
+        failed = f" ({'; '.join(self._silent)}: see {where})" if self._silent else ""
         raise KeyError(
             f"run {self.id} has no scores of {name!r}: it has {', '.join(self.forecasters)}{failed}"
         )
@@ -197,14 +208,14 @@ class Run:
         the market is scored apart, because it was too short for the grid. A scored file keeps its
         own forecasts alone, without the price."""
         if self._finished() is None:
-            said = read_predictions(self.path / "predictions.jsonl")
-            return tables.stated(said, self._outcomes)
-        return tables.forecasts(self._finished() or (), self._outcomes, self._apart)
+            said = read_predictions(self._file("predictions.jsonl"))
+            return tables.stated(said, self.outcomes)
+        return tables.forecasts(self._finished() or (), self.outcomes, self.apart)
 
     @lazy
     def intervals(self) -> Table:
         """One row per market and instant: what was shown, how many answered, how it ended."""
-        return tables.intervals(self._finished() or (), self._outcomes)
+        return tables.intervals(self._finished() or (), self.outcomes)
 
     @lazy
     def evidence(self) -> Table:
@@ -214,7 +225,7 @@ class Run:
     @lazy
     def failures(self) -> Table:
         """One row per forecast that did not come about, with the traceback of a callable."""
-        return tables.failures(self._finished() or (), read_traces(self.path / "traces.jsonl"))
+        return tables.failures(self._finished() or (), read_traces(self._file("traces.jsonl")))
 
     @property
     def calls(self) -> Table:
@@ -225,7 +236,7 @@ class Run:
     @lazy
     def rejected(self) -> Table:
         """The rows of a scored file that could not be scored, each with the reason."""
-        path = self.path / "rejected.jsonl"
+        path = self._file("rejected.jsonl")
         return tables.rejected(read_jsonl(path) if path.is_file() else ())
 
     def verify(self) -> Verification:
@@ -234,7 +245,7 @@ class Run:
 
     def report(self, path: str | Path | None = None) -> Path:
         """The HTML report: its path, or a copy at `path`."""
-        made = self.path / "report.html"
+        made = self._file("report.html")
         if not made.is_file():
             raise NotFound(f"run {self.id} has no report yet: it is {self.status}")
         if path is None:
@@ -260,7 +271,7 @@ class Run:
                 "draw: its report() has a picture"
             )
         shown = self._market(id)
-        return plot.market(self._rows or (), shown, name, self._outcomes.get(shown))
+        return plot.market(self._rows or (), shown, name, self.outcomes.get(shown))
 
     def resume(self, *, fresh: bool = False, progress: bool = True) -> "Run":
         """Continue a run that was stopped, killed, cancelled or failed; nothing is paid twice."""
@@ -273,10 +284,10 @@ class Run:
         _ = self.summary
         return self._rows
 
-    @property
-    def _apart(self) -> frozenset[str]:
+    @lazy
+    def apart(self) -> frozenset[str]:
         """The markets that are scored apart."""
-        return frozenset(read_json(self.path / "config.json").get("short", ()))
+        return frozenset(read_json(self._file("config.json")).get("short", ()))
 
     @property
     def _silent(self) -> list[str]:
@@ -297,12 +308,26 @@ class Run:
     @lazy
     def _rows(self) -> list[IntervalRow] | None:
         """The intervals; None where the run only scored forecasts."""
-        path = self.path / "intervals.jsonl"
+        path = self._file("intervals.jsonl")
         return list(read_intervals(path)) if self._folder.wrote(path.name) else None
 
     @lazy
-    def _outcomes(self) -> dict[str, float]:
-        path = self.path / "resolutions.jsonl"
+    def markets(self) -> list[str]:
+        """The ids of the markets that it is about."""
+        path = self._file("events.jsonl")
+        return [row["id"] for row in read_jsonl(path)] if path.is_file() else []
+
+    @lazy
+    def asked(self) -> list[str]:
+        """The names of all that forecast, also of those that have no score."""
+        decisions = self.summary.get("decisions")
+        made = [label(name) for name in decisions["models"]] if decisions else []
+        return list(dict.fromkeys([*self.forecasters, *made]))
+
+    @lazy
+    def outcomes(self) -> dict[str, float]:
+        """What each market settled at, by its id."""
+        path = self._file("resolutions.jsonl")
         rows = read_jsonl(path) if path.is_file() else ()
         return {row["id"]: float(row.get("payout", row["outcome"])) for row in rows}
 
@@ -325,12 +350,12 @@ class Run:
         return Table({name: board.column(name) for name in (*BRIEF, *added)}, "leaderboard")
 
     def __repr__(self) -> str:
-        if not (self.path / "scores.json").is_file():
+        if not self._file("scores.json").is_file():
             return f"Run({self.id!r}: {self.status})"
         return "\n".join([f"run {self.id}: {self.headline}", repr(self._brief), *self._silent])
 
     def _repr_html_(self) -> str:
-        if not (self.path / "scores.json").is_file():
+        if not self._file("scores.json").is_file():
             return f"<p>run {escape(self.id)}: {escape(self.status)}</p>"
         return (
             f"<p><b>{escape(self.headline)}</b><br>run {escape(self.id)}, "
@@ -388,9 +413,20 @@ def compare(
     return compare_forecasters(_subject(a), _subject(b), options)
 
 
+COMPARED = (
+    "scores.json",
+    "config.json",
+    "intervals.jsonl",
+    "predictions.jsonl",
+    "events.jsonl",
+    "resolutions.jsonl",
+)
+"""The files that a comparison reads."""
+
+
 def _subject(one: Standing | Run) -> Subject:
     if isinstance(one, Run):
-        return subject_of(one._folder)
+        return subject_of(one.folder_with(*COMPARED))
     if not isinstance(one, Standing):
         raise InputError(f'{one!r} cannot be compared: give a run, or run["NAME"]')
-    return subject_of(one.run._folder, one.name)
+    return subject_of(one.run.folder_with(*COMPARED), one.name)

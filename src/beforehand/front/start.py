@@ -160,7 +160,7 @@ def score_forecasts(
     if isinstance(forecasts, (str, Path)):
         stated = score_file.read_file(Path(forecasts), name)
     else:
-        stated = score_file.read_rows(_rows(forecasts), name or "forecasts")
+        stated = score_file.read_rows(rows_of(forecasts), name or "forecasts")
     workspace = workspace_of(home)
     scored = score_file.run(
         stated,
@@ -225,7 +225,7 @@ def _markets(given: str | Sequence[str]) -> list[str] | None:
     return names
 
 
-def _rows(table: Any) -> Iterable[Mapping[str, object]]:
+def rows_of(table: Any) -> Iterable[Mapping[str, object]]:
     """The rows of whatever table this is, with times as ISO 8601. Raises InputError."""
     if isinstance(table, Mapping):
         if any(isinstance(v, str) or not isinstance(v, Iterable) for v in table.values()):

@@ -10,7 +10,7 @@ import base64
 import re
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlencode, urlsplit
 
 import httpx2
@@ -18,12 +18,13 @@ from orjson import JSONDecodeError, dumps, loads
 
 from beforehand import __version__
 from beforehand.clock import stopwatch
-from beforehand.errors import BadAnswer, InputError, NotConfigured, Unauthorized
+from beforehand.errors import BadAnswer, InputError, NotConfigured, Unauthorized, Unavailable
 from beforehand.sources.base import Provider, Request
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.traffic import Lost, Reply
 
-MAX_BODY = 64 * 1024 * 1024
+MAX_BODY, MAX_FILE = 64 * 2**20, 512 * 2**20
+EXAMPLE = "http://127.0.0.1:8765"
 
 
 class HttpTransport:
@@ -207,6 +208,65 @@ def _stop(
         loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
         loop.close()
+
+
+class ServerConnection:
+    """A beforehand server at an address, asked with a token. Safe for threads; `close` it at the
+    end."""
+
+    def __init__(self, url: str, token: str | None, timeout: float) -> None:
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise InputError(f"{url!r} is not the address of a server, such as {EXAMPLE}")
+        headers = {"User-Agent": f"beforehand/{__version__}"}
+        if token is not None:
+            if not re.fullmatch(r"[\x21-\x7e]+", token):
+                raise InputError("a token is one word, as `beforehand token issue` prints it")
+            headers["Authorization"] = f"Bearer {token}"
+        self.url, self._timeout = url.rstrip("/"), timeout
+        self._client = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str | int | float | bool] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """One request and its whole answer, whatever its status. Raises Unavailable where no server
+        answers, BadAnswer for more than MAX_FILE bytes (unpacked)."""
+        parts, size = list[bytes](), 0
+        try:
+            with self._client.stream(
+                method, path, params=params, content=content, headers=dict(headers or {})
+            ) as found:
+                for part in found.iter_bytes():
+                    parts.append(part)
+                    size += len(part)
+                    if size > MAX_FILE:
+                        raise BadAnswer(f"{path} gave more than {MAX_FILE // 2**20} MiB")
+        except httpx2.HTTPError as error:
+            raise self._unreached(error) from None
+        kept = {name.lower(): value for name, value in found.headers.items()}
+        return Reply(found.status_code, kept, b"".join(parts), str(found.url))
+
+    def lines(self, path: str, headers: Mapping[str, str]) -> Iterator[str]:
+        """The lines of an answer that is told bit by bit; none where it has no content. Raises
+        Unavailable where the server is gone, or silent for longer than it may be."""
+        try:
+            with self._client.stream("GET", path, headers=dict(headers)) as found:
+                if found.status_code == 200:
+                    yield from found.iter_lines()
+        except httpx2.HTTPError as error:
+            raise self._unreached(error) from None
+
+    def _unreached(self, error: Exception) -> Unavailable:
+        said = str(error) or type(error).__name__
+        return Unavailable(f"the server at {self.url} does not answer ({said}): is it running?")
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._client.close()
 
 
 def file_request(url: str) -> Request:

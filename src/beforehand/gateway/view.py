@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from beforehand.clock import from_us, iso, parse_instant, to_us
 from beforehand.errors import (
     BeforehandError,
@@ -35,6 +37,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
+from beforehand.store.archive.reader import Series
 
 if TYPE_CHECKING:
     from beforehand.gateway.gateway import Gateway
@@ -140,6 +143,15 @@ class View:
             points = [p for p in points if p.observed_at >= since]
         points.sort(key=lambda p: (p.observed_at, p.known_at))
         return points if limit is None else points[-_bounded(limit) :]
+
+    def series(self, market_id: str) -> Series:
+        """The same prices as columns, in the order in which they became known."""
+        name = self.resolve_id(market_id)
+        found = (self._world.series(name) or Series.empty(name)).until(self._at)
+        self._gateway.guard.all(
+            "history", name, found.known_at, np.full(len(found), self._at, dtype=np.int64)
+        )
+        return found
 
     def first_prices(self) -> dict[str, int]:
         """When the first price of each market became known (microseconds), of those known at t."""

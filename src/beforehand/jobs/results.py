@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -13,7 +14,7 @@ from beforehand.errors import NotFound
 from beforehand.forecast.base import Forecaster
 from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.jobs.backtest.grid import end_of
-from beforehand.plugins import PLUGINS, PluginFacts
+from beforehand.plugins import PLUGINS
 from beforehand.records.rows import IntervalRow
 from beforehand.records.world import Market, Resolution
 from beforehand.runs.columns import columns_of
@@ -30,6 +31,7 @@ from beforehand.score.report import html
 from beforehand.score.summary import (
     About,
     Few,
+    PluginFacts,
     ShortWire,
     Summary,
     leaderboard_csv,
@@ -191,7 +193,7 @@ def _plugins(asked: Iterable[Forecaster]) -> list[PluginFacts]:
     for plugin, _ in PLUGINS.load("forecasters"):
         if plugin.name in heads or plugin.value.partition(":")[0] in modules:
             found.append(plugin)
-    return [plugin.facts() for plugin in found]
+    return [cast(PluginFacts, plugin.facts()) for plugin in found]
 
 
 def world_kind(archive: Archive) -> str:

@@ -1,6 +1,6 @@
 """Two forecasters of finished runs against each other, on the rows that both forecast."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from beforehand.clock import parse_us
@@ -12,6 +12,7 @@ from beforehand.score.compare import Comparison, compare
 from beforehand.score.evaluate import Columns, Question, build_table
 from beforehand.score.skill import MARKET, Options
 from beforehand.score.summary import Summary
+from beforehand.score.table import Table
 from beforehand.store.files import read_json
 from beforehand.store.run_folder import RunFolder
 
@@ -65,19 +66,31 @@ def compare_forecasters(a: Subject, b: Subject, options: Options = Options()) ->
         raise InputError(
             f"{names[0]} and {names[1]} have no market and instant in common: nothing can be paired"
         )
-    nan, n, both = float("nan"), len(shared), dict(zip(names, said, strict=True))
-    columns = Columns(
-        id=[market for market, _ in shared],
-        t=[t for _, t in shared],
-        market=[both[MARKET][key] for key in shared] if MARKET in both else [nan] * n,
+    columns = _columns(shared, dict(zip(names, said, strict=True)))
+    return compare(build_table(columns, _questions(a, b)), *names, options)
+
+
+def table_of(one: Subject) -> Table:
+    """A forecaster's rows for scoring: those of questions that have settled. Raises InputError."""
+    said = said_by(one)
+    columns = _columns(sorted(said), {one.name: said})
+    return build_table(columns, read_questions(one.folder.path))
+
+
+def _columns(rows: Sequence[tuple[str, int]], said: Mapping[str, Said]) -> Columns:
+    """What forecasters said at these markets and instants, and nothing else."""
+    nan, n = float("nan"), len(rows)
+    return Columns(
+        id=[market for market, _ in rows],
+        t=[t for _, t in rows],
+        market=[said[MARKET][key] for key in rows] if MARKET in said else [nan] * n,
         price_age=[nan] * n,
         strict=[False] * n,
         evidence=[0] * n,
         bid=[nan] * n,
         ask=[nan] * n,
-        forecasts=[{name: p[key] for name, p in both.items() if name != MARKET} for key in shared],
+        forecasts=[{name: p[key] for name, p in said.items() if name != MARKET} for key in rows],
     )
-    return compare(build_table(columns, _questions(a, b)), *names, options)
 
 
 def said_by(one: Subject) -> Said:

@@ -3,7 +3,8 @@ how much the leaks that it misses could improve a score."""
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TypedDict
+
+from typing_extensions import TypedDict
 
 from beforehand.clock import from_us
 from beforehand.errors import InputError

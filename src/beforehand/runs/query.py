@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from beforehand.config import Home, Workspace
-from beforehand.errors import Held, NotFound
+from beforehand.errors import Corrupt, Held, NotFound
 from beforehand.store.database import Database
+from beforehand.store.files import read_json
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import ASIDE, RunRow
-from beforehand.store.run_folder import list_runs
+from beforehand.store.run_folder import RunFolder, list_runs, open_run
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,27 @@ def state_of(row: RunRow, journal: Journal) -> RunState:
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
+
+
+def shown(run_id: str, workspace: Workspace, journal: Journal | None) -> dict[str, Any]:
+    """Everything of one run: how it stands, the facts of its `run.json`, its scores (None where it
+    has none), its answer where it answered a question. Raises NotFound, and Corrupt where a file is
+    not what a run writes."""
+    home = workspace.home
+    row = journal.run(run_id) if journal else None
+    folder = RunFolder(home.runs, run_id)
+    folder.check_form()
+    if row is None:
+        folder = open_run(home.runs, run_id)
+    scores, answer = folder.path / "scores.json", folder.path / "answer.json"
+    summary = read_json(scores) if scores.is_file() else None
+    if summary is not None and not (isinstance(summary, dict) and "leaderboard" in summary):
+        raise Corrupt(f"{scores} is not what a run writes")
+    found: dict[str, Any] = dict(folder.facts() if folder.path.is_dir() else {"run_id": run_id})
+    if row is not None and journal is not None:
+        found |= {**state_of(row, journal).wire(), "status": status_of(row, home, journal)}
+    answered = {"answer": read_json(answer)} if answer.is_file() else {}
+    return {**found, "scores": summary, **answered}
 
 
 def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:

@@ -14,9 +14,10 @@ peak that starts at 0, in the order given.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
+from typing import NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from beforehand.score.table import Floats, Ints, Table
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import iso, to_us
-from beforehand.score import placebo as placebos
 from beforehand.score import validity
 from beforehand.score.bets import Kelly
 from beforehand.score.metrics import CLIP
@@ -84,7 +83,7 @@ class Result:
     table: Table
     rows: list[Row]
     checks: list[validity.Check]
-    placebo: placebos.Placebo | None
+    placebo: validity.Placebo | None
 
     def wire(self) -> ResultWire:
         """JSON-ready: leaderboard, validity card, placebo."""
@@ -171,7 +170,7 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
     # If a bound of the card is not met, nothing can beat the market, with or without skill.
     possible = not validity.set_failures(checks)
     if settings.placebo and possible and len(table.q) and options.under_test(table):
-        drawn = placebos.placebo(table, options, settings.placebo, settings.seed)
+        drawn = validity.placebo(table, options, settings.placebo, settings.seed)
     return Result(table, rows, checks, drawn)
 
 

@@ -21,7 +21,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Literal, TypedDict
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from beforehand.clock import from_us, iso, parse_us, to_us
 from beforehand.records.bulk import PredictionRow

@@ -10,9 +10,10 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import NotRequired, TypedDict, cast
+from typing import NotRequired, cast
 
-from beforehand.plugins import PluginFacts
+from typing_extensions import TypedDict
+
 from beforehand.score.bets import Profit
 from beforehand.score.leaks import LeaksWire
 from beforehand.score.metrics import ADDED
@@ -22,6 +23,16 @@ from beforehand.score.validity import Check
 
 Pair = list[float | None]
 """An interval: low and high."""
+
+
+class PluginFacts(TypedDict):
+    """A plugin as a run records it: `digest` is the SHA-256 of the file that it is in."""
+
+    group: str
+    name: str
+    package: str
+    version: str
+    digest: str | None
 
 
 class SkillWire(TypedDict):

@@ -15,9 +15,11 @@ from beforehand.clock import Clock, epoch, stopwatch
 from beforehand.config import Workspace
 from beforehand.errors import RateLimited, Unauthorized
 from beforehand.store.ledger import Ledger
-from beforehand.store.tokens import Token, Tokens
+from beforehand.store.tokens import SCOPES, Token, Tokens
 from beforehand.tools.caller import Caller, ToolLimit
 
+VISITOR = "beforehand.visitor"
+"""The key of a request's scope under which the guard stores the visitor."""
 TRUSTED_S, MOST_TRUSTED = 1.0, 10_000
 """A valid token is not looked up again for TRUSTED_S seconds, so a revocation takes effect within
 that time."""
@@ -30,10 +32,11 @@ HOW = (
 
 @dataclass(frozen=True)
 class Visitor:
-    """A caller of a server. Without a name, nothing is counted (a local stdio server). `servers`
-    None covers all; `as_of` is the instant that the token is pinned to."""
+    """A caller of a server. Without a name, nothing is counted (a local stdio server). `scopes` say
+    what it may do; `servers` None covers all; `as_of` is the instant that a token is pinned to."""
 
     user: str | None = None
+    scopes: frozenset[str] = SCOPES
     servers: frozenset[str] | None = None
     as_of: datetime | None = None
 
@@ -56,7 +59,7 @@ class Verifier:
             raise Unauthorized(f"this server does not know this token: {HOW}")
         if (state := found.state(self._clock.now())) != "valid":
             raise Unauthorized(f"this token is {state}: {HOW}")
-        return Visitor(found.user, found.servers, found.as_of)
+        return Visitor(found.user, found.scopes, found.servers, found.as_of)
 
     async def _find(self, text: str) -> Token | None:
         if len(text) > LONGEST_TOKEN:

@@ -9,55 +9,78 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from beforehand.errors import BeforehandError, Unauthorized
-from beforehand.serve.auth import Verifier
-from beforehand.serve.mcp import VISITOR
+from beforehand.serve.auth import VISITOR, Verifier
+from beforehand.serve.connections import Limits, prove
+from beforehand.serve.problems import problem
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+WORDS = {"read": "read runs and worlds", "start": "start and stop runs", "tools": "call tools"}
 _LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE | re.ASCII)
-LARGEST, LARGEST_TOGETHER, BODY_S = 4 * 2**20, 64 * 2**20, 20.0
-"""The most bytes of one body, and of all bodies that are being read; and the seconds within which a
-body must arrive."""
+LARGEST_TOGETHER = 128 * 2**20
+"""The most bytes of all bodies that are being read."""
 
 
-def refusal(status: int, error: str, said: str) -> JSONResponse:
-    """A refusal before the protocol begins: one sentence."""
-    return JSONResponse({"error": error, "error_description": said}, status)
+def needs_tools(_: Scope) -> str:
+    """What a token must allow for a request to an MCP server."""
+    return "tools"
 
 
 class TokenGuard:
-    """Lets in requests with a valid token that covers the server (RFC 6750)."""
+    """Lets in requests with a valid token that allows what they ask for, and covers the server (RFC
+    6750). `needs` gives the scope of a request."""
 
     def __init__(
-        self, app: ASGIApp, verifier: Verifier, server: str | None, log: Callable[[str], None]
+        self,
+        app: ASGIApp,
+        verifier: Verifier,
+        log: Callable[[str], None],
+        server: str | None = None,
+        needs: Callable[[Scope], str | None] = needs_tools,
     ) -> None:
-        self._app, self._verifier, self._server, self._log = app, verifier, server, log
+        self._app, self._verifier, self._log = app, verifier, log
+        self._server, self._needs = server, needs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or (needed := self._needs(scope)) is None:
+            return await self._app(scope, receive, send)
         shown = Headers(scope=scope).get("authorization")
         try:
             who = await self._verifier.visitor(shown)
         except Unauthorized as error:
-            self._log(f"- {scope['path']} 401 {error}")
+            self._log(f"- {_path(scope)} 401 {error}")
             named = "invalid_token" if shown else ""
             return await _asking(named, str(error), 401)(scope, receive, send)
         except BeforehandError as error:
-            self._log(f"- {scope['path']} 503 tokens cannot be checked: {error}")
+            self._log(f"- {_path(scope)} 503 tokens cannot be checked: {error}")
             said = "tokens cannot be checked at the moment: try again later"
-            return await refusal(503, "temporarily_unavailable", said)(scope, receive, send)
+            return await problem(503, "unavailable", said, retry_after=5)(scope, receive, send)
+        if needed not in who.scopes:
+            self._log(f"{who.user} {_path(scope)} 403")
+            said = (
+                f"this token does not allow to {WORDS[needed]}: issue one with `beforehand token "
+                f"issue --user {who.user} --scopes {','.join(sorted({*who.scopes, needed}))}`"
+            )
+            return await _asking("insufficient_scope", said, 403)(scope, receive, send)
         if self._server is not None and who.servers is not None and self._server not in who.servers:
-            self._log(f"{who.user} {scope['path']} 403")
+            self._log(f"{who.user} {_path(scope)} 403")
             said = (
                 f"this token covers {', '.join(sorted(who.servers))}, not {self._server}: issue "
                 f"one with `beforehand token issue --servers {self._server}`"
             )
             return await _asking("insufficient_scope", said, 403)(scope, receive, send)
         scope[VISITOR] = who
+        prove(scope)
         return await self._app(scope, receive, send)
+
+
+def _path(scope: Scope) -> str:
+    """The path for a line of the log: what a client wrote must not look like another line."""
+    return ascii(scope["path"])[1:-1]
 
 
 def _asking(error: str, said: str, status: int) -> JSONResponse:
     """A refusal that asks for a token; the header names an error only if a token was sent."""
-    answer = refusal(status, error or "no_token", said)
+    answer = problem(status, error or "no_token", said)
     about = f' error="{error}", error_description="{said}"' if error else ' realm="beforehand"'
     answer.headers["WWW-Authenticate"] = f"Bearer{about}"
     return answer
@@ -78,13 +101,19 @@ class LocalOnly:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not _LOCAL.fullmatch(host):
             said = f"this server answers only to the names of this machine, not to {host[:100]!r}"
-            return await refusal(421, "misdirected_request", said)(scope, receive, send)
+            return await problem(421, "misdirected_request", said)(scope, receive, send)
         if origin is not None:
             scheme, _, name = origin.partition("://")
             port = f":{scope['server'][1]}"
             if scheme != "http" or not _LOCAL.fullmatch(name) or not name.endswith(port):
                 said = f"pages of {origin[:100]!r} may not use this server"
-                return await refusal(403, "forbidden_origin", said)(scope, receive, send)
+                return await problem(403, "forbidden_origin", said)(scope, receive, send)
+        if headers.get("sec-fetch-site") == "cross-site" and (
+            headers.get("sec-fetch-mode") != "navigate" or scope["method"] != "GET"
+        ):
+            said = "a page of another site may not use this server"
+            return await problem(403, "forbidden_origin", said)(scope, receive, send)
+        prove(scope)
         return await self._app(scope, receive, send)
 
 
@@ -95,32 +124,39 @@ class Body:
     reading = 0
     """Bytes of the bodies that are being read, by all servers of the process."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(
+        self, app: ASGIApp, limits: Limits, uploads: Callable[[Scope], bool] = lambda scope: False
+    ) -> None:
+        """`uploads` says for which requests a body may be as long as an upload."""
+        self._app, self._limits, self._uploads = app, limits, uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+            return await self._app(scope, receive, send)
+        upload = self._uploads(scope)
+        most = self._limits.largest_upload if upload else self._limits.largest
         declared = Headers(scope=scope).get("content-length", "")
-        if declared.isdigit() and int(declared) > LARGEST:
-            return await self._too_large(scope, receive, send)
+        if declared.isdigit() and int(declared) > most:
+            return await self._too_large(most, scope, receive, send)
         parts: list[bytes] = []
         try:
-            async with asyncio.timeout(BODY_S):
+            async with asyncio.timeout(self._limits.body):
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":
                         return None  # The client left before it had sent all.
                     parts.append(message.get("body", b""))
                     Body.reading += len(parts[-1])
-                    if sum(map(len, parts)) > LARGEST:
-                        return await self._too_large(scope, receive, send)
+                    if sum(map(len, parts)) > most:
+                        return await self._too_large(most, scope, receive, send)
                     if Body.reading > LARGEST_TOGETHER:
                         said = "too many long requests at once: ask again in a moment"
-                        return await refusal(503, "busy", said)(scope, receive, send)
+                        return await problem(503, "busy", said, retry_after=1)(scope, receive, send)
                     if not message.get("more_body"):
                         break
         except TimeoutError:
-            said = f"the request did not arrive within {BODY_S:g} s"
-            return await refusal(408, "request_timeout", said)(scope, receive, send)
+            said = f"the request did not arrive within {self._limits.body:g} s"
+            return await problem(408, "request_timeout", said)(scope, receive, send)
         finally:
             Body.reading -= sum(map(len, parts))
         whole: list[Message] = [{"type": "http.request", "body": b"".join(parts)}]
@@ -130,6 +166,6 @@ class Body:
 
         return await self._app(scope, again, send)
 
-    async def _too_large(self, scope: Scope, receive: Receive, send: Send) -> None:
-        said = f"a request may have at most {LARGEST:,} bytes"
-        await refusal(413, "request_too_large", said)(scope, receive, send)
+    async def _too_large(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
+        said = f"a request may have at most {most:,} bytes here"
+        await problem(413, "request_too_large", said)(scope, receive, send)

@@ -1,19 +1,22 @@
-"""MCP servers over streamable HTTP: every server behind one port, with bearer tokens.
+"""The servers over HTTP, behind one port: MCP servers over streamable HTTP, and the API.
 
     /mcp              the server that was named (all, or one)
     /mcp/discovery    the same in discovery mode
     /NAME/mcp, /NAME/mcp/discovery    each server by its name
+    /api/…            the API (`beforehand serve`)
 
 Each request stands alone: there is no session that a restart could lose. An answer is one piece of
 JSON, or a stream if the client asked for progress. A call ends when its client disconnects.
 """
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -23,13 +26,15 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from beforehand.errors import InputError
 from beforehand.serve.auth import Verifier
-from beforehand.serve.guards import LOOPBACK, Body, LocalOnly, TokenGuard, refusal
+from beforehand.serve.connections import USUAL, Connections, Limits
+from beforehand.serve.guards import LOOPBACK, Body, LocalOnly, TokenGuard
 from beforehand.serve.mcp import ALL, Backend, McpServer, server_names
+from beforehand.serve.problems import problem
 
 STOP_S = 30
 """The seconds that calls in flight have to end after the server was asked to stop."""
@@ -53,10 +58,17 @@ def places(name: str) -> list[Place]:
     ]
 
 
-def application(backend: Backend, name: str, verifier: Verifier | None) -> Starlette:
-    """The ASGI application. Without a verifier no token is needed, and only programs on this
-    machine are let in."""
-    routes, managers = [], []
+def application(
+    backend: Backend,
+    name: str,
+    verifier: Verifier | None,
+    limits: Limits = USUAL,
+    api: ASGIApp | None = None,
+) -> Starlette:
+    """The ASGI application: the MCP servers, and the API where one is given. Without a verifier no
+    token is needed, and only programs on this machine are let in."""
+    routes: list[BaseRoute] = []
+    managers = []
     for place in places(name):
         server = McpServer(backend, place.name, place.discovery)
         streamed, plain = (
@@ -65,12 +77,13 @@ def application(backend: Backend, name: str, verifier: Verifier | None) -> Starl
         )
         managers += [streamed, plain]
         channel = _Channel(StreamableHTTPASGIApp(streamed), StreamableHTTPASGIApp(plain))
-        endpoint: ASGIApp = Body(channel)
+        endpoint: ASGIApp = Body(channel, limits)
         if verifier is not None:
             covers = None if place.name == ALL else place.name
-            endpoint = TokenGuard(endpoint, verifier, covers, backend.log)
+            endpoint = TokenGuard(endpoint, verifier, backend.log, covers)
         routes += [Route(path, endpoint=endpoint) for path in (place.path, f"{place.path}/")]
-    routes.append(Route("/", endpoint=_index(name, verifier is not None)))
+    if api is None:
+        routes.append(Route("/", endpoint=_index(name, verifier is not None)))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -80,7 +93,10 @@ def application(backend: Backend, name: str, verifier: Verifier | None) -> Starl
             yield
 
     local = [Middleware(LocalOnly)] if verifier is None else []
-    return Starlette(routes=routes, middleware=local, lifespan=lifespan)
+    made = Starlette(routes=routes, middleware=local, lifespan=lifespan)
+    if api is not None:
+        made.router.default = api
+    return made
 
 
 class _Channel:
@@ -94,7 +110,7 @@ class _Channel:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
             said = "this server has no sessions and sends nothing by itself: POST a message"
-            answer = refusal(405, "method_not_allowed", said)
+            answer = problem(405, "method_not_allowed", said)
             answer.headers["Allow"] = "POST"
             return await answer(scope, receive, send)
         version = Headers(scope=scope).get("mcp-protocol-version")
@@ -138,7 +154,7 @@ class _Channel:
             answering.cancel()
             if not begun:
                 said = "the server was stopped during the call: ask again"
-                await refusal(503, "stopped", said)(scope, receive, send)
+                await problem(503, "stopped", said, retry_after=1)(scope, receive, send)
             return
         finally:
             watching.cancel()
@@ -188,7 +204,16 @@ def listen(host: str, port: int) -> socket.socket:
 
 class _Uvicorn(uvicorn.Server):
     """Stops at a signal, and does not raise the signal again afterwards: what was recorded must
-    still be stored, and a stop on request is not a failure."""
+    still be stored, and a stop on request is not a failure. `stopping` is called first: what is
+    told without end (live events) must end before the connections can."""
+
+    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._stopping()
+        super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -201,17 +226,27 @@ class _Uvicorn(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def run(app: Starlette, sockets: Sequence[socket.socket]) -> None:
+def run(
+    app: Starlette,
+    sockets: Sequence[socket.socket],
+    limits: Limits = USUAL,
+    stopping: Callable[[], None] = lambda: None,
+) -> None:
     """Serve until SIGINT or SIGTERM; calls in flight are answered first."""
     config = uvicorn.Config(
         app,
+        http=Connections(limits).protocol(),
+        ws="none",
+        timeout_keep_alive=limits.idle,  # type: ignore[arg-type]  # A float works as well.
         log_level="error",
         access_log=False,
         lifespan="on",
         timeout_graceful_shutdown=STOP_S,
         server_header=False,
     )
-    _Uvicorn(config).run(list(sockets))
+    # A client that leaves in the middle of an answer is no event for the log.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    _Uvicorn(config, stopping).run(list(sockets))
 
 
 def base_url(host: str, port: int) -> str:

@@ -12,7 +12,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -31,7 +31,7 @@ from beforehand.clock import iso, stopwatch
 from beforehand.errors import BeforehandError, InputError
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.opening import Connection
-from beforehand.serve.auth import Quotas, Visitor
+from beforehand.serve.auth import VISITOR, Quotas, Visitor
 from beforehand.tools.bounds import MAX_TOKENS, ToolAnswer
 from beforehand.tools.caller import Caller, CallSignals
 from beforehand.tools.discovery import load_tools, servers
@@ -60,9 +60,7 @@ ALL = "all"
 ALIASES = {"polymarket-read": "polymarket"}
 AT_ONCE, CODE_AT_ONCE = 64, 16
 """The most calls, and the most runs of code, at the same time; others wait."""
-LONGEST_LINE = 400
-VISITOR = "beforehand.visitor"
-"""The key of a request's scope under which the guard stores the visitor."""
+LONGEST_LINE, TOLD_S = 400, 5.0
 TTL = CacheHint(ttl_ms=3_600_000, scope="private")
 """Listings change only with the version and with what a token covers."""
 
@@ -183,7 +181,7 @@ class McpServer:
         except MCPError as error:
             self._log(who, "?", started, str(error))
             raise
-        signals = _signals(ctx)
+        signals, telling = _signals(ctx)
         if found.instant:
             made = self._answer(toolbox, found, arguments, signals)
             self._log(who, found.name, started, made.said)
@@ -199,6 +197,8 @@ class McpServer:
             raise
         finally:
             self._backend.working.discard(signals.stop)
+        if telling:  # What was told on the way leaves before the answer, which ends the stream.
+            await asyncio.wait(map(asyncio.wrap_future, telling), timeout=TOLD_S)
         self._log(who, found.name, started, made.said)
         return made.result
 
@@ -291,14 +291,16 @@ def visitor(ctx: Context, backend: Backend) -> Visitor:
     return who
 
 
-def _signals(ctx: Context) -> CallSignals:
-    """Progress from the call's thread to the client (which the SDK drops if none was asked for)."""
-    loop = asyncio.get_running_loop()
+def _signals(ctx: Context) -> tuple[CallSignals, list["Future[None]"]]:
+    """Progress from the call's thread to the client (which the SDK drops if none was asked for),
+    and what of it is on its way."""
+    loop, telling = asyncio.get_running_loop(), list["Future[None]"]()
 
     def progress(done: int, total: int | None, text: str) -> None:
-        asyncio.run_coroutine_threadsafe(ctx.session.report_progress(done, total, text), loop)
+        told = ctx.session.report_progress(done, total, text)
+        telling.append(asyncio.run_coroutine_threadsafe(told, loop))
 
-    return CallSignals(progress)
+    return CallSignals(progress), telling
 
 
 async def serve_stdio(server: McpServer, leave: Callable[[], None]) -> None:

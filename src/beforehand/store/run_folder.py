@@ -26,6 +26,7 @@ from beforehand.store.files import (
 SEAL, LOG, STEPS = "run.json", "log.json", "steps.json"
 """Files that every run may have: its seal, its wall-clock times, and the engine's plan where
 `plan.json` is a document of the run's own."""
+UNDER_WAY = ("running", "cancelling")
 FORM = 1
 """The form of a run's files; it goes up when code for the old files would misread the new ones."""
 
@@ -153,9 +154,11 @@ class RunFolder:
         show = f"`beforehand runs show {self.run_id}`"
         if facts["status"] == "success":
             return NotFound(f"run {self.run_id} ({facts.get('kind')}) has no scores: {show}")
+        now = status or facts["status"]
+        verb, does = ("watch", "follows") if now in UNDER_WAY else ("resume", "continues")
         return NotFound(
-            f"run {self.run_id} has no scores: it is {status or facts['status']}; "
-            f"`beforehand runs resume {self.run_id}` continues it"
+            f"run {self.run_id} has no scores: it is {now}; `beforehand runs {verb} {self.run_id}` "
+            f"{does} it"
         )
 
 

@@ -1,8 +1,8 @@
 """Bearer tokens of the servers' users, in a table that holds their digests only.
 
 A token is 256 random bits, too many to find it by trying values against its plain SHA-256. The
-table says who uses it, which servers it covers, until when, and the instant it is pinned to, if
-any.
+table says who uses it, what it allows, which servers it covers, until when, and the instant it is
+pinned to, if any.
 """
 
 import hashlib
@@ -10,20 +10,24 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from beforehand.clock import from_us, to_us
-from beforehand.errors import NotFound
+from beforehand.errors import BeforehandError, InputError, NotFound
 from beforehand.store.database import Database
 
 PREFIX = "bh_"
+Scope = Literal["read", "start", "tools"]
+SCOPES: frozenset[str] = frozenset(get_args(Scope))
+"""What a token may allow: to read runs and worlds, to start and stop runs, to call tools."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tokens (
   id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, holder TEXT NOT NULL, servers TEXT NOT NULL,
-  as_of BIGINT, created_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, revoked_at BIGINT
+  scopes TEXT NOT NULL, as_of BIGINT, created_at BIGINT NOT NULL, expires_at BIGINT NOT NULL,
+  revoked_at BIGINT
 )
 """
-_COLUMNS = "id, holder, servers, as_of, created_at, expires_at, revoked_at"
+_COLUMNS = "id, holder, servers, scopes, as_of, created_at, expires_at, revoked_at"
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Token:
     id: str
     user: str
     servers: frozenset[str] | None
+    scopes: frozenset[str]
     as_of: datetime | None
     created_at: datetime
     expires_at: datetime
@@ -52,6 +57,14 @@ class Tokens:
         """`address` is a SQLite file or a `postgresql://` URL."""
         self._database = Database(address)
         self._database.create(_SCHEMA)
+        try:
+            with self._database.read() as db:
+                db.run(f"SELECT {_COLUMNS} FROM tokens LIMIT 0")
+        except BeforehandError:
+            raise InputError(
+                f"{self._database.title} has tokens of an older beforehand: remove its table "
+                "`tokens` (or the file) and issue them anew"
+            ) from None
         if isinstance(address, Path):
             address.chmod(0o600)
 
@@ -62,18 +75,20 @@ class Tokens:
         now: datetime,
         expires_at: datetime,
         as_of: datetime | None = None,
+        scopes: frozenset[str] = SCOPES,
     ) -> tuple[str, Token]:
         """Returns (the token's text, which is not stored anywhere, and what is stored about it)."""
         text = PREFIX + secrets.token_urlsafe(32)
-        made = Token(secrets.token_hex(4), user, servers, as_of, now, expires_at)
+        made = Token(secrets.token_hex(4), user, servers, scopes, as_of, now, expires_at)
         with self._database.write("tokens") as db:
             db.run(
-                "INSERT INTO tokens VALUES (:id, :digest, :holder, :servers, :as_of, :created, "
-                ":expires, NULL)",
+                "INSERT INTO tokens VALUES (:id, :digest, :holder, :servers, :scopes, :as_of, "
+                ":created, :expires, NULL)",
                 id=made.id,
                 digest=_digest(text),
                 holder=user,
                 servers="*" if servers is None else ",".join(sorted(servers)),
+                scopes=",".join(sorted(scopes)),
                 as_of=None if as_of is None else to_us(as_of),
                 created=to_us(now),
                 expires=to_us(expires_at),
@@ -121,11 +136,12 @@ def _digest(text: str) -> str:
 
 
 def _token(row: tuple[Any, ...]) -> Token:
-    name, user, servers, as_of, created, expires, revoked = row
+    name, user, servers, scopes, as_of, created, expires, revoked = row
     return Token(
         name,
         user,
         None if servers == "*" else frozenset(servers.split(",")),
+        frozenset(scopes.split(",")),
         None if as_of is None else from_us(as_of),
         from_us(created),
         from_us(expires),

@@ -168,7 +168,7 @@ BASELINES: dict[str, Baseline] = {
 class Baselines:
     """A baseline by its name, `always:P`, or either after `baseline:`."""
 
-    kind = "baseline"
+    kind, program = "baseline", False
     usage = Forecaster.usage
 
     @classmethod

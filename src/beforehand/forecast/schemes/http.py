@@ -40,6 +40,7 @@ class Address(Forecaster):
     """A forecaster at an address. It may keep something between two questions, so it is asked in
     order of time."""
 
+    program = False
     stateful = False  # What it remembers lies elsewhere.
 
     def __init__(self, address: str, name: str | None, opening: Opening) -> None:

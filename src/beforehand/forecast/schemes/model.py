@@ -28,6 +28,7 @@ class Model(Forecaster):
     """A model. One request holds all that it sees, so it is declared memoryless; its weights lie
     outside the wall, and the guard marks questions whose answer they may hold."""
 
+    program = False
     kind = "model"
     memoryless, stateful = True, False
     isolation = "by construction"

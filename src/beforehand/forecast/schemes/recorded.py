@@ -20,6 +20,7 @@ class RecordedForecaster(PanelForecaster):
     """The last forecast of a predictor that was known at t. It can be trusted only as far as the
     dates of its forecasts."""
 
+    program = False
     isolation = "trusted"
     order = "not asked (its own dated forecasts)"
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from beforehand import __version__
-from beforehand.clock import iso
+from beforehand.clock import MICROSECOND, iso, to_us
 from beforehand.config import Workspace
 from beforehand.engine.context import StepContext
 from beforehand.engine.job import RunLimits, job
@@ -56,6 +56,9 @@ from beforehand.score.validity import SetFacts
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_jsonl
 from beforehand.store.run_folder import RunFolder, note_trials
+
+MOST_QUESTIONS = 2_000_000
+"""The most questions (a market at an instant) of a run."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +234,7 @@ class BacktestJob:
 
     def _compile(self) -> list[ExperimentConfig]:
         if self.request.configs is None:
+            self._bounded(self._expected())
             names = self._open(self.request.forecasters.split(","))
             configs = backtest.experiments(
                 self.selection,
@@ -244,6 +248,7 @@ class BacktestJob:
                 options=self.request.model_options,
             )
         else:
+            self._bounded(sum(map(grid.count, self.request.configs)))
             configs = self._given(self.request.configs)
         self.replacement = NO_REPLACEMENT
         if (fork := self.request.fork) is not None and configs:
@@ -252,6 +257,24 @@ class BacktestJob:
         spoken = {name for c in configs for name in self.replacement.ever(c.models)}
         self.forecasters = {name: f for name, f in self.forecasters.items() if name in spoken}
         return configs
+
+    def _expected(self) -> int:
+        """About how many questions the grid asks; counted before any instant is made."""
+        request, found = self.request, 0
+        for name, ending in self.selection.markets.items():
+            begin, end = self.selection.first[name], to_us(grid.end_of(ending))
+            begin = begin if request.start is None else max(begin, to_us(request.start))
+            end = end if request.stop is None else min(end, to_us(request.stop))
+            found += max(0, end - begin) // (request.every // MICROSECOND) + 1
+        return found
+
+    def _bounded(self, questions: int) -> None:
+        """Raises InputError for more questions than memory is meant for."""
+        if questions > MOST_QUESTIONS:
+            raise InputError(
+                f"that is {questions:,} questions, and a run has at most {MOST_QUESTIONS:,}: ask "
+                "less often (every), about fewer markets, or over a shorter time (start, end)"
+            )
 
     def _given(self, given: Sequence[ExperimentConfig]) -> list[ExperimentConfig]:
         """The experiments of a configuration, each checked."""

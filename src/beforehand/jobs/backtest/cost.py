@@ -1,15 +1,23 @@
 """What a run would ask and pay, from its plan and from what calls have cost so far."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import TypedDict
+from typing import Any, cast
+
+from typing_extensions import TypedDict
 
 from beforehand.config import Workspace
 from beforehand.engine.runs import PAID_AT_ONCE
 from beforehand.forecast.schemes.http import parse_rate
+from beforehand.gateway.panel import Evidence
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest.backtest_job import BacktestJob, BacktestRequest
 from beforehand.jobs.backtest.order import rounds
+from beforehand.jobs.results import event_wire, resolution_wire
+from beforehand.runs.columns import question
+from beforehand.score.evaluate import Columns, build_table
+from beforehand.score.summary import CheckWire, check_wire
+from beforehand.score.validity import Check, SetFacts, card, set_failures
 from beforehand.store.database import Database
 from beforehand.store.journal.journal import Journal
 
@@ -38,7 +46,9 @@ class OrderCost(TypedDict):
 
 
 class Predicted(TypedDict):
-    """A run before it is started."""
+    """A run before it is started. `card` is the validity card as far as it is known before anybody
+    was asked; `lacks` says which of its bounds are not met: with these, nothing can be said to beat
+    the market."""
 
     markets: int
     forecasts: int
@@ -49,6 +59,8 @@ class Predicted(TypedDict):
     calls: list[AskedCost]
     in_order: OrderCost | None
     limits: dict[str, float]
+    card: dict[str, CheckWire]
+    lacks: list[str]
 
 
 def predicted(request: BacktestRequest, workspace: Workspace) -> Predicted:
@@ -77,6 +89,7 @@ def predicted(request: BacktestRequest, workspace: Workspace) -> Predicted:
                 "basis": basis,
             }
         )
+    checks = _card(job)
     questions = {
         (config.market_id, t) for config in job.configs for t in grid.instants(config).tolist()
     }
@@ -90,7 +103,41 @@ def predicted(request: BacktestRequest, workspace: Workspace) -> Predicted:
         "calls": rows,
         "in_order": in_order(job, request, rows),
         "limits": request.limits.budget,
+        "card": {one.field: check_wire(one) for one in checks},
+        "lacks": [one.sentence for one in set_failures(checks)],
     }
+
+
+def _card(job: BacktestJob) -> list[Check]:
+    """The fields of the validity card that rest on markets and instants alone."""
+    at = {config.market_id: grid.instants(config) for config in job.configs}
+    markets = sorted(set(at) - set(job.selection.short))
+    panel = job.gateway.panel([(name, at[name]) for name in markets], evidence=Evidence(0))
+    n = len(panel)
+    columns = Columns(
+        id=panel.market,
+        t=panel.t.tolist(),
+        market=panel.price.tolist(),
+        price_age=(panel.price_age / 86400).tolist(),
+        strict=[text is not None for text in panel.text],
+        evidence=[0] * n,
+        bid=panel.bid.tolist(),
+        ask=panel.ask.tolist(),
+        forecasts=[{}] * n,
+    )
+    view = job.gateway.full_view()
+    questions = [
+        question(
+            cast(Mapping[str, Any], event_wire(view.market(name), ending)),
+            None if ending is None else resolution_wire(ending),
+        )
+        for name, ending in ((name, job.selection.markets.get(name)) for name in markets)
+    ]
+    known = {"n_questions", "n_forecasts", "n_events", "n_resolution_months"}
+    known |= {"short_markets", "price_age_days_p50", "price_age_days_p90", "share_strict_text"}
+    known |= {"share_price_older_than_7_days"}
+    facts = SetFacts(documents=0, short=len(job.selection.short))
+    return [one for one in card(build_table(columns, questions), [], facts) if one.field in known]
 
 
 def in_order(

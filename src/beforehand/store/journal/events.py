@@ -74,6 +74,15 @@ def events_after(database: Database, run_id: str, number: int, most: int = 1000)
     ]
 
 
+def last_number(database: Database, run_id: str) -> int:
+    """The number of a run's last event; 0 where it has none."""
+    with database.read() as tx:
+        ((found,),) = tx.run(
+            "SELECT COALESCE(MAX(number), 0) FROM events WHERE run_id = :run_id", run_id=run_id
+        )
+    return int(found)
+
+
 def run_lock(run_id: str) -> str:
     """The name of the lock under which a run's events are written."""
     return f"run:{run_id}"

@@ -1,0 +1,114 @@
+"""Calibration: of the forecasts near a value, how many came true, with an interval for each bin."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from beforehand.errors import InputError
+from beforehand.score.intervals import Resampler
+from beforehand.score.metrics import BINS, Murphy, bin_index, murphy, sharpness
+from beforehand.score.skill import LEADING, MARKET, Options, resamplers, width
+from beforehand.score.table import Floats, Table
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The forecasts in [low, high) (the last bin holds 1 too). Each question has one vote, shared
+    by its forecasts: `weight` is the sum of these votes, `share` its part of all. `forecast` and
+    `outcome` are means by that weight, `ci` the 95 % interval of `outcome` (the wider of events and
+    months resampled); all are NaN where the bin is empty."""
+
+    low: float
+    high: float
+    n: int
+    n_questions: int
+    weight: float
+    share: float
+    forecast: float
+    outcome: float
+    ci: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A forecaster's reliability diagram: its bins, the expected calibration error, Murphy's parts
+    of the Brier score, and sharpness (the variance of the forecasts)."""
+
+    forecaster: str
+    n: int
+    n_questions: int
+    bins: list[Bin]
+    ece: float
+    murphy: Murphy
+    sharpness: float
+
+
+def calibration(
+    table: Table, forecaster: str, options: Options = Options(), bins: int = BINS
+) -> Calibration:
+    """The calibration of one forecaster of the table, over its rows with a settled question.
+    Raises InputError for a forecaster that it does not hold, or without a forecast."""
+    p = column(table, forecaster)
+    valid = np.isfinite(p)
+    if not valid.any():
+        raise InputError(f"{forecaster} made no forecast of a settled question")
+    weights, y = table.row_weights(valid), table.y[table.q]
+    index = bin_index(np.where(valid, p, 0.0), bins)
+    total, found = float(weights.sum()), list[Bin]()
+    samplers = resamplers(table, options)
+    for k in range(bins):
+        mine = valid & (index == k)
+        weight = float(weights[mine].sum())
+        found.append(
+            Bin(
+                low=k / bins,
+                high=(k + 1) / bins,
+                n=int(mine.sum()),
+                n_questions=len(np.unique(table.q[mine])),
+                weight=weight,
+                share=weight / total,
+                forecast=float(np.dot(weights[mine], p[mine]) / weight) if weight else np.nan,
+                outcome=float(np.dot(weights[mine], y[mine]) / weight) if weight else np.nan,
+                ci=_interval(table, np.where(mine, weights, 0.0), y, samplers, options),
+            )
+        )
+    w, pv, yv = weights[valid], p[valid], y[valid]
+    gaps = [one.share * abs(one.forecast - one.outcome) for one in found if one.n]
+    return Calibration(
+        forecaster=forecaster,
+        n=int(valid.sum()),
+        n_questions=len(np.unique(table.q[valid])),
+        bins=found,
+        ece=float(sum(gaps)),
+        murphy=murphy(pv, yv, w, bins),
+        sharpness=sharpness(pv, w)[0],
+    )
+
+
+def column(table: Table, forecaster: str) -> Floats:
+    """The forecasts of one forecaster, (n,); NaN where it made none. Raises InputError."""
+    if forecaster == MARKET:
+        return table.market
+    if forecaster not in table.forecasts:
+        known = ", ".join([MARKET, *table.forecasts])
+        raise InputError(f"there is no forecaster {forecaster!r}: there are {known}")
+    return table.forecasts[forecaster]
+
+
+def _interval(
+    table: Table, weights: Floats, y: Floats, samplers: dict[str, Resampler], options: Options
+) -> tuple[float, float]:
+    """The wider of two intervals of a bin's mean outcome."""
+    size = len(table.questions)
+    parts = (np.bincount(table.q, weights=v, minlength=size) for v in (weights * y, weights))
+    columns = np.stack([part.astype(np.float64) for part in parts], axis=1)
+    found = []
+    for kind in LEADING:
+        sampler = samplers[kind]
+        totals = sampler.totals(columns)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rates = totals[:, 0] / totals[:, 1]
+        clusters = sampler.clusters(columns[:, 1])
+        found.append(sampler.interval(rates, options.level, clusters))
+    low, high = max(found, key=width)
+    return float(np.clip(low, 0.0, 1.0)), float(np.clip(high, 0.0, 1.0))

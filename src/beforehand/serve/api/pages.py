@@ -1,0 +1,64 @@
+"""The first page, the API's own page, and its OpenAPI document."""
+
+from html import escape
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, Response
+
+from beforehand import __version__
+from beforehand.serve.api.base import ApiDep
+
+router = APIRouter(include_in_schema=False)
+STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
+    "color:#1a1a1a;background:#fff}code{font-size:.9em}table{border-collapse:collapse}td{padding:"
+    ".2rem .8rem .2rem 0;vertical-align:top}@media(prefers-color-scheme:dark){body{color:#e6e6e6;"
+    "background:#161616}a{color:#8ab4f8}}"
+)
+
+
+@router.api_route("/", methods=["GET", "HEAD"])
+def home() -> Response:
+    """The first page."""
+    return _page(
+        "beforehand",
+        "<p>How good is this forecaster, really?</p><p>The web UI is not built into this "
+        'installation. <a href="/api">The API is here</a>; <code>beforehand --help</code> lists '
+        "the commands.</p>",
+    )
+
+
+@router.api_route("/api", methods=["GET", "HEAD"])
+def listing(request: Request, api: ApiDep) -> Response:
+    """Every operation of the API."""
+    document: dict[str, Any] = request.app.openapi()
+    rows = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            about = escape(" ".join(operation.get("description", "").split()))
+            name = f"<code>{method.upper()} {escape(path)}</code>"
+            rows.append(f"<tr><td>{name}</td><td>{about}</td></tr>")
+    token = ""
+    if not api.local:
+        token = "<p>Every call needs a token: <code>Authorization: Bearer bh_…</code></p>"
+    return _page(
+        f"The API of beforehand {__version__}",
+        f'{token}<p><a href="/api/openapi.json">OpenAPI document</a></p><table>'
+        f"<tbody>{''.join(rows)}</tbody></table>",
+    )
+
+
+@router.api_route("/api/openapi.json", methods=["GET", "HEAD"])
+def openapi(request: Request, api: ApiDep) -> Response:
+    """The OpenAPI document."""
+    return api.answers.reply(request, lambda: orjson.dumps(request.app.openapi()), ("openapi",))
+
+
+def _page(title: str, body: str) -> Response:
+    return HTMLResponse(
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head><body>'
+        f"<h1>{escape(title)}</h1>{body}</body></html>"
+    )
