@@ -225,7 +225,14 @@ def _has_option(app: object, names: list[str], option: str) -> bool:
     return any(option in argument.names for argument in found)
 
 
-LIKE_THINGS = {"cli", "serve/api", "sources", "tools/servers", "forecast/schemes", "world/importers"}
+LIKE_THINGS = {
+    "cli",
+    "serve/api",
+    "sources",
+    "tools/servers",
+    "forecast/schemes",
+    "world/importers",
+}
 """Folders of like things: they may hold as many files as there are such things."""
 
 
