@@ -3,10 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test chaos setup lock docs bench clients clean
+.PHONY: demo test chaos setup lock docs bench clients ui ui-test wheel clean
 
-demo: setup
+# The main job; on a terminal then the pages of it, until Ctrl-C.
+demo: ui
 	$(BIN)/beforehand demo
+	if [ -t 1 ]; then $(BIN)/beforehand serve --open; fi
 
 test: setup
 	$(BIN)/ruff check src tests bench
@@ -40,6 +42,15 @@ clients: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[clients]"
 	cd tests/servers/clients && $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --ignore-scripts
 
+# The web UI, into src/beforehand/web. A Node of the path is used, else that of a wheel.
+ui: setup
+	command -v node >/dev/null || $(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[ui]"
+	$(BIN)/python web/build.py
+
+# A wheel that carries the web UI, so that pip alone installs all of it.
+wheel: ui
+	$(BIN)/uv build --quiet --out-dir dist
+
 # The servers' pages, from the tool registry, and the reference of the Python names.
 docs: setup
 	$(BIN)/python -m beforehand.tools.pages docs/servers
@@ -62,4 +73,4 @@ bench: setup
 	$(BIN)/python bench/query.py
 
 clean:
-	rm -rf .venv
+	rm -rf .venv src/beforehand/web web/node_modules web/.next web/out

@@ -53,6 +53,7 @@ def calls(view: View) -> dict[str, list[Callable[[], Any]]]:
         [lambda n=n, m=m: getattr(view, m)(n) for n in NAMES]
         for m in (
             "market",
+            "wordings",
             "odds",
             "history",
             "state",
@@ -67,6 +68,7 @@ def calls(view: View) -> dict[str, list[Callable[[], Any]]]:
             zip(
                 (
                     "market",
+                    "wordings",
                     "odds",
                     "history",
                     "state",

@@ -6,21 +6,20 @@ failure, with a trace.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Any, TypedDict
 
 import orjson
 
 from beforehand.errors import BadAnswer, Refused
 from beforehand.forecast import prompts
 from beforehand.forecast.base import Context, Meter
-from beforehand.forecast.prompts import Answer, from_output
+from beforehand.forecast.prompts import Answer, Arm, from_output
 from beforehand.ids import digest
 from beforehand.llm.prompt import Asks, Prompt
 from beforehand.records.rows import Mode, TraceRow
 from beforehand.sandbox.engines import Sandbox
 from beforehand.sandbox.policy import Execution, Policy
 
-Arm = Literal["code", "direct"]
 ARMS: dict[str, tuple[Arm, ...]] = {
     "daytona_agent": ("code",),
     "direct_llm": ("direct",),
@@ -30,7 +29,7 @@ ARMS: dict[str, tuple[Arm, ...]] = {
 MODES: dict[Arm, Mode] = {"code": "daytona_agent", "direct": "direct_llm"}
 """The documented mode of a decision, by the arm that made it."""
 NO_CODE = "no code in the answer"
-CODE_TOKENS, DIRECT_TOKENS, QUERY_TOKENS = 1500, 600, 200
+QUERY_TOKENS = 200
 
 
 class TraceParts(TypedDict, total=False):
@@ -127,8 +126,7 @@ class Agent:
 
     def _code(self, asked: Asked, kept: TraceParts, calls: list[str]) -> Answer:
         seen = asked.context.wire()
-        prompt = Prompt(prompts.CODE, prompts.code_prompt(seen), prompts.Written, CODE_TOKENS)
-        written = self._models.ask(asked.spec, prompt, asked.meter, calls)
+        written = self._models.ask(asked.spec, prompts.prompt_of("code", seen), asked.meter, calls)
         code = prompts.code_in(written.code)
         if code is None:
             raise BadAnswer(NO_CODE)
@@ -143,8 +141,7 @@ class Agent:
         return from_output(done.output, done.result)
 
     def _direct(self, asked: Asked, kept: TraceParts, calls: list[str]) -> Answer:
-        shown = prompts.shown(asked.context.wire())
-        prompt = Prompt(prompts.DIRECT, shown, Answer, DIRECT_TOKENS)
+        prompt = prompts.prompt_of("direct", asked.context.wire())
         answer: Answer = self._models.ask(asked.spec, prompt, asked.meter, calls)
         kept["answer"] = answer.model_dump(mode="json")
         return answer

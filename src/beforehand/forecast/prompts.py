@@ -11,10 +11,13 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from beforehand.errors import BadAnswer
+from beforehand.llm.prompt import Prompt
 from beforehand.records.record import Probability
 from beforehand.records.rows import yes_or_no
 from beforehand.sandbox.policy import MODULES
 
+Arm = Literal["code", "direct"]
+CODE_TOKENS, DIRECT_TOKENS = 1500, 600
 LONGEST_DESCRIPTION = 2000
 MOST_QUERIES = 3
 
@@ -74,6 +77,13 @@ def shown(context: Mapping[str, Any]) -> str:
     if text and len(text) > LONGEST_DESCRIPTION:
         market["description"] = f"{text[:LONGEST_DESCRIPTION]}… (cut)"
     return orjson.dumps({**context, "market": market}).decode()
+
+
+def prompt_of(arm: Arm, context: Mapping[str, Any]) -> Prompt:
+    """What a model is told about a context: `code` asks for a program, `direct` for an answer."""
+    if arm == "code":
+        return Prompt(CODE, code_prompt(context), Written, CODE_TOKENS)
+    return Prompt(DIRECT, shown(context), Answer, DIRECT_TOKENS)
 
 
 def code_in(written: str) -> str | None:

@@ -45,6 +45,25 @@ def _number(value: object, kind: Kind) -> object:
     return None if kind == "float" and isinstance(value, str) else value
 
 
+COMPARED: Kinds = {
+    "market_id": "text",
+    "question": "text",
+    "outcome": "float",
+    "n": "int",
+    "a": "float",
+    "b": "float",
+    "difference": "float",
+    "forecast_a": "float",
+    "forecast_b": "float",
+    "time": "text",
+}
+
+
+def compared(rows: Sequence[Mapping[str, object]]) -> Table:
+    """One row per question that two forecasters both forecast."""
+    return table_of("compared", COMPARED, ([row[name] for name in COMPARED] for row in rows))
+
+
 FORECASTS: Kinds = {
     "market_id": "text",
     "time": "time",

@@ -87,6 +87,13 @@ class View:
         name = self.resolve_id(market_id)
         return _merge(self._admit("market", self._world.market_versions(name, self._at)))
 
+    def wordings(self, market_id: str) -> list[Market]:
+        """Every stored version of the market's text that was known at t, oldest first: how its
+        rules changed."""
+        name = self.resolve_id(market_id)
+        found = self._admit("market", self._world.market_versions(name, self._at))
+        return sorted(found, key=lambda version: version.known_at)
+
     def markets(self) -> list[Market]:
         """Every market known at t, ordered by id; also those that have ended (`resolution(id)` says
         so; `bh.toolbox(view).list_markets(status="active")` lists the others)."""

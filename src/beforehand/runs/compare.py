@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from beforehand.clock import parse_us
+import numpy as np
+from typing_extensions import TypedDict
+
+from beforehand.clock import iso_us, parse_us
 from beforehand.errors import InputError
 from beforehand.records.rows import forecasts
 from beforehand.runs.columns import read_questions
 from beforehand.runs.rows import questions_of, read_intervals, read_predictions
+from beforehand.score.calibration import column
 from beforehand.score.compare import Comparison, compare
 from beforehand.score.evaluate import Columns, Question, build_table
 from beforehand.score.skill import MARKET, Options
@@ -18,6 +22,26 @@ from beforehand.store.run_folder import RunFolder
 
 Said = Mapping[tuple[str, int], float]
 """Probabilities by market and instant (microseconds)."""
+
+
+class QuestionWire(TypedDict):
+    """A question that two forecasters both forecast, `n` times. `a` and `b` are their mean squared
+    errors on it, `difference` is b's minus a's (above 0, a is better), `apart` its size. They said
+    `forecast_a` and `forecast_b` last, at `time`. `prices` are the market's at their forecasts,
+    oldest first, where one of the two is the market."""
+
+    market_id: str
+    question: str | None
+    outcome: float
+    n: int
+    a: float
+    b: float
+    difference: float
+    apart: float
+    forecast_a: float
+    forecast_b: float
+    time: str
+    prices: list[float]
 
 
 class Subject(NamedTuple):
@@ -55,6 +79,48 @@ def subject_of(folder: RunFolder, name: str | None = None) -> Subject:
 def compare_forecasters(a: Subject, b: Subject, options: Options = Options()) -> Comparison:
     """The paired difference of two forecasters, of one run or of two. Raises InputError if a run
     has no such forecaster, if they share no row, or if their runs settled a question otherwise."""
+    table, names = _paired(a, b)
+    return compare(table, *names, options)
+
+
+def compare_questions(a: Subject, b: Subject, prices: int = 0) -> list[QuestionWire]:
+    """The same for each question alone, those first on which the two differ most, with at most so
+    many prices of each. Raises InputError as `compare_forecasters`."""
+    table, names = _paired(a, b)
+    p, q = (column(table, name) for name in names)
+    texts = {question.id: question.text for question in _questions(a, b)}
+    order = np.lexsort((table.t, table.q))
+    rows = []
+    for mine in np.split(order, np.flatnonzero(np.diff(table.q[order])) + 1):
+        name, y = table.questions[table.q[mine[0]]], float(table.y[table.q[mine[0]]])
+        error_a, error_b = (float(np.mean((x[mine] - y) ** 2)) for x in (p, q))
+        last, drawn = mine[-1], table.market[mine[_thinned(len(mine), prices)]]
+        rows.append(
+            QuestionWire(
+                market_id=name,
+                question=texts.get(name),
+                outcome=y,
+                n=len(mine),
+                a=error_a,
+                b=error_b,
+                difference=error_b - error_a,
+                apart=abs(error_b - error_a),
+                forecast_a=float(p[last]),
+                forecast_b=float(q[last]),
+                time=iso_us(int(table.t[last])),
+                prices=[float(price) for price in drawn if np.isfinite(price)],
+            )
+        )
+    return sorted(rows, key=lambda row: (-row["apart"], row["market_id"]))
+
+
+def _thinned(n: int, most: int) -> np.ndarray:
+    """At most so many places among n, evenly spaced, with the first and the last."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
+
+
+def _paired(a: Subject, b: Subject) -> tuple[Table, tuple[str, str]]:
+    """The rows that both forecast, of questions that have settled, and the names in them."""
     said = (said_by(a), said_by(b))
     names = (a.name, b.name)
     if a.name == b.name:
@@ -67,7 +133,7 @@ def compare_forecasters(a: Subject, b: Subject, options: Options = Options()) ->
             f"{names[0]} and {names[1]} have no market and instant in common: nothing can be paired"
         )
     columns = _columns(shared, dict(zip(names, said, strict=True)))
-    return compare(build_table(columns, _questions(a, b)), *names, options)
+    return build_table(columns, _questions(a, b)), names
 
 
 def table_of(one: Subject) -> Table:

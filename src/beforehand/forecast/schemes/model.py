@@ -16,7 +16,8 @@ from beforehand.forecast.base import (
     Opening,
     scheme,
 )
-from beforehand.forecast.code_mode import ARMS, MODES, Agent, Arm, Asked, Attempt
+from beforehand.forecast.code_mode import ARMS, MODES, Agent, Asked, Attempt
+from beforehand.forecast.prompts import Arm
 from beforehand.lazy import lazy
 from beforehand.llm.names import KEYS, LOCAL, SCRIPTED, ModelSpec, need_key, need_price, parse_model
 from beforehand.records.rows import TraceRow

@@ -33,6 +33,7 @@ from beforehand.serve.api import (
     starting,
     tables,
     tools,
+    trace,
     worlds,
 )
 from beforehand.serve.api.answers import ARROW, CSV
@@ -42,10 +43,10 @@ from beforehand.serve.connections import Limits
 from beforehand.serve.guards import Body, LocalOnly, TokenGuard
 from beforehand.serve.problems import MEDIA, Problem, problem, problem_of
 
-ROUTERS = (worlds, markets, runs, tables, scores, live, starting, bus, tools, about, pages)
+ROUTERS = (worlds, markets, runs, tables, trace, scores, live, starting, bus, tools, about, pages)
 ABOUT = "How good is this forecaster, really? Every object and every run of a beforehand home."
-OPEN = ("/", "/api", "/api/openapi.json", "/api/health", "/favicon.ico")
-"""Paths that say nothing of the home: no token is needed."""
+OPEN = ("/api", "/api/openapi.json", "/api/health")
+"""What says nothing of the home, so that no token is needed: these, and the pages' files."""
 SAFE = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src "
     "'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action "
@@ -93,22 +94,8 @@ within arrays end at the third."""
 
 def build(api: Api, verifier: Verifier | None, log: Callable[[str], None]) -> ASGIApp:
     """The application. Without a verifier only programs on this machine are let in."""
-
-    app = FastAPI(
-        title="beforehand",
-        version=__version__,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        redirect_slashes=False,
-        separate_input_output_schemas=False,
-        generate_unique_id_function=lambda route: f"{(route.tags or ['page'])[0]}_{route.name}",
-        dependencies=[Depends(only_known)],
-    )
+    app = routed()
     app.state.api = api
-    for module in ROUTERS:
-        app.include_router(module.router)
-    app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
     hidden = api.backend.hidden
 
     @app.exception_handler(BeforehandError)
@@ -144,6 +131,26 @@ def build(api: Api, verifier: Verifier | None, log: Callable[[str], None]) -> AS
     return Outermost(guarded)
 
 
+def routed() -> FastAPI:
+    """Every route, and the OpenAPI document; no home folder is needed."""
+    app = FastAPI(
+        title="beforehand",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+        generate_unique_id_function=lambda route: f"{(route.tags or ['page'])[0]}_{route.name}",
+        dependencies=[Depends(only_known)],
+    )
+    for module in ROUTERS:
+        app.include_router(module.router)
+    app.mount("/", pages.Pages())
+    app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
+    return app
+
+
 async def only_known(request: Request) -> None:
     """Raises InputError for a parameter that the operation does not have: a mistyped filter must
     not give everything, nor a mistyped instant the present."""
@@ -168,7 +175,7 @@ def _parameters(route: Any) -> tuple[str, ...]:
 def scope_of(scope: Scope) -> str | None:
     """What a token must allow for this request; None where no token is needed."""
     path, method = scope["path"], scope["method"]
-    if path in OPEN and method in ("GET", "HEAD"):
+    if method in ("GET", "HEAD") and (path in OPEN or not path.startswith("/api/")):
         return None
     if path.startswith("/api/tools/") and method == "POST":
         return "tools"

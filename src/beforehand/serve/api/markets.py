@@ -127,12 +127,14 @@ class SeenContext(TypedDict):
 class MarketAt(TypedDict):
     """A market at t: its records as they were known then, and the context that a forecaster is
     given (without earlier decisions, which belong to a run). `price_first` and `price_n` say since
-    when, and how often, a price was recorded by t."""
+    when, and how often, a price was recorded by t; `wordings` are the versions of its text, oldest
+    first."""
 
     archive: str
     world: Literal["recorded", "simulated"]
     t: str
     market: Market
+    wordings: list[Market]
     odds: Odds | None
     state: MarketState | None
     book: OrderBook | None
@@ -310,6 +312,7 @@ def market_at(opened: Opened, view: View, name: str, evidence: int) -> dict[str,
         "world": opened.kind,
         "t": iso(view.t),
         "market": json_ready(market),
+        "wordings": [json_ready(version) for version in view.wordings(name)],
         "odds": json_ready(odds),
         "state": json_ready(state),
         "book": json_ready(book),

@@ -1,11 +1,18 @@
-"""The first page, the API's own page, and its OpenAPI document."""
+"""The web UI as it was built into this installation, the API's own page, and its OpenAPI
+document."""
 
 from html import escape
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Message, Receive, Scope, Send
 
 from beforehand import __version__
 from beforehand.serve.api.base import ApiDep
@@ -19,14 +26,42 @@ STYLE = (
 )
 
 
-@router.api_route("/", methods=["GET", "HEAD"])
-def home() -> Response:
-    """The first page."""
+BUILT = Path(str(files("beforehand"))) / "web"
+"""Where `make ui` puts the static export, and the wheel carries it."""
+FOREVER = "public, max-age=31536000, immutable"
+
+
+class Pages:
+    """The web UI: files that say nothing of the home folder, so that no token is needed."""
+
+    def __init__(self, built: Path = BUILT) -> None:
+        there = (built / "index.html").is_file()
+        self._static = StaticFiles(directory=built, html=True) if there else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if scope["method"] not in ("GET", "HEAD") or path.startswith("/api/"):
+            raise HTTPException(404)
+        if self._static is None:
+            if path != "/":
+                raise HTTPException(404)
+            return await _not_built()(scope, receive, send)
+
+        async def kept(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                hashed = path.startswith("/_next/static/")  # Their names hold their digests.
+                MutableHeaders(scope=message)["Cache-Control"] = FOREVER if hashed else "no-cache"
+            await send(message)
+
+        return await self._static(scope, receive, kept)
+
+
+def _not_built() -> Response:
     return _page(
         "beforehand",
         "<p>How good is this forecaster, really?</p><p>The web UI is not built into this "
-        'installation. <a href="/api">The API is here</a>; <code>beforehand --help</code> lists '
-        "the commands.</p>",
+        'installation: <code>make ui</code> builds it. <a href="/api">The API is here</a>; '
+        "<code>beforehand --help</code> lists the commands.</p>",
     )
 
 

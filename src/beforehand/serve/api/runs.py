@@ -15,7 +15,7 @@ from beforehand.ids import digest, is_segment
 from beforehand.runs.diff import RunDiff, differences
 from beforehand.runs.query import all_runs, shown
 from beforehand.runs.verify import sound, verify
-from beforehand.score.report import headline
+from beforehand.score.report import TILES, card_value, headline, kept_from_the_future
 from beforehand.score.summary import Summary
 from beforehand.serve.api.answers import Cursor, Descending, Limit, Listed, page
 from beforehand.serve.api.base import Api, ApiDep, Json, Unpinned
@@ -86,10 +86,24 @@ class AnswerWire(TypedDict):
     review: NotRequired[Json]
 
 
+class CardRow(TypedDict):
+    """A fact of the validity card: its label, its value also as people read it (`text`), what it
+    is, and whether its bound is met (null: it has none, or that does not apply)."""
+
+    name: str
+    label: str
+    about: str
+    value: int | float | bool | str | None
+    text: str
+    bound: str | None
+    ok: bool | None
+
+
 class RunWhole(TypedDict):
     """A run: how it stands, what its `run.json` says once it is finished, its scores (null where it
-    has none), and the answer of a question. `headline` is the verdict in one sentence; `archive` is
-    the name of its world here, if it is here still."""
+    has none), and the answer of a question. `headline` is the verdict in one sentence, `card` the
+    validity card in reading order, `kept` how each forecaster was kept from the future; `archive`
+    is the name of its world here, if it is here still."""
 
     run_id: str
     status: str
@@ -113,6 +127,8 @@ class RunWhole(TypedDict):
     scores: Summary | None
     answer: NotRequired[AnswerWire]
     headline: str | None
+    card: list[CardRow] | None
+    kept: list[str]
     archive: str | None
 
 
@@ -219,8 +235,25 @@ def whole(api: Api, run_id: str) -> dict[str, Any]:
     return {
         **found,
         "headline": None if scores is None else headline(scores),
+        "card": None if scores is None else card(scores),
+        "kept": [] if scores is None else kept_from_the_future(scores["leaderboard"]),
         "archive": api.worlds.named(found.get("archive_digest")),
     }
+
+
+def card(scores: Summary) -> list[CardRow]:
+    """The validity card as people read it."""
+    return [
+        {
+            "name": name,
+            "label": TILES[name][0],
+            "about": TILES[name][1],
+            "text": card_value(check["value"], name),
+            **check,
+        }
+        for name in TILES
+        if (check := scores["validity"].get(name)) is not None
+    ]
 
 
 @router.get("/{run_id}/config", response_model=ConfigWire)

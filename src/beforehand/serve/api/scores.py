@@ -1,5 +1,7 @@
 """How good: leaderboards, calibration, and one forecaster against another."""
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -9,6 +11,7 @@ from typing_extensions import TypedDict
 from beforehand.errors import InputError
 from beforehand.front import tables
 from beforehand.front.run import COMPARED, Run
+from beforehand.ids import digest
 from beforehand.jobs.checks import settings
 from beforehand.runs.calibration import (
     BinQuestion,
@@ -16,7 +19,13 @@ from beforehand.runs.calibration import (
     calibration_of,
     questions_of_bin,
 )
-from beforehand.runs.compare import Subject, compare_forecasters, subject_of
+from beforehand.runs.compare import (
+    QuestionWire,
+    Subject,
+    compare_forecasters,
+    compare_questions,
+    subject_of,
+)
 from beforehand.score.metrics import BINS
 from beforehand.score.skill import Options
 from beforehand.score.summary import BoardRow, Pair
@@ -41,6 +50,12 @@ Named = Annotated[
 Bins = Annotated[int, Query(ge=2, le=50, description="Bins of equal width.")]
 BoardSort = Literal[
     "place", "forecaster", "n", "brier", "log_loss", "els", "skill_vs_market", "accuracy", "ece"
+]
+QuestionSort = Literal[
+    "apart", "difference", "a", "b", "n", "time", "outcome", "forecast_a", "market_id"
+]
+Compared = Annotated[
+    str, Query(description="RUN:FORECASTER; RUN alone: its only one under test.", max_length=400)
 ]
 Draws = Annotated[int, Query(ge=100, le=20_000, description="Bootstrap draws.")]
 Seed = Annotated[int, Query(ge=0, le=2**31, description="Of the resampling.")]
@@ -69,6 +84,17 @@ class ComparisonWire(TypedDict):
     brier_a: float | None
     brier_b: float | None
     verdict: str
+
+
+class ComparedQuestions(TypedDict):
+    """A page of questions (as every list). `venues` and `outcomes` count all of them, whatever is
+    filtered."""
+
+    items: list[QuestionWire]
+    next: str | None
+    total: int | None
+    venues: dict[str, int]
+    outcomes: dict[str, int]
 
 
 @router.get("/runs/{run_id}/leaderboard", response_model=Listed[PlacedRow])
@@ -147,23 +173,78 @@ def bin_questions(
     return api.answers.reply(request, made, heavy=True)
 
 
+@router.get("/comparisons/questions", response_model=ComparedQuestions)
+def compared_questions(
+    request: Request,
+    api: ApiDep,
+    a: Compared,
+    b: Compared,
+    sort: Annotated[QuestionSort, Query(description="The column to sort by.")] = "apart",
+    descending: Descending = True,
+    prices: Annotated[int, Query(ge=0, le=100, description="Prices of each question.")] = 0,
+    q: Annotated[
+        str | None, Query(max_length=200, description="With this text in the question or id.")
+    ] = None,
+    venue: Annotated[str | None, Query(description="Of this venue alone.")] = None,
+    outcome: Annotated[float | None, Query(ge=0, le=1, description="That ended so.")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    format: Format = None,
+) -> Response:
+    """Two forecasters on each question that both forecast, those first on which they differ
+    most."""
+    subjects, form = [_compared(api, "a", a), _compared(api, "b", b)], wanted(request, format)
+    seals = [api.seal(one.folder, *COMPARED) for one in subjects]
+    names = tuple(one.name for one in subjects)
+
+    def rows() -> list[dict[str, Any]]:
+        return [dict(row) for row in compare_questions(subjects[0], subjects[1], prices)]
+
+    def made() -> object:
+        key = ("questions", *seals, names, prices)  # Computed once for all pages.
+        every = api.rows.held(key, rows) if all(seals) else rows()
+        chosen = [
+            row
+            for row in every
+            if (q is None or q.lower() in f"{row['question']} {row['market_id']}".lower())
+            and venue in (None, _venue(row))
+            and outcome in (None, row["outcome"])
+        ]
+        if form != "json":
+            return as_bytes(tables.compared(chosen), form)
+        name = f"questions/{digest([a, b, prices])[:12]}"
+        return {
+            **page(chosen, name, cursor, limit, sort, "market_id", descending),
+            "venues": Counter(_venue(row) for row in every),
+            "outcomes": Counter(f"{row['outcome']:g}" for row in every),
+        }
+
+    return api.answers.reply(request, made, media=MEDIA[form], heavy=True)
+
+
+def _venue(row: Mapping[str, Any]) -> str:
+    return str(row["market_id"]).partition(":")[0]
+
+
+def _compared(api: Api, name: str, text: str) -> Subject:
+    run_id, _, forecaster = text.partition(":")
+    if not run_id:
+        raise InputError(f"{name} is RUN:FORECASTER, not {text[:100]!r}")
+    return _subject(api, run_id, forecaster or None)
+
+
 @router.get("/comparisons", response_model=ComparisonWire)
 def comparison(
     request: Request,
     api: ApiDep,
-    a: Annotated[str, Query(description="RUN:FORECASTER; RUN alone: its only one under test.")],
-    b: Annotated[str, Query(description="The other one.")],
+    a: Compared,
+    b: Compared,
     draws: Draws = 2000,
     seed: Seed = 0,
 ) -> Response:
     """Two forecasters against each other, of one run or of two, on the rows that both forecast: the
     paired difference, its interval, and what could have been found."""
-    subjects = []
-    for name, text in (("a", a), ("b", b)):
-        run_id, _, forecaster = text.partition(":")
-        if not run_id:
-            raise InputError(f"{name} is RUN:FORECASTER, not {text[:100]!r}")
-        subjects.append(_subject(api, run_id, forecaster or None))
+    subjects = [_compared(api, "a", a), _compared(api, "b", b)]
     options = Options(draws=draws, seed=seed)
     seals = [api.seal(one.folder, *COMPARED) for one in subjects]
     names = tuple(one.name for one in subjects)

@@ -331,7 +331,7 @@ def _table(asked: Asked, kind: Kind, chosen: Filter) -> Response:
     run = Run(folder, api.workspace)
     if seal:  # Its outcomes are read once for all pages.
         run = api.rows.held(("run", *seal), lambda: run)
-    chosen = _there(run, chosen)
+    chosen = there(run, chosen)
 
     def rows(found: list[IntervalRow]) -> list[IntervalRow]:
         return [chosen.said(row) for row in found]
@@ -368,7 +368,7 @@ def _table(asked: Asked, kind: Kind, chosen: Filter) -> Response:
     return api.answers.reply(asked.request, made, key, MEDIA[form], heavy=form != "json")
 
 
-def _there(run: Run, chosen: Filter) -> Filter:
+def there(run: Run, chosen: Filter) -> Filter:
     """The filter with the market's whole id. Raises NotFound for a market or a forecaster that the
     run does not have: an empty table would say that it forecast nothing."""
     market, known = chosen.market, run.markets
@@ -489,7 +489,7 @@ def interval(
 
     def made() -> object:
         path = folder.path / "intervals.jsonl"
-        chosen = _there(Run(folder, api.workspace), Filter(market_id, None, at, at))
+        chosen = there(Run(folder, api.workspace), Filter(market_id, None, at, at))
         found = [] if not path.is_file() else groups(path, chosen)
         rows = [msgspec.to_builtins(row) for _, group in found for row in group]
         if not rows:

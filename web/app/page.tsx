@@ -1,0 +1,5 @@
+import { Overview } from "@/screens/overview";
+
+export default function Page() {
+  return <Overview />;
+}

@@ -1,0 +1,43 @@
+/** The leaderboard's rows as a screen shows them. */
+import type { BoardRow, RunWhole } from "./schema";
+import { axisOf, type Axis, type Range } from "@/parts/interval";
+
+/** The market first, then by skill; rows that are never ranked after the others. */
+export function board(run: RunWhole): BoardRow[] {
+  const rows = run.scores?.leaderboard ?? [];
+  return [...rows].sort((a, b) => rank(b) - rank(a));
+}
+
+function rank(row: BoardRow): number {
+  if (row.forecaster === "market") return Infinity;
+  return row.skill_vs_market ?? -1e9;
+}
+
+export function rangeOf(row: BoardRow): Range {
+  return { estimate: row.skill_vs_market, ci: row.skill_ci, deflated: [row.deflated_lower, row.deflated_upper] };
+}
+
+export function boardAxis(rows: BoardRow[]): Axis {
+  return axisOf(rows.filter((row) => row.forecaster !== "market").map(rangeOf));
+}
+
+/** True where the 95 % interval holds 0: the data cannot tell the forecaster from the market. */
+export function tied(row: BoardRow): boolean {
+  const [low, high] = row.skill_ci;
+  return row.forecaster !== "market" && typeof low === "number" && typeof high === "number" && low <= 0 && high >= 0;
+}
+
+/** The one forecaster that a screen is about, where the address names none: the best tested one. */
+export function leader(run: RunWhole): BoardRow | undefined {
+  const rows = board(run).filter((row) => row.forecaster !== "market");
+  const subjects = run.scores?.subjects;
+  return rows.find((row) => row.verdict === "beats the market") ?? rows.find((row) => subjects?.includes(row.forecaster)) ?? rows[0];
+}
+
+/** The sentence above a leaderboard, and the one below it. */
+export function verdictOf(run: RunWhole): { title: string; best: BoardRow | undefined } {
+  const best = leader(run);
+  const unmet = (run.card ?? []).some((row) => row.ok === false);
+  const title = unmet ? "Too little to tell" : (run.headline ?? "").replace(/ over [\d,]+ questions? \([^)]*\)\./, "");
+  return { title: title.replace(/\.$/, ""), best };
+}
