@@ -47,6 +47,11 @@ ui: setup
 	command -v node >/dev/null || $(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[ui]"
 	$(BIN)/python web/build.py
 
+# Every screen in both themes and three widths, and a wheel that is installed without Node.
+ui-test: ui
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[web]"
+	BEFOREHAND_UI=full $(BIN)/pytest tests/web
+
 # A wheel that carries the web UI, so that pip alone installs all of it.
 wheel: ui
 	$(BIN)/uv build --quiet --out-dir dist

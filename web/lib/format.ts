@@ -1,6 +1,6 @@
 /** Numbers and times as they are shown: a real minus, no break before a unit, UTC. */
 const NONE = "–";
-const NBSP = " ";
+const NBSP = "\u00a0";
 
 export type Maybe<T> = T | null | undefined;
 

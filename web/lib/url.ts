@@ -7,6 +7,8 @@ export type Changes = Record<string, string | null | undefined>;
 
 export interface Url {
   get(name: string): string | null;
+  /** The value at this moment: what is drawn may lag behind keys that follow each other fast. */
+  now(name: string): string | null;
   /** `push` makes a step for Back; `replace` does not (while something is dragged or typed). */
   set(changes: Changes, how?: "push" | "replace"): void;
   /** This page's address with some changes. */
@@ -31,7 +33,7 @@ export function useUrl(): Url {
     if (address !== search) window.history[`${how}State`](null, "", pathname + address + hash);
   }, []);
   return useMemo(
-    () => ({ get: (name) => params.get(name), set, with: (c) => changed(params.toString(), c) }),
+    () => ({ get: (name) => params.get(name), now: (name) => new URLSearchParams(window.location.search).get(name), set, with: (c) => changed(params.toString(), c) }),
     [params, set],
   );
 }

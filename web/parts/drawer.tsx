@@ -1,10 +1,10 @@
 "use client";
 /** Where a record comes from, and why it was allowed at t. Its place stands in the address (`rec`). */
-import { useGet } from "@/lib/api";
+import { said, useGet } from "@/lib/api";
 import { instant, ms, span } from "@/lib/format";
 import type { DocumentAt, MarketAt, RunWhole } from "@/lib/schema";
 import { useUrl } from "@/lib/url";
-import { Dialog } from "./shell";
+import { Dialog } from "./dialog";
 import { CopyLink, Exports, Facts } from "./small";
 import { Icon } from "./icons";
 
@@ -35,7 +35,7 @@ export function RecordDrawer({ archive, at, run, t }: {
         <Proof run={run} />
       ) : documentId ? (
         found.error ? (
-          <p>This record could not be read. {String((found.error as { detail?: string }).detail ?? "")}</p>
+          <p>This record could not be read. {said(found.error)}</p>
         ) : found.data ? (
           <DocumentFacts found={found.data} t={t} archive={archive!} />
         ) : (

@@ -35,8 +35,11 @@ export function axisOf(ranges: Range[]): Axis {
   const typical = sizes[Math.floor((sizes.length - 1) * 0.7)] ?? 0.01;
   const high = Math.max(0, ...ends.map(([, b]) => b!));
   const low = Math.min(0, ...ends.map(([a]) => a!).filter((a) => a >= -2.5 * typical));
-  const room = (high - low) * 0.06 || 0.01;
-  const axis = { low: low - room, high: high + room };
+  // An arrow's number needs room beside the 0.
+  const off = ends.some(([, b]) => b! < low);
+  const reach = off ? Math.min(low, -0.3 * high) : low;
+  const room = (high - reach) * 0.06 || 0.01;
+  const axis = { low: reach - room, high: high + room };
   return { ...axis, ticks: ticksOf(axis.low, axis.high) };
 }
 
@@ -90,6 +93,8 @@ export function IntervalAxis({ axis, sides = ["worse", "better"] }: { axis: Axis
   const digits = Math.max(0, -Math.floor(Math.log10(Math.max(...axis.ticks.map((t, i) => (i ? t - axis.ticks[i - 1]! : 0)), 1e-9)) + 1e-9));
   const precise = axis.ticks.some((t) => Math.abs(Number(t.toFixed(digits)) - t) > 1e-9) ? digits + 1 : digits;
   return (
+    <>
+    <span className="sr">Difference with its 95 % interval</span>
     <svg width="100%" height="30" aria-hidden="true" className="block min-w-[180px]">
       <text x={`${pos(axis, 0)}%`} dx="-8" y="11" textAnchor="end" className="axis-text">{`← ${sides[0]}`}</text>
       <text x={`${pos(axis, 0)}%`} dx="8" y="11" className="axis-text">{`${sides[1]} →`}</text>
@@ -105,5 +110,6 @@ export function IntervalAxis({ axis, sides = ["worse", "better"] }: { axis: Axis
         </text>
       ))}
     </svg>
+    </>
   );
 }

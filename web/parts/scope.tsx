@@ -41,7 +41,7 @@ export function ScopeBar({ id, run, path, scored = true, facts }: {
     [card?.n_forecasts?.value as number, "forecasts"],
   ];
   return (
-    <div className="border-b border-line bg-surface">
+    <aside aria-label="The run shown" className="border-b border-line bg-surface">
       <div className="frame flex min-h-[42px] flex-wrap items-center gap-x-4 gap-y-1 py-1 text-12 text-ink-2">
         <label className="flex items-center gap-2">
           <span className="sr">Run</span>
@@ -69,7 +69,7 @@ export function ScopeBar({ id, run, path, scored = true, facts }: {
           {path && <Exports path={path} name={`${id}-${path.split("?")[0]!.split("/").pop()}`} />}
         </div>
       </div>
-    </div>
+    </aside>
   );
 }
 

@@ -1,12 +1,15 @@
 "use client";
 /** What frames every screen: the bar with its links, search and keys, and the line with the run. */
-import Link from "next/link";
-import { usePathname, useRouter } from "next/navigation";
-import { Suspense, useEffect, useRef, useState } from "react";
+import Link from "@/parts/link";
+import { usePathname } from "next/navigation";
+import dynamic from "next/dynamic";
+import { Suspense, useEffect, useState } from "react";
 import { useGet } from "@/lib/api";
-import { day } from "@/lib/format";
 import { to, useUrl } from "@/lib/url";
 import { Icon, Logo } from "./icons";
+
+const Search = dynamic(() => import("./search").then((found) => found.Search), { ssr: false });
+const Keys = dynamic(() => import("./search").then((found) => found.Keys), { ssr: false });
 
 const LINKS: [string, string, string[]][] = [
   ["/", "Overview", []],
@@ -30,7 +33,7 @@ function Links({ className }: { className: string }) {
       <Link
         key={href}
         href={keeps ? to(href, { run }) : href}
-        prefetch={false}
+       
         className={className}
         aria-current={path === href || under.includes(path) ? "page" : undefined}
       >
@@ -40,104 +43,8 @@ function Links({ className }: { className: string }) {
   });
 }
 
-const KEYS: [string, string][] = [
-  ["/", "search markets and runs"],
-  ["?", "this list"],
-  ["j  k", "next and previous row; on a market, next and previous forecast"],
-  ["Enter", "open the row"],
-  ["x", "select the row (leaderboard)"],
-  ["c", "compare the two selected rows"],
-  ["[  ]", "older and newer run"],
-  ["← →", "move t by an hour; PageUp and PageDown by a day; Home, End"],
-  ["Esc", "close"],
-];
-
 function typing(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
-}
-
-/** A dialog that the browser itself keeps the focus in, and Esc closes. */
-export function Dialog({ open, onClose, label, className = "sheet", children }: {
-  open: boolean;
-  onClose: () => void;
-  label: string;
-  className?: string;
-  children: React.ReactNode;
-}) {
-  const ref = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    if (open && !ref.current?.open) ref.current?.showModal();
-    if (!open && ref.current?.open) ref.current.close();
-  }, [open]);
-  return (
-    <dialog
-      ref={ref}
-      className={className}
-      aria-label={label}
-      onClose={onClose}
-      onClick={(event) => event.target === ref.current && onClose()}
-    >
-      {open && children}
-    </dialog>
-  );
-}
-
-function Search({ open, onClose }: { open: boolean; onClose: () => void }) {
-  const router = useRouter();
-  const [text, setText] = useState("");
-  const [asked, setAsked] = useState("");
-  useEffect(() => {
-    const waiting = setTimeout(() => setAsked(text.trim()), 200);
-    return () => clearTimeout(waiting);
-  }, [text]);
-  const home = useGet("/api/workspace", open ? {} : null);
-  const archive = home.data?.default_archive;
-  const markets = useGet(
-    "/api/archives/{archive}/markets",
-    open && asked && archive ? { params: { path: { archive }, query: { q: asked, limit: 8 } } } : null,
-    { keepPreviousData: true },
-  );
-  const runs = useGet("/api/runs", open ? { params: { query: { limit: 100 } } } : null);
-  const found = (runs.data?.items ?? []).filter((run) => asked && run.run_id.includes(asked)).slice(0, 5);
-  const go = (address: string) => {
-    onClose();
-    router.push(address);
-  };
-  const hits = asked ? (markets.data?.items ?? []) : [];
-  return (
-    <Dialog open={open} onClose={onClose} label="Search">
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (hits[0]) go(to("/market/", { id: hits[0].id }));
-          else if (found[0]) go(to("/run/", { run: found[0].run_id }));
-        }}
-      >
-        <label className="field">
-          Search markets and runs
-          <input className="input" autoFocus value={text} onChange={(e) => setText(e.target.value)} placeholder="words of a question, or a run's name" />
-        </label>
-      </form>
-      <ul className="mt-3 grid gap-1" aria-label="Found">
-        {found.map((run) => (
-          <li key={run.run_id}>
-            <button type="button" className="w-full rounded-md px-2 py-1.5 text-left hover:bg-hover" onClick={() => go(to("/run/", { run: run.run_id }))}>
-              <span className="note">run </span>
-              {run.run_id} <span className="note">{run.kind}</span>
-            </button>
-          </li>
-        ))}
-        {hits.map((market) => (
-          <li key={market.id}>
-            <button type="button" className="w-full rounded-md px-2 py-1.5 text-left hover:bg-hover" onClick={() => go(to("/market/", { id: market.id }))}>
-              {market.question ?? market.id} <span className="note">{market.venue}, closes {day(market.scheduled_close)}</span>
-            </button>
-          </li>
-        ))}
-      </ul>
-      {asked && !markets.isLoading && !hits.length && !found.length && <p className="note mt-2">Nothing of that name in {archive ?? "this home folder"}.</p>}
-    </Dialog>
-  );
 }
 
 function Bar() {
@@ -145,6 +52,8 @@ function Bar() {
   const [search, setSearch] = useState(false);
   const [keys, setKeys] = useState(false);
   const [menu, setMenu] = useState(false);
+  const [asked, setAsked] = useState(false); // Fetched when they are first asked for.
+  useEffect(() => setAsked((held) => held || search || keys), [search, keys]);
   useEffect(() => setMenu(false), [path]);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -161,21 +70,21 @@ function Bar() {
   return (
     <header className="no-print sticky top-0 z-20 border-b border-line bg-bg">
       <div className="frame flex h-[52px] items-center gap-4">
-        <Link href="/" prefetch={false} className="flex items-center gap-2 text-14 font-semibold text-ink hover:no-underline">
+        <Link href="/" className="flex items-center gap-2 text-14 font-semibold text-ink hover:no-underline">
           <Logo /> beforehand
         </Link>
         <nav aria-label="Main" className="hidden gap-0.5 min-[1080px]:flex">
           <Links className={link} />
         </nav>
         <div className="ml-auto flex items-center gap-2">
-          <button type="button" className="btn !justify-start text-ink-3 min-[1280px]:min-w-[180px]" onClick={() => setSearch(true)} aria-label="Search markets and runs">
-            <Icon name="search" /> <span className="hidden min-[1280px]:inline">Search markets, runs</span>
-            <kbd className="ml-auto hidden min-[1280px]:inline">/</kbd>
+          <button type="button" className="btn !justify-start text-ink-3 min-[1280px]:min-w-[180px]" onClick={() => setSearch(true)}>
+            <Icon name="search" /> <span className="sr-narrow">Search markets, runs</span>
+            <kbd className="ml-auto hidden min-[1280px]:inline" aria-hidden="true">/</kbd>
           </button>
-          <button type="button" className="btn btn-bare hidden min-[720px]:inline-flex" aria-label="Keys" onClick={() => setKeys(true)}>
+          <button type="button" className="btn btn-bare hidden min-[720px]:inline-flex" aria-label="? Keys" onClick={() => setKeys(true)}>
             <kbd>?</kbd>
           </button>
-          <Link href="/new/" prefetch={false} className="btn btn-main">
+          <Link href="/new/" className="btn btn-main">
             <Icon name="play" size={10} fill /> New run
           </Link>
           <button type="button" className="btn min-[1080px]:hidden" aria-expanded={menu} aria-controls="menu" onClick={() => setMenu(!menu)}>
@@ -188,18 +97,8 @@ function Bar() {
           <Links className={link} />
         </nav>
       )}
-      <Search open={search} onClose={() => setSearch(false)} />
-      <Dialog open={keys} onClose={() => setKeys(false)} label="Keys">
-        <h2 className="mb-3">Keys</h2>
-        <dl className="grid grid-cols-[auto_1fr] gap-x-6 gap-y-2">
-          {KEYS.map(([key, about]) => (
-            <div key={key} className="contents">
-              <dt>{key.split(/\s+/).map((one) => <kbd key={one} className="mr-1">{one}</kbd>)}</dt>
-              <dd className="text-ink-2">{about}</dd>
-            </div>
-          ))}
-        </dl>
-      </Dialog>
+      {asked && <Search open={search} onClose={() => setSearch(false)} />}
+      {asked && <Keys open={keys} onClose={() => setKeys(false)} />}
     </header>
   );
 }

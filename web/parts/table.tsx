@@ -1,7 +1,7 @@
 "use client";
 /** One table for all screens: sorted by its heads, moved through by keys, drawn in part when long. */
-import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import dynamic from "next/dynamic";
+import { useEffect, useRef, useState } from "react";
 
 export interface Column<Row> {
   key: string;
@@ -45,25 +45,15 @@ interface Props<Row> {
 }
 
 const LONG = 150;
+/** Fetched only where a table is long. */
+const LongBody = dynamic(() => import("./long-body"), { ssr: false });
 
 export function DataTable<Row>(props: Props<Row>) {
   const { caption, columns, rows, id, sorting, onSort, onOpen, marks, onEnd, keys, cards, rowHeight = 41, foot } = props;
   const [here, setHere] = useState(-1);
-  const body = useRef<HTMLTableSectionElement>(null);
-  const [top, setTop] = useState(0);
   const long = rows.length > LONG;
-  useLayoutEffect(() => {
-    if (body.current) setTop(body.current.getBoundingClientRect().top + window.scrollY);
-  }, [long]);
-  const virtual = useWindowVirtualizer({
-    count: long ? rows.length : 0,
-    estimateSize: () => rowHeight,
-    overscan: 12,
-    scrollMargin: top,
-  });
-  const shown = virtual.getVirtualItems();
-  const first = long ? (shown[0]?.index ?? 0) : 0;
-  const last = long ? (shown[shown.length - 1]?.index ?? 40) : rows.length - 1;
+  const [seen, setSeen] = useState(0);
+  const last = long ? seen : rows.length - 1;
 
   useEffect(() => {
     if (onEnd && last >= rows.length - 30) onEnd();
@@ -96,12 +86,22 @@ export function DataTable<Row>(props: Props<Row>) {
     return () => window.removeEventListener("keydown", onKey);
   }, [keys]);
 
-  const gap = (height: number) =>
-    height > 0 && (
-      <tr aria-hidden="true">
-        <td colSpan={columns.length} style={{ height, padding: 0, border: 0 }} />
-      </tr>
-    );
+  const draw = (row: Row, i: number) => (
+    <tr key={id(row)} aria-rowindex={i + 2} data-id={id(row)} data-here={i === here ? "true" : undefined} {...marks?.(row)}>
+      {columns.map((column) => (
+        <td
+          key={column.key}
+          className={column.num ? "num" : undefined}
+          data-key={column.key}
+          data-label={column.label}
+          data-wide={column.wide || undefined}
+          data-skip={column.skip || undefined}
+        >
+          {column.cell(row)}
+        </td>
+      ))}
+    </tr>
+  );
   return (
     <div className="scroll-x" tabIndex={0} role="region" aria-label={caption}>
       <table className={`data ${cards ? "cards" : ""}`} aria-rowcount={rows.length + 1}>
@@ -138,32 +138,11 @@ export function DataTable<Row>(props: Props<Row>) {
             })}
           </tr>
         </thead>
-        <tbody ref={body}>
-          {long && gap((shown[0]?.start ?? top) - top)}
-          {rows.slice(first, last + 1).map((row, i) => (
-            <tr
-              key={id(row)}
-              aria-rowindex={first + i + 2}
-              data-id={id(row)}
-              data-here={first + i === here ? "true" : undefined}
-              {...marks?.(row)}
-            >
-              {columns.map((column) => (
-                <td
-                  key={column.key}
-                  className={column.num ? "num" : undefined}
-                  data-key={column.key}
-                  data-label={column.label}
-                  data-wide={column.wide || undefined}
-                  data-skip={column.skip || undefined}
-                >
-                  {column.cell(row)}
-                </td>
-              ))}
-            </tr>
-          ))}
-          {long && gap(virtual.getTotalSize() - ((shown[shown.length - 1]?.end ?? top) - top))}
-        </tbody>
+        {long ? (
+          <LongBody rows={rows} columns={columns.length} rowHeight={rowHeight} draw={draw as (row: unknown, i: number) => React.ReactNode} onShown={setSeen} />
+        ) : (
+          <tbody>{rows.map(draw)}</tbody>
+        )}
         {foot && <tfoot>{foot}</tfoot>}
       </table>
     </div>

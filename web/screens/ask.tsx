@@ -1,15 +1,16 @@
 "use client";
 /** A question, who looks for what, and the answer, each sentence with the record it rests on. */
-import Link from "next/link";
+import Link from "@/parts/link";
 import { useEffect, useMemo, useState } from "react";
-import { client, said, useGet } from "@/lib/api";
+import { post, said, useGet } from "@/lib/api";
 import { counted, instant } from "@/lib/format";
 import { useEvents } from "@/lib/live";
 import type { AnswerWire, Citation } from "@/lib/schema";
 import { tell } from "@/lib/told";
 import { to, useUrl } from "@/lib/url";
 import { Graph } from "@/charts/graph";
-import { Dialog, Main } from "@/parts/shell";
+import { Dialog } from "@/parts/dialog";
+import { Main } from "@/parts/shell";
 import { Command, CopyLink, Panel, RunState } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
 
@@ -50,16 +51,19 @@ function Form({ archives, archive, may, onStart, asked }: { archives: string[]; 
         event.preventDefault();
         setBusy(true);
         setWrong(null);
-        const { data, error } = await client.POST("/api/asks", {
-          params: { header: { "Idempotency-Key": crypto.randomUUID() } },
-          body: {
-            question, archive: where, as_of: asOf ? instantOf(asOf) : null, model: model || null, review: false,
-            limits: { timeout: 60, in_flight: "resend", max_cost: budget ? Number(budget) : null },
-          },
-        });
+        try {
+          const begun = await post("/api/asks", {
+            key: crypto.randomUUID(),
+            body: {
+              question, archive: where, as_of: asOf ? instantOf(asOf) : null, model: model || null, review: false,
+              limits: { timeout: 60, in_flight: "resend", max_cost: budget ? Number(budget) : null },
+            },
+          });
+          if ("run_id" in begun) onStart(begun.run_id);
+        } catch (error) {
+          setWrong(said(error));
+        }
         setBusy(false);
-        if (error) setWrong(said(error));
-        else onStart((data as unknown as { run_id: string }).run_id);
       }}
     >
       <h1 className={answered ? "sr" : ""} data-ready="true">Ask</h1>
@@ -97,7 +101,7 @@ function Before() {
 
 function Asked({ id }: { id: string }) {
   const { data } = useGet("/api/runs/{run_id}", { params: { path: { run_id: id } } });
-  return <Link prefetch={false} href={to("/ask/", { run: id })}>{data?.answer?.question ?? id}</Link>;
+  return <Link href={to("/ask/", { run: id })}>{data?.answer?.question ?? id}</Link>;
 }
 
 function Told({ id }: { id: string }) {
@@ -154,7 +158,7 @@ function Told({ id }: { id: string }) {
               <li key={file}><button type="button" className="text-left [overflow-wrap:anywhere] text-accent underline" onClick={() => setOpen(answer!.citations.find((one) => one.file === file)!)}>{file.replace(/^workspace\/agents\//, "")}</button></li>
             ))}
           </ul>
-          <p className="note mt-2">Agents talk through files on the bus alone. <Link prefetch={false} href={to("/run/", { run: id })}>The run and its files</Link></p>
+          <p className="note mt-2">Agents talk through files on the bus alone. <Link href={to("/run/", { run: id })}>The run and its files</Link></p>
         </Panel>
       </div>
       <Dialog open={open !== null} onClose={() => setOpen(null)} label="Record" className="drawer">
@@ -190,7 +194,7 @@ function Record({ one, answer, onClose }: { one: Citation; answer: AnswerWire; o
       <div className="mb-3 flex items-center justify-between"><span className="note font-semibold">Record {one.n}</span><button type="button" className="btn btn-bare" onClick={onClose}>Close</button></div>
       <h2 className="!text-20 !leading-tight">{one.title ?? one.id}</h2>
       <p className="note mb-3">{one.kind} <code>{one.id}</code>, as of {instant(answer.as_of)}</p>
-      {/market|price/.test(one.kind) && <p className="mb-3"><Link prefetch={false} className="btn" href={to("/market/", { id: one.id, t: answer.as_of })}>Open the market at that instant</Link></p>}
+      {/market|price/.test(one.kind) && <p className="mb-3"><Link className="btn" href={to("/market/", { id: one.id, t: answer.as_of })}>Open the market at that instant</Link></p>}
       <p className="note">From the agent’s file <code>{one.file.replace(/^workspace\/agents\//, "")}</code>:</p>
       {file.error ? <p>{said(file.error)}</p> : <pre className="code mt-2 max-h-[60vh] !whitespace-pre-wrap border-t border-line pt-2 [overflow-wrap:anywhere]">{file.data ? JSON.stringify(mine.length ? mine : rows.slice(0, 20), null, 2) : "…"}</pre>}
     </>

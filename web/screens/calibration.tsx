@@ -1,7 +1,7 @@
 "use client";
 /** Of what was said, how much came true; and the questions behind each bin. */
-import Link from "next/link";
-import { useGet, usePages } from "@/lib/api";
+import Link from "@/parts/link";
+import { said, useGet, usePages } from "@/lib/api";
 import { board, leader } from "@/lib/board";
 import { count, counted, day, fixed, pairText, percent, shortId } from "@/lib/format";
 import { useRun } from "@/lib/run";
@@ -131,7 +131,7 @@ function Questions({ run, f, bin, of }: { run: RunWhole; f: string; bin: number;
       key: "question", head: "Question", wide: true,
       cell: (row) => (
         <span className="block py-1">
-          <Link className="name" prefetch={false} href={to("/market/", { run: run.run_id, id: row.market_id, f, t: row.time })}>{row.question ?? row.market_id}</Link>
+          <Link className="name" href={to("/market/", { run: run.run_id, id: row.market_id, f, t: row.time })}>{row.question ?? row.market_id}</Link>
           <span className="sub font-mono">{shortId(row.market_id)}</span>
         </span>
       ),
@@ -143,7 +143,7 @@ function Questions({ run, f, bin, of }: { run: RunWhole; f: string; bin: number;
   return (
     <Panel title={`Bin ${fixed(one.low, 1)} to ${fixed(one.high, 1)}`} hint={`${counted(one.n, "forecast")}, farthest off first`} pad={false}>
       {list.error ? (
-        <p className="px-5 pb-5">{String((list.error as { detail?: string }).detail)}</p>
+        <p className="px-5 pb-5">{said(list.error)}</p>
       ) : (
         <div className="max-h-[640px] overflow-y-auto">
           <DataTable caption={`Forecasts of bin ${bin}`} columns={columns} rows={rows.slice(0, 100)} id={(row) => row.market_id + row.time} cards />
@@ -156,7 +156,7 @@ function Questions({ run, f, bin, of }: { run: RunWhole; f: string; bin: number;
 
 function Parts({ rows, run }: { rows: BoardRow[]; run: RunWhole }) {
   const columns: Column<BoardRow>[] = [
-    { key: "f", head: "Forecaster", cell: (row) => <Link className="name" prefetch={false} href={to("/calibration/", { run: run.run_id, f: row.forecaster })}>{row.forecaster}</Link> },
+    { key: "f", head: "Forecaster", cell: (row) => <Link className="name" href={to("/calibration/", { run: run.run_id, f: row.forecaster })}>{row.forecaster}</Link> },
     { key: "brier", head: "Brier", small: "lower", num: true, label: "Brier", cell: (row) => <b>{fixed(row.brier)}</b> },
     { key: "rel", head: "Reliability", small: "lower", num: true, label: "Reliability", cell: (row) => fixed(row.murphy.reliability) },
     { key: "res", head: "Resolution", small: "higher", num: true, label: "Resolution", cell: (row) => fixed(row.murphy.resolution) },

@@ -1,7 +1,7 @@
 "use client";
 /** Two forecasters against each other: what differs, by how much, how sure that is, and where. */
 import dynamic from "next/dynamic";
-import Link from "next/link";
+import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
 import { useGet, usePages } from "@/lib/api";
 import { board } from "@/lib/board";
@@ -36,7 +36,7 @@ export function Compare() {
         <Loading heights={[78, 420, 400]} />
       ) : (
         <Empty title="Choose two rows of a leaderboard" text="Two forecasters of one run, or of two, are compared on the forecasts that both made.">
-          <Link className="btn" prefetch={false} href="/leaderboard/">Leaderboard</Link>
+          <Link className="btn" href="/leaderboard/">Leaderboard</Link>
         </Empty>
       )}
     </Main>
@@ -59,7 +59,7 @@ function Two({ a, b }: { a: string; b: string }) {
   return (
     <>
       <div className="grid gap-3 min-[900px]:grid-cols-[1fr_auto]">
-        {found.data ? <Said of={found.data} /> : <span className="skeleton h-20" />}
+        {found.data ? <Said of={found.data} /> : found.error ? <span /> : <span className="skeleton h-20" />}
         <div className="flex flex-wrap items-end gap-2">
           <Side label="A" value={a} onChange={(next) => url.set({ a: next, b })} />
           <button type="button" className="btn" onClick={() => url.set({ a: b, b: a })} aria-label="Swap A and B">⇄</button>
@@ -181,7 +181,7 @@ function Questions({ a, b, run }: { a: string; b: string; run: string }) {
   const list = usePages("/api/comparisons/questions", { params: { query: { a, b, limit: 50 } } });
   const open = (row: QuestionWire) => to("/market/", { run, id: row.market_id, f: half(a)[1] });
   const columns: Column<QuestionWire>[] = [
-    { key: "q", head: "Question", wide: true, cell: (row) => <><Link className="name" prefetch={false} href={open(row)}>{row.question ?? row.market_id}</Link> <span className="font-mono text-11 text-ink-3">{shortId(row.market_id)}</span></> },
+    { key: "q", head: "Question", wide: true, cell: (row) => <><Link className="name" href={open(row)}>{row.question ?? row.market_id}</Link> <span className="font-mono text-11 text-ink-3">{shortId(row.market_id)}</span></> },
     { key: "outcome", head: "Outcome", cell: (row) => <Outcome value={row.outcome} /> },
     { key: "n", head: "Forecasts", num: true, skip: true, cell: (row) => count(row.n) },
     { key: "a", head: "Squared error", small: "A", num: true, label: "A", cell: (row) => fixed(row.a, 3) },

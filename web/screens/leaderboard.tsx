@@ -1,8 +1,8 @@
 "use client";
 /** The verdict, whether it holds, the ranking, and why. */
-import Link from "next/link";
+import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
-import { useGet } from "@/lib/api";
+import { said, useGet } from "@/lib/api";
 import { board, boardAxis, rangeOf, tied, verdictOf } from "@/lib/board";
 import { count, counted, dollars, fixed, pairText, percent } from "@/lib/format";
 import { useRun } from "@/lib/run";
@@ -87,9 +87,10 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
   };
   const [market, others] = [rows.filter((r) => r.forecaster === "market"), rows.filter((r) => r.forecaster !== "market")];
   const ordered = [...market, ...sorted(others, value, down)];
+  const ticked = () => (url.now("sel") ?? "").split(",").filter((name) => rows.some((row) => row.forecaster === name));
   const toggle = (name: string) => {
-    const next = selected.includes(name) ? selected.filter((one) => one !== name) : [...selected, name].slice(-2);
-    url.set({ sel: next.join(",") });
+    const held = ticked();
+    url.set({ sel: (held.includes(name) ? held.filter((one) => one !== name) : [...held, name].slice(-2)).join(",") });
   };
   const differs = (of: (row: BoardRow) => unknown) => new Set(rows.map(of)).size > 1;
   const missing = differs((row) => row.missing);
@@ -158,7 +159,10 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
         onOpen={(row) => router.push(to("/calibration/", { run: id, f: row.forecaster }))}
         keys={{
           x: (row) => toggle(row.forecaster),
-          c: () => selected.length === 2 && router.push(to("/compare/", { a: `${id}:${selected[0]}`, b: `${id}:${selected[1]}` })),
+          c: () => {
+            const [a, b] = ticked();
+            if (a && b) router.push(to("/compare/", { a: `${id}:${a}`, b: `${id}:${b}` }));
+          },
         }}
         marks={(row) => ({
           "data-tie": tied(row) ? "true" : undefined,
@@ -245,7 +249,7 @@ function Dock({ run, a, b, onClose }: { run: string; a: string; b: string; onClo
       className="sticky bottom-3 z-10 grid items-center gap-x-6 gap-y-3 rounded-[10px] border border-line-2 bg-surface px-5 py-4 shadow-lg min-[1100px]:grid-cols-[1fr_1fr_auto]"
     >
       {found.error ? (
-        <p>{String((found.error as { detail?: string }).detail ?? "These two cannot be compared.")}</p>
+        <p>{said(found.error)}</p>
       ) : !data || !axis || !range ? (
         <span className="skeleton h-10" />
       ) : (
@@ -261,7 +265,7 @@ function Dock({ run, a, b, onClose }: { run: string; a: string; b: string; onClo
         </>
       )}
       <div className="flex gap-2">
-        <Link className="btn" prefetch={false} href={to("/compare/", query)}>Open in Compare</Link>
+        <Link className="btn" href={to("/compare/", query)}>Open in Compare</Link>
         <button type="button" className="btn btn-bare !h-8" onClick={onClose}>Close</button>
       </div>
     </section>
@@ -272,7 +276,7 @@ function Why({ run, id }: { run: RunWhole; id: string }) {
   const rows = board(run).filter((row) => row.forecaster !== "market");
   const fresh = rows.find((row) => row.fresh)?.fresh?.n;
   const columns: Column<BoardRow>[] = [
-    { key: "name", head: "Forecaster", cell: (row) => <Link className="name" prefetch={false} href={to("/calibration/", { run: id, f: row.forecaster })}>{row.forecaster}</Link> },
+    { key: "name", head: "Forecaster", cell: (row) => <Link className="name" href={to("/calibration/", { run: id, f: row.forecaster })}>{row.forecaster}</Link> },
     { key: "verdict", head: "Verdict", cell: (row) => <Verdict value={row.verdict} /> },
     { key: "deflated", head: "Skill, deflated interval", num: true, label: "Deflated", cell: (row) => pairText([row.deflated_lower, row.deflated_upper]) },
     {
@@ -320,7 +324,7 @@ function Leaks({ run, id }: { run: RunWhole; id: string }) {
         ]}
       />
       <p className="note mt-3">
-        {run.scores!.leak_note} <Link prefetch={false} href={to("/market/", { run: id, id: run.scores!.pictured?.id })}>See one market</Link>
+        {run.scores!.leak_note} <Link href={to("/market/", { run: id, id: run.scores!.pictured?.id })}>See one market</Link>
       </p>
     </Panel>
   );

@@ -1,16 +1,15 @@
 "use client";
 /** One market: what a forecaster knew at each moment, what it said, and how good that was. */
 import dynamic from "next/dynamic";
-import Link from "next/link";
+import Link from "@/parts/link";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { useGet } from "@/lib/api";
+import { said, useGet } from "@/lib/api";
 import { leader } from "@/lib/board";
 import { count, counted, day, fixed, instant, iso, ms, outcomeWord, signed, span } from "@/lib/format";
 import { useRun } from "@/lib/run";
 import type { EvidenceRow, ForecastRow, MarketAt, RunWhole } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
 import type { Mark, Step } from "@/charts/market-chart";
-import { RecordDrawer } from "@/parts/drawer";
 import { Icon } from "@/parts/icons";
 import { ScopeBar } from "@/parts/scope";
 import { Main } from "@/parts/shell";
@@ -22,6 +21,7 @@ const MarketChart = dynamic(() => import("@/charts/market-chart"), {
   ssr: false,
   loading: () => <span className="skeleton" style={{ height: 344 }} />,
 });
+const RecordDrawer = dynamic(() => import("@/parts/drawer").then((found) => found.RecordDrawer), { ssr: false });
 const [HOUR, DAY] = [3_600_000, 86_400_000];
 
 export function Market() {
@@ -39,10 +39,10 @@ export function Market() {
       <Main busy={Boolean(waiting)}>
         {!id ? (
           <Empty title="Which market?" text="Choose one from the list, or press / and search for its words.">
-            <Link className="btn" prefetch={false} href="/markets/">All markets</Link>
+            <Link className="btn" href="/markets/">All markets</Link>
           </Empty>
         ) : whole.error && (whole.error as { status?: number }).status === 404 ? (
-          <Empty title={`${id} is not in ${archive}`} text={String((whole.error as { detail?: string }).detail)} command="beforehand world import markets markets.jsonl" />
+          <Empty title={`${id} is not in ${archive}`} text={said(whole.error)} command="beforehand world import markets markets.jsonl" />
         ) : error ? (
           <Failed error={error} retry={() => void (chosen.retry(), whole.mutate())} what="The market" />
         ) : !archive && !waiting ? (
@@ -122,7 +122,7 @@ function Story({ whole, archive, run }: { whole: MarketAt; archive: string; run:
   return (
     <>
       <Title
-        crumb={<><Link prefetch={false} href={to("/markets/", { run: run?.run_id })}>Markets</Link> / {id}</>}
+        crumb={<><Link href={to("/markets/", { run: run?.run_id })}>Markets</Link> / {id}</>}
         lede={
           <span className="flex flex-wrap gap-x-5 gap-y-1">
             <span>{outcome === null ? "Open, as far as the archive knows" : <>Ended <Outcome value={outcome} />, {instant(end)}</>}</span>
@@ -135,7 +135,7 @@ function Story({ whole, archive, run }: { whole: MarketAt; archive: string; run:
         {whole.market.question ?? id}
       </Title>
       <div className="grid items-start gap-6 min-[1180px]:grid-cols-[minmax(0,1fr)_376px]">
-        <div className="grid gap-6">
+        <div className="grid min-w-0 gap-6 max-[1180px]:contents">
           <Panel
             title="Through time"
             hint={names.length > 0 && <Switch names={names} name={name} onChoose={(f) => url.set({ f })} />}
@@ -156,11 +156,11 @@ function Story({ whole, archive, run }: { whole: MarketAt; archive: string; run:
             </p>
             <TableOfPrices prices={prices} />
           </Panel>
-          {name && <Forecasts run={run!} steps={steps} evidence={evidence} outcome={outcome} name={name} t={t} id={id} onChoose={(at) => move(at, true)} />}
+          {name && <Forecasts className="max-[1180px]:order-last" run={run!} steps={steps} evidence={evidence} outcome={outcome} name={name} t={t} id={id} onChoose={(at) => move(at, true)} />}
         </div>
         <See at={at.data} busy={at.isValidating || settled !== t} t={t} decided={decided} steps={steps} name={name} evidence={evidence} whole={whole} run={run} series={series.data?.n ?? 0} onMove={move} onRecord={(rec) => url.set({ rec })} />
       </div>
-      <RecordDrawer archive={archive} at={at.data} run={run} t={iso(t)} />
+      {url.get("rec") && <RecordDrawer archive={archive} at={at.data} run={run} t={iso(t)} />}
     </>
   );
 }
@@ -377,7 +377,7 @@ function See({ at, busy, t, decided, steps, name, evidence, whole, run, series, 
       </section>
       <div className="flex justify-between px-5 py-3.5">
         <LeakBadge run={run} onOpen={() => onRecord("leaks")} />
-        {run && name && decided && <Link prefetch={false} href={to("/trace/", { run: run.run_id, id: whole.market.id, f: name, t: iso(decided.t) })}>Trace of this forecast</Link>}
+        {run && name && decided && <Link href={to("/trace/", { run: run.run_id, id: whole.market.id, f: name, t: iso(decided.t) })}>Trace of this forecast</Link>}
       </div>
     </aside>
   );
@@ -421,6 +421,7 @@ function Rules({ versions }: { versions: MarketAt["wordings"] }) {
 }
 
 interface ForecastsProps {
+  className: string;
   run: RunWhole;
   steps: Step[];
   evidence: EvidenceRow[];
@@ -431,7 +432,7 @@ interface ForecastsProps {
   onChoose: (t: number) => void;
 }
 
-function Forecasts({ run, steps, evidence, outcome, name, t, id, onChoose }: ForecastsProps) {
+function Forecasts({ className, run, steps, evidence, outcome, name, t, id, onChoose }: ForecastsProps) {
   const error = (p: number | null) => (p === null || outcome === null ? null : (p - outcome) ** 2);
   const gain = (step: Step) => (step.market === null || outcome === null ? null : error(step.market)! - error(step.p)!);
   const current = steps.filter((step) => step.t <= t).at(-1);
@@ -460,6 +461,7 @@ function Forecasts({ run, steps, evidence, outcome, name, t, id, onChoose }: For
   };
   return (
     <Panel
+      className={className}
       title={`Forecasts of ${name}`}
       hint="choose a row to go to that instant; j and k move"
       right={<Exports path={`/api/runs/${run.run_id}/forecasts?market_id=${encodeURIComponent(id)}&forecaster=${encodeURIComponent(name)}`} name={`${id.replace(":", "-")}-forecasts`} />}

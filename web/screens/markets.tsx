@@ -1,6 +1,6 @@
 "use client";
 /** Every question of a run (or of the archive), with its price and what was forecast last. */
-import Link from "next/link";
+import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
 import { useEffect, useState } from "react";
 import { useGet, usePages } from "@/lib/api";
@@ -92,7 +92,7 @@ function OfRun({ run }: { run: RunWhole }) {
       key: "question", head: "Question", wide: true, sort: "market_id", width: "34%",
       cell: (row) => (
         <span className="block min-[720px]:max-w-[42vw] min-[1180px]:max-w-[480px]">
-          <Link className="name block min-[720px]:truncate" prefetch={false} title={row.question ?? row.market_id} href={to("/market/", { run: run.run_id, id: row.market_id, f })}>{row.question ?? row.market_id}</Link>
+          <Link className="name block min-[720px]:truncate" title={row.question ?? row.market_id} href={to("/market/", { run: run.run_id, id: row.market_id, f })}>{row.question ?? row.market_id}</Link>
           <span className="font-mono text-11 text-ink-3">{shortId(row.market_id)}</span>
         </span>
       ),
@@ -167,7 +167,7 @@ function OfArchive({ archive }: { archive: string }) {
       key: "question", head: "Question", wide: true, sort: "id", width: "46%",
       cell: (row) => (
         <span className="block min-[720px]:max-w-[46vw]">
-          <Link className="name block min-[720px]:truncate" prefetch={false} href={to("/market/", { id: row.id })}>{row.question ?? row.id}</Link>
+          <Link className="name block min-[720px]:truncate" href={to("/market/", { id: row.id })}>{row.question ?? row.id}</Link>
           <span className="font-mono text-11 text-ink-3">{shortId(row.id)}</span>
         </span>
       ),

@@ -2,7 +2,7 @@
 /** A backtest from a form. The dry run says what it asks and costs, and what its card would lack. */
 import { useRouter } from "next/navigation";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { client, said, useGet } from "@/lib/api";
+import { post, said, useGet } from "@/lib/api";
 import { count, counted, dollars, span } from "@/lib/format";
 import type { Backtest, Predicted } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
@@ -28,7 +28,7 @@ export function NewRun() {
   );
 }
 
-const FIELDS = { f: "market,drift", every: "7d", docs: "5", grade: "captured", markets: "", from: "", until: "", budget: "", name: "" };
+const FIELDS = { f: "market,drift", every: "7d", docs: "5", grade: "captured", markets: "", from: "", until: "", budget: "", calls: "", percall: "", name: "" };
 type Fields = typeof FIELDS & { archive: string };
 
 /** Baselines that are named with something behind a colon, as always:0.5. */
@@ -43,7 +43,7 @@ function bodyOf(v: Fields): Backtest {
     archive: v.archive, forecasters: list(v.f), markets: v.markets.trim() ? list(v.markets) : null, every: v.every, evidence: Number(v.docs) || 0,
     grade: v.grade as "captured" | "published", start: v.from || null, end: v.until || null, run_id: v.name || null,
     grid: "aligned", sims: 1, seed: 0, draws: 2000, placebo: 200, fresh: false,
-    limits: { timeout: 60, in_flight: "resend", ...(v.budget && { max_cost: Number(v.budget) }) },
+    limits: { timeout: 60, in_flight: "resend", ...(v.budget && { max_cost: Number(v.budget) }), ...(v.calls && { max_calls: Number(v.calls) }), ...(v.percall && { cost_per_call: Number(v.percall) }) },
   } as Backtest;
 }
 
@@ -55,6 +55,8 @@ function commandOf(v: Fields): string {
   if (v.until) parts.push(`--until ${v.until}`);
   if (v.markets.trim()) parts.push(`--markets ${list(v.markets).join(",")}`);
   if (v.budget) parts.push(`--max-cost ${v.budget}`);
+  if (v.calls) parts.push(`--max-calls ${v.calls}`);
+  if (v.percall) parts.push(`--cost-per-call ${v.percall}`);
   if (v.name) parts.push(`--run-id ${v.name}`);
   return parts.join(" ");
 }
@@ -78,10 +80,13 @@ function Form({ archives, archive, may }: { archives: string[]; archive: string;
     if (key.current?.body !== body) key.current = { body, key: crypto.randomUUID() };
     setStarting(true);
     setWrong(null);
-    const { data, error } = await client.POST("/api/backtests", { params: { header: { "Idempotency-Key": key.current.key } }, body: bodyOf(value) });
+    try {
+      const begun = await post("/api/backtests", { key: key.current.key, body: bodyOf(value) });
+      if ("run_id" in begun) router.push(to("/run/", { run: begun.run_id }));
+    } catch (error) {
+      setWrong(said(error));
+    }
     setStarting(false);
-    if (error) setWrong(said(error));
-    else router.push(to("/run/", { run: (data as unknown as { run_id: string }).run_id }));
   };
   const held = list(value.f);
   const toggle = (name: string) => set("f")({ target: { value: (held.includes(name) ? held.filter((one) => one !== name) : [...held, name]).join(",") } });
@@ -109,6 +114,8 @@ function Form({ archives, archive, may }: { archives: string[]; archive: string;
             <label className="field">Markets <span>ids by commas; empty: all</span><textarea className="input" rows={2} value={value.markets} onChange={set("markets")} /></label>
             <div className="grid gap-4 min-[720px]:grid-cols-2">
               <label className="field">Budget, US $ <span>the run stops before it is passed</span><input className="input" type="number" min="0" step="0.01" value={value.budget} onChange={set("budget")} placeholder="needed for paid models" /></label>
+              <label className="field">Most calls<input className="input" type="number" min="1" step="1" value={value.calls} onChange={set("calls")} placeholder="no limit" /></label>
+              <label className="field">Cost of a call, US $ <span>where it is not known</span><input className="input" type="number" min="0" step="any" value={value.percall} onChange={set("percall")} /></label>
               <label className="field">Name of the run<input className="input" value={value.name} onChange={set("name")} placeholder="the time" maxLength={128} /></label>
             </div>
           </form>
@@ -144,8 +151,8 @@ function useDryRun(value: Fields): Dry {
     setDry((held) => ({ ...held, waiting: true }));
     const waiting = setTimeout(async () => {
       try {
-        const { data, error } = await client.POST("/api/backtests", { params: { query: { dry_run: true } }, body: JSON.parse(body) as Backtest, signal: stop.signal });
-        if (!stop.signal.aborted) setDry({ found: error ? null : (data as Predicted), wrong: error ? said(error) : null, waiting: false });
+        const found = await post("/api/backtests", { query: { dry_run: true }, body: JSON.parse(body) as Backtest, signal: stop.signal });
+        if (!stop.signal.aborted && "lacks" in found) setDry({ found, wrong: null, waiting: false });
       } catch (error) {
         if (!stop.signal.aborted) setDry({ found: null, wrong: said(error), waiting: false });
       }

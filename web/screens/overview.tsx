@@ -1,6 +1,6 @@
 "use client";
 /** Who beats the market, how sure that is, and what was run last. */
-import Link from "next/link";
+import Link from "@/parts/link";
 import { useGet } from "@/lib/api";
 import { board, boardAxis, leader, rangeOf, verdictOf } from "@/lib/board";
 import { count, counted, dollars, fixed, instant, pairText } from "@/lib/format";
@@ -71,10 +71,10 @@ function Result({ id }: { id: string }) {
     <section className="panel grid gap-3 p-5" data-result={id}>
       <p className="flex flex-wrap items-center gap-3">
         <WorldBadge world={worldOf(run)} />
-        <Link prefetch={false} className="font-mono text-12" href={to("/run/", { run: id })}>{id}</Link>
+        <Link className="font-mono text-12" href={to("/run/", { run: id })}>{id}</Link>
       </p>
       <div>
-        <h2 className="!text-20 !leading-snug"><Link prefetch={false} className="!text-ink" href={to("/leaderboard/", { run: id })}>{title}</Link></h2>
+        <h2 className="!text-20 !leading-snug"><Link className="!text-ink" href={to("/leaderboard/", { run: id })}>{title}</Link></h2>
         {best && (
           <p className="text-ink-2">
             {best.verdict === "beats the market" ? "" : "Nearest: "}
@@ -100,7 +100,7 @@ function Result({ id }: { id: string }) {
 
 export function runColumns(): Column<RunRow>[] {
   return [
-    { key: "run", head: "Run", cell: (run) => <Link prefetch={false} className="font-mono text-12" href={to("/run/", { run: run.run_id })}>{run.run_id}</Link> },
+    { key: "run", head: "Run", cell: (run) => <Link className="font-mono text-12" href={to("/run/", { run: run.run_id })}>{run.run_id}</Link> },
     { key: "kind", head: "Kind", skip: true, cell: (run) => KINDS[run.kind] ?? run.kind },
     { key: "state", head: "State", cell: (run) => <RunState value={run.status} /> },
     { key: "done", head: "Steps done", num: true, label: "Steps", cell: (run) => (run.total ? `${count(run.done)} of ${count(run.total)}` : "–") },
@@ -114,7 +114,7 @@ function Runs({ runs, total }: { runs: RunRow[]; total: number }) {
   const states = new Map<string, number>();
   for (const run of runs) states.set(run.status, (states.get(run.status) ?? 0) + 1);
   return (
-    <Panel title="Runs" hint={[...states].map(([state, n]) => `${n} ${state}`).join(", ")} right={<Link prefetch={false} className="btn btn-bare" href="/runs/">All {count(total)}</Link>} pad={false}>
+    <Panel title="Runs" hint={[...states].map(([state, n]) => `${n} ${state}`).join(", ")} right={<Link className="btn btn-bare" href="/runs/">All {count(total)}</Link>} pad={false}>
       <DataTable caption="Runs" columns={runColumns()} rows={runs} id={(run) => run.run_id} cards />
       <Ways />
     </Panel>
@@ -130,7 +130,7 @@ function Ways() {
   return (
     <nav aria-label="What next" className="grid border-t border-line min-[720px]:grid-cols-3">
       {ways.map(([href, title, text]) => (
-        <Link key={href} prefetch={false} href={href} className="border-line px-5 py-3.5 hover:bg-hover hover:no-underline min-[720px]:border-l min-[720px]:first:border-l-0">
+        <Link key={href} href={href} className="border-line px-5 py-3.5 hover:bg-hover hover:no-underline min-[720px]:border-l min-[720px]:first:border-l-0">
           <b className="font-semibold">{title}</b>
           <span className="block text-12 text-ink-2">{text}</span>
         </Link>
@@ -147,7 +147,7 @@ function Calibrated({ id }: { id: string }) {
   return (
     <Panel title={`Is ${f} calibrated?`}>
       {found.data ? <Reliability of={found.data} counts={false} most={360} /> : <span className="skeleton h-[360px]" />}
-      <p className="note mt-2">ECE {fixed(found.data?.ece, 3)} (lower is better). Bars: 95 % intervals; dot area: questions in the bin. <Link prefetch={false} href={to("/calibration/", { run: id, f })}>All forecasters</Link></p>
+      <p className="note mt-2">ECE {fixed(found.data?.ece, 3)} (lower is better). Bars: 95 % intervals; dot area: questions in the bin. <Link href={to("/calibration/", { run: id, f })}>All forecasters</Link></p>
     </Panel>
   );
 }

@@ -1,10 +1,10 @@
 "use client";
 /** One run: what was done, what was paid, what happened, as it happens. */
 import dynamic from "next/dynamic";
-import Link from "next/link";
+import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { client, said, save, useGet, usePages } from "@/lib/api";
+import { post, said, save, useGet, usePages } from "@/lib/api";
 import { bytes, clock, count, counted, dollars, instant, span } from "@/lib/format";
 import { useEvents, type Live } from "@/lib/live";
 import { useRun } from "@/lib/run";
@@ -14,7 +14,8 @@ import { to, useUrl } from "@/lib/url";
 import { KINDS, SCORED } from "@/lib/words";
 import { Icon } from "@/parts/icons";
 import { ScopeBar } from "@/parts/scope";
-import { Dialog, Main } from "@/parts/shell";
+import { Dialog } from "@/parts/dialog";
+import { Main } from "@/parts/shell";
 import { Command, Exports, Panel, RunState, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
 import { DataTable, type Column } from "@/parts/table";
@@ -32,7 +33,7 @@ export function Run() {
           <Failed error={error} retry={retry} what="The run" />
         ) : none ? (
           <Empty title="Start with a dry run" text="It says what would be asked, what that costs, and what the validity card would lack." command="beforehand backtest run --forecasters market,drift --dry-run">
-            <Link prefetch={false} className="btn btn-main" href="/new/">New run</Link>
+            <Link className="btn btn-main" href="/new/">New run</Link>
           </Empty>
         ) : !run ? (
           <Loading heights={[70, 92, 260, 300]} label="Loading the run" />
@@ -95,7 +96,7 @@ function Story({ run, told, silent }: { run: RunWhole; told: Told; silent: boole
   return (
     <>
       {KINDS[run.kind ?? ""] ?? run.kind}{run.created_at ? `, started ${instant(run.created_at)}` : ""}
-      {run.parent ? <>, forked from <Link prefetch={false} href={to("/run/", { run: run.parent })}>{run.parent}</Link></> : ""}. {run.reason ? `${run.reason}. ` : ""}
+      {run.parent ? <>, forked from <Link href={to("/run/", { run: run.parent })}>{run.parent}</Link></> : ""}. {run.reason ? `${run.reason}. ` : ""}
       {!silent && told.resumed > 0 && `It was resumed ${times(told.resumed)}: ${counted(told.answered, "call was", "calls were")} answered, ${told.repeated ? `${told.repeated} of them asked again` : "and none of them was asked again"}${told.again ? `; ${told.again} in flight when its process ended were sent again under the same key` : ""}.`}
       {silent && "It was made without a journal, so it has no events."}
     </>
@@ -257,20 +258,24 @@ function Next({ run, status, reload }: { run: RunWhole; status: string; reload: 
   const path = { run_id: run.run_id };
   const act = async (what: "cancel" | "resume") => {
     setSaid(null);
-    const { error } = await client.POST(what === "cancel" ? "/api/runs/{run_id}/cancel" : "/api/runs/{run_id}/resume", { params: { path } });
-    setSaid(error ? said(error) : what === "cancel" ? "It ends: calls in flight are recorded, and it can be resumed." : "It goes on where it stood.");
+    try {
+      await post(what === "cancel" ? "/api/runs/{run_id}/cancel" : "/api/runs/{run_id}/resume", { path });
+      setSaid(what === "cancel" ? "It ends: calls in flight are recorded, and it can be resumed." : "It goes on where it stood.");
+    } catch (error) {
+      setSaid(said(error));
+    }
     reload();
   };
   const ended = ["stopped", "cancelled", "failed", "unfinished"].includes(status);
   return (
     <Panel title="What next">
       <div className="flex flex-wrap gap-2">
-        {run.scores && SCORED.includes(run.kind ?? "") && <Link prefetch={false} className="btn btn-main" href={to("/leaderboard/", { run: run.run_id })}>Open leaderboard</Link>}
-        {run.answer && <Link prefetch={false} className="btn btn-main" href={to("/ask/", { run: run.run_id })}>Read the answer</Link>}
+        {run.scores && SCORED.includes(run.kind ?? "") && <Link className="btn btn-main" href={to("/leaderboard/", { run: run.run_id })}>Open leaderboard</Link>}
+        {run.answer && <Link className="btn btn-main" href={to("/ask/", { run: run.run_id })}>Read the answer</Link>}
         {status === "running" && may && <button type="button" className="btn" onClick={() => void act("cancel")}><Icon name="stop" fill size={10} /> Stop</button>}
         {ended && may && <button type="button" className="btn btn-main" onClick={() => void act("resume")}><Icon name="play" fill size={10} /> Resume</button>}
         {run.kind === "backtest" && may && status !== "running" && <button type="button" className="btn" onClick={() => setForking(true)}>Fork at t</button>}
-        {run.files?.["traces.jsonl"] && <Link prefetch={false} className="btn" href={to("/trace/", { run: run.run_id })}>Traces</Link>}
+        {run.files?.["traces.jsonl"] && <Link className="btn" href={to("/trace/", { run: run.run_id })}>Traces</Link>}
         <Verify run={run} />
       </div>
       {said_ && <p role="status" className="mt-3 text-ink-2">{said_}</p>}
@@ -314,14 +319,13 @@ function Fork({ run, onClose }: { run: RunWhole; onClose: () => void }) {
       className="grid gap-3"
       onSubmit={async (event) => {
         event.preventDefault();
-        const { data, error } = await client.POST("/api/runs/{run_id}/fork", {
-          params: { path: { run_id: run.run_id }, header: { "Idempotency-Key": crypto.randomUUID() } },
-          body: { at, models: models.split(",").map((one) => one.trim()).filter(Boolean), fresh: false },
-        });
-        if (error) setWrong(said(error));
-        else {
+        const named = models.split(",").map((one) => one.trim()).filter(Boolean);
+        try {
+          const begun = await post("/api/runs/{run_id}/fork", { path: { run_id: run.run_id }, key: crypto.randomUUID(), body: { at, models: named, fresh: false } });
           onClose();
-          router.push(to("/run/", { run: data.run_id }));
+          router.push(to("/run/", { run: begun.run_id }));
+        } catch (error) {
+          setWrong(said(error));
         }
       }}
     >

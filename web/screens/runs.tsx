@@ -1,6 +1,6 @@
 "use client";
 /** Every run of the home folder. */
-import Link from "next/link";
+import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
 import { usePages } from "@/lib/api";
 import { counted } from "@/lib/format";
@@ -47,7 +47,7 @@ export function Runs() {
           <Empty title="No run fits these filters"><button type="button" className="btn" onClick={() => url.set({ kind: null, status: null })}>Show all</button></Empty>
         ) : (
           <Empty title="Nothing was run yet" text="Start with a dry run: it says what would be asked, what that costs, and what the validity card would lack." command="beforehand backtest run --forecasters market,drift --dry-run">
-            <Link prefetch={false} className="btn btn-main" href="/new/">New run</Link>
+            <Link className="btn btn-main" href="/new/">New run</Link>
           </Empty>
         )
       ) : (

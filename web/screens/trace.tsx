@@ -1,6 +1,6 @@
 "use client";
 /** How a model came to one decision: what it was told, what it wrote, what that printed. */
-import Link from "next/link";
+import Link from "@/parts/link";
 import { useMemo } from "react";
 import { problemOf, useGet } from "@/lib/api";
 import { bytes, count, counted, dollars, fixed, instant, shortId, span } from "@/lib/format";
@@ -32,7 +32,7 @@ function Of({ run }: { run: RunWhole }) {
       <Loading heights={[90, 560]} />
     ) : (
       <Empty title="No forecaster here wrote code" text="Baselines and files of probabilities have no trace: only models do.">
-        <Link prefetch={false} className="btn" href={to("/leaderboard/", { run: run.run_id })}>Leaderboard</Link>
+        <Link className="btn" href={to("/leaderboard/", { run: run.run_id })}>Leaderboard</Link>
       </Empty>
     );
   }
@@ -54,7 +54,7 @@ function Decision({ run, id, f, t }: { run: RunWhole; id: string; f: string; t: 
   return (
     <>
       <Title
-        crumb={<><Link prefetch={false} href={to("/run/", { run: run.run_id })}>{run.run_id}</Link> / <Link prefetch={false} href={to("/market/", { run: run.run_id, id: trace.market_id, f, t })}>{shortId(trace.market_id)}</Link> / {instant(t)}</>}
+        crumb={<><Link href={to("/run/", { run: run.run_id })}>{run.run_id}</Link> / <Link href={to("/market/", { run: run.run_id, id: trace.market_id, f, t })}>{shortId(trace.market_id)}</Link> / {instant(t)}</>}
         lede={
           <>
             {!last ? "It wrote no code: this forecaster has no trace." : last.arm === "code" ? "Its own program ran, and its answer was used: no fallback was needed." : trace.traces.length > 1 ? "Its program gave no answer, so it was asked directly." : "It was asked directly."}
@@ -100,14 +100,14 @@ function Tree({ run, rows, trace, f, t }: { run: RunWhole; rows: ForecastRow[]; 
       <ul>
         {times.map((at) => (
           <li key={at}>
-            <Link prefetch={false} aria-current={at === t ? "true" : undefined} className={`tnum flex justify-between rounded-md px-2 py-1 pl-4 !text-ink-2 !no-underline hover:bg-hover ${at === t ? "bg-sel !text-ink" : ""}`} href={link(f, at)}>
+            <Link aria-current={at === t ? "true" : undefined} className={`tnum flex justify-between rounded-md px-2 py-1 pl-4 !text-ink-2 !no-underline hover:bg-hover ${at === t ? "bg-sel !text-ink" : ""}`} href={link(f, at)}>
               {instant(at)} <span>{fixed(rows.find((row) => row.time === at && row.forecaster === f)?.probability, 3)}</span>
             </Link>
             {at === t && (
               <ul>
                 {here.map((row) => (
                   <li key={row.forecaster}>
-                    <Link prefetch={false} aria-current={row.forecaster === f ? "true" : undefined} className={`tnum flex justify-between rounded-md px-2 py-1 pl-8 !no-underline hover:bg-hover ${row.forecaster === f ? "font-semibold !text-ink" : "!text-ink-2"}`} href={link(row.forecaster ?? "", t)}>
+                    <Link aria-current={row.forecaster === f ? "true" : undefined} className={`tnum flex justify-between rounded-md px-2 py-1 pl-8 !no-underline hover:bg-hover ${row.forecaster === f ? "font-semibold !text-ink" : "!text-ink-2"}`} href={link(row.forecaster ?? "", t)}>
                       {row.forecaster} <span>{fixed(row.probability, 3)}</span>
                     </Link>
                   </li>
@@ -160,7 +160,7 @@ function Contents({ trace, tab, onTab }: { trace: WholeTrace; tab: string | null
           <>
             <p className="note mb-2">Written by {trace.forecaster} from the context at t; run in the sandbox, where the clock answers {instant(trace.time)}.</p>
             <Lines text={code.code!} />
-            {code.output && <><h3 className="mt-4 mb-1">What it printed</h3><pre className="code !whitespace-pre-wrap" data-output="true">{pretty(code.output)}</pre></>}
+            {code.output && <><h2 className="mt-4 mb-1">What it printed</h2><pre className="code !whitespace-pre-wrap" data-output="true">{pretty(code.output)}</pre></>}
           </>
         )}
         {held === "output" && trace.traces.map((one, i) => <Said key={i} one={one} />)}
@@ -173,7 +173,7 @@ function Contents({ trace, tab, onTab }: { trace: WholeTrace; tab: string | null
 function Said({ one }: { one: TraceWire }) {
   return (
     <div className="mb-4">
-      <h3 className="mb-1">{one.arm === "code" ? "Program" : "Direct answer"}</h3>
+      <h2 className="mb-1">{one.arm === "code" ? "Program" : "Direct answer"}</h2>
       {one.output && <pre className="code !whitespace-pre-wrap">{pretty(one.output)}</pre>}
       {one.answer !== undefined && <pre className="code !whitespace-pre-wrap">{JSON.stringify(one.answer, null, 2)}</pre>}
       {one.error && <p className="text-worse">{one.error}</p>}
@@ -191,7 +191,7 @@ function pretty(text: string): string {
 
 function Lines({ text }: { text: string }) {
   return (
-    <ol className="code list-none">
+    <ol className="code list-none !overflow-visible">
       {text.replace(/\n$/, "").split("\n").map((line, i) => (
         <li key={i} className="flex gap-4">
           <span className="w-6 shrink-0 text-right text-ink-3 select-none" aria-hidden="true">{i + 1}</span>

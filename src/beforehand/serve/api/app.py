@@ -146,7 +146,7 @@ def routed() -> FastAPI:
     )
     for module in ROUTERS:
         app.include_router(module.router)
-    app.mount("/", pages.Pages())
+    app.router.default = pages.Pages()  # What no route has.
     app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
     return app
 

@@ -10,9 +10,10 @@ import orjson
 from fastapi import APIRouter, Request
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from beforehand import __version__
 from beforehand.serve.api.base import ApiDep
@@ -35,12 +36,14 @@ class Pages:
     """The web UI: files that say nothing of the home folder, so that no token is needed."""
 
     def __init__(self, built: Path = BUILT) -> None:
-        there = (built / "index.html").is_file()
-        self._static = StaticFiles(directory=built, html=True) if there else None
+        self._static: ASGIApp | None = None
+        if (built / "index.html").is_file():
+            self._static = GZipMiddleware(StaticFiles(directory=built, html=True), 1024, 6)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if scope["method"] not in ("GET", "HEAD") or path.startswith("/api/"):
+        hidden = any(part.startswith(".") for part in path.split("/"))
+        if scope["method"] not in ("GET", "HEAD") or path.startswith("/api/") or hidden:
             raise HTTPException(404)
         if self._static is None:
             if path != "/":

@@ -1,0 +1,45 @@
+"""A home with a world and runs of each kind: fixtures for tests/api and tests/web."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from serving import command
+
+
+def must(done: subprocess.CompletedProcess[str], codes: tuple[int, ...] = (0,)) -> None:
+    assert done.returncode in codes, done.stderr
+
+
+@pytest.fixture(scope="session")
+def first_made(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Path:
+    """A home folder: the archive `sim`, a backtest with a model, a scored file, a question, a
+    benchmark."""
+    home = tmp_path_factory.mktemp("api")
+    (home / "data").mkdir()
+    shutil.copytree(sim, home / "data" / "sim")
+    quick = ("--archive", "data/sim", "--draws", "200", "--placebo", "0")
+    every = ("--every", "28d", "--forecasters", "all,scripted")
+    must(command(home, "backtest", "run", *every, *quick, "--run-id", "walk"))
+    must(command(home, "runs", "export", "walk", "--out", "walk.csv"))
+    rows = (home / "walk.csv").read_text().splitlines()[1:]
+    lines = [row.split(",") for row in rows]
+    mine = [f"{c[1]},{c[2].replace(' ', 'T')},0.4" for c in lines if c[3] == "baseline:drift"][:200]
+    fixed = [line if "Z" in line or "+" in line else line.replace(",0.4", "Z,0.4") for line in mine]
+    (home / "mine.csv").write_text(
+        "id,time,probability\n" + "\n".join(fixed) + "\nnope,2025-01-01,0.5\n"
+    )
+    must(command(home, "score", "mine.csv", *quick, "--run-id", "scored"), (0, 3))
+    title = "Will the Merovia timber index close above 993?"
+    must(command(home, "ask", title, "--archive", "data/sim", "--run-id", "asked"))
+    must(command(home, "bench", "run", "--archive", "data/sim", "--forecasters", "market,drift", "--draws", "200", "--placebo", "0", "--run-id", "benched"))  # fmt: skip
+    return home
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, first_made: Path) -> Path:
+    """A copy of it: tests start runs in it, and change files."""
+    home = tmp_path_factory.mktemp("copy") / "home"
+    shutil.copytree(first_made, home)
+    return home

@@ -1,0 +1,68 @@
+"""Real Chromium over the built pages and a real server."""
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver import Api, api
+from browsing import FLAGS, Screen, screen
+from serving import command
+
+from beforehand.serve.api.pages import BUILT
+from homes import first_made, made, must
+
+__all__ = ["first_made", "made"]
+CI = bool(os.environ.get("CI"))
+
+
+def _missing(what: str) -> None:
+    """CI has everything; elsewhere a sentence says how to get it."""
+    if CI:
+        pytest.fail(f"CI needs {what}")
+    pytest.skip(f"it needs {what}")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """The browser, where the pages are built and Playwright is installed."""
+    if importlib.util.find_spec("playwright") is None:
+        _missing("Playwright: make ui-test")
+    if not (BUILT / "index.html").is_file():
+        _missing("the web UI: make ui")
+    found = shutil.which("chromium") or shutil.which("google-chrome")
+    if found is None:
+        _missing("chromium: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(found), args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def with_worlds(made: Path, request: pytest.FixtureRequest) -> Path:
+    """The home with runs of each kind, and a backtest over recorded markets where there are any."""
+    if os.environ.get("BEFOREHAND_DATA"):
+        (made / "data" / "real").symlink_to(request.getfixturevalue("real"))
+        few = ("--draws", "200", "--placebo", "0", "--every", "28d")
+        must(command(made, "backtest", "run", "--archive", "data/real", "--forecasters", "all", *few, "--run-id", "over-real"))  # fmt: skip
+    return made
+
+
+@pytest.fixture(scope="module")
+def serving(with_worlds: Path) -> Iterator[Api]:
+    """The server over it."""
+    with api(with_worlds, "--archive", "data/sim", "--rate", "5000") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browse(chromium: Any, serving: Api) -> Iterator[Callable[..., Screen]]:
+    """Opens a screen: `browse("/leaderboard/", theme="dark", width=390)`."""
+    with screen(chromium, serving.url) as opened:
+        yield opened

@@ -1,0 +1,94 @@
+"use client";
+/** Search over markets and runs, and the list of keys. */
+import { useRouter } from "next/navigation";
+import { useEffect, useState } from "react";
+import { useGet } from "@/lib/api";
+import { day } from "@/lib/format";
+import { to } from "@/lib/url";
+import { Dialog } from "./dialog";
+
+const KEYS: [string, string][] = [
+  ["/", "search markets and runs"],
+  ["?", "this list"],
+  ["j  k", "next and previous row; on a market, next and previous forecast"],
+  ["Enter", "open the row"],
+  ["x", "select the row (leaderboard)"],
+  ["c", "compare the two selected rows"],
+  ["[  ]", "older and newer run"],
+  ["← →", "move t by an hour; PageUp and PageDown by a day; Home, End"],
+  ["Esc", "close"],
+];
+
+export function Search({ open, onClose }: { open: boolean; onClose: () => void }) {
+  const router = useRouter();
+  const [text, setText] = useState("");
+  const [asked, setAsked] = useState("");
+  useEffect(() => {
+    const waiting = setTimeout(() => setAsked(text.trim()), 200);
+    return () => clearTimeout(waiting);
+  }, [text]);
+  const home = useGet("/api/workspace", open ? {} : null);
+  const archive = home.data?.default_archive;
+  const markets = useGet(
+    "/api/archives/{archive}/markets",
+    open && asked && archive ? { params: { path: { archive }, query: { q: asked, limit: 8 } } } : null,
+    { keepPreviousData: true },
+  );
+  const runs = useGet("/api/runs", open ? { params: { query: { limit: 100 } } } : null);
+  const found = (runs.data?.items ?? []).filter((run) => asked && run.run_id.includes(asked)).slice(0, 5);
+  const go = (address: string) => {
+    onClose();
+    router.push(address);
+  };
+  const hits = asked ? (markets.data?.items ?? []) : [];
+  return (
+    <Dialog open={open} onClose={onClose} label="Search">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (hits[0]) go(to("/market/", { id: hits[0].id }));
+          else if (found[0]) go(to("/run/", { run: found[0].run_id }));
+        }}
+      >
+        <label className="field">
+          Search markets and runs
+          <input className="input" autoFocus value={text} onChange={(e) => setText(e.target.value)} placeholder="words of a question, or a run's name" />
+        </label>
+      </form>
+      <ul className="mt-3 grid gap-1" aria-label="Found">
+        {found.map((run) => (
+          <li key={run.run_id}>
+            <button type="button" className="w-full rounded-md px-2 py-1.5 text-left hover:bg-hover" onClick={() => go(to("/run/", { run: run.run_id }))}>
+              <span className="note">run </span>
+              {run.run_id} <span className="note">{run.kind}</span>
+            </button>
+          </li>
+        ))}
+        {hits.map((market) => (
+          <li key={market.id}>
+            <button type="button" className="w-full rounded-md px-2 py-1.5 text-left hover:bg-hover" onClick={() => go(to("/market/", { id: market.id }))}>
+              {market.question ?? market.id} <span className="note">{market.venue}, closes {day(market.scheduled_close)}</span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {asked && !markets.isLoading && !hits.length && !found.length && <p className="note mt-2">Nothing of that name in {archive ?? "this home folder"}.</p>}
+    </Dialog>
+  );
+}
+
+export function Keys({ open, onClose }: { open: boolean; onClose: () => void }) {
+  return (
+      <Dialog open={open} onClose={onClose} label="Keys">
+        <h2 className="mb-3">Keys</h2>
+        <dl className="grid grid-cols-[auto_1fr] gap-x-6 gap-y-2">
+          {KEYS.map(([key, about]) => (
+            <div key={key} className="contents">
+              <dt>{key.split(/\s+/).map((one) => <kbd key={one} className="mr-1">{one}</kbd>)}</dt>
+              <dd className="text-ink-2">{about}</dd>
+            </div>
+          ))}
+        </dl>
+      </Dialog>
+  );
+}
