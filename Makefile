@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 # The main job; on a terminal then the pages of it, until Ctrl-C.
 demo: ui
 	$(BIN)/beforehand demo
-	if [ -t 1 ]; then $(BIN)/beforehand serve --open; fi
+	if [ -t 1 ]; then $(BIN)/beforehand serve; fi
 
 test: setup
 	$(BIN)/ruff check src tests bench

@@ -14,7 +14,7 @@ export interface Step {
 
 export interface Mark {
   t: number;
-  kind: "shown" | "rules";
+  kind: "shown" | "held" | "rules";
   id: string;
   label: string;
 }
@@ -34,7 +34,7 @@ interface Props {
 }
 
 const TALL = 300;
-const [LEFT, RIGHT, TOP, FOOT] = [44, 26, 26, 26];
+const [LEFT, RIGHT, TOP, FOOT] = [58, 26, 26, 26];
 const LANE = 20;
 const SNAP = 6;
 
@@ -47,6 +47,7 @@ export default function MarketChart({ prices, steps, marks, name, outcome, end, 
   const y = (p: number) => TOP + (TALL - TOP - FOOT) * (1 - p);
   const lanes = [
     { kind: "shown" as const, label: "shown" },
+    { kind: "held" as const, label: "not shown" },
     { kind: "rules" as const, label: "rules" },
   ].filter((lane) => marks.some((mark) => mark.kind === lane.kind));
   const height = TALL + lanes.length * LANE + 4;
@@ -111,7 +112,7 @@ export default function MarketChart({ prices, steps, marks, name, outcome, end, 
             {[0, 0.25, 0.5, 0.75, 1].map((v) => (
               <text key={v} x={LEFT - 8} y={y(v) + 4} textAnchor="end" className="axis-text">{v}</text>
             ))}
-            <text x={LEFT - 8} y={12} className="axis-text" textAnchor="start" dx={-30}>Probability of YES</text>
+            <text x={LEFT - 8} y={12} className="axis-text" textAnchor="start" dx={-44}>Probability of YES</text>
             {outcome !== null &&
               steps.map((step) => {
                 if (step.market === null) return null;
@@ -180,6 +181,8 @@ export default function MarketChart({ prices, steps, marks, name, outcome, end, 
               >
                 {mark.kind === "rules" ? (
                   <svg width="9" height="9" viewBox="0 0 10 10" aria-hidden="true"><path d="M5 0 10 5 5 10 0 5z" fill="var(--ink-2)" /></svg>
+                ) : mark.kind === "held" ? (
+                  <span className="block size-2 rounded-full border-[1.5px] border-ink-2" />
                 ) : (
                   <span className="block h-3 w-[2.5px] bg-[var(--c1)]" />
                 )}

@@ -321,6 +321,7 @@ function Leaks({ run, id }: { run: RunWhole; id: string }) {
           ["planted canaries seen early", of(leaks.canaries_seen, leaks.canaries_planted)],
           ["showings flagged", of(leaks.documents_flagged, leaks.documents_shown)],
           ["decisions on a flagged document", of(leaks.decisions_flagged, leaks.decisions_citing)],
+          ...(run.scores!.audit ? [["evidence audit passed", of(run.scores!.audit.passed, run.scores!.audit.total)] as [string, string]] : []),
         ]}
       />
       <p className="note mt-3">

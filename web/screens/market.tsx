@@ -7,7 +7,7 @@ import { said, useGet } from "@/lib/api";
 import { leader } from "@/lib/board";
 import { count, counted, day, fixed, instant, iso, ms, outcomeWord, signed, span } from "@/lib/format";
 import { useRun } from "@/lib/run";
-import type { EvidenceRow, ForecastRow, MarketAt, RunWhole } from "@/lib/schema";
+import type { Document, EvidenceRow, ForecastRow, MarketAt, RunWhole } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
 import type { Mark, Step } from "@/charts/market-chart";
 import { Icon } from "@/parts/icons";
@@ -114,7 +114,13 @@ function Story({ whole, archive, run }: { whole: MarketAt; archive: string; run:
     { keepPreviousData: true },
   );
   const decided = steps.filter((step) => step.t <= t).at(-1);
-  const marks = useMemo(() => marksOf(evidence, whole), [evidence, whole]);
+  // The best matches of the whole record: which of them were never shown?
+  const fitting = useGet(
+    "/api/archives/{archive}/documents",
+    run && evidence.length ? { params: { path: { archive }, query: { q: (whole.market.question ?? id).slice(0, 500), limit: 20 } } } : null,
+  );
+  const documents = fitting.data?.items;
+  const marks = useMemo(() => marksOf(evidence, whole, documents ?? []), [evidence, whole, documents]);
   const move = useCallback((next: number, drop: boolean) => url.set({ t: iso(Math.round(next / 1000) * 1000) }, drop ? "push" : "replace"), [url]);
   useKeys(t, range, steps, move);
   const open = (mark: Mark) => url.set({ rec: mark.kind === "rules" ? "market" : `document:${mark.id}` });
@@ -152,6 +158,7 @@ function Story({ whole, archive, run }: { whole: MarketAt; archive: string; run:
               {name && <span><svg width="20" height="8" aria-hidden="true"><path d="M0 4h20" stroke="var(--c1)" strokeWidth="1.75" /><circle cx="4" cy="4" r="3.2" fill="var(--c1)" /></svg>forecast, held until the next</span>}
               {name && outcome !== null && <><span><i className="inline-block h-3 w-1 bg-beats opacity-60" />nearer the outcome than the market</span><span><i className="inline-block h-3 w-1 bg-worse opacity-60" />farther</span></>}
               {series.data?.method && <span>{count(prices.length)} of {count(series.data.n)} prices drawn ({series.data.method})</span>}
+              {marks.some((m) => m.kind === "held") && <span><i className="inline-block size-2 rounded-full border-[1.5px] border-ink-2" />a document that fits, ranked lower by the search</span>}
               {run && !marks.some((m) => m.kind === "shown") && <span>Evidence: untested, no document was shown for this market.</span>}
             </p>
             <TableOfPrices prices={prices} />
@@ -181,13 +188,17 @@ function versionsOf(wordings: MarketAt["wordings"]): MarketAt["wordings"] {
   return wordings.filter((one) => one.question !== null || one.rules).filter((one, i, all) => text(one) !== text(all[i - 1]));
 }
 
-function marksOf(evidence: EvidenceRow[], whole: MarketAt): Mark[] {
+function marksOf(evidence: EvidenceRow[], whole: MarketAt, documents: Document[]): Mark[] {
   const shown = new Map<string, Mark>();
   for (const row of evidence) {
     shown.set(row.document_id, { t: ms(row.known_at), kind: "shown", id: row.document_id, label: row.text.slice(0, 90) });
   }
   const rules = versionsOf(whole.wordings).map((version, i): Mark => ({ t: ms(version.known_at), kind: "rules", id: String(i + 1), label: `Text, version ${i + 1}` }));
-  return [...shown.values(), ...rules];
+  const end = whole.resolution ? ms(whole.resolution.known_at) : Infinity;
+  const held = documents
+    .filter((one) => !shown.has(one.id) && ms(one.known_at) <= end)
+    .map((one): Mark => ({ t: ms(one.known_at), kind: "held", id: one.id, label: one.title || one.id }));
+  return [...shown.values(), ...held, ...rules];
 }
 
 function useKeys(t: number, range: [number, number], steps: Step[], move: (t: number, drop: boolean) => void) {
@@ -235,7 +246,7 @@ function Scrubber({ t, range, onMove }: { t: number; range: [number, number]; on
   const share = (100 * (t - range[0])) / (range[1] - range[0]);
   const step = (by: number) => onMove(Math.min(range[1], Math.max(range[0], t + by)), true);
   return (
-    <div className="pr-[16px] pl-[34px]">
+    <div className="pr-[16px] pl-[48px]">
       <input
         type="range"
         className="scrub"

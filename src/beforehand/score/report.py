@@ -23,6 +23,8 @@ INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c
 WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 920, 300, 42, 16, 14, 44
 """The market's picture in pixels: its size and its margins."""
 PICTURED, MOST_NAMED = 8, 8
+TONES = {"beats the market": "good", "worse than the market": "bad"}
+"""Colour is the verdict's, and never the sign's."""
 TILES: dict[str, tuple[str, str]] = {
     "n_questions": ("questions", "markets scored, each with one vote"),
     "n_forecasts": ("forecasts", "instants at which they were forecast"),
@@ -72,7 +74,7 @@ def whisker(row: "BoardRow", axis: tuple[float, float]) -> str:
     (a, b), middle = row["skill_ci"], row["skill_vs_market"]
     parts = [f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="1" y2="{height - 1}"/>']
     if a is not None and b is not None and middle is not None:
-        tone = "good" if a > 0 else ("bad" if b < 0 else "dim")
+        tone = TONES.get(row["verdict"], "dim")
         parts.append(
             f'<line class="{tone}" x1="{x(a):.1f}" x2="{x(b):.1f}" y1="11" y2="11" '
             'stroke-width="3" stroke-linecap="round"/>'
