@@ -174,7 +174,7 @@ export default function MarketChart({ prices, steps, marks, name, outcome, end, 
                 key={`${mark.kind}${mark.id}${mark.t}`}
                 type="button"
                 className="absolute grid place-items-center"
-                style={{ left: x(mark.t) - 7, top: TALL + i * LANE, width: 14, height: LANE, opacity: mark.t > t ? 0.35 : 1 }}
+                style={{ left: Math.max(x(mark.t), LEFT) - 7, top: TALL + i * LANE, width: 14, height: LANE, opacity: mark.t > t ? 0.35 : 1 }}
                 aria-label={`${mark.label}, known ${instant(mark.t)}`}
                 title={`${mark.label}\nknown ${instant(mark.t)}`}
                 onClick={() => onMark(mark)}

@@ -35,8 +35,13 @@ export function useEvents(runId: string | null): Live {
       while (!stop.signal.aborted) {
         try {
           const over = await follow(runId, held, stop.signal, () => show("on"));
-          if (over) return show("over");
-          show("away"); // The stream ended: a run that has ended answers so when it is asked again.
+          if (over) {
+            show("over");
+            if (!mayGoOn(held.at(-1))) return;
+            await new Promise((go) => setTimeout(go, 2 * WAIT_MS)); // It may be resumed.
+            continue;
+          }
+          show("on"); // The stream ended: a run that has ended answers so when it is asked again.
         } catch {
           if (stop.signal.aborted) return;
           show("away");
@@ -50,6 +55,11 @@ export function useEvents(runId: string | null): Live {
     };
   }, [runId]);
   return live;
+}
+
+/** False once a run has ended for good; what was stopped, cancelled or failed may be resumed. */
+function mayGoOn(last: EventRow | undefined): boolean {
+  return last !== undefined && (last.detail as { status?: string }).status !== "success";
 }
 
 /** One connection. True when the server says that there is no more to come. */

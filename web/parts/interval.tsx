@@ -17,7 +17,7 @@ export interface Range {
 const STEPS = [1, 2, 2.5, 5];
 
 /** Round numbers over a range, about `n` of them. */
-export function ticksOf(low: number, high: number, n = 6): number[] {
+export function ticksOf(low: number, high: number, n = 5): number[] {
   const rough = (high - low) / n;
   if (!(rough > 0)) return [low];
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -96,8 +96,9 @@ export function IntervalAxis({ axis, sides = ["worse", "better"] }: { axis: Axis
     <>
     <span className="sr">Difference with its 95 % interval</span>
     <svg width="100%" height="30" aria-hidden="true" className="block min-w-[180px]">
-      <text x={`${pos(axis, 0)}%`} dx="-8" y="11" textAnchor="end" className="axis-text">{`← ${sides[0]}`}</text>
-      <text x={`${pos(axis, 0)}%`} dx="8" y="11" className="axis-text">{`${sides[1]} →`}</text>
+      {/* Near an edge a side's name stands at the edge, so that it is not cut off. */}
+      <text x={pos(axis, 0) < 25 ? "0%" : `${pos(axis, 0)}%`} dx={pos(axis, 0) < 25 ? 0 : -8} y="11" textAnchor={pos(axis, 0) < 25 ? "start" : "end"} className="axis-text">{`← ${sides[0]}`}</text>
+      <text x={pos(axis, 0) > 75 ? "100%" : `${pos(axis, 0)}%`} dx={pos(axis, 0) > 75 ? 0 : pos(axis, 0) < 25 ? 46 : 8} y="11" textAnchor={pos(axis, 0) > 75 ? "end" : "start"} className="axis-text">{`${sides[1]} →`}</text>
       {axis.ticks.map((tick, i) => (
         <text
           key={tick}

@@ -2,7 +2,7 @@
 /** The line under the bar: which run is shown, in which world, how much of it, and its files. */
 import { useEffect } from "react";
 import { useGet } from "@/lib/api";
-import { count, day, type Maybe } from "@/lib/format";
+import { count, instant, type Maybe } from "@/lib/format";
 import { worldOf, type Chosen } from "@/lib/run";
 import type { RunWhole } from "@/lib/schema";
 import { useUrl } from "@/lib/url";
@@ -53,7 +53,7 @@ export function ScopeBar({ id, run, path, scored = true, facts }: {
             {!names.includes(id) && <option value={id}>{id}</option>}
             {runs.map((row) => (
               <option key={row.run_id} value={row.run_id}>
-                {row.run_id} ({row.kind}, {day(row.created_at)})
+                {row.run_id} ({row.kind}, {instant(row.created_at)})
               </option>
             ))}
           </select>

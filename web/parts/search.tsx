@@ -4,7 +4,7 @@ import { useRouter } from "next/navigation";
 import { useEffect, useState } from "react";
 import { useGet } from "@/lib/api";
 import { day } from "@/lib/format";
-import { to } from "@/lib/url";
+import { to, useUrl } from "@/lib/url";
 import { Dialog } from "./dialog";
 
 const KEYS: [string, string][] = [
@@ -21,6 +21,8 @@ const KEYS: [string, string][] = [
 
 export function Search({ open, onClose }: { open: boolean; onClose: () => void }) {
   const router = useRouter();
+  const url = useUrl();
+  const kept = { run: url.get("run"), f: url.get("f") };
   const [text, setText] = useState("");
   const [asked, setAsked] = useState("");
   useEffect(() => {
@@ -35,7 +37,7 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
     { keepPreviousData: true },
   );
   const runs = useGet("/api/runs", open ? { params: { query: { limit: 100 } } } : null);
-  const found = (runs.data?.items ?? []).filter((run) => asked && run.run_id.includes(asked)).slice(0, 5);
+  const found = (runs.data?.items ?? []).filter((run) => asked && run.run_id.includes(asked)).slice(0, 8);
   const go = (address: string) => {
     onClose();
     router.push(address);
@@ -46,7 +48,7 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          if (hits[0]) go(to("/market/", { id: hits[0].id }));
+          if (hits[0]) go(to("/market/", { id: hits[0].id, ...kept }));
           else if (found[0]) go(to("/run/", { run: found[0].run_id }));
         }}
       >
@@ -66,7 +68,7 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
         ))}
         {hits.map((market) => (
           <li key={market.id}>
-            <button type="button" className="w-full rounded-md px-2 py-1.5 text-left hover:bg-hover" onClick={() => go(to("/market/", { id: market.id }))}>
+            <button type="button" className="w-full rounded-md px-2 py-1.5 text-left hover:bg-hover" onClick={() => go(to("/market/", { id: market.id, ...kept }))}>
               {market.question ?? market.id} <span className="note">{market.venue}, closes {day(market.scheduled_close)}</span>
             </button>
           </li>

@@ -3,13 +3,14 @@
 import Link from "@/parts/link";
 import { usePathname } from "next/navigation";
 import dynamic from "next/dynamic";
+import { patient } from "@/lib/lazy";
 import { Suspense, useEffect, useState } from "react";
 import { useGet } from "@/lib/api";
 import { to, useUrl } from "@/lib/url";
 import { Icon, Logo } from "./icons";
 
-const Search = dynamic(() => import("./search").then((found) => found.Search), { ssr: false });
-const Keys = dynamic(() => import("./search").then((found) => found.Keys), { ssr: false });
+const Search = dynamic(patient(() => import("./search").then((found) => found.Search)), { ssr: false });
+const Keys = dynamic(patient(() => import("./search").then((found) => found.Keys)), { ssr: false });
 
 const LINKS: [string, string, string[]][] = [
   ["/", "Overview", []],
@@ -54,6 +55,10 @@ function Bar() {
   const [menu, setMenu] = useState(false);
   const [asked, setAsked] = useState(false); // Fetched when they are first asked for.
   useEffect(() => setAsked((held) => held || search || keys), [search, keys]);
+  useEffect(() => {
+    const idle = setTimeout(() => void patient(() => import("./search"))(), 1500); // Ready before the first key.
+    return () => clearTimeout(idle);
+  }, []);
   useEffect(() => setMenu(false), [path]);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -108,7 +113,7 @@ function Foot() {
   return (
     <footer className="frame no-print flex flex-wrap gap-5 border-t border-line pt-4 pb-8 text-12 text-ink-3">
       <span>beforehand {data?.version}</span>
-      <span>times in UTC</span>
+      <span>t: the moment of a forecast; times in UTC</span>
       <a className="underline" href="/api">API</a>
     </footer>
   );

@@ -1,6 +1,7 @@
 "use client";
 /** One table for all screens: sorted by its heads, moved through by keys, drawn in part when long. */
 import dynamic from "next/dynamic";
+import { patient } from "@/lib/lazy";
 import { useEffect, useRef, useState } from "react";
 
 export interface Column<Row> {
@@ -46,7 +47,7 @@ interface Props<Row> {
 
 const LONG = 150;
 /** Fetched only where a table is long. */
-const LongBody = dynamic(() => import("./long-body"), { ssr: false });
+const LongBody = dynamic(patient(() => import("./long-body")), { ssr: false });
 
 export function DataTable<Row>(props: Props<Row>) {
   const { caption, columns, rows, id, sorting, onSort, onOpen, marks, onEnd, keys, cards, rowHeight = 41, foot } = props;

@@ -1,6 +1,7 @@
 "use client";
 /** Two forecasters against each other: what differs, by how much, how sure that is, and where. */
 import dynamic from "next/dynamic";
+import { patient } from "@/lib/lazy";
 import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
 import { useGet, usePages } from "@/lib/api";
@@ -15,7 +16,7 @@ import { CopyLink, Exports, Facts, Outcome, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
 import { DataTable, type Column } from "@/parts/table";
 
-const Errors = dynamic(() => import("@/charts/scatter"), { ssr: false, loading: () => <span className="skeleton" style={{ height: 480 }} /> });
+const Errors = dynamic(patient(() => import("@/charts/scatter")), { ssr: false, loading: () => <span className="skeleton" style={{ height: 480 }} /> });
 
 const half = (text: string): [string, string] => {
   const at = text.indexOf(":");
@@ -110,11 +111,11 @@ function Said({ of }: { of: ComparisonWire }) {
       lede={
         <>
           B’s squared error minus A’s is <b className="tnum" data-difference={of.difference}>{signed(of.difference)}</b> (95 % interval {pairText(of.ci)}; above 0, A is better), on the same {counted(of.n, "forecast")} of {counted(of.n_questions, "question")}.
-          {of.minimum_detectable_effect !== null && ` A difference of ${fixed(of.minimum_detectable_effect)} would be found with a power of 80 %.`}
+          {of.minimum_detectable_effect !== null && ` A difference of ${fixed(of.minimum_detectable_effect)} would be found with a power of 80 %.`} This pair stands alone: it is not deflated for what else was tried, as the leaderboard’s verdicts are.
         </>
       }
     >
-      {sure ? `${better[0]} is better than ${better[1]}` : `${of.a} and ${of.b} are not shown to differ`}
+      {sure ? `${better[0]} has a lower squared error than ${better[1]}` : `${of.a} and ${of.b} are not shown to differ`}
     </Title>
   );
 }
@@ -155,7 +156,6 @@ function Difference({ of, a, b, diff, same }: { of: ComparisonWire | undefined; 
       ) : (
         <p className="text-ink-2">{diff ? "Nothing but the run." : "Reading both…"}</p>
       )}
-      <p className="note mt-3">This comparison stands alone: it is not deflated for what else was tried, as the leaderboard’s verdicts are.</p>
     </Panel>
   );
 }

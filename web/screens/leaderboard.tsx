@@ -40,9 +40,9 @@ export function Headline({ run }: { run: RunWhole }) {
         ) : (
           best && (
             <>
-              Over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")} the squared error of <b>{best.forecaster}</b> is{" "}
-              <b className="tnum">{fixed(Math.abs(best.skill_vs_market ?? 0))}</b> {(best.skill_vs_market ?? 0) >= 0 ? "lower" : "higher"} than the market’s (95 % interval of the skill{" "}
-              {pairText(best.skill_ci)}), on the Brier scale from 0 to 1.
+              Over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")} the skill of <b>{best.forecaster}</b> is <b className="tnum">{fixed(best.skill_vs_market)}</b>{" "}
+              (95 % interval {pairText(best.skill_ci)}): its squared error, on the Brier scale from 0 to 1, is {(best.skill_vs_market ?? 0) >= 0 ? "lower" : "higher"} than the market’s by so much.
+              {run.scores?.short && ` ${counted(run.scores.short.n_questions, "market")} too short for the grid ${run.scores.short.n_questions === 1 ? "is" : "are"} scored apart.`}
               {worse > 0 && ` ${counted(worse, "forecaster is", "forecasters are")} worse than the market.`}
             </>
           )
@@ -272,7 +272,7 @@ function Dock({ run, a, b, onClose }: { run: string; a: string; b: string; onClo
   );
 }
 
-function Why({ run, id }: { run: RunWhole; id: string }) {
+export function Why({ run, id }: { run: RunWhole; id: string }) {
   const rows = board(run).filter((row) => row.forecaster !== "market");
   const fresh = rows.find((row) => row.fresh)?.fresh?.n;
   const columns: Column<BoardRow>[] = [
@@ -281,7 +281,7 @@ function Why({ run, id }: { run: RunWhole; id: string }) {
     { key: "deflated", head: "Skill, deflated interval", num: true, label: "Deflated", cell: (row) => pairText([row.deflated_lower, row.deflated_upper]) },
     {
       key: "fresh", head: "On prices at most 7 days old", small: fresh ? counted(fresh, "forecast") : undefined, num: true, label: "On fresh prices",
-      cell: (row) => (row.fresh ? <>{fixed(row.fresh.skill_vs_market)} <span className="text-12 text-ink-3">{pairText(row.fresh.skill_ci)}</span></> : "–"),
+      cell: (row) => (row.fresh ? <>{fixed(row.fresh.skill_vs_market)} <span className="text-12 text-ink-3">{pairText(row.fresh.skill_ci)}</span><span className="sub">deflated {pairText([row.fresh.deflated_lower, row.fresh.deflated_upper])}</span></> : "–"),
     },
     { key: "why", head: "Reason", wide: true, cell: (row) => capital(row.reasons.join("; ")) || (row.verdict === "beats the market" ? "All four conditions hold" : row.verdict === "worse than the market" ? "The interval lies below 0, also deflated" : "–") },
   ];

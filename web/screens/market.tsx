@@ -1,6 +1,7 @@
 "use client";
 /** One market: what a forecaster knew at each moment, what it said, and how good that was. */
 import dynamic from "next/dynamic";
+import { patient } from "@/lib/lazy";
 import Link from "@/parts/link";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { said, useGet } from "@/lib/api";
@@ -17,11 +18,11 @@ import { Exports, Outcome, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
 import { DataTable, type Column } from "@/parts/table";
 
-const MarketChart = dynamic(() => import("@/charts/market-chart"), {
+const MarketChart = dynamic(patient(() => import("@/charts/market-chart")), {
   ssr: false,
   loading: () => <span className="skeleton" style={{ height: 344 }} />,
 });
-const RecordDrawer = dynamic(() => import("@/parts/drawer").then((found) => found.RecordDrawer), { ssr: false });
+const RecordDrawer = dynamic(patient(() => import("@/parts/drawer").then((found) => found.RecordDrawer)), { ssr: false });
 const [HOUR, DAY] = [3_600_000, 86_400_000];
 
 export function Market() {
@@ -158,14 +159,14 @@ function Story({ whole, archive, run }: { whole: MarketAt; archive: string; run:
               {name && <span><svg width="20" height="8" aria-hidden="true"><path d="M0 4h20" stroke="var(--c1)" strokeWidth="1.75" /><circle cx="4" cy="4" r="3.2" fill="var(--c1)" /></svg>forecast, held until the next</span>}
               {name && outcome !== null && <><span><i className="inline-block h-3 w-1 bg-beats opacity-60" />nearer the outcome than the market</span><span><i className="inline-block h-3 w-1 bg-worse opacity-60" />farther</span></>}
               {series.data?.method && <span>{count(prices.length)} of {count(series.data.n)} prices drawn ({series.data.method})</span>}
-              {marks.some((m) => m.kind === "held") && <span><i className="inline-block size-2 rounded-full border-[1.5px] border-ink-2" />a document that fits, ranked lower by the search</span>}
+              {marks.some((m) => m.kind === "held") && <span><i className="inline-block size-2 rounded-full border-[1.5px] border-ink-2" />a document that fits and was never shown</span>}
               {run && !marks.some((m) => m.kind === "shown") && <span>Evidence: untested, no document was shown for this market.</span>}
             </p>
             <TableOfPrices prices={prices} />
           </Panel>
           {name && <Forecasts className="max-[1180px]:order-last" run={run!} steps={steps} evidence={evidence} outcome={outcome} name={name} t={t} id={id} onChoose={(at) => move(at, true)} />}
         </div>
-        <See at={at.data} busy={at.isValidating || settled !== t} t={t} decided={decided} steps={steps} name={name} evidence={evidence} whole={whole} run={run} series={series.data?.n ?? 0} onMove={move} onRecord={(rec) => url.set({ rec })} />
+        <See at={at.data} busy={at.isValidating || settled !== t} t={t} decided={decided} why={forecasts?.find((row) => decided && row.forecaster === name && ms(row.time) === decided.t)?.rationale} steps={steps} name={name} evidence={evidence} later={new Set(marks.filter((mark) => mark.kind !== "rules" && mark.t > t).map((mark) => mark.id)).size} whole={whole} run={run} series={series.data?.n ?? 0} onMove={move} onRecord={(rec) => url.set({ rec })} />
       </div>
       {url.get("rec") && <RecordDrawer archive={archive} at={at.data} run={run} t={iso(t)} />}
     </>
@@ -304,9 +305,12 @@ interface SeeProps {
   busy: boolean;
   t: number;
   decided: Step | undefined;
+  why: string | undefined;
   steps: Step[];
   name: string | null;
   evidence: EvidenceRow[];
+  /** Documents about this market that became known after t. */
+  later: number;
   whole: MarketAt;
   run: RunWhole | undefined;
   series: number;
@@ -315,13 +319,12 @@ interface SeeProps {
 }
 
 /** Exactly what the forecaster could see at t, and what was hidden from it. */
-function See({ at, busy, t, decided, steps, name, evidence, whole, run, series, onMove, onRecord }: SeeProps) {
+function See({ at, busy, t, decided, why, steps, name, evidence, later, whole, run, series, onMove, onRecord }: SeeProps) {
   const shown = decided ? evidence.filter((row) => ms(row.time) === decided.t) : (at?.context.search_snippets ?? []).map((s) => ({ document_id: s.id, text: s.text, known_at: s.timestamp }));
   const n = decided ? steps.indexOf(decided) + 1 : 0;
   const next = steps.find((step) => step.t > t);
   const before = steps.filter((step) => step.t < t).at(-1);
   const price = at?.odds?.price ?? null;
-  const later = new Set(evidence.filter((row) => ms(row.known_at) > t).map((row) => row.document_id)).size;
   const versions = versionsOf(at?.wordings ?? []);
   const wording = versions.at(-1);
   const earlier = steps.filter((step) => decided && step.t < decided.t);
@@ -370,9 +373,15 @@ function See({ at, busy, t, decided, steps, name, evidence, whole, run, series, 
           ))}
         </ul>
       </section>
+      {why && (
+        <section className="border-b border-line px-5 py-4">
+          <h3>What it gave as its reason</h3>
+          <p className="text-ink-2">“{why}”</p>
+        </section>
+      )}
       {earlier.length > 0 && (
         <section className="border-b border-line px-5 py-4">
-          <h3 className="flex justify-between">Its own earlier forecasts <span className="note !font-normal">{count(earlier.length)}</span></h3>
+          <h3 className="flex justify-between">Earlier forecasts of {name} <span className="note !font-normal">{count(earlier.length)}</span></h3>
           <p className="tnum text-ink-2">{earlier.slice(-4).map((step) => `${day(step.t).replace(/ \d{4}$/, "")} ${fixed(step.p, 3)}`).join(" · ")}</p>
         </section>
       )}

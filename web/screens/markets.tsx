@@ -91,7 +91,7 @@ function OfRun({ run }: { run: RunWhole }) {
     {
       key: "question", head: "Question", wide: true, sort: "market_id", width: "34%",
       cell: (row) => (
-        <span className="block min-[720px]:max-w-[42vw] min-[1180px]:max-w-[480px]">
+        <span className="block min-[720px]:max-w-[42vw] min-[1180px]:max-w-[390px]">
           <Link className="name block min-[720px]:truncate" title={row.question ?? row.market_id} href={to("/market/", { run: run.run_id, id: row.market_id, f })}>{row.question ?? row.market_id}</Link>
           <span className="font-mono text-11 text-ink-3">{shortId(row.market_id)}</span>
         </span>
@@ -113,7 +113,7 @@ function OfRun({ run }: { run: RunWhole }) {
   ];
   return (
     <>
-      <Title lede={<>{counted(all, "resolved question")} of this run; {count(outcomes["1"] ?? 0)} ended YES, {count(outcomes["0"] ?? 0)} NO. Sorted at first by how far <b>{f}</b> lies from the market.</>}>Markets</Title>
+      <Title lede={<>{counted(all, "resolved question")} of this run; {count(outcomes["1"] ?? 0)} ended YES, {count(outcomes["0"] ?? 0)} NO. Those first on which the squared errors of <b>{f}</b> and the market differ most; sort by a Brier column for the worst forecasts.</>}>Markets</Title>
       <div className="chips">
         <Words url={url} />
         {venues.length > 1 && <Chips label="Venue" name="venue" values={venues.map(([name, n]) => [name, `${name} ${count(n)}`])} url={url} />}

@@ -189,6 +189,7 @@ function Forecast({ of, stale }: { of: Predicted; stale: boolean }) {
       ) : (
         <ul className="grid gap-1">{of.lacks.map((text) => <li key={text} className="flex gap-2 text-warn"><Icon name="bang" /> <span>{text}</span></li>)}</ul>
       )}
+      {of.short_markets > 0 && <p className="note">{counted(of.short_markets, "market")} of these hold no instant of the grid: each is asked once and scored apart.</p>}
       {Object.keys(of.left_out).length > 0 && <p className="note">Left out: {Object.entries(of.left_out).map(([why, n]) => `${count(n)} ${why.replaceAll("_", " ")}`).join(", ")}.</p>}
     </div>
   );

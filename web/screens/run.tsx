@@ -1,6 +1,7 @@
 "use client";
 /** One run: what was done, what was paid, what happened, as it happens. */
 import dynamic from "next/dynamic";
+import { patient } from "@/lib/lazy";
 import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
 import { useEffect, useMemo, useRef, useState } from "react";
@@ -20,7 +21,7 @@ import { Command, Exports, Panel, RunState, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
 import { DataTable, type Column } from "@/parts/table";
 
-const Progress = dynamic(() => import("@/charts/progress"), { ssr: false, loading: () => <span className="skeleton" style={{ height: 190 }} /> });
+const Progress = dynamic(patient(() => import("@/charts/progress")), { ssr: false, loading: () => <span className="skeleton" style={{ height: 190 }} /> });
 
 export function Run() {
   const chosen = useRun(false);
@@ -48,13 +49,15 @@ export function Run() {
 function Whole({ run, reload }: { run: RunWhole; reload: () => void }) {
   const live = useEvents(run.run_id);
   const told = useMemo(() => tell(live.events), [live.events]);
-  const ended = useRef(told.ended);
+  const again = useRef(reload);
+  again.current = reload;
+  // How it stands is asked again when it ended or went on, and once all its events are here.
+  const over = live.link === "over";
+  const begun = useRef(false);
   useEffect(() => {
-    if (told.ended !== ended.current) {
-      ended.current = told.ended;
-      reload();
-    }
-  }, [told.ended, reload]);
+    if (begun.current) again.current();
+    begun.current = true;
+  }, [told.ended, over]);
   const silent = live.events.length === 0;
   const total = run.total ?? 0;
   const status = live.link === "over" || silent ? run.status : told.ended ? run.status : "running";

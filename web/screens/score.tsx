@@ -12,7 +12,7 @@ import { Main } from "@/parts/shell";
 import { Command, Exports, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
 import { DataTable, type Column } from "@/parts/table";
-import { BoardTable, Headline } from "./leaderboard";
+import { BoardTable, Headline, Why } from "./leaderboard";
 
 export function ScoreMine() {
   const url = useUrl();
@@ -145,6 +145,7 @@ function Verdict({ run, archives, archive, may, onDone }: { run: RunWhole } & Dr
       <Headline run={run} />
       <ValidityCard card={run.card} kept={run.kept} />
       <BoardTable run={run} id={run.run_id} url={url} selected={(url.get("sel") ?? "").split(",").filter(Boolean)} />
+      <Why run={run} id={run.run_id} />
       <div className="grid items-start gap-6 min-[900px]:grid-cols-[minmax(0,1fr)_400px]">
         <Rejected run={run} scored={typeof scored === "number" ? scored : null} />
         <Drop archives={archives} archive={run.archive ?? archive} may={may} again onDone={onDone} />

@@ -57,7 +57,7 @@ function Decision({ run, id, f, t }: { run: RunWhole; id: string; f: string; t: 
         crumb={<><Link href={to("/run/", { run: run.run_id })}>{run.run_id}</Link> / <Link href={to("/market/", { run: run.run_id, id: trace.market_id, f, t })}>{shortId(trace.market_id)}</Link> / {instant(t)}</>}
         lede={
           <>
-            {!last ? "It wrote no code: this forecaster has no trace." : last.arm === "code" ? "Its own program ran, and its answer was used: no fallback was needed." : trace.traces.length > 1 ? "Its program gave no answer, so it was asked directly." : "It was asked directly."}
+            {!last ? "It wrote no code; what it gave as its reason stands under Decision." : last.arm === "code" ? "Its own program ran, and its answer was used: no fallback was needed." : trace.traces.length > 1 ? "Its program gave no answer, so it was asked directly." : "It was asked directly."}
             {nearer !== null && ` The market ended ${mine!.outcome === 1 ? "YES" : mine!.outcome === 0 ? "NO" : `at ${mine!.outcome}`}, so this forecast was ${Math.abs(nearer) < 5e-4 ? "as far off as" : nearer > 0 ? "farther off than" : "nearer than"} the market.`}
           </>
         }
@@ -69,8 +69,8 @@ function Decision({ run, id, f, t }: { run: RunWhole; id: string; f: string; t: 
         <Contents trace={trace} tab={url.get("tab")} onTab={(tab) => url.set({ tab })} />
         <div className="grid gap-6 min-[720px]:max-[1180px]:grid-cols-3">
           <Panel title="Decision">
-            <p className="tnum mb-2 text-20"><b className="font-semibold">{mine ? (mine.probability >= 0.5 ? "YES" : "NO") : "–"}</b> <span className="text-ink-2">{fixed(mine?.probability, 3)}</span></p>
-            <Facts rows={[["confidence", fixed(mine?.confidence, 3)], ["how", mine?.mode ?? "–"], ["fallback", last?.fallback_reason ? last.fallback_reason : "not needed"]]} />
+            <p className="tnum mb-2 text-20"><b className="font-semibold">{fixed(mine?.probability, 3)}</b> <span className="text-14 text-ink-2">probability of YES</span></p>
+            <Facts rows={[["decision", mine ? (mine.probability >= 0.5 ? "YES" : "NO") : "–"], ["confidence", fixed(mine?.confidence, 3)], ["how", mine?.mode ?? "–"], ["fallback", last?.fallback_reason ? last.fallback_reason : "not needed"]]} />
             {mine?.rationale && <p className="mt-2 text-ink-2">“{mine.rationale}”</p>}
           </Panel>
           {trace.traces.some((one) => one.code) && (
