@@ -7,8 +7,10 @@ import type { paths, Problem } from "./schema";
 
 const TOKEN = "beforehand-token";
 
-export function heldToken(): string | null {
-  return typeof window === "undefined" ? null : window.sessionStorage.getItem(TOKEN);
+/** The header that carries the token, where one is held. */
+export function authorization(): Record<string, string> {
+  const token = window.sessionStorage.getItem(TOKEN);
+  return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
 export function holdToken(token: string): void {
@@ -34,8 +36,7 @@ function address(path: string, params: { path?: object; query?: object } = {}): 
 
 /** Ask the server; raises its problem (RFC 9457) where it answers with one. */
 async function ask(path: string, init: RequestInit = {}): Promise<unknown> {
-  const token = heldToken();
-  const headers = { ...(init.headers as Record<string, string>), ...(token && { Authorization: `Bearer ${token}` }) };
+  const headers = { ...(init.headers as Record<string, string>), ...authorization() };
   const answer = await fetch(path, { ...init, headers });
   if (!answer.ok) throw await answer.json().catch(() => new Error(`the server answered ${answer.status}`));
   return answer.json();
@@ -118,8 +119,7 @@ export function problemOf(error: unknown): Partial<Problem> {
 
 /** Fetch a path of the API that is no JSON (a file, a CSV). */
 export async function fetchText(path: string, signal?: AbortSignal): Promise<string> {
-  const token = heldToken();
-  const answer = await fetch(path, { signal, headers: token ? { Authorization: `Bearer ${token}` } : {} });
+  const answer = await fetch(path, { signal, headers: authorization() });
   if (!answer.ok) throw await answer.json().catch(() => new Error(`the server answered ${answer.status}`));
   return answer.text();
 }

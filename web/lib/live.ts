@@ -2,7 +2,7 @@
 /** A run's events as they happen. After a break it goes on behind the last one that it has, so that
  * none is missed and none comes twice, also when the server was restarted in between. */
 import { useEffect, useState } from "react";
-import { heldToken } from "./api";
+import { authorization } from "./api";
 import type { EventRow } from "./schema";
 
 export interface Live {
@@ -64,9 +64,7 @@ function mayGoOn(last: EventRow | undefined): boolean {
 
 /** One connection. True when the server says that there is no more to come. */
 async function follow(runId: string, held: EventRow[], signal: AbortSignal, changed: () => void): Promise<boolean> {
-  const token = heldToken();
-  const headers: Record<string, string> = { "Last-Event-ID": String(held.at(-1)?.number ?? 0) };
-  if (token) headers.Authorization = `Bearer ${token}`;
+  const headers = { ...authorization(), "Last-Event-ID": String(held.at(-1)?.number ?? 0) };
   const answer = await fetch(`/api/runs/${encodeURIComponent(runId)}/events`, { headers, signal, cache: "no-store" });
   if (answer.status === 204) return true;
   if (answer.status === 404) return true;

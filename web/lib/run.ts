@@ -39,5 +39,5 @@ export type World = "simulated" | "recorded" | "live";
 /** What kind of world a run was made in, from its scores. */
 export function worldOf(run: RunWhole | undefined): World | null {
   const text = run?.scores?.world_kind ?? "";
-  return text.startsWith("simulated") ? "simulated" : text.startsWith("recorded") ? "recorded" : text ? "recorded" : null;
+  return text.startsWith("simulated") ? "simulated" : text.startsWith("recorded") ? "recorded" : null;
 }

@@ -11,8 +11,6 @@ export interface Url {
   now(name: string): string | null;
   /** `push` makes a step for Back; `replace` does not (while something is dragged or typed). */
   set(changes: Changes, how?: "push" | "replace"): void;
-  /** This page's address with some changes. */
-  with(changes: Changes): string;
 }
 
 function changed(search: string, changes: Changes): string {
@@ -33,7 +31,7 @@ export function useUrl(): Url {
     if (address !== search) window.history[`${how}State`](null, "", pathname + address + hash);
   }, []);
   return useMemo(
-    () => ({ get: (name) => params.get(name), now: (name) => new URLSearchParams(window.location.search).get(name), set, with: (c) => changed(params.toString(), c) }),
+    () => ({ get: (name) => params.get(name), now: (name) => new URLSearchParams(window.location.search).get(name), set }),
     [params, set],
   );
 }

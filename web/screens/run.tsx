@@ -150,7 +150,6 @@ function Steps({ run, told, live }: { run: RunWhole; told: Told; live: Live }) {
   const list = usePages("/api/runs/{run_id}/steps", { params: { path: { run_id: run.run_id }, query: { limit: 1000 } } });
   useEffect(() => {
     if (live.link === "over") void list.mutate();
-    // eslint-disable-next-line
   }, [live.link]);
   const rows = list.rows as StepRow[];
   const groups = useMemo(() => {

@@ -1,7 +1,7 @@
 "use client";
 /** Drop a file of probabilities; see what was left out and why, and get the verdict with its card. */
 import { useState } from "react";
-import { heldToken, said, useGet, usePages } from "@/lib/api";
+import { authorization, said, useGet, usePages } from "@/lib/api";
 import { count, counted } from "@/lib/format";
 import type { RejectedRow, RunWhole } from "@/lib/schema";
 import { useUrl } from "@/lib/url";
@@ -73,7 +73,6 @@ function Drop({ archives, archive, may, again, onDone }: DropProps) {
     setBusy(true);
     setWrong(null);
     const query = new URLSearchParams({ archive: where, ...(name && { name }), ...(cutoff && { training_cutoff: `${cutoff}T00:00:00Z` }) });
-    const token = heldToken();
     try {
       const answer = await fetch(`/api/scores?${query}`, {
         method: "POST",
@@ -81,7 +80,7 @@ function Drop({ archives, archive, may, again, onDone }: DropProps) {
         headers: {
           "Content-Type": /\.(jsonl|ndjson)$/.test(file.name) ? "application/x-ndjson" : "text/csv",
           "Idempotency-Key": crypto.randomUUID(),
-          ...(token && { Authorization: `Bearer ${token}` }),
+          ...authorization(),
         },
       });
       const found = await answer.json();
