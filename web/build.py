@@ -16,12 +16,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+from zopfli import gzip as zopfli
+
 from beforehand.serve.api.app import routed
 from beforehand.serve.api.pages import BUILT
 
 HERE = Path(__file__).parent
 SOURCES = ("app", "screens", "parts", "charts", "lib")
 OLDEST = (20, 9)
+PACKED = (".html", ".js", ".css", ".svg", ".txt")
+"""Files that are also kept packed, as tightly as gzip can, and sent so."""
 
 
 def node() -> list[str]:
@@ -83,6 +87,9 @@ def build(fresh: bool, out: Path = BUILT) -> None:
     run(*command, str(bins / "next" / "dist" / "bin" / "next"), "build")
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(HERE / "out", out)
+    for path in sorted(out.rglob("*")):
+        if path.suffix in PACKED and path.is_file():
+            path.with_name(path.name + ".gz").write_bytes(zopfli.compress(path.read_bytes()))
     stamp.write_text(digest)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     print(f"the web UI is built: {size / 1e6:.1f} MB in {out}")

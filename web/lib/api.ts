@@ -2,7 +2,6 @@
 /** The API, typed from its OpenAPI document. A token, where the server needs one, is kept for the
  * browser tab alone. */
 import useSWR, { type SWRConfiguration, type SWRResponse } from "swr";
-import useSWRInfinite from "swr/infinite";
 import type { paths, Problem } from "./schema";
 
 const TOKEN = "beforehand-token";
@@ -53,16 +52,16 @@ export function post<P extends keyof paths>(
   return ask(address(path, given), { method: "POST", headers, body, signal: given.signal }) as Promise<Ok<Operation<P, "post">>>;
 }
 
-type GetPath = { [P in keyof paths]: paths[P] extends { get: object } ? P : never }[keyof paths];
-type Answer<P extends GetPath> = paths[P] extends {
+export type GetPath = { [P in keyof paths]: paths[P] extends { get: object } ? P : never }[keyof paths];
+export type Answer<P extends GetPath> = paths[P] extends {
   get: { responses: { 200: { content: { "application/json": infer Data } } } };
 }
   ? Data
   : never;
-type Row<P extends GetPath> = Answer<P> extends { items: (infer Item)[] } ? Item : never;
-type Init<P extends GetPath> = { params?: Params<Operation<P, "get">> };
+export type Row<P extends GetPath> = Answer<P> extends { items: (infer Item)[] } ? Item : never;
+export type Init<P extends GetPath> = { params?: Params<Operation<P, "get">> };
 
-async function get<P extends GetPath>(path: P, init: Init<P>): Promise<Answer<P>> {
+export async function get<P extends GetPath>(path: P, init: Init<P>): Promise<Answer<P>> {
   return (await ask(address(path, init.params))) as Answer<P>;
 }
 
@@ -79,27 +78,8 @@ export function useGet<P extends GetPath>(
   });
 }
 
-/** A list, page by page: its rows so far, and how to get more. */
-export function usePages<P extends GetPath>(path: P, init: Init<P> | null) {
-  const pages = useSWRInfinite<Answer<P>, unknown>(
-    (_: number, before: Answer<P> | null) => {
-      const next = (before as { next: string | null } | null)?.next;
-      if (!init || (before && !next)) return null;
-      const { params } = init as { params: { query?: object } };
-      return [path, { ...init, params: { ...params, query: { ...params.query, ...(next && { cursor: next }) } } }];
-    },
-    ([path, init]: [P, Init<P>]) => get(path, init),
-    { revalidateOnFocus: false, revalidateFirstPage: false, onErrorRetry: retry },
-  );
-  const rows = (pages.data ?? []).flatMap((page) => (page as { items: Row<P>[] }).items);
-  const last = pages.data?.at(-1) as { next: string | null; total: number | null } | undefined;
-  const { size, setSize, isLoading, isValidating, error, mutate } = pages;
-  const more = () => void (last?.next && !isValidating && setSize(size + 1));
-  return { rows, total: last?.total ?? null, all: last?.next === null, more, isLoading, error, mutate };
-}
-
 /** Only a busy server is asked again by itself; everything else says what is wrong. */
-const retry: NonNullable<SWRConfiguration["onErrorRetry"]> = (error, _key, _config, revalidate, { retryCount }) => {
+export const retry: NonNullable<SWRConfiguration["onErrorRetry"]> = (error, _key, _config, revalidate, { retryCount }) => {
   const { status, retry_after: wait } = problemOf(error);
   if ((status === 503 || status === 429) && retryCount < 8) setTimeout(() => revalidate({ retryCount }), 1000 * (wait ?? 1));
 };

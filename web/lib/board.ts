@@ -1,6 +1,5 @@
 /** The leaderboard's rows as a screen shows them. */
 import type { BoardRow, RunWhole } from "./schema";
-import { axisOf, type Axis, type Range } from "@/parts/interval";
 
 /** The market first, then by skill; rows that are never ranked after the others. */
 export function board(run: RunWhole): BoardRow[] {
@@ -11,14 +10,6 @@ export function board(run: RunWhole): BoardRow[] {
 function rank(row: BoardRow): number {
   if (row.forecaster === "market") return Infinity;
   return row.skill_vs_market ?? -1e9;
-}
-
-export function rangeOf(row: BoardRow): Range {
-  return { estimate: row.skill_vs_market, ci: row.skill_ci, deflated: [row.deflated_lower, row.deflated_upper] };
-}
-
-export function boardAxis(rows: BoardRow[]): Axis {
-  return axisOf(rows.filter((row) => row.forecaster !== "market").map(rangeOf));
 }
 
 /** True where the 95 % interval holds 0: the data cannot tell the forecaster from the market. */

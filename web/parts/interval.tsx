@@ -1,6 +1,7 @@
 "use client";
 /** An estimate with its 95 % interval (band) and the deflated one (line) on an axis shared by rows. */
 import { fixed, signed, type Maybe } from "@/lib/format";
+import type { BoardRow } from "@/lib/schema";
 
 export interface Axis {
   low: number;
@@ -41,6 +42,14 @@ export function axisOf(ranges: Range[]): Axis {
   const room = (high - reach) * 0.06 || 0.01;
   const axis = { low: reach - room, high: high + room };
   return { ...axis, ticks: ticksOf(axis.low, axis.high) };
+}
+
+export function rangeOf(row: BoardRow): Range {
+  return { estimate: row.skill_vs_market, ci: row.skill_ci, deflated: [row.deflated_lower, row.deflated_upper] };
+}
+
+export function boardAxis(rows: BoardRow[]): Axis {
+  return axisOf(rows.filter((row) => row.forecaster !== "market").map(rangeOf));
 }
 
 export function tone(verdict: string): string {

@@ -2,15 +2,14 @@
 /** What frames every screen: the bar with its links, search and keys, and the line with the run. */
 import Link from "@/parts/link";
 import { usePathname } from "next/navigation";
-import dynamic from "next/dynamic";
-import { patient } from "@/lib/lazy";
+import { later } from "@/lib/lazy";
 import { Suspense, useEffect, useState } from "react";
 import { useGet } from "@/lib/api";
 import { to, useUrl } from "@/lib/url";
 import { Icon, Logo } from "./icons";
 
-const Search = dynamic(patient(() => import("./search").then((found) => found.Search)), { ssr: false });
-const Keys = dynamic(patient(() => import("./search").then((found) => found.Keys)), { ssr: false });
+const Search = later(() => import("./search").then((found) => found.Search));
+const Keys = later(() => import("./search").then((found) => found.Keys));
 
 const LINKS: [string, string, string[]][] = [
   ["/", "Overview", []],
@@ -56,7 +55,7 @@ function Bar() {
   const [asked, setAsked] = useState(false); // Fetched when they are first asked for.
   useEffect(() => setAsked((held) => held || search || keys), [search, keys]);
   useEffect(() => {
-    const idle = setTimeout(() => void patient(() => import("./search"))(), 1500); // Ready before the first key.
+    const idle = setTimeout(() => void import("./search").catch(() => null), 1500); // Ready before the first key.
     return () => clearTimeout(idle);
   }, []);
   useEffect(() => setMenu(false), [path]);

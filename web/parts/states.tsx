@@ -1,8 +1,10 @@
 "use client";
 /** What stands in a screen's place while there is nothing to show: loading, empty, failed. */
-import { useState } from "react";
-import { holdToken, problemOf, said } from "@/lib/api";
+import { problemOf, said } from "@/lib/api";
+import { later } from "@/lib/lazy";
 import { Command } from "./small";
+
+const Token = later(() => import("./token").then((found) => found.Token), 220);
 
 export function Loading({ heights, label = "Loading" }: { heights: number[]; label?: string }) {
   return (
@@ -33,27 +35,7 @@ export function Empty({ title, text, command, children }: {
 /** What failed, what is still right, and how to try again. A server that wants a token gets one. */
 export function Failed({ error, retry, what = "This page" }: { error: unknown; retry: () => void; what?: string }) {
   const problem = problemOf(error);
-  const [token, setToken] = useState("");
-  if (problem.status === 401) {
-    return (
-      <form
-        className="panel mx-auto grid max-w-[480px] gap-3 p-6"
-        onSubmit={(event) => {
-          event.preventDefault();
-          holdToken(token.trim());
-          window.location.reload();
-        }}
-      >
-        <h1 className="!text-20" data-ready="true">This server asks for a token</h1>
-        <p className="text-ink-2">Its owner issues one: <code>beforehand token issue --user you</code>. It is kept in this tab alone.</p>
-        <label className="field">
-          Token
-          <input className="input" type="password" value={token} autoComplete="off" required onChange={(e) => setToken(e.target.value)} />
-        </label>
-        <button className="btn btn-main">Go on</button>
-      </form>
-    );
-  }
+  if (problem.status === 401) return <Token />;
   return (
     <section className="panel grid justify-items-center gap-3 px-6 py-12 text-center" role="alert">
       <h1 className="!text-20" data-ready="true">{what} could not be read</h1>

@@ -1,7 +1,6 @@
 "use client";
 /** One table for all screens: sorted by its heads, moved through by keys, drawn in part when long. */
-import dynamic from "next/dynamic";
-import { patient } from "@/lib/lazy";
+import { later } from "@/lib/lazy";
 import { useEffect, useRef, useState } from "react";
 
 export interface Column<Row> {
@@ -47,7 +46,7 @@ interface Props<Row> {
 
 const LONG = 150;
 /** Fetched only where a table is long. */
-const LongBody = dynamic(patient(() => import("./long-body")), { ssr: false });
+const LongBody = later(() => import("./long-body").then((found) => found.default));
 
 export function DataTable<Row>(props: Props<Row>) {
   const { caption, columns, rows, id, sorting, onSort, onOpen, marks, onEnd, keys, cards, rowHeight = 41, foot } = props;

@@ -1,18 +1,21 @@
 "use client";
 /** Of what was said, how much came true; and the questions behind each bin. */
 import Link from "@/parts/link";
-import { said, useGet, usePages } from "@/lib/api";
+import { said, useGet } from "@/lib/api";
 import { board, leader } from "@/lib/board";
 import { count, counted, day, fixed, pairText, percent, shortId } from "@/lib/format";
+import { usePages } from "@/lib/pages";
+import { later } from "@/lib/lazy";
 import { useRun } from "@/lib/run";
 import type { BinQuestion, BoardRow, CalibrationWire, RunWhole } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
-import { Reliability } from "@/charts/reliability";
 import { Icon } from "@/parts/icons";
 import { RunScreen } from "@/parts/scope";
 import { Exports, Outcome, Panel, Title } from "@/parts/small";
 import { Failed, Loading } from "@/parts/states";
 import { DataTable, type Column } from "@/parts/table";
+
+const Reliability = later(() => import("@/charts/reliability").then((found) => found.Reliability), 360);
 
 export function Calibration() {
   const chosen = useRun();

@@ -1,12 +1,12 @@
 "use client";
 /** Two forecasters against each other: what differs, by how much, how sure that is, and where. */
-import dynamic from "next/dynamic";
-import { patient } from "@/lib/lazy";
+import { later } from "@/lib/lazy";
 import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
-import { useGet, usePages } from "@/lib/api";
+import { useGet } from "@/lib/api";
 import { board } from "@/lib/board";
 import { count, counted, fixed, pairText, shortId, signed } from "@/lib/format";
+import { usePages } from "@/lib/pages";
 import { useRun } from "@/lib/run";
 import type { ComparisonWire, QuestionWire, RunDiff, RunWhole } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
@@ -16,7 +16,7 @@ import { CopyLink, Exports, Facts, Outcome, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
 import { DataTable, type Column } from "@/parts/table";
 
-const Errors = dynamic(patient(() => import("@/charts/scatter")), { ssr: false, loading: () => <span className="skeleton" style={{ height: 480 }} /> });
+const Errors = later(() => import("@/charts/scatter").then((found) => found.default), 480);
 
 const half = (text: string): [string, string] => {
   const at = text.indexOf(":");

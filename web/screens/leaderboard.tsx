@@ -1,19 +1,25 @@
 "use client";
 /** The verdict, whether it holds, the ranking, and why. */
-import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
-import { said, useGet } from "@/lib/api";
-import { board, boardAxis, rangeOf, tied, verdictOf } from "@/lib/board";
-import { count, counted, dollars, fixed, pairText, percent } from "@/lib/format";
+import { board, tied, verdictOf } from "@/lib/board";
+import { count, counted, fixed, pairText, percent } from "@/lib/format";
+import { later } from "@/lib/lazy";
 import { useRun } from "@/lib/run";
 import type { BoardRow, RunWhole } from "@/lib/schema";
 import { to, useUrl, type Url } from "@/lib/url";
 import { MEASURES } from "@/lib/words";
 import { ValidityCard } from "@/parts/card";
-import { IntervalAxis, IntervalMark, axisOf, tone } from "@/parts/interval";
+import { IntervalAxis, IntervalMark, boardAxis, rangeOf, tone } from "@/parts/interval";
 import { RunScreen } from "@/parts/scope";
-import { Command, Exports, Facts, Panel, Title, Verdict } from "@/parts/small";
+import { Exports, Panel, Title, Verdict } from "@/parts/small";
 import { DataTable, sorted, type Column } from "@/parts/table";
+
+/** What stands below the table is fetched after it. */
+const below = () => import("@/parts/reasons");
+export const Why = later(() => below().then((found) => found.Why), 300);
+const Behind = later(() => below().then((found) => found.Behind), 300);
+const Foot = later(() => below().then((found) => found.Foot), 80);
+const Dock = later(() => below().then((found) => found.Dock));
 
 export function Leaderboard() {
   const chosen = useRun();
@@ -65,11 +71,7 @@ function Board({ run, id }: { run: RunWhole; id: string }) {
       <BoardTable run={run} id={id} url={url} selected={selected} />
       {selected.length === 2 && <Dock run={id} a={selected[0]!} b={selected[1]!} onClose={() => url.set({ sel: null })} />}
       <Why run={run} id={id} />
-      <div className="grid gap-6 min-[1100px]:grid-cols-3">
-        <Cost run={run} />
-        <Leaks run={run} id={id} />
-        <Placebo run={run} />
-      </div>
+      <Behind run={run} id={id} />
     </>
   );
 }
@@ -141,7 +143,6 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
     ...(missing ? [{ key: "missing", head: "Missing", small: "not given", num: true, skip: true, cell: (row: BoardRow) => count(row.missing) }] : []),
     ...(hasFlags ? [{ key: "flags", head: "Leak flags", small: "must be 0", num: true, skip: true, cell: (row: BoardRow) => count(flagged(row)) }] : []),
   ];
-  const tested = run.scores?.validity.variants_tried?.value;
   return (
     <Panel
       title="Leaderboard"
@@ -173,38 +174,7 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
         cards
         rowHeight={44}
       />
-      <div className="grid gap-2 px-5 py-3.5 max-[720px]:px-4">
-        <p className="legend">
-          <span>
-            <svg width="44" height="12" aria-hidden="true" className="text-ink-2">
-              <g stroke="currentColor" fill="currentColor">
-                <line x1="9" x2="35" y1="6" y2="6" strokeWidth="9" strokeOpacity=".34" />
-                <path d="M1 6h42M1 2.5v7M43 2.5v7" strokeWidth="1.25" fill="none" />
-                <circle cx="22" cy="6" r="3.5" />
-              </g>
-            </svg>
-            estimate, 95 % interval (band), deflated for the {typeof tested === "number" ? counted(tested, "variant") : "variants"} tried (line); an arrow: off the scale
-          </span>
-          <span>
-            <i className="inline-block size-3.5 border border-line bg-tie" /> the 95 % interval includes 0
-          </span>
-        </p>
-        <p className="note">
-          Each question counts once. Intervals resample events and resolution months; the wider one is shown. {run.scores?.left_out}
-          {!hasFlags && " Leak flags are 0 for all."} {run.cost ? `The run cost ${dollars(run.cost)}.` : "Nothing was paid."}
-        </p>
-        <details className="note">
-          <summary className="text-accent underline underline-offset-2">What each column means</summary>
-          <dl className="mt-2 grid gap-x-4 gap-y-1 min-[720px]:grid-cols-[auto_1fr]">
-            {MEASURES.map((one) => (
-              <div key={one.key} className="contents">
-                <dt className="font-medium text-ink-2">{one.label}</dt>
-                <dd>{one.about}</dd>
-              </div>
-            ))}
-          </dl>
-        </details>
-      </div>
+      <Foot run={run} flagged={hasFlags} />
     </Panel>
   );
 }
@@ -213,136 +183,4 @@ function flagsOf(run: RunWhole, forecaster: string): number {
   const models = run.scores?.decisions?.models ?? {};
   const found = Object.entries(models).find(([name]) => name === forecaster || name.endsWith(`:${forecaster}`));
   return found ? found[1].flagged_evidence_ids + found[1].unshown_evidence_ids : 0;
-}
-
-/** What the paired difference of two forecasters says, in words. */
-export function paired(a: string, b: string, found: { difference: number | null; ci: (number | null)[]; verdict: string }): React.ReactNode {
-  const [low, high] = found.ci;
-  const difference = found.difference ?? 0;
-  const [better, other] = difference >= 0 ? [a, b] : [b, a];
-  const sure = typeof low === "number" && typeof high === "number" && (low > 0 || high < 0);
-  const size = <b className="tnum">{fixed(Math.abs(difference))}</b>;
-  if (!sure) {
-    return (
-      <>
-        <b>{a}</b> and <b>{b}</b> are not shown to differ: {size} apart in squared error <span className="text-ink-2">(95 % interval {pairText(found.ci)}, which holds 0)</span>
-      </>
-    );
-  }
-  return (
-    <>
-      <b>{better}</b> has a lower squared error than <b>{other}</b> by {size} <span className="text-ink-2">(95 % interval {pairText(found.ci)})</span>
-    </>
-  );
-}
-
-function Dock({ run, a, b, onClose }: { run: string; a: string; b: string; onClose: () => void }) {
-  const query = { a: `${run}:${a}`, b: `${run}:${b}` };
-  const found = useGet("/api/comparisons", { params: { query } });
-  const data = found.data;
-  const range = data && { estimate: data.difference, ci: data.ci };
-  const axis = range && axisOf([range]);
-  return (
-    <section
-      aria-label="Paired comparison"
-      aria-live="polite"
-      className="sticky bottom-3 z-10 grid items-center gap-x-6 gap-y-3 rounded-[10px] border border-line-2 bg-surface px-5 py-4 shadow-lg min-[1100px]:grid-cols-[1fr_1fr_auto]"
-    >
-      {found.error ? (
-        <p>{said(found.error)}</p>
-      ) : !data || !axis || !range ? (
-        <span className="skeleton h-10" />
-      ) : (
-        <>
-          <div>
-            <p className="note">Paired comparison, the same {counted(data.n, "forecast")} of {counted(data.n_questions, "question")}</p>
-            <p data-difference={data.difference}>{paired(a, b, data)}</p>
-          </div>
-          <div className="hidden min-[1100px]:block">
-            <IntervalMark name={`${a} against ${b}`} range={range} axis={axis} color={tone((data.ci[0] ?? 0) > 0 || (data.ci[1] ?? 0) < 0 ? "beats the market" : "")} height={24} />
-            <IntervalAxis axis={axis} sides={[`${b} better`, `${a} better`]} />
-          </div>
-        </>
-      )}
-      <div className="flex gap-2">
-        <Link className="btn" href={to("/compare/", query)}>Open in Compare</Link>
-        <button type="button" className="btn btn-bare !h-8" onClick={onClose}>Close</button>
-      </div>
-    </section>
-  );
-}
-
-export function Why({ run, id }: { run: RunWhole; id: string }) {
-  const rows = board(run).filter((row) => row.forecaster !== "market");
-  const fresh = rows.find((row) => row.fresh)?.fresh?.n;
-  const columns: Column<BoardRow>[] = [
-    { key: "name", head: "Forecaster", cell: (row) => <Link className="name" href={to("/calibration/", { run: id, f: row.forecaster })}>{row.forecaster}</Link> },
-    { key: "verdict", head: "Verdict", cell: (row) => <Verdict value={row.verdict} /> },
-    { key: "deflated", head: "Skill, deflated interval", num: true, label: "Deflated", cell: (row) => pairText([row.deflated_lower, row.deflated_upper]) },
-    {
-      key: "fresh", head: "On prices at most 7 days old", small: fresh ? counted(fresh, "forecast") : undefined, num: true, label: "On fresh prices",
-      cell: (row) => (row.fresh ? <>{fixed(row.fresh.skill_vs_market)} <span className="text-12 text-ink-3">{pairText(row.fresh.skill_ci)}</span><span className="sub">deflated {pairText([row.fresh.deflated_lower, row.fresh.deflated_upper])}</span></> : "–"),
-    },
-    { key: "why", head: "Reason", wide: true, cell: (row) => capital(row.reasons.join("; ")) || (row.verdict === "beats the market" ? "All four conditions hold" : row.verdict === "worse than the market" ? "The interval lies below 0, also deflated" : "–") },
-  ];
-  return (
-    <Panel title="Why each verdict" pad={false}>
-      <DataTable caption="Why each verdict" columns={columns} rows={rows} id={(row) => row.forecaster} cards />
-    </Panel>
-  );
-}
-
-const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
-
-function Cost({ run }: { run: RunWhole }) {
-  return (
-    <Panel title="Accuracy against cost">
-      {run.cost ? (
-        <Facts rows={[["spent", dollars(run.cost)], ["calls", count(run.calls)], ["tokens", count(run.tokens)]]} />
-      ) : (
-        <div className="grid gap-3">
-          <p className="text-ink-2">Nothing in this run was paid for, so there is no cost to set against accuracy. Add a model with a budget:</p>
-          <Command text="beforehand backtest run --forecasters market,openai:gpt-5 --max-cost 5" />
-        </div>
-      )}
-    </Panel>
-  );
-}
-
-function Leaks({ run, id }: { run: RunWhole; id: string }) {
-  const leaks = run.scores!.leaks;
-  const of = (n: number, all: number) => (all ? `${count(n)} of ${count(all)}` : "untested");
-  return (
-    <Panel title="Leak report">
-      <Facts
-        rows={[
-          ["records after t shown", of(leaks.admitted_after_t, leaks.rechecked)],
-          ["refused at the wall", of(leaks.refused, leaks.checked)],
-          ["planted canaries seen early", of(leaks.canaries_seen, leaks.canaries_planted)],
-          ["showings flagged", of(leaks.documents_flagged, leaks.documents_shown)],
-          ["decisions on a flagged document", of(leaks.decisions_flagged, leaks.decisions_citing)],
-          ...(run.scores!.audit ? [["evidence audit passed", of(run.scores!.audit.passed, run.scores!.audit.total)] as [string, string]] : []),
-        ]}
-      />
-      <p className="note mt-3">
-        {run.scores!.leak_note} <Link href={to("/market/", { run: id, id: run.scores!.pictured?.id })}>See one market</Link>
-      </p>
-    </Panel>
-  );
-}
-
-function Placebo({ run }: { run: RunWhole }) {
-  const placebo = run.scores!.placebo;
-  return (
-    <Panel title="Placebo">
-      {placebo ? (
-        <>
-          <p className="tnum text-20 font-semibold">{percent(placebo.any_share)}</p>
-          <p className="text-ink-2">of {count(placebo.draws)} redraws of the outcomes from the market’s own prices, where nobody has skill, called someone “beats the market”. At most 5 % is expected.</p>
-        </>
-      ) : (
-        <p className="text-ink-2">Untested: it was left out, or a bound of the card is not met, so that nobody could be said to beat the market here in any case.</p>
-      )}
-    </Panel>
-  );
 }

@@ -1,28 +1,27 @@
 "use client";
 /** One market: what a forecaster knew at each moment, what it said, and how good that was. */
-import dynamic from "next/dynamic";
-import { patient } from "@/lib/lazy";
+import { later } from "@/lib/lazy";
 import Link from "@/parts/link";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { said, useGet } from "@/lib/api";
 import { leader } from "@/lib/board";
-import { count, counted, day, fixed, instant, iso, ms, outcomeWord, signed, span } from "@/lib/format";
+import { count, counted, instant, iso, ms } from "@/lib/format";
 import { useRun } from "@/lib/run";
 import type { Document, EvidenceRow, ForecastRow, MarketAt, RunWhole } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
+import { versionsOf } from "@/lib/wordings";
 import type { Mark, Step } from "@/charts/market-chart";
-import { Icon } from "@/parts/icons";
+import { LeakBadge } from "@/parts/leak-badge";
 import { ScopeBar } from "@/parts/scope";
 import { Main } from "@/parts/shell";
 import { Exports, Outcome, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
-import { DataTable, type Column } from "@/parts/table";
 
-const MarketChart = dynamic(patient(() => import("@/charts/market-chart")), {
-  ssr: false,
-  loading: () => <span className="skeleton" style={{ height: 344 }} />,
-});
-const RecordDrawer = dynamic(patient(() => import("@/parts/drawer").then((found) => found.RecordDrawer)), { ssr: false });
+const MarketChart = later(() => import("@/charts/market-chart").then((found) => found.default), 344);
+const See = later(() => import("@/parts/seen").then((found) => found.See), 560);
+const Forecasts = later(() => import("@/parts/forecasts").then((found) => found.Forecasts), 300);
+const TableOfPrices = later(() => import("@/parts/forecasts").then((found) => found.TableOfPrices));
+const RecordDrawer = later(() => import("@/parts/drawer").then((found) => found.RecordDrawer));
 const [HOUR, DAY] = [3_600_000, 86_400_000];
 
 export function Market() {
@@ -183,12 +182,6 @@ function useSettled(value: number): number {
   return held;
 }
 
-/** The versions of a text that differ from the one before; the first is the first with a text. */
-function versionsOf(wordings: MarketAt["wordings"]): MarketAt["wordings"] {
-  const text = (one: MarketAt["wordings"][number] | undefined) => (one ? `${one.question}\n${one.rules ?? one.background ?? ""}` : "");
-  return wordings.filter((one) => one.question !== null || one.rules).filter((one, i, all) => text(one) !== text(all[i - 1]));
-}
-
 function marksOf(evidence: EvidenceRow[], whole: MarketAt, documents: Document[]): Mark[] {
   const shown = new Map<string, Mark>();
   for (const row of evidence) {
@@ -270,243 +263,5 @@ function Scrubber({ t, range, onMove }: { t: number; range: [number, number]; on
         }}
       />
     </div>
-  );
-}
-
-function LeakBadge({ run, onOpen }: { run: RunWhole | undefined; onOpen: () => void }) {
-  const leaks = run?.scores?.leaks;
-  if (!leaks || leaks.from_file) return null;
-  const clean = leaks.admitted_after_t === 0;
-  return (
-    <button type="button" className={`state underline decoration-dotted underline-offset-4 ${clean ? "text-beats" : "text-worse"}`} onClick={onOpen}>
-      <Icon name={clean ? "check" : "bang"} /> {leaks.admitted_after_t} rows after t
-    </button>
-  );
-}
-
-function TableOfPrices({ prices }: { prices: { t: number; p: number }[] }) {
-  return (
-    <details className="mt-3">
-      <summary className="btn btn-bare !inline-flex"><Icon name="table" /> Show as table</summary>
-      <div className="mt-2 max-h-64 overflow-auto" tabIndex={0} role="region" aria-label="Prices as a table">
-        <table className="data">
-          <thead><tr><th scope="col">Known at</th><th scope="col" className="num">Price of YES</th></tr></thead>
-          <tbody>
-            {prices.slice(0, 1500).map((one, i) => <tr key={i}><td>{instant(one.t)}</td><td className="num">{fixed(one.p, 3)}</td></tr>)}
-          </tbody>
-        </table>
-      </div>
-    </details>
-  );
-}
-
-interface SeeProps {
-  at: MarketAt | undefined;
-  busy: boolean;
-  t: number;
-  decided: Step | undefined;
-  why: string | undefined;
-  steps: Step[];
-  name: string | null;
-  evidence: EvidenceRow[];
-  /** Documents about this market that became known after t. */
-  later: number;
-  whole: MarketAt;
-  run: RunWhole | undefined;
-  series: number;
-  onMove: (t: number, drop: boolean) => void;
-  onRecord: (rec: string) => void;
-}
-
-/** Exactly what the forecaster could see at t, and what was hidden from it. */
-function See({ at, busy, t, decided, why, steps, name, evidence, later, whole, run, series, onMove, onRecord }: SeeProps) {
-  const shown = decided ? evidence.filter((row) => ms(row.time) === decided.t) : (at?.context.search_snippets ?? []).map((s) => ({ document_id: s.id, text: s.text, known_at: s.timestamp }));
-  const n = decided ? steps.indexOf(decided) + 1 : 0;
-  const next = steps.find((step) => step.t > t);
-  const before = steps.filter((step) => step.t < t).at(-1);
-  const price = at?.odds?.price ?? null;
-  const versions = versionsOf(at?.wordings ?? []);
-  const wording = versions.at(-1);
-  const earlier = steps.filter((step) => decided && step.t < decided.t);
-  const known = at ? new Set(evidence.filter((row) => ms(row.known_at) <= t).map((row) => row.document_id)).size : 0;
-  return (
-    <aside className="panel min-[1180px]:sticky min-[1180px]:top-[68px]" aria-label="What could be seen at t" aria-busy={busy}>
-      <div className="flex items-center gap-2 border-b border-line px-3 py-3.5">
-        <button type="button" className="btn btn-bare !h-8" aria-label="Previous forecast" disabled={!before} onClick={() => before && onMove(before.t, true)}><Icon name="left" /></button>
-        <div className="flex-1 text-center">
-          <p className="text-[1rem] font-semibold" aria-live="polite" data-t={iso(t)}>{instant(t)}</p>
-          <p className="note !mx-auto">
-            {decided ? (decided.t === t ? `forecast ${n} of ${steps.length}, made at this instant` : `forecast ${n} of ${steps.length}, made ${instant(decided.t)}`) : name ? `before the first forecast of ${name}` : "no run forecast it"}
-          </p>
-        </div>
-        <button type="button" className="btn btn-bare !h-8" aria-label="Next forecast" disabled={!next} onClick={() => next && onMove(next.t, true)}><Icon name="right" /></button>
-      </div>
-      <div className="grid grid-cols-3 gap-3 border-b border-line px-5 py-4">
-        <Big label="market" color="var(--m)" value={fixed(price, 3)} id="price" />
-        <Big label={name ?? "forecast"} color="var(--c1)" value={fixed(decided?.p, 3)} id="forecast" />
-        <Big label="difference" value={signed(decided && price !== null ? decided.p - price : null, 3)} id="difference" />
-      </div>
-      <section className="grid gap-1.5 border-b border-line px-5 py-4">
-        <h3 className="flex justify-between">It could see <span className="note !font-normal">{evidence.length ? counted(known, "document") + " known by then" : ""}</span></h3>
-        {at?.odds ? (
-          <Seen label="Price" onOpen={() => onRecord("price")}>{fixed(price, 3)}, observed {span(at.odds.price_age)} before t</Seen>
-        ) : (
-          <p className="text-ink-2">No price yet.</p>
-        )}
-        {wording ? (
-          <>
-            <Seen label="Text" onOpen={() => onRecord("market")}>version {versions.length}, known {instant(wording.known_at)}</Seen>
-            <Rules versions={versions} />
-          </>
-        ) : (
-          at && <p className="text-ink-2">Its text was not known yet: the id and prices alone.</p>
-        )}
-        <h3 className="mt-2 flex justify-between">{decided ? "Shown to it" : "It would be shown"} <span className="note !font-normal">{counted(shown.length, "document")}</span></h3>
-        {shown.length === 0 && <p className="text-ink-2">{evidence.length === 0 && whole.context.search_snippets.length === 0 ? "Untested: the archive has no document for this market." : "No document fitted then."}</p>}
-        <ul>
-          {shown.map((row) => (
-            <li key={row.document_id} className="grid grid-cols-[1fr_auto] gap-x-3 border-t border-line py-2">
-              <button type="button" className="text-left text-accent underline decoration-1 underline-offset-2" onClick={() => onRecord(`document:${row.document_id}`)}>{row.text.split("\n")[0]!.slice(0, 140)}</button>
-              <span className="note whitespace-nowrap" data-known={row.known_at}>{instant(row.known_at).replace(/ \d{4},/, ",")}</span>
-              <span className="col-span-2 font-mono text-11 text-ink-3">{row.document_id}</span>
-            </li>
-          ))}
-        </ul>
-      </section>
-      {why && (
-        <section className="border-b border-line px-5 py-4">
-          <h3>What it gave as its reason</h3>
-          <p className="text-ink-2">“{why}”</p>
-        </section>
-      )}
-      {earlier.length > 0 && (
-        <section className="border-b border-line px-5 py-4">
-          <h3 className="flex justify-between">Earlier forecasts of {name} <span className="note !font-normal">{count(earlier.length)}</span></h3>
-          <p className="tnum text-ink-2">{earlier.slice(-4).map((step) => `${day(step.t).replace(/ \d{4}$/, "")} ${fixed(step.p, 3)}`).join(" · ")}</p>
-        </section>
-      )}
-      <section className="hatched grid gap-1 border-b border-line px-5 py-4">
-        <h3 className="flex items-center gap-2"><Icon name="lock" /> Hidden from it at this instant</h3>
-        <dl className="facts">
-          <dt>Outcome</dt>
-          <dd>{whole.resolution ? (ms(whole.resolution.known_at) > t ? `${outcomeWord(whole.resolution.payout) ?? fixed(whole.resolution.payout, 2)}, known ${instant(whole.resolution.known_at)}` : "known by then") : "not on record"}</dd>
-          {evidence.length > 0 && <><dt>Later documents</dt><dd>{count(later)}</dd></>}
-          <dt>Later prices</dt>
-          <dd>{at ? count(Math.max(0, series - at.price_n)) : "–"}</dd>
-        </dl>
-      </section>
-      <div className="flex justify-between px-5 py-3.5">
-        <LeakBadge run={run} onOpen={() => onRecord("leaks")} />
-        {run && name && decided && <Link href={to("/trace/", { run: run.run_id, id: whole.market.id, f: name, t: iso(decided.t) })}>Trace of this forecast</Link>}
-      </div>
-    </aside>
-  );
-}
-
-function Big({ label, value, color, id }: { label: string; value: string; color?: string; id: string }) {
-  return (
-    <div className="min-w-0" data-big={id}>
-      <p className="truncate text-12 text-ink-3" title={label}>
-        {color && <i className="mr-1.5 inline-block size-2 rounded-full" style={{ background: color }} />}
-        {label}
-      </p>
-      <p className="tnum text-20 leading-tight font-semibold">{value}</p>
-    </div>
-  );
-}
-
-function Seen({ label, children, onOpen }: { label: string; children: React.ReactNode; onOpen: () => void }) {
-  return (
-    <p className="flex justify-between gap-3">
-      <span className="text-ink-3">{label}</span>
-      <button type="button" className="tnum text-right underline decoration-dotted underline-offset-4" onClick={onOpen}>{children}</button>
-    </p>
-  );
-}
-
-/** The rules of the last version, with what it added marked. */
-function Rules({ versions }: { versions: MarketAt["wordings"] }) {
-  const text = versions.at(-1)?.rules?.trim();
-  if (!text) return null;
-  const before = versions.at(-2)?.rules?.trim();
-  const added = before && before !== text && text.startsWith(before) ? text.slice(before.length) : "";
-  const kept = added ? text.slice(0, before!.length) : text;
-  const long = text.length > 420;
-  return (
-    <blockquote className="border-l-2 border-line-2 pl-3 text-12 text-ink-2">
-      {long && !added ? `${kept.slice(0, 400)} …` : kept}
-      {added && <ins className="bg-accent-soft no-underline">{added}</ins>}
-    </blockquote>
-  );
-}
-
-interface ForecastsProps {
-  className: string;
-  run: RunWhole;
-  steps: Step[];
-  evidence: EvidenceRow[];
-  outcome: number | null;
-  name: string;
-  t: number;
-  id: string;
-  onChoose: (t: number) => void;
-}
-
-function Forecasts({ className, run, steps, evidence, outcome, name, t, id, onChoose }: ForecastsProps) {
-  const error = (p: number | null) => (p === null || outcome === null ? null : (p - outcome) ** 2);
-  const gain = (step: Step) => (step.market === null || outcome === null ? null : error(step.market)! - error(step.p)!);
-  const current = steps.filter((step) => step.t <= t).at(-1);
-  const columns: Column<Step>[] = [
-    { key: "t", head: "Time t", cell: (step) => <button type="button" className="tnum text-left hover:underline" onClick={() => onChoose(step.t)}>{instant(step.t)}</button> },
-    { key: "market", head: "Market", num: true, label: "Market", cell: (step) => fixed(step.market, 3) },
-    { key: "p", head: "Forecast", num: true, label: "Forecast", cell: (step) => <b className="text-accent">{fixed(step.p, 3)}</b> },
-    { key: "difference", head: "Difference", num: true, skip: true, cell: (step) => signed(step.market === null ? null : step.p - step.market, 3) },
-    { key: "em", head: "Squared error", small: "market", num: true, skip: true, cell: (step) => fixed(error(step.market)) },
-    { key: "ef", head: "Squared error", small: "forecast", num: true, skip: true, cell: (step) => fixed(error(step.p)) },
-    {
-      key: "gain", head: "Gain", small: "above 0: nearer than the market", num: true, label: "Gain",
-      cell: (step) => {
-        const value = gain(step);
-        if (value === null) return "–";
-        const near = Math.abs(value) < 5e-5;
-        return <span className={near ? "" : value > 0 ? "text-beats" : "text-worse"}>{near ? "" : value > 0 ? "▲ " : "▼ "}{signed(value)}</span>;
-      },
-    },
-    { key: "n", head: "Documents", small: "shown", num: true, skip: true, cell: (step) => count(evidence.filter((row) => ms(row.time) === step.t).length) },
-  ];
-  const gains = steps.map(gain).filter((v): v is number => v !== null);
-  const mean = (of: (step: Step) => number | null) => {
-    const found = steps.map(of).filter((v): v is number => v !== null);
-    return found.length ? found.reduce((a, b) => a + b, 0) / found.length : null;
-  };
-  return (
-    <Panel
-      className={className}
-      title={`Forecasts of ${name}`}
-      hint="choose a row to go to that instant; j and k move"
-      right={<Exports path={`/api/runs/${run.run_id}/forecasts?market_id=${encodeURIComponent(id)}&forecaster=${encodeURIComponent(name)}`} name={`${id.replace(":", "-")}-forecasts`} />}
-      pad={false}
-    >
-      <DataTable
-        caption={`Forecasts of ${name}`}
-        columns={columns}
-        rows={steps}
-        id={(step) => String(step.t)}
-        marks={(step) => ({ "data-after": step.t > t ? "true" : undefined, "aria-selected": step === current ? true : undefined })}
-        cards
-        foot={
-          gains.length > 0 && (
-            <tr className="max-[720px]:hidden">
-              <td className="font-semibold">Mean of {steps.length}</td>
-              <td /><td /><td />
-              <td className="num">{fixed(mean((s) => error(s.market)))}</td>
-              <td className="num">{fixed(mean((s) => error(s.p)))}</td>
-              <td className="num font-semibold">{signed(mean(gain))}</td>
-              <td />
-            </tr>
-          )
-        }
-      />
-    </Panel>
   );
 }

@@ -3,9 +3,10 @@
 import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
 import { useEffect, useState } from "react";
-import { useGet, usePages } from "@/lib/api";
+import { useGet } from "@/lib/api";
 import { board, leader } from "@/lib/board";
 import { count, counted, day, fixed, shortId, signed, span } from "@/lib/format";
+import { usePages } from "@/lib/pages";
 import { useRun } from "@/lib/run";
 import type { MarketRow, QuestionWire, RunWhole } from "@/lib/schema";
 import { to, useUrl, type Url } from "@/lib/url";

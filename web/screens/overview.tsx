@@ -2,19 +2,22 @@
 /** Who beats the market, how sure that is, and what was run last. */
 import Link from "@/parts/link";
 import { useGet } from "@/lib/api";
-import { board, boardAxis, leader, rangeOf, verdictOf } from "@/lib/board";
-import { count, counted, dollars, fixed, instant, pairText } from "@/lib/format";
+import { board, leader, verdictOf } from "@/lib/board";
+import { count, counted, fixed, pairText } from "@/lib/format";
 import { worldOf } from "@/lib/run";
+import { later } from "@/lib/lazy";
 import type { RunRow } from "@/lib/schema";
 import { to } from "@/lib/url";
-import { KINDS, SCORED } from "@/lib/words";
-import { Reliability } from "@/charts/reliability";
+import { SCORED } from "@/lib/words";
 import { ValidityCard } from "@/parts/card";
-import { IntervalAxis, IntervalMark, tone } from "@/parts/interval";
+import { IntervalAxis, IntervalMark, boardAxis, rangeOf, tone } from "@/parts/interval";
 import { Main } from "@/parts/shell";
-import { Panel, RunState, Title, WorldBadge } from "@/parts/small";
+import { Panel, Title, WorldBadge } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
-import { DataTable, type Column } from "@/parts/table";
+import { runColumns } from "@/parts/run-columns";
+import { DataTable } from "@/parts/table";
+
+const Reliability = later(() => import("@/charts/reliability").then((found) => found.Reliability), 360);
 
 export function Overview() {
   const list = useGet("/api/runs", { params: { query: { limit: 50 } } }, { refreshInterval: 10_000 });
@@ -96,18 +99,6 @@ function Result({ id }: { id: string }) {
       <ValidityCard card={run.card} kept={run.kept} />
     </section>
   );
-}
-
-export function runColumns(): Column<RunRow>[] {
-  return [
-    { key: "run", head: "Run", cell: (run) => <Link className="font-mono text-12" href={to("/run/", { run: run.run_id })}>{run.run_id}</Link> },
-    { key: "kind", head: "Kind", skip: true, cell: (run) => KINDS[run.kind] ?? run.kind },
-    { key: "state", head: "State", cell: (run) => <RunState value={run.status} /> },
-    { key: "done", head: "Steps done", num: true, label: "Steps", cell: (run) => (run.total ? `${count(run.done)} of ${count(run.total)}` : "–") },
-    { key: "calls", head: "Calls", num: true, skip: true, cell: (run) => count(run.calls) },
-    { key: "cost", head: "Cost", num: true, skip: true, cell: (run) => dollars(run.cost) },
-    { key: "at", head: "Started", label: "Started", cell: (run) => <span className="tnum whitespace-nowrap">{instant(run.created_at)}</span> },
-  ];
 }
 
 function Runs({ runs, total }: { runs: RunRow[]; total: number }) {

@@ -2,16 +2,16 @@
 /** Every run of the home folder. */
 import Link from "@/parts/link";
 import { useRouter } from "next/navigation";
-import { usePages } from "@/lib/api";
 import { counted } from "@/lib/format";
+import { usePages } from "@/lib/pages";
 import type { RunRow } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
 import { KINDS } from "@/lib/words";
 import { Main } from "@/parts/shell";
 import { CopyLink, Exports, Panel, Title } from "@/parts/small";
+import { runColumns } from "@/parts/run-columns";
 import { Empty, Failed, Loading } from "@/parts/states";
 import { DataTable } from "@/parts/table";
-import { runColumns } from "./overview";
 
 const STATES = ["running", "success", "stopped", "cancelled", "failed", "unfinished"];
 type Sort = "created_at" | "run_id" | "kind" | "status" | "cost" | "calls";

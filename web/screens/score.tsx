@@ -1,18 +1,18 @@
 "use client";
 /** Drop a file of probabilities; see what was left out and why, and get the verdict with its card. */
 import { useState } from "react";
-import { authorization, said, useGet, usePages } from "@/lib/api";
-import { count, counted } from "@/lib/format";
-import type { RejectedRow, RunWhole } from "@/lib/schema";
+import { authorization, said, useGet } from "@/lib/api";
+import { count } from "@/lib/format";
+import { later } from "@/lib/lazy";
+import type { RunWhole } from "@/lib/schema";
 import { useUrl } from "@/lib/url";
-import { ValidityCard } from "@/parts/card";
 import { Icon } from "@/parts/icons";
 import { ScopeBar } from "@/parts/scope";
 import { Main } from "@/parts/shell";
-import { Command, Exports, Panel, Title } from "@/parts/small";
+import { Command, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
-import { DataTable, type Column } from "@/parts/table";
-import { BoardTable, Headline, Why } from "./leaderboard";
+
+const Judged = later(() => import("./judged").then((found) => found.Judged), 600);
 
 export function ScoreMine() {
   const url = useUrl();
@@ -31,7 +31,9 @@ export function ScoreMine() {
         ) : home.data.archives.length === 0 ? (
           <Empty title="There is no world to score against" text="Your probabilities are scored against the markets of an archive. A demo makes a simulated one." command="beforehand demo" />
         ) : run.data?.scores ? (
-          <Verdict run={run.data} archives={home.data.archives} archive={home.data.default_archive} may={home.data.may.includes("start")} onDone={(next) => url.set({ run: next, sel: null })} />
+          <Judged run={run.data}>
+            <Drop archives={home.data.archives} archive={run.data.archive ?? home.data.default_archive} may={home.data.may.includes("start")} again onDone={(next) => url.set({ run: next, sel: null })} />
+          </Judged>
         ) : (
           <>
             <Title lede="A CSV with the columns id, time, probability (and forecaster, for several at once) gets a verdict: does it beat the market, how sure is that, and does the evidence hold.">How good are your forecasts?</Title>
@@ -132,39 +134,6 @@ function Shape({ archive }: { archive: string }) {
       </dl>
       <p className="note mt-4 mb-1">The same from a terminal:</p>
       <Command text={`beforehand score mine.csv --archive data/${archive}`} />
-    </Panel>
-  );
-}
-
-function Verdict({ run, archives, archive, may, onDone }: { run: RunWhole } & DropProps) {
-  const url = useUrl();
-  const scored = run.scores?.validity.n_forecasts?.value;
-  return (
-    <>
-      <Headline run={run} />
-      <ValidityCard card={run.card} kept={run.kept} />
-      <BoardTable run={run} id={run.run_id} url={url} selected={(url.get("sel") ?? "").split(",").filter(Boolean)} />
-      <Why run={run} id={run.run_id} />
-      <div className="grid items-start gap-6 min-[900px]:grid-cols-[minmax(0,1fr)_400px]">
-        <Rejected run={run} scored={typeof scored === "number" ? scored : null} />
-        <Drop archives={archives} archive={run.archive ?? archive} may={may} again onDone={onDone} />
-      </div>
-    </>
-  );
-}
-
-function Rejected({ run, scored }: { run: RunWhole; scored: number | null }) {
-  const list = usePages("/api/runs/{run_id}/rejected", { params: { path: { run_id: run.run_id }, query: { limit: 200 } } });
-  const rows = list.rows as RejectedRow[];
-  const n = list.total ?? rows.length;
-  const columns: Column<RejectedRow>[] = [
-    { key: "line", head: "Line", num: true, width: "1%", label: "Line", cell: (row) => count(row.line) },
-    { key: "row", head: "Row", wide: true, cell: (row) => <code className="[overflow-wrap:anywhere]">{[row.id, row.time, row.probability].map((v) => v ?? "").join(",")}</code> },
-    { key: "reason", head: "Reason", wide: true, cell: (row) => row.reason },
-  ];
-  return (
-    <Panel title="Rows not scored" hint={scored !== null ? `${count(n)} of ${counted(scored + n, "row")}` : undefined} right={n > 0 && <Exports path={`/api/runs/${run.run_id}/rejected`} name={`${run.run_id}-rejected`} />} pad={false}>
-      {list.error ? <p className="px-5 pb-5">{said(list.error)}</p> : n === 0 && !list.isLoading ? <p className="px-5 pb-5 text-ink-2">Every row was scored.</p> : <DataTable caption="Rows not scored" columns={columns} rows={rows} id={(row) => String(row.line)} onEnd={list.all ? undefined : list.more} cards />}
     </Panel>
   );
 }

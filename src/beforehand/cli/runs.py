@@ -15,6 +15,7 @@ from beforehand.errors import (
     EXIT_OK,
     EXIT_PARTIAL,
     InputError,
+    NotFound,
 )
 from beforehand.front.progress import progress
 from beforehand.runs.query import (
@@ -235,6 +236,36 @@ def diff(left: Run, right: Run, /, *, json: Json = False) -> int:
             for row in found["leaderboard"]
         ]
         print(plain_table(rows))
+    return EXIT_OK
+
+
+def costs(run_id: Run = "latest", /, *, json: Json = False) -> int:
+    """What each forecaster of a finished run cost."""
+    from beforehand.runs.rows import read_intervals
+    from beforehand.runs.spent import cost_by_forecaster
+
+    workspace, journal = opened()
+    folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal))
+    if not folder.wrote("intervals.jsonl"):
+        raise NotFound(f"run {folder.run_id} asked no forecaster: there is nothing to count")
+    rows = read_intervals(folder.path / "intervals.jsonl")
+    found = cost_by_forecaster(rows, folder, None if journal is None else journal.calls)
+    if json:
+        emit({"run_id": folder.run_id, "costs": [asdict(one) for one in found]})
+        return EXIT_OK
+    header = ["forecaster", "forecasts", "on calls", "tokens", "US dollars", "ms per forecast"]
+    cells = [
+        [
+            one.forecaster,
+            f"{one.forecasts:,}",
+            f"{one.asked:,}",
+            "–" if one.tokens is None else f"{one.tokens:,}",
+            "–" if one.cost is None else f"{one.cost:.4f}",
+            "–" if one.latency_ms is None else f"{one.latency_ms:,.0f}",
+        ]
+        for one in found
+    ]
+    print(plain_table([header, *cells]))
     return EXIT_OK
 
 

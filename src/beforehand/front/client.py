@@ -392,6 +392,12 @@ class RemoteRun(Run):
         found = self._client.request("GET", f"/api/runs/{self.id}/calls", None, None, ARROW)
         return Table.from_ipc(found, "calls")
 
+    @property
+    def costs(self) -> Table:
+        """One row per forecaster: its tokens, US dollars and mean latency in milliseconds."""
+        found = self._client.request("GET", f"/api/runs/{self.id}/costs", None, None, ARROW)
+        return Table.from_ipc(found, "costs")
+
     def verify(self) -> Verification:
         """The run checked again by the server, from its records alone."""
         found = self._client.get(f"/api/runs/{self.id}/verify")

@@ -19,6 +19,7 @@ from beforehand.records.rows import IntervalRow, label
 from beforehand.runs.compare import Subject, compare_forecasters, subject_of
 from beforehand.runs.query import find_journal, find_run, status_of
 from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions, read_traces
+from beforehand.runs.spent import cost_by_forecaster
 from beforehand.runs.verify import RunCheck, sound, verdict
 from beforehand.runs.verify import verify as verify_run
 from beforehand.score.compare import Comparison
@@ -232,6 +233,15 @@ class Run:
         """One row per call on record: what was asked, answered and paid."""
         journal = find_journal(self._workspace)
         return tables.calls(journal.calls.rows(self.id) if journal else ())
+
+    @property
+    def costs(self) -> Table:
+        """One row per forecaster: how many forecasts, how many of them rest on a call on record
+        (`asked`), its tokens, US dollars and mean latency in milliseconds."""
+        journal = find_journal(self._workspace)
+        folder = self.folder_with("config.json", "traces.jsonl")
+        calls = None if journal is None else journal.calls
+        return tables.costs(cost_by_forecaster(self._finished() or (), folder, calls))
 
     @lazy
     def rejected(self) -> Table:

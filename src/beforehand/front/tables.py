@@ -8,6 +8,7 @@ from beforehand.front.arrow import Column, Kind, Table
 from beforehand.jobs.score_file import COLUMNS
 from beforehand.records.rows import DecisionRow, IntervalRow, PredictionLine, TraceRow, label
 from beforehand.runs.rows import questions_of
+from beforehand.runs.spent import ForecasterCost
 from beforehand.score.summary import CSV_COLUMNS, BoardRow, csv_cells
 from beforehand.store.journal.calls import CallRow
 
@@ -281,6 +282,21 @@ def calls(rows: Iterable[CallRow]) -> Table:
             for row in rows
         ),
     )
+
+
+COSTS: Kinds = {
+    "forecaster": "text",
+    "forecasts": "int",
+    "asked": "int",
+    "tokens": "float",
+    "cost": "float",
+    "latency_ms": "float",
+}
+
+
+def costs(rows: Iterable[ForecasterCost]) -> Table:
+    """One row per forecaster: what its forecasts cost."""
+    return table_of("costs", COSTS, ([getattr(row, name) for name in COSTS] for row in rows))
 
 
 def rejected(rows: Iterable[Mapping[str, Any]]) -> Table:

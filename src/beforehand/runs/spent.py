@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from beforehand.forecast.base import split_entry
 from beforehand.forecast.code_mode import MODES
-from beforehand.records.rows import DecisionRow, FailureRow, IntervalRow, TraceRow
+from beforehand.records.rows import DecisionRow, FailureRow, IntervalRow, TraceRow, label
 from beforehand.runs.rows import read_traces
 from beforehand.store.files import read_json
 from beforehand.store.journal.calls import Calls, call_key
@@ -61,6 +61,40 @@ def spent(folder: RunFolder, calls: Calls | None) -> Spent:
         return paid.get(call_key(provider, row.context.wire(), said.simulation_index))
 
     return find
+
+
+@dataclass(frozen=True)
+class ForecasterCost:
+    """What a forecaster cost in a run. `asked` of its `forecasts` rest on a call on record; where
+    none does, it cost nothing. `cost` is in US dollars, `latency_ms` the mean of a forecast; None
+    where no call says it."""
+
+    forecaster: str
+    forecasts: int
+    asked: int
+    tokens: int | None
+    cost: float | None
+    latency_ms: float | None
+
+
+def cost_by_forecaster(
+    rows: Iterable[IntervalRow], folder: RunFolder, calls: Calls | None
+) -> list[ForecasterCost]:
+    """What each forecaster of a run cost, by name; failed forecasts count as well."""
+    paid = spent(folder, calls)
+    found: dict[str, list[Cost | None]] = {}
+    for row in rows:
+        for said in row.said:
+            found.setdefault(label(said.model_id), []).append(paid(row, said))
+    return [_summed(name, found[name]) for name in sorted(found)]
+
+
+def _summed(name: str, costs: list[Cost | None]) -> ForecasterCost:
+    asked = [one for one in costs if one is not None]
+    sum_ = _total(asked) if asked else Cost(0, 0.0)
+    known = sum(one.latency_ms is not None for one in asked)
+    mean = None if sum_.latency_ms is None else sum_.latency_ms / known
+    return ForecasterCost(name, len(costs), len(asked), sum_.tokens, sum_.cost, mean)
 
 
 def _of_models(folder: RunFolder, paid: dict[str, Cost]) -> dict[_Key, Cost]:

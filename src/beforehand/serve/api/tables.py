@@ -127,6 +127,18 @@ class CallRow(TypedDict):
     answer: str | None
 
 
+class CostRow(TypedDict):
+    """What a forecaster cost: `asked` of its `forecasts` rest on a call on record. `cost` is in US
+    dollars, `latency_ms` the mean of a forecast; null where no call says it."""
+
+    forecaster: str
+    forecasts: int
+    asked: int
+    tokens: float | None
+    cost: float | None
+    latency_ms: float | None
+
+
 class RejectedRow(TypedDict):
     """A row of a scored file that could not be scored, as it was stated, and why."""
 
@@ -459,6 +471,12 @@ def failures(asked: Page, chosen: Chosen, forecaster: Forecaster = None) -> Resp
 def calls(asked: Page) -> Response:
     """Every call on record, in the order sent: what was asked, answered and paid."""
     return _whole(asked, "calls", lambda run: run.calls)
+
+
+@router.get("/costs", response_model=Listed[CostRow])
+def costs(asked: Page) -> Response:
+    """What each forecaster of a run cost: tokens, US dollars, mean latency of a forecast."""
+    return _whole(asked, "costs", lambda run: run.costs)
 
 
 @router.get("/rejected", response_model=Listed[RejectedRow])
