@@ -14,7 +14,7 @@ export interface Step {
 
 export interface Mark {
   t: number;
-  kind: "shown" | "held" | "rules";
+  kind: "shown" | "held" | "canary" | "rules";
   id: string;
   label: string;
 }
@@ -48,6 +48,7 @@ export default function MarketChart({ prices, steps, marks, name, outcome, end, 
   const lanes = [
     { kind: "shown" as const, label: "shown" },
     { kind: "held" as const, label: "not shown" },
+    { kind: "canary" as const, label: "canary" },
     { kind: "rules" as const, label: "rules" },
   ].filter((lane) => marks.some((mark) => mark.kind === lane.kind));
   const height = TALL + lanes.length * LANE + 4;
@@ -138,7 +139,7 @@ export default function MarketChart({ prices, steps, marks, name, outcome, end, 
                 <line x1={x(end)} x2={x(end)} y1={TOP} y2={TALL - FOOT} stroke="var(--axis)" strokeDasharray="2 3" />
                 <circle cx={x(end)} cy={y(outcome)} r="5.5" fill="var(--surface)" stroke="var(--m)" strokeWidth="2" />
                 <circle cx={x(end)} cy={y(outcome)} r="2.2" fill="var(--m)" />
-                <text x={Math.min(x(end) + 6, width - 2)} y={outcome > 0.5 ? y(outcome) - 11 : y(outcome) - 11} textAnchor="end" className="label-text">
+                <text x={x(end) - 11} y={y(outcome) + 4} textAnchor="end" className="label-text">
                   ended {word ?? fixed(outcome, 2)}
                 </text>
               </g>
@@ -181,6 +182,8 @@ export default function MarketChart({ prices, steps, marks, name, outcome, end, 
               >
                 {mark.kind === "rules" ? (
                   <svg width="9" height="9" viewBox="0 0 10 10" aria-hidden="true"><path d="M5 0 10 5 5 10 0 5z" fill="var(--ink-2)" /></svg>
+                ) : mark.kind === "canary" ? (
+                  <svg width="10" height="10" viewBox="0 0 10 10" aria-hidden="true"><path d="M5 1 9.5 9h-9z" fill="none" stroke="var(--warn)" strokeWidth="1.6" /></svg>
                 ) : mark.kind === "held" ? (
                   <span className="block size-2 rounded-full border-[1.5px] border-ink-2" />
                 ) : (

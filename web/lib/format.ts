@@ -105,3 +105,8 @@ export function shortId(id: string): string {
 export function outcomeWord(value: Maybe<number>): "YES" | "NO" | null {
   return value === 1 ? "YES" : value === 0 ? "NO" : null;
 }
+
+/** The beginning of a text, with an ellipsis where it goes on. */
+export function briefly(text: Maybe<string>, most: number): string {
+  return !text ? "" : text.length > most ? `${text.slice(0, most - 1).trimEnd()}…` : text;
+}

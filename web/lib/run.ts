@@ -41,3 +41,20 @@ export function worldOf(run: RunWhole | undefined): World | null {
   const text = run?.scores?.world_kind ?? "";
   return text.startsWith("simulated") ? "simulated" : text.startsWith("recorded") ? "recorded" : null;
 }
+
+/** The same of a run that has no scores: its archive says it; one without an archive was live. */
+export function useWorld(run: RunWhole | undefined): World | null {
+  const found = worldOf(run);
+  const named = !found && run?.archive ? run.archive : null;
+  const list = useGet("/api/archives", named ? {} : null);
+  if (found || !run) return found;
+  if (named) return list.data?.items.find((one) => one.name === named)?.kind ?? null;
+  return run.archive_digest === "" ? "live" : null;
+}
+
+/** What a baseline of a run does, in a sentence; undefined for the forecasters of others. */
+export function useAbouts(run: RunWhole): (name: string) => string | undefined {
+  const asked = run.scores?.decisions?.models;
+  const list = useGet("/api/forecasters", asked ? {} : null);
+  return (name) => (asked && `baseline:${name}` in asked ? list.data?.items.find((one) => one.scheme === name)?.about : undefined);
+}

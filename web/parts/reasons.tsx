@@ -5,6 +5,7 @@ import { said, useGet } from "@/lib/api";
 import { board } from "@/lib/board";
 import { count, counted, dollars, fixed, pairText, percent } from "@/lib/format";
 import { later } from "@/lib/lazy";
+import { useAbouts } from "@/lib/run";
 import type { BoardRow, RunWhole } from "@/lib/schema";
 import { to } from "@/lib/url";
 import { MEASURES } from "@/lib/words";
@@ -89,10 +90,11 @@ export function Dock({ run, a, b, onClose }: { run: string; a: string; b: string
 }
 
 export function Why({ run, id }: { run: RunWhole; id: string }) {
+  const abouts = useAbouts(run);
   const rows = board(run).filter((row) => row.forecaster !== "market");
   const fresh = rows.find((row) => row.fresh)?.fresh?.n;
   const columns: Column<BoardRow>[] = [
-    { key: "name", head: "Forecaster", cell: (row) => <Link className="name" href={to("/calibration/", { run: id, f: row.forecaster })}>{row.forecaster}</Link> },
+    { key: "name", head: "Forecaster", cell: (row) => <><Link className="name" href={to("/calibration/", { run: id, f: row.forecaster })}>{row.forecaster}</Link><span className="sub !whitespace-normal">{abouts(row.forecaster)}</span></> },
     { key: "verdict", head: "Verdict", cell: (row) => <Verdict value={row.verdict} /> },
     { key: "deflated", head: "Skill, deflated interval", num: true, label: "Deflated", cell: (row) => pairText([row.deflated_lower, row.deflated_upper]) },
     {

@@ -2,8 +2,8 @@
 /** The line under the bar: which run is shown, in which world, how much of it, and its files. */
 import { useEffect } from "react";
 import { useGet } from "@/lib/api";
-import { count, instant, type Maybe } from "@/lib/format";
-import { worldOf, type Chosen } from "@/lib/run";
+import { briefly, count, instant, type Maybe } from "@/lib/format";
+import { useWorld, type Chosen } from "@/lib/run";
 import type { RunWhole } from "@/lib/schema";
 import { useUrl } from "@/lib/url";
 import { SCORED } from "@/lib/words";
@@ -20,6 +20,7 @@ export function ScopeBar({ id, run, path, scored = true, facts }: {
   facts?: [Maybe<number>, string][];
 }) {
   const url = useUrl();
+  const world = useWorld(run);
   const list = useGet("/api/runs", { params: { query: { limit: 200 } } });
   const runs = (list.data?.items ?? []).filter((row) => !scored || SCORED.includes(row.kind));
   const names = runs.map((row) => row.run_id);
@@ -53,12 +54,12 @@ export function ScopeBar({ id, run, path, scored = true, facts }: {
             {!names.includes(id) && <option value={id}>{id}</option>}
             {runs.map((row) => (
               <option key={row.run_id} value={row.run_id}>
-                {row.run_id} ({row.kind}, {instant(row.created_at)})
+                {row.subject ? `${briefly(row.subject, 48)}: ` : ""}{row.run_id} ({row.kind}, {instant(row.created_at)})
               </option>
             ))}
           </select>
         </label>
-        <WorldBadge world={worldOf(run)} />
+        <WorldBadge world={world} />
         {shown.filter(([n]) => typeof n === "number").map(([n, unit]) => (
           <span key={unit}>
             <b className="tnum font-semibold text-ink">{count(n)}</b> {unit}

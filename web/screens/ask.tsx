@@ -5,13 +5,14 @@ import { useEffect, useMemo, useState } from "react";
 import { post, said, useGet } from "@/lib/api";
 import { counted, instant } from "@/lib/format";
 import { useEvents } from "@/lib/live";
+import { useWorld } from "@/lib/run";
 import type { AnswerWire, Citation } from "@/lib/schema";
 import { tell } from "@/lib/told";
 import { to, useUrl } from "@/lib/url";
 import { Graph } from "@/charts/graph";
 import { Dialog } from "@/parts/dialog";
 import { Main } from "@/parts/shell";
-import { Command, CopyLink, Panel, RunState } from "@/parts/small";
+import { Command, CopyLink, Panel, RunState, WorldBadge } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
 
 export function Ask() {
@@ -67,7 +68,7 @@ function Form({ archives, archive, may, onStart, asked }: { archives: string[]; 
       }}
     >
       <h1 className={answered ? "sr" : ""} data-ready="true">Ask</h1>
-      {!answered && <p className="lede !mt-0">An answer from records known by a date that you choose, and nothing later. Each sentence names its record.</p>}
+      {!answered && <p className="lede !mt-0">An answer from records known by a date that you choose, and nothing later: where prices stood, how they moved, how it ended, what was reported. It gives what was reported, not causes. Each sentence names its record.</p>}
       <label className="field">
         Question
         <textarea className="input text-[1rem]" rows={2} required maxLength={2000} value={question} onChange={(e) => setQuestion(e.target.value)} placeholder="What is priced in for …?" />
@@ -109,6 +110,7 @@ function Told({ id }: { id: string }) {
   const told = useMemo(() => tell(live.events), [live.events]);
   const run = useGet("/api/runs/{run_id}", { params: { path: { run_id: id } } });
   const steps = useGet("/api/runs/{run_id}/steps", { params: { path: { run_id: id }, query: { limit: 200 } } });
+  const world = useWorld(run.data);
   const { mutate: again } = run;
   const { mutate: steps_ } = steps;
   const moved = live.events.filter((event) => event.what === "step ended" || event.what === "run ended").length;
@@ -127,7 +129,7 @@ function Told({ id }: { id: string }) {
   return (
     <div className="grid items-start gap-6 min-[1100px]:grid-cols-[minmax(0,1fr)_400px]">
       <div className="grid min-w-0 gap-6">
-        <Panel title="Answer" hint={answer ? `only records known by ${instant(answer.as_of)}` : undefined} right={<CopyLink />}>
+        <Panel title="Answer" hint={answer ? `only records known by ${instant(answer.as_of)}` : undefined} right={<><WorldBadge world={world} short /><CopyLink /></>}>
           {answer ? (
             <Text answer={answer} onOpen={setOpen} />
           ) : (

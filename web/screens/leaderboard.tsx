@@ -4,7 +4,7 @@ import { useRouter } from "next/navigation";
 import { board, tied, verdictOf } from "@/lib/board";
 import { count, counted, fixed, pairText, percent } from "@/lib/format";
 import { later } from "@/lib/lazy";
-import { useRun } from "@/lib/run";
+import { useAbouts, useRun } from "@/lib/run";
 import type { BoardRow, RunWhole } from "@/lib/schema";
 import { to, useUrl, type Url } from "@/lib/url";
 import { MEASURES } from "@/lib/words";
@@ -78,6 +78,7 @@ function Board({ run, id }: { run: RunWhole; id: string }) {
 
 export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: string; url: Url; selected: string[] }) {
   const router = useRouter();
+  const abouts = useAbouts(run);
   const rows = board(run);
   const axis = boardAxis(rows);
   const by = url.get("sort") ?? "skill_vs_market";
@@ -112,7 +113,7 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
       cell: (row) => (
         <span className="flex items-center gap-2.5 min-[720px]:whitespace-nowrap">
           <input type="checkbox" className="tick" checked={selected.includes(row.forecaster)} aria-label={`Compare ${row.forecaster}`} onChange={() => toggle(row.forecaster)} />
-          <span className="name">{row.forecaster}</span>
+          <span className="name" title={abouts(row.forecaster)}>{row.forecaster}</span>
         </span>
       ),
     },

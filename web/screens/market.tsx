@@ -22,6 +22,8 @@ const See = later(() => import("@/parts/seen").then((found) => found.See), 560);
 const Forecasts = later(() => import("@/parts/forecasts").then((found) => found.Forecasts), 300);
 const TableOfPrices = later(() => import("@/parts/forecasts").then((found) => found.TableOfPrices));
 const RecordDrawer = later(() => import("@/parts/drawer").then((found) => found.RecordDrawer));
+/** Documents that a simulated world plants: each says how a market ended, from the instant it did. */
+const CANARY = "canary-";
 const [HOUR, DAY] = [3_600_000, 86_400_000];
 
 export function Market() {
@@ -159,6 +161,7 @@ function Story({ whole, archive, run }: { whole: MarketAt; archive: string; run:
               {name && outcome !== null && <><span><i className="inline-block h-3 w-1 bg-beats opacity-60" />nearer the outcome than the market</span><span><i className="inline-block h-3 w-1 bg-worse opacity-60" />farther</span></>}
               {series.data?.method && <span>{count(prices.length)} of {count(series.data.n)} prices drawn ({series.data.method})</span>}
               {marks.some((m) => m.kind === "held") && <span><i className="inline-block size-2 rounded-full border-[1.5px] border-ink-2" />a document that fits and was never shown</span>}
+              {marks.some((m) => m.kind === "canary") && <span><svg width="10" height="10" viewBox="0 0 10 10" aria-hidden="true"><path d="M5 1 9.5 9h-9z" fill="none" stroke="var(--warn)" strokeWidth="1.6" /></svg>canary: a planted document that says how a market ended; whoever shows it before its time has a leak</span>}
               {run && !marks.some((m) => m.kind === "shown") && <span>Evidence: untested, no document was shown for this market.</span>}
             </p>
             <TableOfPrices prices={prices} />
@@ -191,7 +194,7 @@ function marksOf(evidence: EvidenceRow[], whole: MarketAt, documents: Document[]
   const end = whole.resolution ? ms(whole.resolution.known_at) : Infinity;
   const held = documents
     .filter((one) => !shown.has(one.id) && ms(one.known_at) <= end)
-    .map((one): Mark => ({ t: ms(one.known_at), kind: "held", id: one.id, label: one.title || one.id }));
+    .map((one): Mark => ({ t: ms(one.known_at), kind: one.id.startsWith(CANARY) ? "canary" : "held", id: one.id, label: one.title || one.id }));
   return [...shown.values(), ...held, ...rules];
 }
 

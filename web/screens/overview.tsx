@@ -23,8 +23,9 @@ export function Overview() {
   const list = useGet("/api/runs", { params: { query: { limit: 50 } } }, { refreshInterval: 10_000 });
   const runs = list.data?.items ?? [];
   const scored = runs.filter((run) => SCORED.includes(run.kind) && run.status === "success");
-  // The newest over each archive, two at most: a simulated world and a recorded one, say.
-  const newest = scored.filter((run, i) => scored.findIndex((one) => one.archive_digest === run.archive_digest) === i).slice(0, 2);
+  // Of each archive the newest that is large enough to tell, else the newest; two at most.
+  const best = [...scored.filter((run) => run.valid), ...scored.filter((run) => !run.valid)];
+  const newest = scored.map((run) => best.find((one) => one.archive_digest === run.archive_digest)!).filter((run, i, all) => all.indexOf(run) === i).slice(0, 2);
   return (
     <Main busy={list.isLoading}>
       {list.error ? (

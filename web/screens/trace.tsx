@@ -4,12 +4,15 @@ import Link from "@/parts/link";
 import { useMemo } from "react";
 import { problemOf, useGet } from "@/lib/api";
 import { bytes, count, counted, dollars, fixed, instant, shortId, span } from "@/lib/format";
+import { later } from "@/lib/lazy";
 import { useRun } from "@/lib/run";
 import type { ForecastRow, RunWhole, TraceWire, WholeTrace } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
 import { RunScreen } from "@/parts/scope";
 import { Facts, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
+
+const Context = later(() => import("@/parts/context").then((found) => found.Context), 300);
 
 export function Trace() {
   const chosen = useRun();
@@ -164,7 +167,7 @@ function Contents({ trace, tab, onTab }: { trace: WholeTrace; tab: string | null
           </>
         )}
         {held === "output" && trace.traces.map((one, i) => <Said key={i} one={one} />)}
-        {held === "context" && <pre className="code !whitespace-pre-wrap [overflow-wrap:anywhere]">{JSON.stringify(trace.context, null, 2)}</pre>}
+        {held === "context" && <Context context={trace.context} />}
       </div>
     </section>
   );

@@ -27,7 +27,7 @@ from beforehand.score.evaluate import (
     score_only,
 )
 from beforehand.score.leaks import CANARY, LeakReport
-from beforehand.score.report import html
+from beforehand.score.report import headline, html
 from beforehand.score.summary import (
     About,
     Few,
@@ -39,7 +39,8 @@ from beforehand.score.summary import (
     pair,
 )
 from beforehand.store.archive.reader import Archive
-from beforehand.store.files import write_atomic, write_json, write_jsonl
+from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl
+from beforehand.store.run_folder import RunFolder, Told
 
 SCORED = ("scores.json", "leaderboard.csv", "report.html")
 """The files that every scored run ends in."""
@@ -68,6 +69,13 @@ def event_wire(market: Market, resolution: Resolution | None) -> EventLine:
         "event_id": market.event_id,
         "currency": market.currency,
     }
+
+
+def told(folder: RunFolder, subject: str) -> Told:
+    """What a list says of a scored run."""
+    summary: Summary = read_json(folder.path / "scores.json")
+    bounds = [check.get("ok") for check in summary["validity"].values()]
+    return {"subject": subject, "headline": headline(summary), "valid": False not in bounds}
 
 
 def resolution_wire(resolution: Resolution) -> ResolutionLine | None:

@@ -251,7 +251,7 @@ def run(
     }
     shown = _picture(panel, cells, drawn)
     summary = results.end_in_report(folder.path, result, leaks, about, shown)
-    folder.seal("score", archive.digest)
+    folder.seal("score", archive.digest, results.told(folder, stated.name))
     return Scored(folder, summary, rejected)
 
 

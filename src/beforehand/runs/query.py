@@ -68,6 +68,10 @@ def find_run(run_id: str, home: Home, journal: Journal | None) -> str:
     return folders[0].run_id
 
 
+TOLD = ("archive_digest", "subject", "headline", "valid")
+"""What a list says of a run from its `run.json`; None where it has none yet."""
+
+
 def state_of(row: RunRow, journal: Journal) -> RunState:
     """How a run of the journal stands."""
     counts = journal.counts(row.run_id)
@@ -114,19 +118,24 @@ def shown(run_id: str, workspace: Workspace, journal: Journal | None) -> dict[st
 def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:
     """Every run, newest first: those of the journal, and folders of runs that need no journal."""
     rows = journal.runs() if journal else []
-    folders = [run.facts() for run in list_runs(home.runs)]
-    worlds = {facts["run_id"]: facts.get("archive_digest") for facts in folders}
+    found_here = {run.run_id: run for run in list_runs(home.runs)}
+    folders = [run.facts() for run in found_here.values()]
+    told = {facts["run_id"]: {name: facts.get(name) for name in TOLD} for facts in folders}
     known = {row.run_id for row in rows}
     states = [
         {**state_of(row, journal).wire(), "status": status_of(row, home, journal)}
         for row in rows
         if journal
     ]
-    found = [{**state, "archive_digest": worlds.get(str(state["run_id"]))} for state in states]
+    nothing: dict[str, object] = dict.fromkeys(TOLD)
+    found = [{**state, **told.get(str(state["run_id"]), nothing)} for state in states]
     for facts in folders:
         if facts["run_id"] not in known:
-            found.append({"kind": "", **{k: v for k, v in facts.items() if k != "files"}})
-    found.sort(key=lambda run: str(run.get("created_at", "")), reverse=True)
+            started, finished = found_here[facts["run_id"]].times()
+            times = {"created_at": started, "updated_at": finished}
+            held = {k: v for k, v in facts.items() if k != "files"}
+            found.append({"kind": "", **nothing, **times, **held})
+    found.sort(key=lambda run: str(run.get("created_at") or ""), reverse=True)
     return [*found]
 
 

@@ -7,7 +7,7 @@ bytes except for the run id.
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NotRequired, TypedDict, TypeGuard
+from typing import NotRequired, Required, TypedDict, TypeGuard
 
 import orjson
 
@@ -31,11 +31,20 @@ FORM = 1
 """The form of a run's files; it goes up when code for the old files would misread the new ones."""
 
 
-class RunFacts(TypedDict):
-    """`run.json`: a finished run has all of it."""
+class Told(TypedDict, total=False):
+    """What a list says of a run: what it was about (`subject`: forecasters, a file, a question),
+    the verdict in one sentence, and whether every bound of its validity card is met."""
 
-    run_id: str
-    status: str
+    subject: str
+    headline: str
+    valid: bool
+
+
+class RunFacts(Told):
+    """`run.json`: a finished run has all of it; without a leaderboard no headline."""
+
+    run_id: Required[str]
+    status: Required[str]
     kind: NotRequired[str]
     version: NotRequired[str]
     form: NotRequired[int]
@@ -98,10 +107,10 @@ class RunFolder:
         facts = self.facts()
         return facts["status"] == "success" and not self.differing(facts.get("files", {}))
 
-    def seal(self, kind: str, archive_digest: str) -> dict[str, str]:
-        """Write `run.json` of a finished run: its kind, the world it used, the version, and the
-        digest of every other file but the log. Returns the digests of these two, for the journal:
-        no file of the run holds them."""
+    def seal(self, kind: str, archive_digest: str, told: Told) -> dict[str, str]:
+        """Write `run.json` of a finished run: its kind, the world it used, what a list says of it,
+        the version, and the digest of every other file but the log. Returns the digests of these
+        two, for the journal: no file of the run holds them."""
         files = {
             path.relative_to(self.path).as_posix(): file_digest(path)
             for path in sorted(self.path.rglob("*"))
@@ -114,6 +123,7 @@ class RunFolder:
             "version": __version__,
             "form": FORM,
             "archive_digest": archive_digest,
+            **told,
             "files": files,
         }
         write_json(self.path / SEAL, facts)
@@ -147,6 +157,18 @@ class RunFolder:
         if not _are_facts(facts, self.run_id):
             return {"run_id": self.run_id, "status": "damaged"}
         return facts
+
+    def times(self) -> tuple[str | None, str | None]:
+        """When it was started, and when it was finished; None where its log does not say so."""
+        try:
+            log = read_json(self.path / LOG) if (self.path / LOG).is_file() else {}
+        except InputError:
+            log = {}
+        if not isinstance(log, dict):
+            return None, None
+        found = [log.get(name) for name in ("started_at", "finished_at")]
+        started, finished = [at if isinstance(at, str) else None for at in found]
+        return started, finished
 
     def without_scores(self, status: str | None = None) -> NotFound:
         """Why this run has no scores, as an error to raise."""

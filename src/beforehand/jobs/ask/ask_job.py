@@ -141,7 +141,7 @@ class AskJob:
         """Write the last file of a finished run."""
         shutil.rmtree(self._notes, ignore_errors=True)
         found = "" if self._archive is None else self._archive.digest
-        return self.folder.seal("ask", found)
+        return self.folder.seal("ask", found, {"subject": self._request.question})
 
     def summary(self) -> dict[str, Any]:
         """The answer."""

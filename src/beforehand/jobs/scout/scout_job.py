@@ -157,7 +157,8 @@ class ScoutJob:
         last = [n for n in plan.dag.nodes if n.type == "agent" and n.stage == ACT][-1:]
         output = read_json(self.folder.path / last[0].artifact) if last else None
         write_atomic(self.folder.path / REPORT, page(plan, output).encode())
-        return self.folder.seal("scout", "" if self._archive is None else self._archive.digest)
+        found = "" if self._archive is None else self._archive.digest
+        return self.folder.seal("scout", found, {"subject": plan.target_market})
 
     def summary(self) -> dict[str, Any]:
         """The plan, and what the last nodes made."""

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from beforehand import __version__
 from beforehand.clock import iso
 from beforehand.forecast.base import load_schemes
+from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.jobs.health import Check, checks
 from beforehand.runs.query import all_runs
 from beforehand.serve.api.answers import Cursor, Limit, Listed, page
@@ -141,6 +142,8 @@ def forecasters(
         rows = []
         for scheme, found in load_schemes().items():
             about = " ".join((found.__doc__ or "").split("\n\n")[0].split())
+            if scheme in BASELINES:  # One class has them all.
+                about = BASELINES[scheme].says
             rows.append(
                 {
                     "scheme": "NAME@http://host:port/v1" if scheme == "@" else scheme,

@@ -39,7 +39,9 @@ PAGE_POLICY = (
 
 class RunRow(TypedDict):
     """A run in a list. `status` is running, success, stopped, cancelled, failed, unfinished (no
-    process carries it out) or damaged; `cost` is in US dollars."""
+    process carries it out) or damaged; `cost` is in US dollars. `subject` is what it was about
+    (forecasters, a file, a question), `headline` its verdict in one sentence, `valid` whether every
+    bound of its validity card is met; null before it is finished."""
 
     run_id: str
     kind: str
@@ -56,6 +58,9 @@ class RunRow(TypedDict):
     created_at: str | None
     updated_at: str | None
     archive_digest: str | None
+    subject: str | None
+    headline: str | None
+    valid: bool | None
 
 
 class Citation(TypedDict):
