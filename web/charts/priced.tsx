@@ -28,7 +28,7 @@ export default function PricedChart({ points, unit }: { points: Priced[]; unit: 
     return { ...one, error: typeof from === "number" && typeof until === "number" ? [one.y - from, until - one.y] : [0, 0] };
   });
   const dollars = unit.startsWith("US");
-  const cost = (v: number) => (dollars ? `$${Number(v.toPrecision(2))}` : count(Math.round(v)));
+  const cost = (v: number) => (v === 0 ? "0" : dollars ? `$${Number(v.toPrecision(2))}` : count(Math.round(v)));
   const axis = { tickLine: false, tick: { fill: "var(--ink-3)", fontSize: 11 }, axisLine: { stroke: "var(--line-2)" } };
   return (
     <div ref={box} className="chart" style={{ height: HEIGHT }} role="img" aria-label={points.map((one) => `${one.name}: ${cost(one.x)} a forecast, skill ${signed(one.y)}`).join("; ")}>

@@ -36,7 +36,7 @@ export function Foot({ run, flagged }: { run: RunWhole; flagged: boolean }) {
       </p>
       <p className="note">
         Each question counts once. Intervals resample events and resolution months; the wider one is shown. {run.scores?.left_out}
-        {!flagged && " Leak flags are 0 for all."} {run.cost ? `The run cost ${dollars(run.cost)}.` : "Nothing was paid."}
+        {!flagged && " Leak flags are 0 for all."} {run.cost ? `The run cost ${dollars(run.cost)}.` : run.tokens ? "What its calls cost is not on record." : "Nothing was paid."}
       </p>
       <details className="note">
         <summary className="text-accent underline underline-offset-2">What each column means</summary>
@@ -133,7 +133,7 @@ function Cost({ run, id }: { run: RunWhole; id: string }) {
   const points = paid.flatMap((one) => {
     const row = rows.find((r) => r.forecaster === one.forecaster);
     const value = one[unit];
-    return row && typeof row.skill_vs_market === "number" && value !== null && one.forecasts ? [{ name: one.forecaster, x: value / one.forecasts, y: row.skill_vs_market, ci: row.skill_ci, verdict: row.verdict }] : [];
+    return row && row.forecaster !== "market" && typeof row.skill_vs_market === "number" && value !== null && one.forecasts ? [{ name: one.forecaster, x: value / one.forecasts, y: row.skill_vs_market, ci: row.skill_ci, verdict: row.verdict }] : [];
   });
   return (
     <Panel title="Accuracy against cost" right={run.calls ? <Exports path={`/api/runs/${id}/costs`} name={`${id}-costs`} forms={["csv"]} /> : undefined}>

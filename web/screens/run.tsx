@@ -114,7 +114,7 @@ function Counts({ run, told, silent, done, total }: { run: RunWhole; told: Told;
   const cells: [string, string, string][] = [
     ["done", `${count(done)} of ${count(total)}`, "steps done"],
     ["took", span(took), "from its start to its last step"],
-    ["calls", count(calls), "paid calls answered"],
+    ["calls", count(calls), "calls answered"],
     ["spent", dollars(cost), limit ? `spent, of ${dollars(limit)}` : calls ? "spent, no limit set" : "spent"],
   ];
   if (told.resumed) {

@@ -129,7 +129,9 @@ def _detail_model(found: Agent) -> type[BaseModel]:
     more: dict[str, Any] = {}
     if found.tools:
         names: Any = Literal[found.tools]
-        more["tools"] = (Annotated[list[names], Field(min_length=1)], ...)
+        # Without an end a weak model names the same tool until its answer is cut.
+        most = len(found.tools)
+        more["tools"] = (Annotated[list[names], Field(min_length=1, max_length=most)], ...)
     return create_model("TaskDetail", inputs=(create_model("Inputs", **fields), ...), **more)
 
 

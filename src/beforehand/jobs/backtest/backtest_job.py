@@ -44,7 +44,7 @@ from beforehand.jobs.forecasters import (
 )
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.records.rows import IntervalRow, label
+from beforehand.records.rows import IntervalRow
 from beforehand.runs.columns import columns_of, read_questions
 from beforehand.runs.rows import counts, questions_of, read_intervals, read_traces
 from beforehand.score.evaluate import Settings, build_table, evaluate
@@ -210,7 +210,7 @@ class BacktestJob:
 
     def seal(self) -> dict[str, str]:
         """Write the last file of a finished run; returns the digests that the journal keeps."""
-        told = results.told(self.folder, ", ".join(label(name) for name in self.forecasters))
+        told = results.told(self.folder, ", ".join(f.name for f in self.forecasters.values()))
         return self.folder.seal("backtest", self.archive.digest, told)
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from beforehand.jobs.benchmark.events import experiment, ingest, load_events
 from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.benchmark import EventSpec
-from beforehand.records.rows import PredictionLine, label
+from beforehand.records.rows import PredictionLine
 from beforehand.runs.rows import read_predictions
 from beforehand.score.evaluate import Settings
 from beforehand.score.summary import Summary
@@ -125,7 +125,7 @@ class _Stage:
 
     def seal(self) -> dict[str, str]:
         """Write the last file of a finished run."""
-        names = ", ".join(label(name) for name in self._forecasters)
+        names = ", ".join(f.name for f in self._forecasters.values())
         return self.folder.seal(self.kind, self._archive.digest, {"subject": names})
 
     def _predictions(self) -> Iterator[PredictionLine]:
