@@ -61,8 +61,8 @@ docs: setup
 	$(BIN)/python -m beforehand.tools.pages docs/servers
 	$(BIN)/python -m beforehand.front.pages docs/python.md
 
-bench: setup
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[bench]"
+bench: ui
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[bench,web]"
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/start.py
 	$(BIN)/python bench/engine.py
@@ -72,6 +72,7 @@ bench: setup
 	$(BIN)/python bench/sandbox.py
 	$(BIN)/python bench/servers.py
 	$(BIN)/python bench/api.py
+	$(BIN)/python bench/pages.py
 	$(BIN)/python bench/kill.py
 	$(BIN)/python bench/coverage.py 3000
 	$(BIN)/python bench/search.py

@@ -19,7 +19,16 @@ from beforehand.errors import (
 )
 from modelserver import model_server
 
-TABLES = ("leaderboard", "forecasts", "intervals", "evidence", "failures", "calls", "rejected")
+TABLES = (
+    "leaderboard",
+    "forecasts",
+    "intervals",
+    "evidence",
+    "failures",
+    "calls",
+    "costs",
+    "rejected",
+)
 
 
 @pytest.mark.parametrize("run_id", ["walk", "scored", "benched"])

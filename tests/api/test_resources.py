@@ -66,6 +66,7 @@ def test_the_list_of_runs(serving: Api) -> None:
         ("/api/runs/walk/evidence", 13),
         ("/api/runs/walk/failures", 5),
         ("/api/runs/walk/calls", 31),
+        ("/api/runs/walk/costs", 1),
         ("/api/runs/walk/traces", 17),
         ("/api/runs/walk/steps", 3),
         ("/api/runs/walk/files", 2),

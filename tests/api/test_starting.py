@@ -138,6 +138,13 @@ def test_cancel_resume_and_fork(serving: Api) -> None:
         assert whole["status"] == "success"
         calls = pages(serving, "/api/runs/slow/calls", 500)
         assert len(model.log) == len(calls) == whole["calls"], "nothing was paid twice"
+        costs = {row["forecaster"]: row for row in pages(serving, "/api/runs/slow/costs", 1)}
+        assert set(costs) == {"market", model.model()}
+        assert costs["market"] | {"forecasts": 0} == {"forecaster": "market", "forecasts": 0, "asked": 0, "tokens": 0, "cost": 0, "latency_ms": None}  # fmt: skip
+        mine = costs[model.model()]
+        assert (mine["asked"], mine["tokens"]) == (len(calls), sum(row["tokens"] for row in calls))
+        assert mine["cost"] is None, "its price is not on record, which is not 0"
+        assert mine["latency_ms"] > 0
         refused(serving.post("/api/runs/slow/resume", {}), 422, "finished")
         times = sorted(row["time"] for row in pages(serving, "/api/runs/slow/intervals", 500))
         fork = {"at": times[len(times) // 2], "models": [f"{model.model()}=scripted"]}

@@ -1,5 +1,6 @@
 "use client";
 /** What was forecast of a market, and its prices, as tables. */
+import { useState } from "react";
 import { count, fixed, instant, ms, signed } from "@/lib/format";
 import type { EvidenceRow, RunWhole } from "@/lib/schema";
 import type { Step } from "@/charts/market-chart";
@@ -8,14 +9,15 @@ import { Exports, Panel } from "@/parts/small";
 import { DataTable, type Column } from "@/parts/table";
 
 export function TableOfPrices({ prices }: { prices: { t: number; p: number }[] }) {
+  const [open, setOpen] = useState(false);
   return (
-    <details className="mt-3">
+    <details className="mt-3" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary className="btn btn-bare !inline-flex"><Icon name="table" /> Show as table</summary>
       <div className="mt-2 max-h-64 overflow-auto" tabIndex={0} role="region" aria-label="Prices as a table">
         <table className="data">
           <thead><tr><th scope="col">Known at</th><th scope="col" className="num">Price of YES</th></tr></thead>
           <tbody>
-            {prices.slice(0, 1500).map((one, i) => <tr key={i}><td>{instant(one.t)}</td><td className="num">{fixed(one.p, 3)}</td></tr>)}
+            {open && prices.slice(0, 1500).map((one, i) => <tr key={i}><td>{instant(one.t)}</td><td className="num">{fixed(one.p, 3)}</td></tr>)}
           </tbody>
         </table>
       </div>

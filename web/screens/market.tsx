@@ -17,7 +17,8 @@ import { Main } from "@/parts/shell";
 import { Exports, Outcome, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
 
-const MarketChart = later(() => import("@/charts/market-chart").then((found) => found.default), 344);
+const chart = () => import("@/charts/market-chart");
+const MarketChart = later(() => chart().then((found) => found.default), 344);
 const See = later(() => import("@/parts/seen").then((found) => found.See), 560);
 const Forecasts = later(() => import("@/parts/forecasts").then((found) => found.Forecasts), 300);
 const TableOfPrices = later(() => import("@/parts/forecasts").then((found) => found.TableOfPrices));
@@ -30,6 +31,7 @@ export function Market() {
   const url = useUrl();
   const chosen = useRun();
   const home = useGet("/api/workspace", {});
+  useEffect(() => void chart().catch(() => null), []); // It comes while the prices do.
   const id = url.get("id");
   const archive = chosen.run?.archive ?? (chosen.run ? null : (home.data?.default_archive ?? null));
   const whole = useGet("/api/archives/{archive}/markets/{market_id}", archive && id ? { params: { path: { archive, market_id: id }, query: { evidence: 20 } } } : null);

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 Run = Annotated[str, Parameter(help="The run, or latest.")]
 LOOK_S = 0.5
+LONGEST_SUBJECT = 40
 
 
 def list_(*, json: Json = False) -> int:
@@ -52,21 +53,26 @@ def list_(*, json: Json = False) -> int:
     if not found:
         print("no runs yet: `beforehand demo` or `beforehand backtest run` makes one")
         return EXIT_OK
-    header = ["run", "kind", "status", "steps", "calls", "cost", "world"]
+    header = ["run", "kind", "status", "started", "calls", "cost", "of", "verdict"]
     rows = [
         [
             f["run_id"],
             f["kind"],
             f["status"],
-            f"{f['done']}/{f['total']}" if f.get("total") else "",
+            (f.get("created_at") or "")[:16].replace("T", " "),
             f"{f['calls']:,}" if f.get("calls") else "",
             f"${f['cost']:.2f}" if f.get("cost") else "",
-            (f.get("archive_digest") or "")[:12],
+            _brief(f.get("subject") or ""),
+            f.get("headline") or "",
         ]
         for f in found
     ]
     print(plain_table([header, *rows]))
     return EXIT_OK
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= LONGEST_SUBJECT else text[: LONGEST_SUBJECT - 1] + "…"
 
 
 def show(run_id: Run, /, *, json: Json = False) -> int:
