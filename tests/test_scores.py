@@ -10,9 +10,9 @@ from hypothesis.extra.numpy import arrays
 
 from beforehand.score import metrics
 from beforehand.score.bets import NO_BOOK, PLAY_MONEY, Kelly, Profit, _wealth, profit, score_bets
-from beforehand.score.intervals import Resampler, t_quantile
+from beforehand.score.intervals import Resampler, lower_bound, t_quantile
 from beforehand.score.scoreboard import score
-from beforehand.score.skill import Options, resamplers, skills
+from beforehand.score.skill import Options, paired, resamplers, skills
 from beforehand.score.table import Table, event_labels
 from beforehand.score.validity import SetFacts, apply_card, card, placebo
 from beforehand.world.simulate import SimConfig, normal_cdf
@@ -213,6 +213,22 @@ def test_more_variants_tried_deflate_the_verdict(world: Table) -> None:
         for o in (Options(variants=v, draws=400) for v in (3, 30, 3000))
     ]
     assert lower[0] > lower[1] > lower[2]
+
+
+def test_the_deflated_interval_holds_the_plain_one() -> None:
+    """Also where a few clusters of very unlike size make the plain one skewed."""
+    skewed = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        gain = rng.exponential(0.1, 12) ** 2 - 0.01
+        clusters = np.array([0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5])
+        samplers = {kind: Resampler(clusters, 500, seed) for kind in ("event", "period")}
+        found = paired(gain, np.ones(12), samplers, 1, 0.95)
+        low, high = found.ci
+        assert found.lower <= low < high <= found.upper
+        plain = lower_bound(found.skill, found.error, found.clusters, 1)
+        skewed += plain > low or -lower_bound(-found.skill, found.error, found.clusters, 1) < high
+    assert skewed, "none of them would show the difference"
 
 
 def test_a_stale_price_alone_does_not_beat_the_market(world: Table) -> None:

@@ -40,7 +40,8 @@ class Options:
 class Paired:
     """Paired skill against the market: mean over questions of the market's squared error minus
     the forecaster's. `ci` is the interval of the wider clustering (`leading`), `lower` the lower
-    bound deflated for every variant tried, `upper` its mirror. All of them rest on the clusters in
+    bound deflated for every variant tried, `upper` its mirror; they hold `ci`, which the few
+    clusters of a small set can make skewed, so that no bound is deflated inwards. All of them rest on the clusters in
     which the forecaster made forecasts; there are `n_events` clusters of events."""
 
     skill: float
@@ -130,8 +131,8 @@ def paired(
         leading=leading,
         ci=ci[leading],
         ci_by=ci,
-        lower=float(np.min(lower)),
-        upper=float(np.max(upper)),
+        lower=float(np.min([*lower, *(v for v in ci[leading][:1] if np.isfinite(v))])),
+        upper=float(np.max([*upper, *(v for v in ci[leading][1:] if np.isfinite(v))])),
         effective_n=effective,
         minimum_detectable_effect=detectable,
         error=error,
