@@ -42,7 +42,7 @@ class Paired:
     the forecaster's. `ci` is the interval of the wider clustering (`leading`), `lower` the lower
     bound deflated for every variant tried, `upper` its mirror; they hold `ci`, which the few
     clusters of a small set can make skewed, so that no bound is deflated inwards. All of them rest
-    on the clusters in which the forecaster made forecasts; there are `n_events` clusters of events."""
+    on the clusters in which the forecaster made forecasts, `n_events` of them by event."""
 
     skill: float
     n_questions: int
