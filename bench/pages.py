@@ -1,8 +1,9 @@
 """A market of 10,000 prices on the page, in real Chromium: `python bench/pages.py`.
 
 chart    from the last byte of the prices to the first picture that has them: thinned by the
-         server to 1,000 points, as the page asks, against all 10,000; goal at least 2.5 times
-         as fast. The two in turn, medians within one run.
+         server to 1,000 points, as the page asks, against all 10,000. What the page takes with 10
+         points is not the drawing's, and is taken off both; goal at least 2.5 times as fast. The
+         three in turn, medians within one run.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from typing import Any
 
 from api import POINTS, world
 
-TURNS = 9
+TURNS, FEWEST = 9, 10
 WATCH = """
 new MutationObserver((_, watch) => {
   if (!document.querySelector('.recharts-line-curve')) return;
@@ -70,14 +71,14 @@ def main() -> None:
             flags = ["--no-sandbox", "--disable-gpu"]
             browser = playwright.chromium.launch(executable_path=chromium, args=flags)
             drawn(browser, base, 1000)
-            pairs = [
-                (drawn(browser, base, 1000), drawn(browser, base, POINTS)) for _ in range(TURNS)
-            ]
+            sizes = (FEWEST, 1000, POINTS)
+            turns = [[drawn(browser, base, n) for n in sizes] for _ in range(TURNS)]
             browser.close()
-        thin, raw = (median(column) for column in zip(*pairs, strict=True))
+        least, thin, raw = (median(column) for column in zip(*turns, strict=True))
         print(
-            f"chart, {POINTS:,} prices: {thin:.0f} ms thinned to 1,000 points, {raw:.0f} ms raw: "
-            f"{raw / thin:.1f} times as fast [2.5]"
+            f"chart, {POINTS:,} prices: {thin:.0f} ms thinned to 1,000 points, {raw:.0f} ms raw, "
+            f"{least:.0f} ms with {FEWEST}: {(raw - least) / max(thin - least, 1):.1f} times as "
+            "fast to draw [2.5]"
         )
     finally:
         server.terminate()
