@@ -36,7 +36,7 @@ export function Foot({ run, flagged }: { run: RunWhole; flagged: boolean }) {
       </p>
       <p className="note">
         Each question counts once. Intervals resample events and resolution months; the wider one is shown. {run.scores?.left_out}
-        {!flagged && " Leak flags are 0 for all."} {run.cost ? `The run cost ${dollars(run.cost)}.` : run.tokens ? "What its calls cost is not on record." : "Nothing was paid."}
+        {!flagged && " Leak flags are 0 for all."} {run.cost ? `The run cost ${dollars(run.cost)}.` : run.tokens || typeof run.calls !== "number" ? "What its calls cost is not on record." : "Nothing was paid."}
       </p>
       <details className="note">
         <summary className="text-accent underline underline-offset-2">What each column means</summary>
@@ -144,6 +144,8 @@ function Cost({ run, id }: { run: RunWhole; id: string }) {
           {points.some((one) => one.x > 0) && <Priced points={points} unit={unit === "cost" ? "US dollars per forecast" : "tokens per forecast"} />}
           <Facts rows={[["spent", run.cost ? dollars(run.cost) : "no price on record"], ["calls", count(run.calls)], ["tokens", count(run.tokens)]]} />
         </div>
+      ) : typeof run.calls !== "number" ? (
+        <p className="text-ink-2">Untested: this home has no journal of the run, so what it cost is not on record.</p>
       ) : (
         <div className="grid gap-3">
           <p className="text-ink-2">Nothing in this run was paid for, so there is no cost to set against accuracy. Add a model with a budget:</p>

@@ -54,7 +54,7 @@ export function ScopeBar({ id, run, path, scored = true, facts }: {
             {!names.includes(id) && <option value={id}>{id}</option>}
             {runs.map((row) => (
               <option key={row.run_id} value={row.run_id}>
-                {row.subject ? `${briefly(row.subject, 48)}: ` : ""}{row.run_id} ({row.kind}, {instant(row.created_at)})
+                {row.run_id} ({briefly(row.subject ?? row.kind, 40)}, {instant(row.created_at)})
               </option>
             ))}
           </select>

@@ -101,7 +101,7 @@ function Story({ run, told, silent }: { run: RunWhole; told: Told; silent: boole
       {KINDS[run.kind ?? ""] ?? run.kind}{run.created_at ? `, started ${instant(run.created_at)}` : ""}
       {run.parent ? <>, forked from <Link href={to("/run/", { run: run.parent })}>{run.parent}</Link></> : ""}. {run.reason ? `${run.reason}. ` : ""}
       {!silent && told.resumed > 0 && `It was resumed ${times(told.resumed)}: ${counted(told.answered, "call was", "calls were")} answered, ${told.repeated ? `${told.repeated} of them asked again` : "and none of them was asked again"}${told.again ? `; ${told.again} in flight when its process ended were sent again under the same key` : ""}.`}
-      {silent && "It was made without a journal, so it has no events."}
+      {silent && "This home has no journal of it, so no events of it."}
     </>
   );
 }
@@ -109,13 +109,14 @@ function Story({ run, told, silent }: { run: RunWhole; told: Told; silent: boole
 function Counts({ run, told, silent, done, total }: { run: RunWhole; told: Told; silent: boolean; done: number; total: number }) {
   const calls = silent ? (run.calls ?? 0) : Math.max(told.answered, run.calls ?? 0);
   const cost = Math.max(told.spent, run.cost ?? 0);
+  const unknown = silent && typeof run.calls !== "number" && run.kind !== "score"; // A scored file asks nobody.
   const limit = run.limits?.max_cost;
   const took = run.created_at && run.updated_at ? (ms(run.updated_at) - ms(run.created_at)) / 1000 : null;
   const cells: [string, string, string][] = [
-    ["done", `${count(done)} of ${count(total)}`, "steps done"],
+    ["done", total ? `${count(done)} of ${count(total)}` : "–", "steps done"],
     ["took", span(took), "from its start to its last step"],
-    ["calls", count(calls), "calls answered"],
-    ["spent", dollars(cost), limit ? `spent, of ${dollars(limit)}` : calls ? "spent, no limit set" : "spent"],
+    ["calls", unknown ? "–" : count(calls), "calls answered"],
+    ["spent", unknown ? "–" : dollars(cost), limit ? `spent, of ${dollars(limit)}` : calls ? "spent, no limit set" : "spent"],
   ];
   if (told.resumed) {
     cells.push(["resumed", count(told.resumed), "times resumed"], ["repeated", count(told.repeated), "answered calls repeated"], ["again", count(told.again), "in flight at a kill, sent again"]);
