@@ -143,7 +143,7 @@ def test_the_wheel_serves_without_node(tmp_path: Path) -> None:
         [uv, "pip", "install", "--quiet", "--python", str(python), str(wheel)], check=True
     )
     environment = {
-        "PATH": "/usr/bin:/bin",
+        "PATH": str(tmp_path / "v" / "bin"),
         "HOME": str(tmp_path),
         "BEFOREHAND_HOME": str(tmp_path / "home"),
     }
@@ -165,4 +165,4 @@ def test_the_wheel_serves_without_node(tmp_path: Path) -> None:
         assert httpx2.get(url + "/api/runs", timeout=30).json()["total"] == 1
     finally:
         served.terminate()
-        served.wait(30)
+        served.communicate(timeout=30)
