@@ -270,7 +270,9 @@ def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
     assert "mine beats the market" in page
     assert 'id="audit"' in page
     assert sorted(p.name for p in folder.iterdir()) == [
+        "bets.csv",
         "leaderboard.csv",
+        "pairs.csv",
         "report.html",
         "scores.json",
     ]

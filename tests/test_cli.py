@@ -43,7 +43,11 @@ def test_the_demo_in_json(capsys: Out, home: Path, monkeypatch: pytest.MonkeyPat
     assert cli(["runs", "show", "latest", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["scores"]["leaderboard"] == found["leaderboard"]
     assert cli(["runs", "show", found["run_id"]]) == 0
-    assert "placebo" in capsys.readouterr().out
+    assert "placebo" not in (brief := capsys.readouterr().out)
+    assert "--verbose" in brief
+    assert cli(["runs", "show", found["run_id"], "--verbose"]) == 0
+    shown = capsys.readouterr().out
+    assert all(part in shown for part in ("placebo", "leaks", "kept", "bets", "against forecaster"))
 
 
 def test_every_command_has_help_and_json(capsys: Out) -> None:
@@ -80,7 +84,9 @@ def test_a_narrow_terminal_loses_columns_and_never_digits() -> None:
     row = {
         "forecaster": "recorded:truth",
         "n": 5312,
+        "missing": 0,
         "brier": 0.1147,
+        "market_brier": 0.0045,
         "brier_ci": [0.103, 0.1271],
         "skill_vs_market": -0.1102,
         "skill_ci": [-0.1042, -0.1166],
@@ -88,7 +94,7 @@ def test_a_narrow_terminal_loses_columns_and_never_digits() -> None:
         "kelly": "no",
         "verdict": "worse than the market",
     }
-    for width in (80, 100, 140):
+    for width in (60, 80, 100, 140):
         console = Console(width=width, file=io.StringIO())
         console.print(leaderboard({"leaderboard": [row]}, width))
         text = console.file.getvalue()  # type: ignore[attr-defined]

@@ -498,7 +498,7 @@ def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
         bh.score_forecasts({"id": ["a"], "time": []}, world)
     with pytest.raises(InputError, match="give a list of one row"):
         bh.score_forecasts(good, world)
-    with pytest.raises(InputError, match="no column time and no column probability: they have id"):
+    with pytest.raises(InputError, match="no column for time among id, p"):
         bh.score_forecasts([{"id": "a", "p": 0.5}], world)
     with pytest.raises(InputError, match=r"row 1 .* has the id '.*' and the market_id 'b'"):
         bh.score_forecasts([{**good, "market_id": "b"}], world)

@@ -14,7 +14,7 @@ from beforehand.engine.runs import Finished, start
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.jobs import results, score_file
+from beforehand.jobs import forecast_file, results, score_file
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig, IntervalData, SearchConfig
@@ -357,7 +357,7 @@ def test_scratch_files_do_not_change_a_backtests_verdict(sim: Path, tmp_path: Pa
         row = rows(tmp_path / "data" / "runs" / "r" / "predictions.jsonl")[0]
         csv.write_text(f"id,time,probability\n{row['id']},{row['metadata']['timestamp']},0.{i}1\n")
         score_file.run(
-            score_file.read_file(csv),
+            forecast_file.read_file(csv),
             Archive(sim),
             tmp_path / "data" / "runs",
             tmp_path / "data" / "trials.jsonl",

@@ -11,7 +11,7 @@ from beforehand.clock import from_us, iso
 from beforehand.errors import InputError
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.jobs import score_file
+from beforehand.jobs import forecast_file, score_file
 from beforehand.jobs.backtest import grid
 from beforehand.runs.rows import read_jsonl
 from beforehand.score.evaluate import Settings
@@ -44,7 +44,7 @@ def test_a_stranger_brings_the_market_itself(sim: Path, tmp_path: Path) -> None:
     archive = Archive(sim)
     n = own_file(archive, tmp_path / "mine.csv")
     done = score_file.run(
-        score_file.read_file(tmp_path / "mine.csv"),
+        forecast_file.read_file(tmp_path / "mine.csv"),
         archive,
         tmp_path / "runs",
         tmp_path / "t.jsonl",
@@ -89,7 +89,7 @@ def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
         f"{name},{ok},0.5\n" + "".join(f"{a},{b},{c}\n" for a, b, c, _ in bad),
     )
     done = score_file.run(
-        score_file.read_file(tmp_path / "m.csv"),
+        forecast_file.read_file(tmp_path / "m.csv"),
         archive,
         tmp_path / "runs",
         tmp_path / "t.jsonl",
@@ -119,7 +119,7 @@ def test_yardstick_names_and_rejected_forecasters(sim: Path, tmp_path: Path) -> 
     )
     (tmp_path / "two.csv").write_text(text)
     done = score_file.run(
-        score_file.read_file(tmp_path / "two.csv"),
+        forecast_file.read_file(tmp_path / "two.csv"),
         archive,
         tmp_path / "runs",
         tmp_path / "t.jsonl",
@@ -146,7 +146,7 @@ def test_a_variant_is_what_was_said(sim: Path, tmp_path: Path) -> None:
     for name, content in (("copy", text), ("bold", bold), ("renamed", bold)):
         (tmp_path / f"{name}.csv").write_text(content)
         done = score_file.run(
-            score_file.read_file(tmp_path / f"{name}.csv"),
+            forecast_file.read_file(tmp_path / f"{name}.csv"),
             archive,
             tmp_path / "runs",
             tmp_path / "t.jsonl",
@@ -161,13 +161,13 @@ def test_a_file_with_nothing_to_score_says_why(sim: Path, tmp_path: Path) -> Non
     archive = Archive(sim)
     for text, reason in (
         ("id,time,probability\nNO:x,2026-01-01T00:00:00Z,0.5\n", "no such market"),
-        ("id,when,p\n", "lacks time, probability"),
+        ("id,when,p\n", "no column for time among id, when, p"),
         ("", "empty"),
     ):
         (tmp_path / "x.csv").write_text(text)
         with pytest.raises(InputError, match=reason):
             score_file.run(
-                score_file.read_file(tmp_path / "x.csv"),
+                forecast_file.read_file(tmp_path / "x.csv"),
                 archive,
                 tmp_path / "runs",
                 tmp_path / "t.jsonl",
@@ -194,7 +194,7 @@ def test_jsonl_and_prediction_records_score_alike(sim: Path, tmp_path: Path) -> 
         path = tmp_path / f"{stem}.jsonl"
         path.write_text("\n".join(json.dumps(line) for line in lines))
         done = score_file.run(
-            score_file.read_file(path, "b"),
+            forecast_file.read_file(path, "b"),
             archive,
             tmp_path / "runs",
             tmp_path / "t.jsonl",
@@ -215,7 +215,9 @@ def test_jsonl_and_prediction_records_score_alike(sim: Path, tmp_path: Path) -> 
         (b'[{"id": "x"}]', "JSON list"),
         (b'"id,time,probability\nx,y,z\n', "header is not CSV"),
         (b"id,time,probability,probability\n", "occurs twice"),
-        (b"id;time;probability\n", "separated by commas"),
+        (b"id;time;probability\n", "it has no rows"),
+        (b"id,when,probability\n", "no column for time among id, when, probability.*columns time="),
+        (b"id,time,date,p,prob\n", "p and prob could both be the probability|prob and p could"),
         (
             b'{"id": "x", "time": "2026-01-01T00:00:00Z", "probability": 0.5, "forecaster": {"a": 1}}',
             "not a name",
@@ -228,5 +230,5 @@ def test_odd_files_get_a_sentence(content: bytes, reason: str, sim: Path, tmp_pa
     path.write_bytes(content)
     with pytest.raises(InputError, match=reason):
         score_file.run(
-            score_file.read_file(path), Archive(sim), tmp_path / "runs", tmp_path / "t.jsonl"
+            forecast_file.read_file(path), Archive(sim), tmp_path / "runs", tmp_path / "t.jsonl"
         )

@@ -346,7 +346,7 @@ def test_wealth_never_falls_below_nothing() -> None:
     n = 13
     opened = np.array([0] * 12 + [20])
     settled = np.array([10] * 12 + [30])
-    wealth, share = _wealth(opened, settled, np.full(n, 0.1), np.full(n, 0.04), np.zeros(n))
+    wealth, _, share = _wealth(opened, settled, np.full(n, 0.1), np.full(n, 0.04), np.zeros(n))
     assert wealth.min() >= 0
     assert (share >= 0).all()
     assert wealth[-1] <= wealth[-2]

@@ -377,7 +377,7 @@ def test_the_card_is_the_terminals(serving: Api) -> None:
             check["ok"],
         )
         assert row["text"]
-    shown = command(serving.home, "runs", "show", "walk").stdout
+    shown = command(serving.home, "runs", "show", "walk", "--verbose").stdout
     for name in ("n_questions", "n_events", "n_forecasts"):
         row = next(row for row in found["card"] if row["name"] == name)
         assert f"{row['label']} {row['text']}" in " ".join(shown.split())

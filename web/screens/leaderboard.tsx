@@ -141,7 +141,10 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
       cell: (row) => fixed(row.added?.[name]?.value, 4),
     })),
     ...(differs((row) => row.n) ? [{ key: "n", head: "Forecasts", num: true, sort: "n", skip: true, cell: (row: BoardRow) => count(row.n) }] : []),
-    ...(missing ? [{ key: "missing", head: "Missing", small: "not given", num: true, skip: true, cell: (row: BoardRow) => count(row.missing) }] : []),
+    ...(missing ? [
+      { key: "missing", head: "Answered", small: "of what was asked", about: "Below 95 % a forecaster is ranked after the others and cannot be said to beat the market.", num: true, cell: (row: BoardRow) => percent(row.answered) },
+      { key: "market_brier", head: "Market’s Brier", small: "on the same rows", num: true, skip: true, cell: (row: BoardRow) => fixed(row.market_brier) },
+    ] : []),
     ...(hasFlags ? [{ key: "flags", head: "Leak flags", small: "must be 0", num: true, skip: true, cell: (row: BoardRow) => count(flagged(row)) }] : []),
   ];
   return (

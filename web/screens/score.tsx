@@ -61,6 +61,8 @@ function Drop({ archives, archive, may, again, onDone }: DropProps) {
   const [where, setWhere] = useState(archive ?? archives[0]!);
   const [name, setName] = useState("");
   const [cutoff, setCutoff] = useState("");
+  const [percent, setPercent] = useState(false);
+  const [zone, setZone] = useState("");
   const [over, setOver] = useState(false);
   const [busy, setBusy] = useState(false);
   const [wrong, setWrong] = useState<string | null>(null);
@@ -74,7 +76,7 @@ function Drop({ archives, archive, may, again, onDone }: DropProps) {
     if (!file) return;
     setBusy(true);
     setWrong(null);
-    const query = new URLSearchParams({ archive: where, ...(name && { name }), ...(cutoff && { training_cutoff: `${cutoff}T00:00:00Z` }) });
+    const query = new URLSearchParams({ archive: where, ...(name && { name }), ...(cutoff && { training_cutoff: `${cutoff}T00:00:00Z` }), ...(percent && { percent: "true" }), ...(zone && { timezone: zone }) });
     try {
       const answer = await fetch(`/api/scores?${query}`, {
         method: "POST",
@@ -112,6 +114,8 @@ function Drop({ archives, archive, may, again, onDone }: DropProps) {
         <label className="field">Archive <span>whose markets they are about</span><select className="input" value={where} onChange={(e) => setWhere(e.target.value)}>{archives.map((one) => <option key={one}>{one}</option>)}</select></label>
         <label className="field">Name <span>where the file names no forecaster</span><input className="input" maxLength={64} value={name} onChange={(e) => setName(e.target.value)} placeholder="mine" /></label>
         <label className="field">End of training <span>of your model, if it has one</span><input className="input" type="date" value={cutoff} onChange={(e) => setCutoff(e.target.value)} /><span className="note block">Shows how much of the set it may simply remember.</span></label>
+        <label className="flex items-center gap-2"><input type="checkbox" checked={percent} onChange={(e) => setPercent(e.target.checked)} /> The probabilities are in percent</label>
+        <label className="field">Time zone <span>of times that state none</span><input className="input" maxLength={64} value={zone} onChange={(e) => setZone(e.target.value)} placeholder="Europe/Berlin" /></label>
         <button className="btn btn-main" disabled={!file || busy || !may}>{busy ? "Scoring…" : again ? "Score again" : "Score"}</button>
         {!may && <p className="note">This token may not start runs.</p>}
         {wrong && <p role="alert" className="text-worse">{wrong}</p>}
@@ -127,11 +131,12 @@ function Shape({ archive }: { archive: string }) {
     <Panel title="What the file looks like">
       <pre className="code">{["id,time,probability", ...ids.map((id, i) => `${id},2025-01-${15 + i}T12:00:00Z,0.${3 + 2 * i}`)].join("\n")}</pre>
       <dl className="facts mt-4 max-w-[60ch] !grid-cols-[auto_1fr] [&_dd]:!text-left [&_dd]:!font-normal">
-        <dt><code>id</code></dt><dd>a market of the archive, as VENUE:id</dd>
-        <dt><code>time</code></dt><dd>when it was said, ISO 8601 with a zone; it is scored against the market’s price of that moment</dd>
+        <dt><code>id</code></dt><dd>a market of the archive, as VENUE:id, its slug, or the address of its page</dd>
+        <dt><code>time</code></dt><dd>when it was said, ISO 8601 with a zone, or Unix seconds; it is scored against the market’s price of that moment</dd>
         <dt><code>probability</code></dt><dd>of YES, from 0 to 1</dd>
         <dt><code>forecaster</code></dt><dd>optional: scores several at once</dd>
       </dl>
+      <p className="note mt-3">Other names are known too: <code>market_id</code>, <code>timestamp</code>, <code>prob</code>, <code>model</code>…</p>
       <p className="note mt-4 mb-1">The same from a terminal:</p>
       <Command text={`beforehand score mine.csv --archive data/${archive}`} />
     </Panel>

@@ -29,6 +29,7 @@ SUMMARIES = {
     "world fetch": "Download public question and resolution sets, and print their digests.",
     "world record": "Record markets and news from the live services, at intervals.",
     "world info": "What the archive holds, and where it came from.",
+    "world list": "The markets of the archive: ids, texts, and when each can be forecast.",
     "world verify": "Check every stored byte and every record of the archive.",
     "world import markets": "Import market histories (JSONL): texts, prices, resolutions.",
     "world import documents": "Import dated documents (JSONL), known at captured_at.",
@@ -92,6 +93,7 @@ _MODULES = {
 _FILES = {path: "imports" for path in SUMMARIES if path.startswith("world import")}
 _FILES |= {
     "world info": "world_info",
+    "world list": "world_list",
     "runs leaks": "leaks",
     "runs compare": "compare",
     "runs calibration": "calibration",

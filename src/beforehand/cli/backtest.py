@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from pydantic import ValidationError
 
 from beforehand.cli.options import (
+    BetFlags,
     Draws,
     Fresh,
     LimitFlags,
@@ -16,12 +17,12 @@ from beforehand.cli.options import (
     PlaceboDraws,
     RunId,
     Seed,
-    Spread,
+    bet_rules,
     model_options,
     run_limits,
     with_model,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, scores_of
+from beforehand.cli.output import ArchivePath, Json, Verbose, archive_path, emit, note, scores_of
 from beforehand.cli.tables import console, duration, figure, print_result, span, table
 from beforehand.config import Workspace
 from beforehand.engine.runs import start as start_run
@@ -92,12 +93,13 @@ def run(
     placebo: PlaceboDraws = 200,
     evidence: MostShown = 5,
     grade: TextGrade = "captured",
-    spread: Spread = None,
     run_id: RunId = None,
     archive: ArchivePath = None,
     limit_flags: LimitFlags | None = None,
     model_flags: ModelFlags | None = None,
+    bet_flags: BetFlags | None = None,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> int:
     """Backtest forecasters point in time over the archive's markets, and score them."""
@@ -114,7 +116,7 @@ def run(
         max_results=between("evidence", evidence, 0, 20, "--"),
         grade=grade,
         configs=load_configs(config) if config else None,
-        settings=settings(seed, draws, placebo, spread, "--"),
+        settings=settings(seed, draws, placebo, bet_rules(bet_flags), "--"),
         limits=run_limits(limit_flags),
         model_options=model_options(model_flags),
         fresh=fresh,
@@ -129,14 +131,14 @@ def run(
     if json:
         emit({**found, "report": str(report)})
     else:
-        print_result(found, report)
+        print_result(found, report, verbose)
     return _exit_code(found)
 
 
 def _exit_code(found: "Summary") -> int:
     """Of a run that was carried out: failed where a record of the future was shown, partial where a
     forecaster never answered."""
-    from beforehand.score.report import never_answered
+    from beforehand.score.report.words import never_answered
 
     if found["leaks"]["admitted_after_t"]:
         return EXIT_FAILED
@@ -176,7 +178,7 @@ def ab(
         name: BacktestRequest(
             archive=archive_path(archive).resolve(),
             configs=load_configs(path),
-            settings=settings(seed, draws, 0, None, "--"),
+            settings=settings(seed, draws, 0, mark="--"),
             limits=run_limits(limit_flags),
         )
         for name, path in zip(names, configs, strict=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from beforehand.cli.output import note
 from beforehand.engine.job import RunLimits
@@ -12,16 +12,14 @@ from beforehand.errors import InputError
 from beforehand.forecast.aggregate import Method
 from beforehand.forecast.base import TIMEOUT_S, ModelOptions, class_of
 from beforehand.forecast.cutoff_guard import Knowledge
-from beforehand.jobs.checks import checked
+from beforehand.jobs.checks import checked, stakes
 from beforehand.llm.names import LABEL, SCRIPTED
 from beforehand.sandbox.engines import Engine
+from beforehand.score.bets import Kelly
 
 Seed = Annotated[int, Parameter(help="Seed for resampling and the placebo.")]
 Draws = Annotated[int, Parameter(help="Bootstrap draws.")]
 PlaceboDraws = Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")]
-Spread = Annotated[
-    float | None, Parameter(help="For Kelly: the spread to assume where no book was recorded.")
-]
 Fresh = Annotated[
     bool,
     Parameter(
@@ -30,6 +28,29 @@ Fresh = Annotated[
     ),
 ]
 RunId = Annotated[str | None, Parameter(help="Name of the run [the time].")]
+
+
+BETS = Group("Bets", sort_key=20)
+
+
+@Parameter(name="*", group=BETS)
+@dataclass
+class BetFlags:
+    """The bets behind a profit; the same for every command that scores."""
+
+    spread: Annotated[
+        float | None, Parameter(help="Spread to assume where no book was recorded, such as 0.02.")
+    ] = None
+    fee: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="Taker fee rate: 0.02, KALSHI=0.07 or POLYMARKET/crypto=0.072 [the venue's]. "
+            "Repeat.",
+        ),
+    ] = None
+    kelly: Annotated[float, Parameter(help="The part of Kelly's stake that is bet.")] = 0.25
+    cap: Annotated[float, Parameter(help="The most of the wealth that one bet may stake.")] = 0.1
 
 
 @Parameter(name="*")
@@ -118,6 +139,12 @@ def model_options(given: ModelFlags | None) -> ModelOptions:
         knowledge=given.knowledge,
         cutoffs=cutoffs,
     )
+
+
+def bet_rules(given: BetFlags | None) -> Kelly:
+    """The rules of the bets, checked."""
+    given = given or BetFlags()
+    return stakes(given.spread, given.fee, given.kelly, given.cap, "--")
 
 
 def run_limits(given: LimitFlags | None) -> RunLimits:

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from beforehand.score.summary import Summary
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")]
+Verbose = Annotated[
+    bool,
+    Parameter(
+        negative="", help="Print all of the validity card, the leak report, the bets, every pair."
+    ),
+]
 ArchivePath = Annotated[
     Path | None,
     Parameter(name="--archive", help="The archive's folder [data/archive under BEFOREHAND_HOME]."),

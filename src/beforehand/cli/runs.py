@@ -8,7 +8,7 @@ import orjson
 from cyclopts import Parameter
 
 from beforehand.cli.answers import print_answer
-from beforehand.cli.output import Json, emit, note, plain_table
+from beforehand.cli.output import Json, Verbose, emit, note, plain_table
 from beforehand.config import Workspace
 from beforehand.errors import (
     EXIT_FAILED,
@@ -75,7 +75,7 @@ def _brief(text: str) -> str:
     return text if len(text) <= LONGEST_SUBJECT else text[: LONGEST_SUBJECT - 1] + "…"
 
 
-def show(run_id: Run, /, *, json: Json = False) -> int:
+def show(run_id: Run, /, *, verbose: Verbose = False, json: Json = False) -> int:
     """One run: its status; once it is finished, its leaderboard, validity card and leak report."""
     workspace, journal = opened()
     home = workspace.home
@@ -106,7 +106,7 @@ def show(run_id: Run, /, *, json: Json = False) -> int:
 
         if not state:
             print(f"run {name}")
-        print_result(cast("Summary", summary), folder.path / "report.html")
+        print_result(cast("Summary", summary), folder.path / "report.html", verbose)
     elif answer.is_file():
         print()
         print_answer(read_json(answer))

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import Draws, PlaceboDraws, RunId, Seed, Spread
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.cli.options import BetFlags, Draws, PlaceboDraws, RunId, Seed, bet_rules
+from beforehand.cli.output import ArchivePath, Json, Verbose, archive_path, emit, note
 from beforehand.cli.tables import print_result
 from beforehand.clock import parse_instant
 from beforehand.config import Workspace
 from beforehand.engine.runs import keep_seal
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
-from beforehand.jobs import score_file
+from beforehand.jobs import forecast_file, score_file
 from beforehand.jobs.checks import settings
 from beforehand.store.archive.reader import Archive
 
@@ -28,11 +28,21 @@ def score(
     training_cutoff: Annotated[
         str | None, Parameter(help="When the model's training ended (ISO 8601).")
     ] = None,
+    columns: Annotated[
+        str | None, Parameter(help="The file's own names: id=market_id,time=when,probability=p.")
+    ] = None,
+    timezone: Annotated[
+        str | None, Parameter(help="The zone of times that state none: Europe/Berlin.")
+    ] = None,
+    percent: Annotated[
+        bool, Parameter(negative="", help="The probabilities are in percent, from 0 to 100.")
+    ] = False,
     seed: Seed = 0,
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
-    spread: Spread = None,
     run_id: RunId = None,
+    bet_flags: BetFlags | None = None,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> int:
     """Score your own probabilities against the market, at the times you state.
@@ -46,12 +56,14 @@ def score(
         raise InputError(f"--training-cutoff: {error}") from None
     world = Archive(archive_path(archive))
     scored = score_file.run(
-        score_file.read_file(file, name),
+        forecast_file.read_file(
+            file, name, forecast_file.reading(columns, timezone, percent, "--")
+        ),
         world,
         workspace.home.runs,
         workspace.home.trials,
         run_id=run_id,
-        settings=settings(seed, draws, placebo, spread, "--"),
+        settings=settings(seed, draws, placebo, bet_rules(bet_flags), "--"),
         training_cutoff=cutoff,
     )
     keep_seal(workspace, scored.folder, "score")
@@ -60,12 +72,18 @@ def score(
         emit({**scored.summary, "report": str(report)})
     else:
         print(f"run {scored.folder.run_id}")
-        print_result(scored.summary, report)
-    for reason, lines in sorted(scored.rejected.reasons.items()):
-        first = ", ".join(str(n) for n in lines[:8])
-        note(
-            f"not scored: {len(lines):,} × {reason} (lines {first}{'…' if len(lines) > 8 else ''})"
-        )
+        print_result(scored.summary, report, verbose)
+    _not_scored(scored.rejected)
     if scored.summary["leaks"]["admitted_after_t"]:
         return EXIT_FAILED
     return EXIT_PARTIAL if scored.rejected.count else EXIT_OK
+
+
+def _not_scored(rejected: forecast_file.Rejected) -> None:
+    """Say which rows were left out, and why."""
+    for reason, lines in sorted(rejected.reasons.items()):
+        first = ", ".join(str(n) for n in lines[:8])
+        more = "…" if len(lines) > 8 else ""
+        note(f"not scored: {len(lines):,} × {reason} (lines {first}{more})")
+    for text in rejected.unknown_ids:
+        note(text)

@@ -9,9 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from beforehand.score.summary import DecisionCounts, ResultWire, ShortWire, Summary
+    from beforehand.score.summary import (
+        DecisionCounts,
+        PairWire,
+        PartWire,
+        ResultWire,
+        Summary,
+    )
 
-NAME_WIDTH, MANY, MOST_NAMED = 18, 3, 8
+NAME_WIDTH, MANY, MOST_NAMED, FOLDED = 18, 3, 8, 80
 
 
 def console() -> Console:
@@ -61,10 +67,17 @@ def span(interval: Sequence[float | None], digits: int = 4) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Seconds for people: `0.4 s`, `12 min`, `3 h 13 min`, `2 days 4 h`."""
     if seconds < 120:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} days {hours} h" if hours else f"{days} days"
 
 
 def short(name: str) -> str:
@@ -78,42 +91,49 @@ _TONE = {"beats the market": "green", "worse than the market": "red"}
 
 
 def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
-    """The table a run ends with; a narrow terminal gets fewer columns, never cut figures."""
-    columns = [
-        ("forecaster", "left"),
-        ("Brier ↓", "right"),
-        ("skill ↑", "right"),
-        ("95 %", "right"),
-    ]
-    columns += [("verdict", "left")]
-    if width >= 90:
-        columns[1:1] = [("n", "right")]
-    if width >= 130:
-        columns[3:3] = [("Brier 95 %", "right")]
-        columns[-1:-1] = [("ECE ↓", "right"), ("Kelly", "right")]
+    """The table a run ends with; a narrow terminal gets fewer columns, and at last two lines a
+    forecaster, never cut figures."""
     board = summary["leaderboard"]
+    folded = width < FOLDED
+    columns = [("forecaster", "left"), ("Brier ↓", "right"), ("skill ↑", "right")]
+    columns += [("95 %", "right"), ("verdict", "left")]
+    gaps = any(row["missing"] for row in board if row["forecaster"] != "market")
+    if (width >= 90 or gaps) and not folded:
+        columns[1:1] = [("n", "right")]
+    if gaps and not folded:
+        columns[2:2] = [("of", "right"), ("market, same rows", "right")]
+    if width >= 130:
+        columns[-3:-3] = [("Brier 95 %", "right")]
+        columns[-1:-1] = [("ECE ↓", "right"), ("Kelly", "right")]
+    if folded:
+        columns = [column for column in columns if column[0] != "verdict"]
     added = board[0].get("added", {})
     arrows = {"lower": "↓", "higher": "↑"}
     marks = {name: f"{name} {arrows[metric['better']]}" for name, metric in added.items()}
-    columns[-1:-1] = [(mark, "right") for mark in marks.values()]
+    columns[-1:-1] = [(mark, "right") for mark in marks.values() if not folded]
     rows = list[Sequence[str | Text]]()
     for row in board:
         kelly = row["kelly"]
+        verdict = Text(row["verdict"], style=_TONE.get(row["verdict"], "default"))
         cells: dict[str, str | Text] = {
             "forecaster": short(row["forecaster"]),
             "n": f"{row['n']:,}",
+            "of": f"{row['n'] + row['missing']:,}",
+            "market, same rows": figure(row["market_brier"]),
             "Brier ↓": figure(row["brier"]),
             "Brier 95 %": span(row["brier_ci"]),
             "skill ↑": figure(row["skill_vs_market"]),
             "95 %": span(row["skill_ci"]),
             "ECE ↓": figure(row["ece"], 3),
             "Kelly": "–" if isinstance(kelly, str) else figure(kelly["final_wealth"], 2),
-            "verdict": Text(row["verdict"], style=_TONE.get(row["verdict"], "default")),
+            "verdict": verdict,
         }
         for name, metric in row.get("added", {}).items():
             cells[marks[name]] = figure(metric["value"])
+        if folded:
+            cells["forecaster"] = Text.assemble(short(row["forecaster"]), "\n", verdict)
         rows.append([cells[name] for name, _ in columns])
-    return table("", columns, rows)
+    return table("", columns, rows, 24 if folded else NAME_WIDTH)
 
 
 def explain(out: Console, summary: "ResultWire") -> None:
@@ -129,9 +149,10 @@ def explain(out: Console, summary: "ResultWire") -> None:
     for metric in summary["leaderboard"][0].get("added", {}).values():
         if "error" in metric:
             out.print(Text(metric["error"], style="red"), soft_wrap=True)
-    failed = [name for name, check in summary["validity"].items() if check["ok"] is False]
-    if failed:
-        out.print(Text(f"bounds not met: {', '.join(failed)}", style="red"), soft_wrap=True)
+    from beforehand.score.report.words import unmet
+
+    for text in unmet(summary):
+        out.print(Text(f"bound not met: {text}", style="red"), soft_wrap=True)
 
 
 def _made(found: "DecisionCounts | None") -> str:
@@ -158,17 +179,45 @@ def _made(found: "DecisionCounts | None") -> str:
     return said + "".join(f"; {n:,} {text}" for text, n in marks.items() if n)
 
 
-def print_result(summary: "Summary", report: Path) -> None:
-    """Leaderboard, validity card, leak report and the report's path, for people."""
-    from beforehand.score.report import headline, kept_from_the_future
+def print_result(summary: "Summary", report: Path, verbose: bool = False) -> None:
+    """For people: the verdict, the leaderboard, what it lacks, and the report's path; with
+    `verbose` also the validity card, every pair, the bets and the leak report."""
+    from beforehand.score.report.words import few_answers, headline
 
-    out = console()
+    out, leaks = console(), summary["leaks"]
     out.print()
     out.print(Text(headline(summary), style="bold"), soft_wrap=True)
     out.print()
     out.print(leaderboard(summary, out.width))
     out.print()
     explain(out, summary)
+    for text in few_answers(summary):
+        out.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
+    pairs = summary["pairs"]
+    if pairs and (verbose or len(pairs) == 1):
+        _pairs(out, pairs)
+    if leaks["admitted_after_t"]:
+        out.print(Text(f"{leaks['admitted_after_t']:,} records after t were shown", style="red"))
+    made = summary.get("decisions")
+    if verbose:
+        _all_of_it(out, summary)
+    elif made and made["failed"]:
+        _say(out, "decisions", _made(made))
+    if "rows" in summary:
+        counted = summary["rows"]
+        total = counted["scored"] + counted["not_scored"]
+        _say(out, "rows", f"{counted['scored']:,} of {total:,} scored")
+    _say(out, "report", str(report))
+    if not verbose:
+        name = summary.get("run_id", "latest")
+        what = "the validity card, the leak report, the bets, every pair"
+        _say(out, "more", f"`beforehand runs show {name} --verbose`: {what}")
+
+
+def _all_of_it(out: Console, summary: "Summary") -> None:
+    """What --verbose adds."""
+    from beforehand.score.report.words import kept_from_the_future
+
     _card(out, summary)
     _apart(out, summary.get("short"))
     if kept := kept_from_the_future(summary["leaderboard"], short):
@@ -192,15 +241,66 @@ def print_result(summary: "Summary", report: Path) -> None:
         )
     else:
         _say(out, "placebo", "not drawn: left out, or a bound of the card is not met")
-    if "rows" in summary:
-        counted = summary["rows"]
-        total = counted["scored"] + counted["not_scored"]
-        _say(out, "rows", f"{counted['scored']:,} of {total:,} scored")
-    _say(out, "report", str(report))
+    if common := summary["common"]:
+        _common(out, common)
+    _bets(out, summary)
+
+
+def _pairs(out: Console, pairs: "Sequence[PairWire]") -> None:
+    """Every two forecasters under test against each other."""
+    columns = [("a", "left"), ("b", "left"), ("n", "right"), ("Brier of a", "right")]
+    columns += [("of b", "right"), ("b − a", "right"), ("95 %", "right"), ("verdict", "left")]
+    rows = [
+        [
+            *(short(found["a"]), short(found["b"]), f"{found['n']:,}"),
+            *(figure(found[name]) for name in ("brier_a", "brier_b", "difference")),
+            *(span(found["ci"]), found["verdict"]),
+        ]
+        for found in pairs
+    ]
+    title = "forecaster against forecaster, on the rows that both answered"
+    out.print(table(title, columns, rows))
+    if len(pairs) > 1:
+        out.print(Text("(intervals not widened for the number of pairs)", style="dim"))
+    out.print()
+
+
+def _common(out: Console, found: "PartWire") -> None:
+    """The scores on the rows that every forecaster answered."""
+    if not found["n_forecasts"]:
+        _say(out, "common", "there is no row that all of them answered")
+        return
+    columns = [("forecaster", "left"), ("n", "right"), ("Brier ↓", "right"), ("skill ↑", "right")]
+    rows = [
+        [short(r["forecaster"]), f"{r['n']:,}", figure(r["brier"]), figure(r["skill_vs_market"])]
+        for r in found["leaderboard"]
+    ]
+    out.print(table("on the rows that all of them answered", columns, rows))
+    out.print()
+
+
+def _bets(out: Console, summary: "ResultWire") -> None:
+    """What Kelly bets on the forecasts would have won."""
+    columns = [("Kelly bets", "left"), ("n", "right"), ("staked", "right"), ("fees", "right")]
+    columns += [("wealth, from 1", "right"), ("drawdown", "right"), ("Sharpe a bet", "right")]
+    rows, why = [], set[str]()
+    for row in summary["leaderboard"]:
+        kelly = row["kelly"]
+        if isinstance(kelly, str):
+            why.add(kelly)
+            continue
+        why.add(f"{kelly['fraction']:g} of Kelly, at most {kelly['cap']:g} a bet, {kelly['note']}")
+        cells = [short(row["forecaster"]), f"{kelly['bets']:,}"]
+        cells += [figure(kelly["staked"], 2), figure(kelly["fees"], 3)]
+        cells += [figure(kelly["final_wealth"], 3), f"{100 * kelly['max_drawdown']:.1f} %"]
+        rows.append([*cells, figure(kelly["sharpe"], 3)])
+    if rows:
+        out.print(table("", columns, rows))
+    _say(out, "bets", "; ".join(sorted(why)) + (" (all in bets.csv)" if rows else ""))
 
 
 def _card(out: Console, summary: "ResultWire") -> None:
-    from beforehand.score.report import TILES, card_value
+    from beforehand.score.report.words import TILES, card_value
 
     known = {name: check["value"] for name, check in summary["validity"].items()}
     parts = [
@@ -211,7 +311,7 @@ def _card(out: Console, summary: "ResultWire") -> None:
     _say(out, "validity", " · ".join(parts))
 
 
-def _apart(out: Console, found: "ShortWire | None") -> None:
+def _apart(out: Console, found: "PartWire | None") -> None:
     """The markets that were too short for the grid, with their own scores."""
     if found is None:
         return

@@ -33,10 +33,11 @@ from beforehand.front.run import compare as compare_runs
 from beforehand.front.start import Limits, Named, rows_of
 from beforehand.gateway.transport import ServerConnection
 from beforehand.ids import check_segment, digest
-from beforehand.jobs.checks import instant
+from beforehand.jobs.checks import Fees, instant, stakes
 from beforehand.lazy import lazy
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.runs.verify import RunCheck
+from beforehand.score.bets import Kelly
 from beforehand.score.compare import Comparison
 from beforehand.store.files import read_bytes, write_atomic
 from beforehand.store.run_folder import RunFolder
@@ -120,6 +121,9 @@ class Client:
         draws: int = 2000,
         placebo: int = 200,
         spread: float | None = None,
+        fees: Fees = None,
+        kelly: float = 0.25,
+        cap: float = 0.1,
         run_id: str | None = None,
         fresh: bool = False,
         progress: bool = True,
@@ -144,7 +148,7 @@ class Client:
             "seed": seed,
             "draws": draws,
             "placebo": placebo,
-            "spread": spread,
+            **_bets(stakes(spread, fees, kelly, cap)),
             "fresh": fresh,
             "limits": limits,
             "run_id": run_id,
@@ -157,11 +161,17 @@ class Client:
         world: "RemoteWorld",
         *,
         name: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        timezone: str | None = None,
+        percent: bool = False,
         training_cutoff: datetime | str | None = None,
         seed: int = 0,
         draws: int = 2000,
         placebo: int = 200,
         spread: float | None = None,
+        fees: Fees = None,
+        kelly: float = 0.25,
+        cap: float = 0.1,
         run_id: str | None = None,
     ) -> "RemoteRun":
         """`beforehand.score_forecasts` on the server: a verdict on a file (CSV, JSONL) or a table
@@ -179,11 +189,14 @@ class Client:
         given = {
             "archive": _need(world).name,
             "name": name,
+            "columns": ",".join(f"{ours}={own}" for ours, own in (columns or {}).items()) or None,
+            "timezone": timezone,
+            "percent": percent or None,
             "training_cutoff": cutoff,
             "seed": seed,
             "draws": draws,
             "placebo": placebo,
-            "spread": spread,
+            **_bets(stakes(spread, fees, kelly, cap)),
             "run_id": run_id,
         }
         params = {key: value for key, value in given.items() if value is not None}
@@ -472,6 +485,12 @@ def _object(content: bytes, path: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BadAnswer(f"{path} was not answered with a JSON object: is it a beforehand server?")
     return found
+
+
+def _bets(rules: Kelly) -> dict[str, object]:
+    """The rules of the bets as a request states them."""
+    fees = [f"{name}={rate:g}" for name, rate in rules.fees]
+    return {"spread": rules.spread, "fee": fees, "kelly": rules.fraction, "cap": rules.cap}
 
 
 def _need(given: object) -> RemoteWorld:

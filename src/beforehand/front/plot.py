@@ -7,7 +7,7 @@ from typing import Literal
 
 from beforehand.errors import InputError, NotFound
 from beforehand.records.rows import IntervalRow, label
-from beforehand.score.report import INK, market_line, reliability, style
+from beforehand.score.report.pictures import INK, market_line, reliability, style
 from beforehand.score.summary import BoardRow
 from beforehand.store.files import write_atomic
 
@@ -63,7 +63,7 @@ def market(
 
 
 def _side_by_side(drawn: Sequence[tuple[str, str]]) -> Plot:
-    width, height = 200, 220
+    width, height = 230, 250
     parts = [
         f'<g transform="translate({k * width} 0)"><text x="26" y="14">{escape(name)}</text>'
         f'<g transform="translate(0 20)">{svg}</g></g>'

@@ -23,7 +23,7 @@ from beforehand.runs.spent import cost_by_forecaster
 from beforehand.runs.verify import RunCheck, sound, verdict
 from beforehand.runs.verify import verify as verify_run
 from beforehand.score.compare import Comparison
-from beforehand.score.report import headline
+from beforehand.score.report.words import headline
 from beforehand.score.skill import Options
 from beforehand.score.summary import BoardRow, CheckWire, Pair, Summary
 from beforehand.store.files import file_digest, read_json

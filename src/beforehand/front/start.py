@@ -18,10 +18,11 @@ from beforehand.front.reporting import reporting, told_in_python
 from beforehand.front.run import Run, workspace_of
 from beforehand.front.world import World, need_world
 from beforehand.gateway.search import Grade
-from beforehand.jobs import score_file
+from beforehand.jobs import forecast_file, score_file
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.jobs.backtest.grid import Kind as Grid
 from beforehand.jobs.checks import (
+    Fees,
     between,
     checked,
     flag,
@@ -32,6 +33,7 @@ from beforehand.jobs.checks import (
     market_names,
     one_of,
     settings,
+    stakes,
 )
 from beforehand.records.backtest import ExperimentConfig
 
@@ -74,6 +76,9 @@ def backtest(
     draws: int = 2000,
     placebo: int = 200,
     spread: float | None = None,
+    fees: Fees = None,
+    kelly: float = 0.25,
+    cap: float = 0.1,
     run_id: str | None = None,
     fresh: bool = False,
     home: str | Path | None = None,
@@ -84,16 +89,15 @@ def backtest(
     run` from Python, with the same options, giving the same files.
 
     `forecasters` are callables of a Context, and names as on the command line ("market", "drift",
-    "always:0.3", an address, a model); a mapping gives them names of your own. `every` is the time
-    between two forecasts ("6h", "7d"), `evidence` the most documents shown, `grade` which texts
-    count as known. The run's folder lies in `data/runs` of `home`, else of BEFOREHAND_HOME, else of
-    the current folder. An unfinished run of the same name and request goes on.
+    an address, a model); a mapping gives them names of your own. `every` is the time between two
+    forecasts ("6h", "7d"), `evidence` the most documents shown, `grade` which texts count as known;
+    `spread`, `fees`, `kelly` and `cap` are for the bets. The run's folder lies in `data/runs` of
+    `home`, else of BEFOREHAND_HOME, else of here. An unfinished run of the same request goes on.
 
-    Raises InputError for what cannot be asked, before anything is; Interrupted or Stopped for a run
-    that ended early: `open_run(...).resume()` continues it.
+    Raises InputError before anything is asked; Interrupted or Stopped for a run that ended early,
+    which `open_run(...).resume()` continues.
     """
-    _check_words(grid, grade, limits)
-    _check_types(models, configs)
+    _check(grid, grade, limits, models, configs)
     entries = _entries(forecasters)
     request = BacktestRequest(
         archive=need_world(world).path.resolve(),
@@ -107,13 +111,12 @@ def backtest(
         max_results=between("evidence", evidence, 0, 20),
         grade=grade,
         configs=None if configs is None else list(configs),
-        settings=settings(seed, draws, placebo, spread),
+        settings=settings(seed, draws, placebo, stakes(spread, fees, kelly, cap)),
         limits=checked(RunLimits(**limits)),
         model_options=models or ModelOptions(),
         fresh=flag("fresh", fresh),
         folder=folder_for(",".join(entries)),
     )
-    in_order(request.start, request.stop)
     return _carried_out(request, workspace_of(home), run_id, progress)
 
 
@@ -122,6 +125,7 @@ def _carried_out(
 ) -> Run:
     """The finished run. Where it was stopped, the error says how it goes on: with a callable of
     no module (`python:NAME`) from this program alone."""
+    in_order(request.start, request.stop)
     names = [entry.rpartition("=")[2] for entry in request.forecasters.split(",")]
     alone = any(name.startswith("python:") and name.count(":") == 1 for name in names)
     with told_in_python(run_id, alone), reporting("backtest", progress) as report:
@@ -134,11 +138,17 @@ def score_forecasts(
     world: World,
     *,
     name: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    timezone: str | None = None,
+    percent: bool = False,
     training_cutoff: datetime | str | None = None,
     seed: int = 0,
     draws: int = 2000,
     placebo: int = 200,
     spread: float | None = None,
+    fees: Fees = None,
+    kelly: float = 0.25,
+    cap: float = 0.1,
     run_id: str | None = None,
     home: str | Path | None = None,
     progress: bool = True,
@@ -147,20 +157,23 @@ def score_forecasts(
 
     `forecasts` is the path of a CSV or JSONL file, or a table: a DataFrame of pandas or polars,
     anything else that speaks Arrow, a mapping of columns, or rows as dicts. Its columns are `id`,
-    `time` (with a time zone; a date stands for its end in UTC), `probability`, and `forecaster`
-    where it holds several; `name` is the forecaster's of rows that name none. `training_cutoff` is
-    when the model's training ended. Rows that cannot be scored are in `run.rejected`, with the
-    reason.
+    `time` (with a time zone, or Unix seconds; a date stands for its end), `probability`, and
+    `forecaster` where it holds several; their usual other names are known, and `columns` states
+    others (`{"id": "contract"}`). `timezone` is that of times that state none; `percent` says that
+    the probabilities lie between 0 and 100. `name` is the forecaster's of rows that name none.
+    `training_cutoff` is when the model's training ended. Rows that cannot be scored are in
+    `run.rejected`, with the reason.
 
     Raises InputError if no row can be scored.
     """
     cutoff = None if training_cutoff is None else instant("training_cutoff", training_cutoff)
     if run_id == "latest":
         raise InputError('run_id "latest" stands for the newest run: choose another')
+    how = forecast_file.reading(columns, timezone, flag("percent", percent))
     if isinstance(forecasts, (str, Path)):
-        stated = score_file.read_file(Path(forecasts), name)
+        stated = forecast_file.read_file(Path(forecasts), name, how)
     else:
-        stated = score_file.read_rows(rows_of(forecasts), name or "forecasts")
+        stated = forecast_file.read_rows(rows_of(forecasts), name or "forecasts", how)
     workspace = workspace_of(home)
     scored = score_file.run(
         stated,
@@ -168,23 +181,21 @@ def score_forecasts(
         workspace.home.runs,
         workspace.home.trials,
         run_id=run_id,
-        settings=settings(seed, draws, placebo, spread),
+        settings=settings(seed, draws, placebo, stakes(spread, fees, kelly, cap)),
         training_cutoff=cutoff,
     )
     keep_seal(workspace, scored.folder, "score")
     return Run(scored.folder, workspace)
 
 
-def _check_words(grid: str, grade: str, limits: Limits) -> None:
-    """Raises InputError for a word or a limit that there is not."""
+def _check(
+    grid: str, grade: str, limits: Limits, models: object, configs: Iterable[object] | None
+) -> None:
+    """Raises InputError for a word or a limit that there is not, and options of another type."""
     one_of("grid", grid, ("aligned", "own"))
     one_of("grade", grade, ("captured", "published"))
     if unknown := limits.keys() - Limits.__annotations__.keys():
         raise InputError(f"backtest takes no {sorted(unknown)[0]!r}: see help(beforehand.backtest)")
-
-
-def _check_types(models: object, configs: Iterable[object] | None) -> None:
-    """Raises InputError for options of another type."""
     if models is not None and not isinstance(models, ModelOptions):
         raise InputError(f"models is a ModelOptions, not {models!r}")
     if configs is not None and not all(isinstance(one, ExperimentConfig) for one in configs):
@@ -257,16 +268,9 @@ def rows_of(table: Any) -> Iterable[Mapping[str, object]]:
 
 
 def _checked(rows: Sequence[Any]) -> Iterator[Mapping[str, object]]:
-    """Rows as a file would have them. Raises InputError where a column is missing in all."""
+    """Rows as a file would have them. Raises InputError."""
     if not all(isinstance(row, Mapping) for row in rows):
         raise InputError("each row of the forecasts is a mapping: id, time, probability")
-    columns = list(dict.fromkeys(str(name) for row in rows for name in row))
-    known = {"id" if name == "market_id" else name for name in columns}  # As a run's tables have it
-    if lacking := [name for name in score_file.COLUMNS if rows and name not in known]:
-        raise InputError(
-            f"the forecasts have no column {' and no column '.join(lacking)}: they have "
-            f"{', '.join(columns)}"
-        )
     for number, row in enumerate(rows, start=1):
         found = {str(name): _plain(value) for name, value in row.items()}
         one, other = found.get("id"), found.get("market_id")
@@ -275,7 +279,7 @@ def _checked(rows: Sequence[Any]) -> Iterator[Mapping[str, object]]:
                 f"row {number} of the forecasts has the id {one!r} and the market_id {other!r}: "
                 "these are two names of one column, keep one of them"
             )
-        yield {**found, "id": other if one is None else one}
+        yield found if one is None else {**found, "id": one}
 
 
 def _plain(value: Any) -> object:

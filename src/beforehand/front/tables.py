@@ -5,7 +5,7 @@ from typing import Any
 
 from beforehand.clock import parse_us
 from beforehand.front.arrow import Column, Kind, Table
-from beforehand.jobs.score_file import COLUMNS
+from beforehand.jobs.forecast_file import COLUMNS
 from beforehand.records.rows import DecisionRow, IntervalRow, PredictionLine, TraceRow, label
 from beforehand.runs.rows import questions_of
 from beforehand.runs.spent import ForecasterCost

@@ -8,6 +8,7 @@ known at t alone.
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
 
 import numpy as np
 
@@ -103,11 +104,11 @@ class View:
         return [_merge(groups[name]) for name in sorted(groups)]
 
     def resolve_id(self, market_id: str) -> str:
-        """`VENUE:native` for an id as a user wrote it: also a bare native id, a slug or a Gamma
-        number, as long as it is unambiguous at t."""
+        """`VENUE:native` for an id as a user wrote it: also a bare native id, a slug, a Gamma
+        number or the address of the market's page, as long as it is unambiguous at t."""
         if not isinstance(market_id, str):
             raise InputError(f"a market's id is text, not {market_id!r}")
-        venue, native = split_market_id(market_id)
+        venue, native = split_market_id(_last_part(market_id))
         if venue is not None:
             for version in self._world.market_versions(f"{venue}:{native}", self._at):
                 if self._known(version.known_at):
@@ -115,9 +116,7 @@ class View:
         found = [
             v
             for v in self._world.market_versions(None, self._at)
-            if native in (v.native_id, _extra(v, "slug"), _extra(v, "gamma_id"))
-            and venue in (None, v.venue)
-            and self._known(v.known_at)
+            if _names_it(native, v) and venue in (None, v.venue) and self._known(v.known_at)
         ]
         names = {v.id for v in found}
         if len(names) == 1:
@@ -378,6 +377,20 @@ def gateway_of(view: View) -> "Gateway":
 
 def _or_never(instant: datetime | None) -> int:
     return FOREVER if instant is None else to_us(instant)
+
+
+def _last_part(identifier: str) -> str:
+    """The id in the address of a market's page: the last part of its path. Others as they are."""
+    if not identifier.lower().startswith(("https://", "http://")):
+        return identifier
+    return urlsplit(identifier).path.rstrip("/").rpartition("/")[2] or identifier
+
+
+def _names_it(text: str, market: Market) -> bool:
+    """True if a user may call the market so. Venues write tickers in capitals, addresses not."""
+    if text in (market.native_id, _extra(market, "slug"), _extra(market, "gamma_id")):
+        return True
+    return text.lower() == market.native_id.lower()
 
 
 def _extra(record: Record, name: str) -> object:

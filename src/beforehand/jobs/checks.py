@@ -5,7 +5,7 @@ message: `--` for an option of the command line, nothing for an argument in Pyth
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -38,17 +38,60 @@ def flag(name: str, value: bool) -> bool:
     return value
 
 
+Fees = float | Mapping[str, float] | Sequence[str] | None
+"""Taker fee rates: one for all, by venue or VENUE/CATEGORY, or as text (`KALSHI=0.07`, `0.02`)."""
+
+
+def stakes(
+    spread: float | None = None,
+    fees: Fees = None,
+    kelly: float = 0.25,
+    cap: float = 0.1,
+    mark: str = "",
+) -> Kelly:
+    """The rules of the bets. Raises InputError."""
+    if spread is not None and not (_is_number(spread) and 0.0 <= spread < 1.0):
+        raise InputError(f"{mark}spread must lie in [0, 1), not {spread}")
+    for name, value in (("kelly", kelly), ("cap", cap)):
+        if not (_is_number(value) and 0.0 < value <= 1.0):
+            raise InputError(f"{mark}{name} must lie in (0, 1], not {value}")
+    return Kelly(kelly, cap, spread, tuple(sorted(_rates(fees, mark).items())))
+
+
+def _rates(fees: Fees, mark: str) -> dict[str, float]:
+    """Fee rates by what they hold for; `*` is everything."""
+    if fees is None:
+        return {}
+    if isinstance(fees, (int, float)):
+        fees = {"*": fees}
+    if not isinstance(fees, Mapping):
+        parts = [text.rpartition("=") for text in fees]
+        fees = {(name or "*"): _rate(name, rate, mark) for name, _, rate in parts}
+    for name, rate in fees.items():
+        if not (_is_number(rate) and 0.0 <= rate <= 1.0):
+            raise InputError(f"{mark}fee of {name} must lie in [0, 1], not {rate!r}")
+    return {str(name): float(rate) for name, rate in fees.items()}
+
+
+def _rate(name: str, text: str, mark: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(
+            f"{mark}fee {name + '=' if name else ''}{text}: write a rate such as 0.02, VENUE=0.07 "
+            "or VENUE/CATEGORY=0.03"
+        ) from None
+
+
 def settings(
-    seed: int, draws: int, placebo: int, spread: float | None = None, mark: str = ""
+    seed: int, draws: int, placebo: int, kelly: Kelly = Kelly(), mark: str = ""
 ) -> Settings:
     """The settings of the scoring. Raises InputError."""
-    if spread is not None and not (isinstance(spread, (int, float)) and 0.0 <= spread < 1.0):
-        raise InputError(f"{mark}spread must lie in [0, 1), not {spread}")
     return Settings(
         seed=between("seed", seed, 0, 2**31, mark),
         draws=between("draws", draws, 100, 100_000, mark),
         placebo=between("placebo", placebo, 0, 10_000, mark),
-        kelly=Kelly(spread=spread),
+        kelly=kelly,
     )
 
 
@@ -70,7 +113,7 @@ def checked(limits: RunLimits, mark: str = "") -> RunLimits:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def instant(name: str, value: datetime | date | str, mark: str = "") -> datetime:

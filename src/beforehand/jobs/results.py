@@ -24,25 +24,28 @@ from beforehand.score.evaluate import (
     Result,
     Settings,
     build_table,
+    part_wire,
     score_only,
 )
 from beforehand.score.leaks import CANARY, LeakReport
-from beforehand.score.report import headline, html
+from beforehand.score.report.page import html
+from beforehand.score.report.words import headline
 from beforehand.score.summary import (
     About,
     Few,
+    PartWire,
     PluginFacts,
-    ShortWire,
     Summary,
+    bets_csv,
     leaderboard_csv,
     number,
-    pair,
+    pairs_csv,
 )
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl
 from beforehand.store.run_folder import RunFolder, Told
 
-SCORED = ("scores.json", "leaderboard.csv", "report.html")
+SCORED = ("scores.json", "leaderboard.csv", "pairs.csv", "bets.csv", "report.html")
 """The files that every scored run ends in."""
 LEAK_NOTE = (
     "This says that no record after t was shown. A language model's own memory lies outside the "
@@ -150,27 +153,13 @@ def without_flagged(
 
 def short_wire(
     rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
-) -> ShortWire | None:
+) -> PartWire | None:
     """The scores of markets whose life held no instant of the grid: each was asked once, when its
     first price was known. They are scored apart, because a question outside the grid reveals that
     the end is near. None if there are none."""
     if not rows:
         return None
-    table = build_table(columns_of(rows), questions)
-    return {
-        "n_questions": len(table.questions),
-        "n_forecasts": len(table.q),
-        "leaderboard": [
-            {
-                "forecaster": row.forecaster,
-                "n": row.n,
-                "brier": number(row.brier),
-                "skill_vs_market": number(row.skill_vs_market),
-                "skill_ci": pair(row.skill.ci) if row.skill else [None, None],
-            }
-            for row in score_only(table, settings)
-        ],
-    }
+    return part_wire(build_table(columns_of(rows), questions), settings)
 
 
 def end_in_report(
@@ -181,7 +170,7 @@ def end_in_report(
     intervals: Sequence[IntervalRow] = (),
     asked: Iterable[Forecaster] = (),
 ) -> Summary:
-    """The end of every scored run: write scores.json, leaderboard.csv and report.html; returns the
+    """The end of every scored run: write the files of SCORED; returns the
     summary for `--json`. `intervals` are the rows of the one market that the report draws, `asked`
     the forecasters of the run."""
     if used := _plugins(asked):
@@ -189,6 +178,8 @@ def end_in_report(
     summary: Summary = {**about, **result.wire(), "leaks": leaks.wire()}
     write_json(path / "scores.json", summary)
     write_atomic(path / "leaderboard.csv", leaderboard_csv(summary["leaderboard"]))
+    write_atomic(path / "pairs.csv", pairs_csv(summary["pairs"]))
+    write_atomic(path / "bets.csv", bets_csv(result.rows, result.table.questions))
     write_atomic(path / "report.html", html(summary, intervals).encode())
     return summary
 

@@ -7,22 +7,20 @@ not prove when its forecasts were made: the times are taken as stated.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
-import orjson
 
 from beforehand import __version__
 from beforehand.clock import (
     Clock,
     SystemClock,
-    end_of_day,
     from_us,
     iso,
     iso_us,
-    parse_instant,
     to_us,
 )
 from beforehand.errors import InputError, NotFound
@@ -30,10 +28,12 @@ from beforehand.forecast.base import Context, Decision
 from beforehand.forecast.schemes.baselines import BASELINES, always
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence, Panel
+from beforehand.gateway.view import View
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest, new_run_id
 from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
+from beforehand.jobs.forecast_file import Line, Rejected, Stated
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, world_kind
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
@@ -44,148 +44,11 @@ from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, Summary
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive.reader import Archive
-from beforehand.store.files import plain_number, read_bytes, read_csv, read_lines, write_jsonl
+from beforehand.store.files import write_jsonl
 from beforehand.store.run_folder import RunFolder, note_trials
 
-COLUMNS = ("id", "time", "probability")
+MOST_UNKNOWN = 3
 YARDSTICKS = (always(0.5), BASELINES["base_rate"], BASELINES["shrunk"])
-
-
-@dataclass(frozen=True)
-class Line:
-    """One forecast as stated in the file."""
-
-    number: int
-    id: str
-    t: datetime
-    probability: float
-    forecaster: str
-
-
-@dataclass
-class Rejected:
-    """Rows not scored, by reason, each with its line number; and what they stated, as far as that
-    could be read."""
-
-    reasons: dict[str, list[int]] = field(default_factory=dict)
-    stated: dict[int, Mapping[str, object]] = field(default_factory=dict)
-
-    def add(self, reason: str, line: int, stated: Mapping[str, object] | None = None) -> None:
-        """Add one row."""
-        self.reasons.setdefault(reason, []).append(line)
-        self.stated[line] = stated or {}
-
-    @property
-    def count(self) -> int:
-        """How many rows were not scored."""
-        return sum(len(lines) for lines in self.reasons.values())
-
-    def rows(self) -> Iterator[Mapping[str, object]]:
-        """One JSON row per rejected row, with the reason."""
-        for reason, lines in self.reasons.items():
-            for line in lines:
-                said = self.stated[line]
-                cells = {n: None if said.get(n) is None else str(said[n]) for n in COLUMNS}
-                yield {"line": line, **cells, "reason": reason}
-
-
-@dataclass(frozen=True)
-class Stated:
-    """Forecasts as they came: what they are called (the file's name), the lines that can be read,
-    and the others, of `rows` in all."""
-
-    name: str
-    lines: list[Line]
-    rejected: Rejected
-    rows: int
-
-
-def read_file(path: Path, name: str | None = None) -> Stated:
-    """A file's forecasts: CSV with a header, or JSONL of plain rows or PredictionRecords. `name`
-    is the forecaster's where a row names none [the file's]."""
-    rejected = Rejected()
-    head = read_bytes(path)[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not head:
-        raise InputError(f"{path} is empty: it needs rows of id,time,probability")
-    if head[:1] == b"[":
-        raise InputError(f"{path} is a JSON list: write one object a line (JSONL), or CSV")
-    rows = _json_rows(path, rejected) if head[:1] == b"{" else _csv_rows(path, rejected)
-    return _stated(path.name, name or path.name.split(".")[0], rows, rejected)
-
-
-def read_rows(rows: Iterable[Mapping[str, object]], name: str) -> Stated:
-    """The same for rows in memory, with the keys id, time, probability, and forecaster (optional).
-    Rows are counted from 1."""
-    return _stated(name, name, enumerate(rows, start=1), Rejected())
-
-
-def _stated(
-    title: str, name: str, rows: Iterable[tuple[int, Mapping[str, object]]], rejected: Rejected
-) -> Stated:
-    lines = []
-    for number, row in rows:
-        try:
-            lines.append(_line(number, row, name))
-        except ValueError as error:
-            rejected.add(str(error), number, row)
-    return Stated(title, lines, rejected, len(lines) + rejected.count)
-
-
-def _csv_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for number, row, problem in read_csv(path, COLUMNS):
-        if row is None:
-            rejected.add(problem, number)
-        else:
-            yield number, row
-
-
-def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for number, line in read_lines(path):
-        try:
-            raw = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            rejected.add("not JSON", number)
-            continue
-        if isinstance(raw, dict) and isinstance(raw.get("prediction"), dict):
-            meta = raw.get("metadata")
-            meta = meta if isinstance(meta, dict) else {}
-            raw = {
-                "id": raw.get("id"),
-                "time": meta.get("timestamp"),
-                "probability": raw["prediction"].get("probability"),
-                "forecaster": meta.get("predictor_id") or meta.get("model"),
-            }
-        if isinstance(raw, dict):
-            yield number, raw
-        else:
-            rejected.add("not a JSON object", number)
-
-
-def _line(number: int, row: Mapping[str, object], name: str) -> Line:
-    identifier = str(row.get("id") or "").strip()
-    if not identifier:
-        raise ValueError("the id is missing")
-    stamp = str(row.get("time") or "").strip()
-    try:
-        t = parse_instant(stamp)
-    except ValueError:
-        raise ValueError(
-            "the time is not ISO 8601 with a zone (write it like 2026-01-05T12:00:00Z)"
-        ) from None
-    value = row.get("probability")
-    try:
-        p = plain_number(value) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        p = float("nan")
-    if isinstance(value, bool):
-        p = float("nan")
-    if not 0.0 <= p <= 1.0:
-        raise ValueError("the probability is not a number in [0, 1]")
-    said_by = row.get("forecaster") or name
-    if not isinstance(said_by, str) or not said_by.strip():
-        raise ValueError("the forecaster is not a name")
-    # A bare date is taken at its end: the market may know all that day's news as well.
-    return Line(number, identifier, end_of_day(t) if len(stamp) == 10 else t, p, said_by.strip())
 
 
 @dataclass(frozen=True)
@@ -214,8 +77,7 @@ def run(
     endings = {r.market_id: r for r in gateway.full_view().resolutions()}
     cells = _match(stated.lines, gateway, endings, rejected)
     if not cells:
-        reasons = "; ".join(f"{len(ns)} × {why}" for why, ns in rejected.reasons.items())
-        raise InputError(f"no row of {stated.name} can be scored: {reasons or 'it has no rows'}")
+        raise InputError(f"no row of {stated.name} can be scored: {rejected.sentence}")
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
@@ -236,15 +98,17 @@ def run(
         admitted_after_t=leaks.admitted_after_t,
         share_after_training_cutoff=_after(training_cutoff, used, columns),
         subjects=tuple(names),
+        share_scored=1 - rejected.count / stated.rows,
         kept={b.name: b.kept() for b in YARDSTICKS if b.name not in names},
     )
-    table = build_table(columns, read_questions(folder.path))
+    table = build_table(columns, read_questions(folder.path, settings.kelly))
     result = evaluate(table, facts, replace(settings, variants=tried, subjects=tuple(names)))
     sizes = Counter(panel.market)
     drawn = max(used, key=lambda m: (sizes[m], m))
     about = _about(stated, archive, folder, names)
     view = gateway.full_view()
     about["pictured"] = {
+        "why": "the one with the most forecasts",
         "id": drawn,
         "settled": used[drawn].payout,
         "question": view.market(drawn).question,
@@ -311,7 +175,21 @@ def _match(
             rejected.add(reason or "no such market in the archive", line.number, stated)
             continue
         cells.setdefault((market, t), {})[line.forecaster] = line.probability
+    unknown = [name for name, found in known.items() if found is None][:MOST_UNKNOWN]
+    if unknown:
+        rejected.nearest = _nearest(unknown, view)
     return cells
+
+
+def _nearest(unknown: Iterable[str], view: View) -> dict[str, list[str]]:
+    """The ids that are most like those that are not known."""
+    natives = {name.partition(":")[2].lower(): name for name in (m.id for m in view.markets())}
+    found = dict[str, list[str]]()
+    for name in unknown:
+        plain = name.rpartition("/")[2].rpartition(":")[2].lower()
+        close = get_close_matches(plain, natives, 3, 0.6)
+        found[name] = [natives[one] for one in close]
+    return found
 
 
 def _misfit(

@@ -8,6 +8,7 @@ from typing import Any
 from beforehand.clock import parse_instant
 from beforehand.records.rows import IntervalRow, forecasts
 from beforehand.runs.rows import read_jsonl
+from beforehand.score.bets import Kelly
 from beforehand.score.evaluate import FEES, Columns, Question
 
 
@@ -30,8 +31,10 @@ def columns_of(rows: Iterable[IntervalRow], sort: bool = True) -> Columns:
     return columns.by_market() if sort else columns
 
 
-def question(event: Mapping[str, Any], resolution: Mapping[str, Any] | None) -> Question:
-    """What scoring needs, from an EventSpec and its ResolutionRecord."""
+def question(
+    event: Mapping[str, Any], resolution: Mapping[str, Any] | None, bets: Kelly = Kelly()
+) -> Question:
+    """What scoring needs, from an EventSpec and its ResolutionRecord; `bets` may state fees."""
     name = str(event["id"])
     venue = name.split(":", 1)[0]
     settled, resolved_at = None, None
@@ -48,7 +51,8 @@ def question(event: Mapping[str, Any], resolution: Mapping[str, Any] | None) -> 
         settled=settled,
         resolved_at=resolved_at,
         play=event.get("currency", "usd") != "usd",
-        fee=FEES.get(venue, 0.0),
+        category=event.get("domain"),
+        fee=bets.fee(venue, event.get("domain"), FEES.get(venue, 0.0)),
     )
 
 
@@ -57,7 +61,9 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def read_questions(path: Path) -> list[Question]:
-    """The questions of a run, from the events.jsonl and resolutions.jsonl in its folder."""
+def read_questions(path: Path, bets: Kelly = Kelly()) -> list[Question]:
+    """The questions of a run, from the events.jsonl and resolutions.jsonl in its folder; `bets` may
+    state fees."""
     endings = {row["id"]: row for row in read_jsonl(path / "resolutions.jsonl")}
-    return [question(row, endings.get(row["id"])) for row in read_jsonl(path / "events.jsonl")]
+    events = read_jsonl(path / "events.jsonl")
+    return [question(row, endings.get(row["id"]), bets) for row in events]

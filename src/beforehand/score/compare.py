@@ -5,7 +5,9 @@ gave a forecast: above 0, a is better. Its interval is the one of skill against 
 in the market's place: resampled by events and by resolution months, the wider one leads.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import floor, isfinite, log10
 from numbers import Real
 from statistics import NormalDist
@@ -13,10 +15,10 @@ from statistics import NormalDist
 import numpy as np
 
 from beforehand.errors import InputError
-from beforehand.score.intervals import t_quantile
+from beforehand.score.intervals import Resampler, t_quantile
 from beforehand.score.metrics import brier
 from beforehand.score.skill import MIN_EVENTS, Interval, Options, paired, resamplers, skill_columns
-from beforehand.score.summary import number
+from beforehand.score.summary import PairWire, number
 from beforehand.score.table import Floats, Table
 
 _NORMAL = NormalDist()
@@ -82,7 +84,7 @@ class Comparison:
             f"{self.minimum_detectable_effect:.4f} is found with a power of 80 %"
         )
 
-    def wire(self) -> dict[str, object]:
+    def wire(self) -> PairWire:
         """JSON-ready; null is unknown."""
         return {
             "a": self.a,
@@ -94,7 +96,7 @@ class Comparison:
             "ci": [number(bound) for bound in self.ci],
             "leading": self.leading,
             "minimum_detectable_effect": number(self.minimum_detectable_effect),
-            "power_at_0.01": number(self.power(0.01)),
+            "power_at_0_01": number(self.power(0.01)),
             "brier_a": self.brier_a,
             "brier_b": self.brier_b,
             "verdict": self.verdict,
@@ -109,17 +111,38 @@ def _digits(low: float, high: float) -> int:
     return max(4, 1 - floor(log10(nearest)))
 
 
-def compare(table: Table, a: str, b: str, options: Options = Options()) -> Comparison:
-    """The paired comparison of two forecasters of a table (`market` is one of them). Raises
-    InputError if they share no row."""
+Rows = dict[bytes, tuple[Table, dict[str, Resampler]]]
+"""The rows that two forecasters share, with their clusters, by which rows these are."""
+
+
+def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> list[Comparison]:
+    """Every two of the named forecasters that share a row, in the order of the names."""
+    rows: Rows = {}
+    known = {name: np.isfinite(_column(table, name)) for name in names}
+    return [
+        compare(table, a, b, options, rows)
+        for a, b in combinations(names, 2)
+        if (known[a] & known[b]).any()
+    ]
+
+
+def compare(
+    table: Table, a: str, b: str, options: Options = Options(), rows: Rows | None = None
+) -> Comparison:
+    """The paired comparison of two forecasters of a table (`market` is one of them). `rows` keeps
+    what comparisons over the same rows share. Raises InputError if the two share no row."""
     p, q = _column(table, a), _column(table, b)
     both = np.isfinite(p) & np.isfinite(q)
     if not both.any():
         raise InputError(f"{a} and {b} have no market and instant in common: nothing can be paired")
-    shared = table.where(both)
+    kept = {} if rows is None else rows
+    if both.tobytes() not in kept:
+        part = table.where(both)
+        kept[both.tobytes()] = part, resamplers(part, options)
+    shared, samplers = kept[both.tobytes()]
     versus = replace(shared, market=q[both])
     gain, present = skill_columns(versus, p[both])
-    found = paired(gain, present, resamplers(versus, options), 1, options.level)
+    found = paired(gain, present, samplers, 1, options.level)
     y, weights = shared.y[shared.q], shared.row_weights(np.ones(len(shared.q), dtype=bool))
     return Comparison(
         a=a,

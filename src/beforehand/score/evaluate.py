@@ -12,13 +12,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import iso, to_us
+from beforehand.clock import iso, iso_us, to_us
 from beforehand.score import validity
 from beforehand.score.bets import Kelly
+from beforehand.score.compare import Comparison, pairs
 from beforehand.score.metrics import CLIP
 from beforehand.score.scoreboard import Row, score
-from beforehand.score.skill import Options
-from beforehand.score.summary import ResultWire, check_wire, row_wire
+from beforehand.score.skill import MARKET, Options
+from beforehand.score.slices import slices
+from beforehand.score.summary import (
+    PartWire,
+    ResultWire,
+    SliceWire,
+    check_wire,
+    number,
+    pair,
+    row_wire,
+)
 from beforehand.score.table import Table, event_labels, relabel
 
 Floats = npt.NDArray[np.float64]
@@ -41,6 +51,7 @@ class Question:
     resolved_at: datetime | None
     play: bool
     fee: float
+    category: str | None = None
 
 
 @dataclass
@@ -84,12 +95,20 @@ class Result:
     rows: list[Row]
     checks: list[validity.Check]
     placebo: validity.Placebo | None
+    pairs: list[Comparison]
+    common: PartWire | None
+    slices: list[SliceWire]
+    settings: str
 
     def wire(self) -> ResultWire:
         """JSON-ready: leaderboard, validity card, placebo."""
         drawn = self.placebo
         return {
-            "leaderboard": [row_wire(row) for row in self.rows],
+            "leaderboard": [row_wire(row, self.table.questions) for row in self.rows],
+            "pairs": [found.wire() for found in self.pairs],
+            "common": self.common,
+            "slices": self.slices,
+            "settings": self.settings,
             "validity": {check.field: check_wire(check) for check in self.checks},
             "placebo": None
             if drawn is None
@@ -137,6 +156,7 @@ def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
         ),
         play=np.array([q.play for q in settled], dtype=np.bool_),
         fee=np.array([q.fee for q in settled], dtype=np.float64),
+        category=[q.category or "none stated" for q in settled],
         forecasts={
             name: np.array(
                 [columns.forecasts[i].get(name, math.nan) for i in keep], dtype=np.float64
@@ -166,12 +186,60 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
     validity.apply_card(ranked, checks)
     rows = [*ranked, *(_unranked(row) for row in rows if row.forecaster in settings.unranked)]
     validity.apply_kept(rows, facts.kept)
+    tested = [row.forecaster for row in ranked if row.forecaster in options.under_test(table)]
     drawn = None
     # If a bound of the card is not met, nothing can beat the market, with or without skill.
     possible = not validity.set_failures(checks)
     if settings.placebo and possible and len(table.q) and options.under_test(table):
         drawn = validity.placebo(table, options, settings.placebo, settings.seed)
-    return Result(table, rows, checks, drawn)
+    return Result(
+        table=table,
+        rows=rows,
+        checks=checks,
+        placebo=drawn,
+        pairs=pairs(table, tested, options),
+        common=_common(table, rows, settings),
+        slices=slices(table, options),
+        settings=_stated(table, settings),
+    )
+
+
+def _stated(table: Table, settings: Settings) -> str:
+    """When the forecasts were made, and how they were scored."""
+    said = f"seed {settings.seed}, {settings.draws:,} draws, {settings.placebo:,} placebo redraws"
+    if not len(table.t):
+        return said
+    first, last = (iso_us(int(t))[:10] for t in (table.t.min(), table.t.max()))
+    return f"forecasts of {first} to {last} · {said}"
+
+
+def part_wire(table: Table, settings: Settings) -> PartWire:
+    """The scores on a part of the rows, without verdicts."""
+    return {
+        "n_questions": len(table.questions),
+        "n_forecasts": len(table.q),
+        "leaderboard": [
+            {
+                "forecaster": row.forecaster,
+                "n": row.n,
+                "brier": number(row.brier),
+                "market_brier": number(row.skill.market_brier) if row.skill else None,
+                "skill_vs_market": number(row.skill_vs_market),
+                "skill_ci": pair(row.skill.ci) if row.skill else [None, None],
+            }
+            for row in (score_only(table, settings) if len(table.q) else ())
+        ],
+    }
+
+
+def _common(table: Table, rows: Sequence[Row], settings: Settings) -> PartWire | None:
+    """The scores on the rows that every forecaster answered, where some left rows out. One without
+    any answer counts for nothing here."""
+    names = [row.forecaster for row in rows if row.forecaster != MARKET and row.n]
+    if len(names) < 2 or not any(row.missing for row in rows if row.forecaster in names):
+        return None
+    everyone = np.isfinite(np.stack([table.forecasts[name] for name in names])).all(axis=0)
+    return part_wire(table.where(np.asarray(everyone)), settings)
 
 
 def _unranked(row: Row) -> Row:

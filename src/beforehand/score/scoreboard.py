@@ -20,6 +20,7 @@ from beforehand.score.intervals import Resampler
 from beforehand.score.skill import (
     LEADING,
     MARKET,
+    MIN_ANSWERED,
     MIN_EFFECTIVE,
     MIN_EVENTS,
     Interval,
@@ -79,6 +80,12 @@ class Row:
     added: dict[str, tuple[float, Interval]] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def answered(self) -> float:
+        """The share of the rows asked for that it answered, from 0 to 1."""
+        asked = self.n + self.missing
+        return self.n / asked if asked else 0.0
+
 
 def score(table: Table, options: Options = Options()) -> list[Row]:
     """Every forecaster of the table, the most skilful first, the market pinned on top."""
@@ -131,12 +138,14 @@ def _add(
         row.added[name] = value
 
 
-def _rank(row: Row) -> tuple[bool, float, float, str]:
-    """The market first, then by skill (the order of the Brier scores, where all share their
-    rows; fair where some are missing), then by Brier."""
+def _rank(row: Row) -> tuple[bool, bool, float, float, str]:
+    """The market first, then by skill (the order of the Brier scores, where all share their rows),
+    then by Brier. Who answered too few of the rows comes after those who did not: whoever answers
+    only where it is sure looks better than it is."""
     skill = row.skill_vs_market
     return (
         row.forecaster != MARKET,
+        row.forecaster != MARKET and row.answered < MIN_ANSWERED,
         -skill if np.isfinite(skill) else 0.0,
         row.brier,
         row.forecaster,
@@ -297,6 +306,8 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
     if overall.upper < 0 and high < 0:
         return "worse than the market", []
     if beats(overall, fresh):
+        if row.answered < MIN_ANSWERED:
+            return "not shown", [too_few(row)]
         return "beats the market", []
     reasons = []
     if low <= 0 <= high:
@@ -309,6 +320,14 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
     if overall.skill > 0:
         reasons += _doubts(overall, fresh)
     return "not shown", reasons
+
+
+def too_few(row: Row) -> str:
+    """Why a forecaster that left rows out is not said to beat the market."""
+    return (
+        f"it answered {row.n:,} of {row.n + row.missing:,} ({100 * row.answered:.1f} %), must be "
+        f"at least {100 * MIN_ANSWERED:g} %"
+    )
 
 
 def _doubts(overall: Skill, fresh: Skill | None) -> list[str]:

@@ -11,6 +11,9 @@ from beforehand.score.table import Floats, Table
 MARKET = "market"
 LEADING = ("event", "period")
 MIN_EVENTS, MIN_EFFECTIVE = 20, 10.0
+MIN_ANSWERED = 0.95
+"""The share of the rows asked for that a forecaster must answer to be said to beat the market: as
+ForecastBench, which ranks no set with more than 5 % imputed."""
 Interval = tuple[float, float]
 _POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
 
@@ -67,6 +70,11 @@ class Skill(Paired):
     n: int
     brier: float
     identical: bool
+
+    @property
+    def market_brier(self) -> float:
+        """The market's Brier score on the same rows."""
+        return self.brier + self.skill
 
 
 def resamplers(table: Table, options: Options) -> dict[str, Resampler]:

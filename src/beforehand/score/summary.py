@@ -10,10 +10,12 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import NotRequired, cast
+from typing import Literal, NotRequired, cast
 
+import numpy as np
 from typing_extensions import TypedDict
 
+from beforehand.clock import iso_us
 from beforehand.score.bets import Profit
 from beforehand.score.leaks import LeaksWire
 from beforehand.score.metrics import ADDED
@@ -21,6 +23,7 @@ from beforehand.score.scoreboard import Row
 from beforehand.score.skill import Skill
 from beforehand.score.validity import Check
 
+PATH_POINTS, MOST_BETS = 100, 3
 Pair = list[float | None]
 """An interval: low and high."""
 
@@ -42,6 +45,7 @@ class SkillWire(TypedDict):
     n_questions: int
     n_events: int
     brier: float | None
+    market_brier: float | None
     skill_vs_market: float | None
     skill_ci: Pair
     skill_ci_by: dict[str, Pair]
@@ -52,16 +56,66 @@ class SkillWire(TypedDict):
     minimum_detectable_effect: float | None
 
 
-class ProfitWire(TypedDict):
-    """What fractional Kelly bets on the forecasts would have won."""
+class PairWire(TypedDict):
+    """a against b on the rows that both forecast: `difference` is b's Brier score minus a's (above
+    0, a is better), `ci` its 95 % interval, `minimum_detectable_effect` the difference that is
+    found with a power of 80 %, `power_at_0_01` the power to find one of .01."""
 
+    a: str
+    b: str
+    n: int
+    n_questions: int
+    n_events: int
+    difference: float | None
+    ci: Pair
+    leading: str
+    minimum_detectable_effect: float | None
+    power_at_0_01: float | None
+    brier_a: float
+    brier_b: float
+    verdict: str
+
+
+class BetWire(TypedDict):
+    """A bet: bought at `price` after the spread, for `stake`; it won or lost `gain`, after fees.
+    Stake and gain are in units of the wealth at the start."""
+
+    market_id: str
+    time: str
+    side: Literal["YES", "NO"]
+    price: float
+    stake: float
+    gain: float
+
+
+class WealthWire(TypedDict):
+    """The wealth after a settlement; `time` is null where it is not on record."""
+
+    time: str | None
+    wealth: float
+
+
+class ProfitWire(TypedDict):
+    """What fractional Kelly bets on the forecasts would have won, from a wealth of `start`; what
+    they `staked` in all, and the `fees`. `sharpe` is the mean return of a bet over its standard
+    deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
+    wealth through time, thinned; all bets stand in bets.csv."""
+
+    start: float
     bets: int
+    staked: float
+    fees: float
     final_wealth: float
     mean_return: float
+    mean_return_ci: Pair
     sharpe: float | None
     max_drawdown: float
+    fraction: float
+    cap: float
     note: str
-    mean_return_ci: Pair
+    made: list[BetWire]
+    lost: list[BetWire]
+    path: list[WealthWire]
 
 
 class BinsWire(TypedDict):
@@ -88,6 +142,7 @@ class BoardRow(SkillWire):
 
     forecaster: str
     missing: int
+    answered: float
     log_loss: float | None
     els: float | None
     accuracy: float | None
@@ -129,10 +184,43 @@ class PlaceboWire(TypedDict):
     share_by: dict[str, float]
 
 
+class PartRow(TypedDict):
+    """A forecaster's scores on a part of the rows, with the market's Brier score on the same."""
+
+    forecaster: str
+    n: int
+    brier: float | None
+    market_brier: float | None
+    skill_vs_market: float | None
+    skill_ci: Pair
+
+
+class PartWire(TypedDict):
+    """The scores on a part of the rows."""
+
+    n_questions: int
+    n_forecasts: int
+    leaderboard: list[PartRow]
+
+
+class SliceWire(PartWire):
+    """The scores on the rows of one `name` by horizon, price, venue or category."""
+
+    by: str
+    name: str
+    n_events: int
+
+
 class ResultWire(TypedDict):
-    """What scoring finds."""
+    """What scoring finds. `pairs` has every two forecasters under test; `common` the scores on the
+    rows that all of them forecast, where that is not all; `slices` those by horizon, price, venue
+    and category; `settings` says how it was scored."""
 
     leaderboard: list[BoardRow]
+    pairs: list[PairWire]
+    common: PartWire | None
+    slices: list[SliceWire]
+    settings: str
     validity: dict[str, CheckWire]
     placebo: PlaceboWire | None
     log_loss_clip: float
@@ -167,24 +255,6 @@ class DecisionCounts(WayCounts):
     models: dict[str, ModelCounts]
 
 
-class ShortRow(TypedDict):
-    """A forecaster's scores on the markets that are scored apart."""
-
-    forecaster: str
-    n: int
-    brier: float | None
-    skill_vs_market: float | None
-    skill_ci: Pair
-
-
-class ShortWire(TypedDict):
-    """Markets that hold no instant of the grid."""
-
-    n_questions: int
-    n_forecasts: int
-    leaderboard: list[ShortRow]
-
-
 class Few(TypedDict):
     """A forecaster's first figures."""
 
@@ -194,8 +264,9 @@ class Few(TypedDict):
 
 
 class Pictured(TypedDict):
-    """The market that the report draws."""
+    """The market that the report draws, and why this one."""
 
+    why: str
     id: str
     question: str | None
     settled: float | None
@@ -225,7 +296,7 @@ class About(TypedDict):
     rejected: NotRequired[dict[str, list[int]]]
     decisions: NotRequired[DecisionCounts]
     without_flagged: NotRequired[dict[str, dict[str, Few]] | None]
-    short: NotRequired[ShortWire | None]
+    short: NotRequired[PartWire | None]
     pictured: NotRequired[Pictured]
     audit: NotRequired[EvidenceAudit]
     plugins: NotRequired[list[PluginFacts]]
@@ -262,6 +333,7 @@ def skill_wire(skill: Skill) -> SkillWire:
         "n_questions": skill.n_questions,
         "n_events": skill.n_events,
         "brier": number(skill.brier),
+        "market_brier": number(skill.market_brier),
         "skill_vs_market": number(skill.skill),
         "skill_ci": pair(skill.ci),
         "skill_ci_by": {kind: pair(ci) for kind, ci in skill.ci_by.items()},
@@ -273,24 +345,59 @@ def skill_wire(skill: Skill) -> SkillWire:
     }
 
 
-def profit_wire(result: Profit | str) -> ProfitWire | str:
-    """Kelly figures as JSON, or why there are none."""
-    if isinstance(result, str):
-        return result
+def bet_wire(result: Profit, i: int, questions: Sequence[str]) -> BetWire:
+    """One bet as JSON."""
     return {
-        "bets": result.bets,
-        "final_wealth": result.final_wealth,
-        "mean_return": result.mean_return,
-        "sharpe": result.sharpe,
-        "max_drawdown": result.max_drawdown,
-        "note": result.note,
-        "mean_return_ci": pair(result.mean_return_ci),
+        "market_id": questions[result.question[i]],
+        "time": iso_us(int(result.t[i])),
+        "side": "YES" if result.yes[i] else "NO",
+        "price": float(result.price[i]),
+        "stake": float(result.stake[i]),
+        "gain": float(result.gain[i]),
     }
 
 
-def row_wire(row: Row) -> BoardRow:
-    """One leaderboard row as JSON. Its skill is over the rows where the market has a price too;
-    `n`, `n_questions` and `brier` are over all of its own."""
+def profit_wire(result: Profit | str, questions: Sequence[str]) -> ProfitWire | str:
+    """Kelly figures as JSON, or why there are none."""
+    if isinstance(result, str):
+        return result
+    by_gain = sorted(range(result.bets), key=lambda i: float(result.gain[i]))
+    told = [i for i in by_gain if result.gain[i]]
+    shown = np.unique(
+        np.linspace(0, result.bets - 1, min(result.bets, PATH_POINTS)).round().astype(int)
+    )
+    return {
+        "start": 1.0,
+        "bets": result.bets,
+        "staked": result.staked,
+        "fees": result.fees,
+        "final_wealth": result.final_wealth,
+        "mean_return": result.mean_return,
+        "mean_return_ci": pair(result.mean_return_ci),
+        "sharpe": result.sharpe,
+        "max_drawdown": result.max_drawdown,
+        "fraction": result.rules.fraction,
+        "cap": result.rules.cap,
+        "note": result.note,
+        "made": [
+            bet_wire(result, i, questions)
+            for i in told[: -MOST_BETS - 1 : -1]
+            if result.gain[i] > 0
+        ],
+        "lost": [bet_wire(result, i, questions) for i in told[:MOST_BETS] if result.gain[i] < 0],
+        "path": [
+            {
+                "time": iso_us(int(result.settled[i])) if result.settled[i] else None,
+                "wealth": float(result.wealth[i]),
+            }
+            for i in shown
+        ],
+    }
+
+
+def row_wire(row: Row, questions: Sequence[str]) -> BoardRow:
+    """One leaderboard row as JSON; `questions` are the ids of the table's. Its skill is over the
+    rows where the market has a price too; `n`, `n_questions`, `brier` are over all of its own."""
     assert row.skill is not None  # Every scored row has one.
     skill, ci, bins = skill_wire(row.skill), row.intervals, row.bins
     wire: BoardRow = {
@@ -298,7 +405,9 @@ def row_wire(row: Row) -> BoardRow:
         "n": row.n,
         "n_questions": row.n_questions,
         "missing": row.missing,
+        "answered": row.answered,
         "brier": number(row.brier),
+        "market_brier": skill["market_brier"],
         "log_loss": number(row.log_loss),
         "els": number(row.els),
         "accuracy": number(row.accuracy),
@@ -323,7 +432,7 @@ def row_wire(row: Row) -> BoardRow:
         "minimum_detectable_effect": skill["minimum_detectable_effect"],
         "murphy": {key: number(value) for key, value in asdict(row.murphy).items()},
         "sharpness": {"variance": number(row.sharpness[0]), "mean_p_1_p": number(row.sharpness[1])},
-        "kelly": profit_wire(row.profit),
+        "kelly": profit_wire(row.profit, questions),
         "fresh": None if row.fresh is None else skill_wire(row.fresh),
         "verdict": row.verdict,
         "reasons": row.reasons,
@@ -353,19 +462,29 @@ CSV_COLUMNS = (
     "n",
     "n_questions",
     "missing",
+    "answered",
     "brier",
     "brier_low",
     "brier_high",
+    "market_brier",
     "log_loss",
     "els",
     "skill_vs_market",
     "skill_low",
     "skill_high",
     "leading",
+    "deflated_lower",
+    "deflated_upper",
     "accuracy",
     "ece",
     "effective_n",
+    "kelly_bets",
+    "kelly_staked",
+    "kelly_fees",
     "kelly_final_wealth",
+    "kelly_max_drawdown",
+    "kelly_sharpe",
+    "kelly_note",
     "verdict",
     "isolation",
     "order",
@@ -407,5 +526,61 @@ def _flat(row: BoardRow) -> dict[str, object]:
         "brier_high": brier_high,
         "skill_low": skill_low,
         "skill_high": skill_high,
-        "kelly_final_wealth": kelly if isinstance(kelly, str) else kelly["final_wealth"],
+        **_kelly(kelly),
     }
+
+
+def _kelly(kelly: ProfitWire | str) -> dict[str, object]:
+    """The columns of the bets: figures where there are any, and one sentence."""
+    if isinstance(kelly, str):
+        return {"kelly_note": kelly}
+    names = ("bets", "staked", "fees", "final_wealth", "max_drawdown", "sharpe", "note")
+    return {f"kelly_{name}": kelly[name] for name in names}  # type: ignore[literal-required]
+
+
+BET_COLUMNS = (
+    "forecaster",
+    "market_id",
+    "time",
+    "side",
+    "price",
+    "stake",
+    "gain",
+)
+PAIR_COLUMNS = (
+    "a",
+    "b",
+    "n",
+    "n_questions",
+    "n_events",
+    "brier_a",
+    "brier_b",
+    "difference",
+    "low",
+    "high",
+    "verdict",
+)
+
+
+def bets_csv(rows: Sequence[Row], questions: Sequence[str]) -> bytes:
+    """Every Kelly bet of every forecaster as CSV, in the order in which they were made."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, BET_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        if isinstance(found := row.profit, Profit):
+            for i in np.lexsort((found.question, found.t)):
+                bet = bet_wire(found, int(i), questions)
+                writer.writerow({"forecaster": row.forecaster, **bet})
+    return out.getvalue().encode()
+
+
+def pairs_csv(pairs: Sequence[PairWire]) -> bytes:
+    """Every two forecasters against each other as CSV."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, PAIR_COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for found in pairs:
+        low, high = found["ci"]
+        writer.writerow({**found, "low": low, "high": high})
+    return out.getvalue().encode()

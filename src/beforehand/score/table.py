@@ -38,7 +38,7 @@ class Table:
     `price_age` (days), `strict` (the text shown was stored by t), `evidence` (documents shown),
     `bid`, `ask` (NaN where no book was recorded). Per question: `y` (settled value), `event` and
     `period` (cluster labels 0..), `resolved_at` (microseconds, 0 where unknown), `play` (a venue
-    without real money), `fee`.
+    without real money), `fee`, `category` (may be empty).
     `forecasts[name]` is (n,), NaN where the forecaster gave none.
     """
 
@@ -58,6 +58,7 @@ class Table:
     play: npt.NDArray[np.bool_]
     fee: Floats
     forecasts: dict[str, Floats] = field(default_factory=dict)
+    category: list[str] = field(default_factory=list)
 
     @property
     def fresh(self) -> npt.NDArray[np.bool_]:
@@ -83,6 +84,7 @@ class Table:
             resolved_at=self.resolved_at[kept],
             play=self.play[kept],
             fee=self.fee[kept],
+            category=[self.category[i] for i in kept] if self.category else [],
             forecasts={name: p[mask] for name, p in self.forecasts.items()},
         )
 

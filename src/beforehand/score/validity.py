@@ -13,6 +13,7 @@ from beforehand.score.scoreboard import Kept, Row
 from beforehand.score.skill import (
     LEADING,
     MARKET,
+    MIN_ANSWERED,
     MIN_EFFECTIVE,
     MIN_EVENTS,
     Options,
@@ -24,6 +25,9 @@ from beforehand.score.skill import (
 from beforehand.score.table import STALE_DAYS, Floats, Table
 
 MAX_STALE, MIN_AFTER_TRAINING = 0.25, 0.95
+SCORED, MIN_SCORED = "share_of_rows_scored", 0.5
+OWN = ("effective_n", "share_answered")
+"""Bounds that each forecaster meets or fails on its own."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,9 @@ class SetFacts:
     questions the answer came after their training (None if a cutoff is unknown). `variants` were
     tried on this set. `texts_known` says whether the texts shown are on record at all. `subjects`
     are the forecasters under test (all, if None). `short` markets are scored apart because their
-    life held no instant of the grid. `kept` says how each forecaster was kept from the future; the
-    forecasts of those not named came in a file.
+    life held no instant of the grid. `share_scored` is the share of a file's rows that was scored.
+    `kept` says how each forecaster was kept from the future; the forecasts of those not named came
+    in a file.
     """
 
     documents: int
@@ -70,22 +75,23 @@ class SetFacts:
     texts_known: bool = True
     subjects: tuple[str, ...] | None = None
     short: int = 0
+    share_scored: float | None = None
     kept: Mapping[str, Kept] = field(default_factory=dict)
 
 
 def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
     """The fields in the order in which a reader questions them. Effective n and the detectable
-    effect are those of the best-ranked forecaster under test; the bound holds for each on its
-    own."""
+    effect are those of the best-ranked forecaster under test, the share answered is the least of
+    all of them; these bounds hold for each on its own."""
     n_events = int(table.event.max()) + 1 if len(table.event) else 0
-    others = [
-        r.skill
+    tested = [
+        r
         for r in rows
         if r.forecaster != MARKET
         and r.skill is not None
         and (facts.subjects is None or r.forecaster in facts.subjects)
     ]
-    best = others[0] if others else None
+    best = tested[0].skill if tested else None
     effective = best.effective_n if best else None
     ages = table.price_age[np.isfinite(table.price_age)]
     p50, p90 = np.quantile(ages, [0.5, 0.9]) if len(ages) else (np.nan, np.nan)
@@ -103,6 +109,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
             f"at least {MIN_EFFECTIVE:g}",
             None if best is None or best.identical else _enough(effective),
         ),
+        *_shares(tested, facts),
         Check("price_age_days_p50", float(p50)),
         Check("price_age_days_p90", float(p90)),
         Check(
@@ -127,6 +134,25 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
     ]
 
 
+def _shares(tested: list[Row], facts: SetFacts) -> list[Check]:
+    """How much of what was asked was answered, and of what came in a file was scored."""
+    answered = min((row.answered for row in tested), default=None)
+    return [
+        Check(
+            "share_answered",
+            answered,
+            f"at least {MIN_ANSWERED:g}",
+            None if answered is None else answered >= MIN_ANSWERED,
+        ),
+        Check(
+            SCORED,
+            facts.share_scored,
+            f"at least {MIN_SCORED:g}",
+            None if facts.share_scored is None else facts.share_scored >= MIN_SCORED,
+        ),
+    ]
+
+
 def _after_training(facts: SetFacts) -> Check:
     name, bound = "share_after_training_cutoff", f"at least {MIN_AFTER_TRAINING:g}"
     share = facts.share_after_training_cutoff
@@ -137,9 +163,13 @@ def _after_training(facts: SetFacts) -> Check:
 
 def apply_card(rows: list[Row], checks: list[Check]) -> None:
     """Any failed bound of the set turns "beats the market" into "not shown", in the rows
-    themselves. (A row's own events and effective n are part of its verdict already.)"""
+    themselves; where most rows of a file were left out, every verdict. (A row's own events and
+    effective n are part of its verdict already.)"""
     failed = set_failures(checks)
+    refused = [c.sentence for c in failed if c.field == SCORED]
     for row in rows:
+        if refused and row.verdict not in ("is the market", "not ranked"):
+            row.verdict, row.reasons = "not shown", refused
         if row.verdict == "beats the market" and failed:
             row.verdict = "not shown"
             row.reasons = [c.sentence for c in failed]
@@ -156,8 +186,8 @@ def apply_kept(rows: list[Row], kept: Mapping[str, Kept]) -> None:
 
 
 def set_failures(checks: list[Check]) -> list[Check]:
-    """The bounds that the set fails for everyone; effective n is each forecaster's own."""
-    return [c for c in checks if c.ok is False and c.field != "effective_n"]
+    """The bounds that the set fails for everyone."""
+    return [c for c in checks if c.ok is False and c.field not in OWN]
 
 
 def _enough(effective: float | None) -> bool:
@@ -190,12 +220,17 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
     """Redraw `draws` times and count how often the verdict would be "beats the market"."""
     rng = np.random.default_rng([seed, 2])
     starts = _arcs(table)
-    tests, names = options.tests(table), options.under_test(table)
+    tests = options.tests(table)
+    names = [
+        name
+        for name in options.under_test(table)
+        if np.isfinite(table.forecasts[name]).mean() >= MIN_ANSWERED
+    ]
     fast = Options(draws=min(options.draws, 500), seed=options.seed, level=options.level)
     fresh = table.fresh
     sets = [(np.ones(len(table.q), dtype=bool), table), (fresh, table.where(fresh))]
     prepared = [(mask, part, resamplers(part, fast)) for mask, part in sets if len(part.q)]
-    wins = dict.fromkeys(names, 0)
+    wins = dict.fromkeys(options.under_test(table), 0)
     any_wins = 0
     for _ in range(draws):
         y = _redraw(table, table.market, starts, rng)

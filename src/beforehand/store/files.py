@@ -158,32 +158,54 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path} is not UTF-8 text (byte {error.start})") from None
 
 
+SEPARATORS = ",;\t|"
+
+
+def csv_header(path: Path) -> list[str]:
+    """The names in a CSV's first line, in small letters. Raises InputError if it is not CSV."""
+    return _header(path, _lines(path)[0])[0]
+
+
+def _lines(path: Path) -> list[str]:
+    return re.split(r"\r\n|\n|\r", read_text(path))
+
+
+def _header(path: Path, line: str) -> tuple[list[str], str]:
+    """(names, separator): the separator is the one that makes most columns of the first line."""
+    split, wrong = {",": list[str]()}, None
+    for mark in SEPARATORS if line.strip() else "":
+        try:
+            split[mark] = _cells(line, mark)
+        except csv.Error as error:
+            wrong = error
+    mark = max(split, key=lambda mark: len(split[mark]))
+    if wrong is not None and not split[mark]:
+        raise InputError(f"{path}:1: the header is not CSV ({wrong})")
+    names = [name.strip().lower() for name in split[mark]]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"{path}:1: the column {repeated[0]!r} occurs twice in the header")
+    return names, mark
+
+
 def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str, str] | None, str]]:
-    """(line number, row by lower-case column, reason why there is none) of every line.
+    """(line number, row by lower-case column, reason why there is none) of every line; cells are
+    separated by `,`, `;`, tab or `|`.
 
     Each line is read on its own, so that a stray quote costs one row and not the rest of the
     file. A row with more or fewer cells than the header is refused: a decimal comma can cause this.
     """
-    lines = re.split(r"\r\n|\n|\r", read_text(path))
-    try:
-        header = [name.strip().lower() for name in _cells(lines[0])] if lines[0].strip() else []
-    except csv.Error as error:
-        raise InputError(f"{path}:1: the header is not CSV ({error})") from None
-    if repeated := sorted({name for name in header if header.count(name) > 1}):
-        raise InputError(f"{path}:1: the column {repeated[0]!r} occurs twice in the header")
+    lines = _lines(path)
+    header, mark = _header(path, lines[0])
     if missing := [name for name in needed if name not in header]:
-        hint = (
-            " (separated by commas)" if len(header) == 1 and re.search(r"[;\t|]", lines[0]) else ""
-        )
         raise InputError(
             f"{path}: the header lacks {', '.join(missing)}. The first line must name the columns "
-            f"{','.join(needed)}{hint}"
+            f"{','.join(needed)}"
         )
     for number, line in enumerate(lines[1:], start=2):
         if not line.strip():
             continue
         try:
-            cells = _cells(line)
+            cells = _cells(line, mark)
         except csv.Error as error:
             yield number, None, f"not CSV, perhaps an unbalanced quote ({error})"
             continue
@@ -193,8 +215,8 @@ def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
         yield number, dict(zip(header, (cell.strip() for cell in cells), strict=True)), ""
 
 
-def _cells(line: str) -> list[str]:
-    return next(csv.reader([line], strict=True))
+def _cells(line: str, mark: str = ",") -> list[str]:
+    return next(csv.reader([line], strict=True, delimiter=mark))
 
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\Z")

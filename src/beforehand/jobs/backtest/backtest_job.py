@@ -396,7 +396,7 @@ class BacktestJob:
         audit = Audit()
         audit.add(outputs["collect"]["audit"])
         write_json(path / "audit.json", audit.wire())
-        questions = read_questions(path)
+        questions = read_questions(path, settings.kelly)
         intervals = list(read_intervals(path / "intervals.jsonl"))
         rows = list(questions_of(intervals))
         apart = set(self.selection.short)
@@ -423,7 +423,12 @@ class BacktestJob:
             "decisions": counts(intervals, read_traces(path / "traces.jsonl")),
             "without_flagged": results.without_flagged(rows, questions, settings),
             "short": results.short_wire(short, questions, settings),
-            "pictured": {"id": drawn, "question": asked.text or drawn, "settled": asked.settled},
+            "pictured": {
+                "why": "its price moved far while documents came in",
+                "id": drawn,
+                "question": asked.text or drawn,
+                "settled": asked.settled,
+            },
         }
         shown = [row for row in rows if row.market_id == drawn]
         summary = results.end_in_report(path, result, leaks, about, shown, everyone)

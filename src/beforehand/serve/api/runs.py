@@ -15,7 +15,7 @@ from beforehand.ids import digest, is_segment
 from beforehand.runs.diff import RunDiff, differences
 from beforehand.runs.query import all_runs, shown
 from beforehand.runs.verify import sound, verify
-from beforehand.score.report import TILES, card_value, headline, kept_from_the_future
+from beforehand.score.report.words import TILES, card_value, headline, kept_from_the_future
 from beforehand.score.summary import Summary
 from beforehand.serve.api.answers import Cursor, Descending, Limit, Listed, page
 from beforehand.serve.api.base import Api, ApiDep, Json, Unpinned

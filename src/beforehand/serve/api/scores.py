@@ -28,7 +28,7 @@ from beforehand.runs.compare import (
 )
 from beforehand.score.metrics import BINS
 from beforehand.score.skill import Options
-from beforehand.score.summary import BoardRow, Pair
+from beforehand.score.summary import BoardRow, PairWire
 from beforehand.serve.api.answers import (
     MEDIA,
     Cursor,
@@ -65,25 +65,6 @@ class PlacedRow(BoardRow):
     """A row of the leaderboard with its place: 0 is the first."""
 
     place: int
-
-
-class ComparisonWire(TypedDict):
-    """a against b on the rows that both forecast: `difference` is b's Brier score minus a's (above
-    0, a is better), `ci` its 95 % interval, `minimum_detectable_effect` the difference that is
-    found with a power of 80 %."""
-
-    a: str
-    b: str
-    n: int
-    n_questions: int
-    n_events: int
-    difference: float | None
-    ci: Pair
-    leading: str
-    minimum_detectable_effect: float | None
-    brier_a: float | None
-    brier_b: float | None
-    verdict: str
 
 
 class ComparedQuestions(TypedDict):
@@ -233,7 +214,7 @@ def _compared(api: Api, name: str, text: str) -> Subject:
     return _subject(api, run_id, forecaster or None)
 
 
-@router.get("/comparisons", response_model=ComparisonWire)
+@router.get("/comparisons", response_model=PairWire)
 def comparison(
     request: Request,
     api: ApiDep,

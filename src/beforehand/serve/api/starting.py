@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
@@ -25,7 +25,7 @@ from beforehand.engine.runs import check_name, keep_seal
 from beforehand.errors import InputError, Unavailable
 from beforehand.forecast.base import ModelOptions
 from beforehand.ids import check_segment, digest, new_run_id
-from beforehand.jobs import score_file
+from beforehand.jobs import forecast_file, score_file
 from beforehand.jobs.ask.ask_job import AGENTS_AT_ONCE, AskJob, AskRequest
 from beforehand.jobs.backtest.backtest_job import BacktestJob, BacktestRequest
 from beforehand.jobs.backtest.cost import Predicted, predicted
@@ -37,6 +37,7 @@ from beforehand.jobs.checks import (
     instant,
     interval,
     settings,
+    stakes,
 )
 from beforehand.jobs.scout.reading import read_plan
 from beforehand.jobs.scout.scout_agent import ScoutAgent
@@ -126,7 +127,12 @@ class Backtest(_Body):
     seed: int = 0
     draws: int = 2000
     placebo: int = 200
-    spread: float | None = None
+    spread: float | None = Field(default=None, description="Where no book was recorded.")
+    fee: list[str] = Field(
+        default=[], max_length=100, description="Taker fee rates.", examples=[["KALSHI=0.07"]]
+    )
+    kelly: float = Field(default=0.25, description="The part of Kelly's stake that is bet.")
+    cap: float = Field(default=0.1, description="The most of the wealth on one bet.")
     fresh: bool = Field(default=False, description="The forecasters were restarted just now.")
     limits: Limits = Field(default_factory=Limits)
     run_id: RunName = None
@@ -254,7 +260,12 @@ def _backtest(api: Api, body: Backtest) -> BacktestRequest:
         max_results=body.evidence,
         grade=body.grade,
         configs=configs,
-        settings=settings(body.seed, body.draws, body.placebo, body.spread),
+        settings=settings(
+            body.seed,
+            body.draws,
+            body.placebo,
+            stakes(body.spread, body.fee, body.kelly, body.cap),
+        ),
         limits=body.limits.checked(),
         model_options=body.models.options(),
         fresh=body.fresh,
@@ -416,12 +427,25 @@ async def score(
     training_cutoff: Annotated[
         str | None, Query(description="When the model's training ended (ISO 8601).")
     ] = None,
+    columns: Annotated[
+        str | None,
+        Query(max_length=500, description="The file's own names: id=contract,probability=p."),
+    ] = None,
+    timezone: Annotated[
+        str | None, Query(max_length=64, description="The zone of times that state none.")
+    ] = None,
+    percent: Annotated[bool, Query(description="The probabilities are in percent.")] = False,
     seed: Annotated[int, Query(ge=0, le=2**31, description="Of the resampling.")] = 0,
     draws: Annotated[int, Query(ge=100, le=20_000, description="Bootstrap draws.")] = 2000,
     placebo: Annotated[int, Query(ge=0, le=1000, description="Placebo redraws; 0: none.")] = 200,
     spread: Annotated[
         float | None, Query(ge=0, lt=1, description="For Kelly, where no book was recorded.")
     ] = None,
+    fee: Annotated[
+        list[str] | None, Query(max_length=100, description="Taker fee rates: KALSHI=0.07.")
+    ] = None,
+    kelly: Annotated[float, Query(description="The part of Kelly's stake that is bet.")] = 0.25,
+    cap: Annotated[float, Query(description="The most of the wealth on one bet.")] = 0.1,
     run_id: Annotated[
         str | None, Query(max_length=128, description="Name of the run [the time].")
     ] = None,
@@ -435,12 +459,13 @@ async def score(
         raise InputError(
             f"Content-Type {media[:80]!r} is not known here: send text/csv or application/x-ndjson"
         )
-    asked: list[object] = [archive, name, training_cutoff, seed, draws, placebo, spread, run_id]
+    how = settings(seed, draws, placebo, stakes(spread, fee, kelly, cap))
+    reading = forecast_file.reading(columns, timezone, percent)
+    asked: list[object] = [archive, name, training_cutoff, asdict(how), run_id]
+    asked += [columns, timezone, percent]
     content = await request.body()
-    upload = Upload(content, endings[media], archive, name, training_cutoff, run_id)
-    found, new = await anyio.to_thread.run_sync(
-        _score, api, who, upload, settings(seed, draws, placebo, spread), asked, key
-    )
+    upload = Upload(content, endings[media], archive, name, training_cutoff, run_id, reading)
+    found, new = await anyio.to_thread.run_sync(_score, api, who, upload, how, asked, key)
     headers = {"Location": f"/api/runs/{found['run_id']}", "Cache-Control": "no-store"}
     return Response(encode(found), 201 if new else 200, headers, media_type="application/json")
 
@@ -455,6 +480,7 @@ class Upload:
     name: str | None
     training_cutoff: str | None
     run_id: str | None
+    how: forecast_file.Reading
 
 
 def _score(
@@ -504,7 +530,7 @@ def _scored(
         path = FilePath(folder) / f"upload{upload.ending}"  # No name of the caller's in a path.
         path.write_bytes(upload.content)
         try:
-            stated = score_file.read_file(path, upload.name or "forecasts")
+            stated = forecast_file.read_file(path, upload.name or "forecasts", upload.how)
             stated = replace(stated, name=upload.name or "the upload")
             scored = score_file.run(
                 stated,

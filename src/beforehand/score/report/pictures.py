@@ -1,55 +1,27 @@
-"""The report: one HTML file that needs nothing from outside, not even a script.
-
-Its four pictures are SVG, drawn in CSS variables so that they follow light and dark. They are a few
-lines each, so no plotting library is used.
-"""
+"""The report's pictures, as SVG drawn in CSS variables so that they follow light and dark. They are
+a few lines each, so no plotting library is used."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from beforehand.clock import from_us, parse_us
-from beforehand.records.rows import IntervalRow, forecasts, label
+from beforehand.records.rows import IntervalRow, forecasts
+from beforehand.score.report.words import show
 
 if TYPE_CHECKING:
-    from beforehand.score.summary import BoardRow, DecisionCounts, ModelCounts, Summary
+    from beforehand.score.summary import BoardRow, ProfitWire
 
 INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)")
 WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 920, 300, 42, 16, 14, 44
 """The market's picture in pixels: its size and its margins."""
-PICTURED, MOST_NAMED = 8, 8
 TONES = {"beats the market": "good", "worse than the market": "bad"}
 """Colour is the verdict's, and never the sign's."""
-TILES: dict[str, tuple[str, str]] = {
-    "n_questions": ("questions", "markets scored, each with one vote"),
-    "n_forecasts": ("forecasts", "instants at which they were forecast"),
-    "short_markets": ("short markets", "too short for the grid: scored apart"),
-    "n_events": ("events", "groups of questions that share their fate"),
-    "n_resolution_months": ("resolution months", "the other way to group them"),
-    "effective_n": ("effective n", "independent questions' worth, for the best-ranked"),
-    "price_age_days_p50": ("price age, median", "days since the price was observed"),
-    "price_age_days_p90": ("price age, 90 % below", "days since the price was observed"),
-    "share_price_older_than_7_days": (
-        "stale prices",
-        "share of forecasts at a price over 7 days old",
-    ),
-    "share_strict_text": ("with stored text", "share whose wording was on record by then"),
-    "share_after_training_cutoff": ("after training", "share resolved after the model's cutoff"),
-    "evidence_documents": ("documents", "in the world"),
-    "share_with_a_document": ("with a document", "share of forecasts that were shown one"),
-    "variants_tried": ("variants tried", "on such a set, counted by the ledger"),
-    "minimum_detectable_effect": ("detectable skill", "found with a power of 80 %, best-ranked"),
-    "void_excluded": ("void", "markets left out"),
-    "unresolved": ("unresolved", "markets left out"),
-    "undated_forecasts": ("undated", "forecasts without a time of their own"),
-    "admitted_after_t": ("shown after t", "records: must be none"),
-}
-"""The card's fields in reading order: a short name and what it means."""
 
 
 def skill_axis(rows: "Sequence[BoardRow]") -> tuple[float, float]:
@@ -91,9 +63,17 @@ def whisker(row: "BoardRow", axis: tuple[float, float]) -> str:
     )
 
 
+def wilson(share: float, n: float) -> tuple[float, float]:
+    """The 95 % interval of a share among n (Wilson 1927)."""
+    z = 1.959963984540054
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
 def reliability(row: "BoardRow") -> str:
     """Mean forecast against mean outcome per bin; a dot's area is the bin's share of questions."""
-    size, pad = 190, 26
+    size, pad = 220, 40
     bins = row["reliability_bins"]
     total = sum(bins["weight"]) or 1.0
 
@@ -118,17 +98,50 @@ def reliability(row: "BoardRow") -> str:
     for f, o, w in points:
         tip = f"forecast {f:.3f}, outcome {o:.3f}, {100 * w / total:.1f} % of questions"
         radius = 2 + 9 * (w / total) ** 0.5
+        (a, b), count = wilson(o, w), f"{w:,.0f}"
+        parts.append(
+            f'<line class="bar" x1="{at(f):.1f}" x2="{at(f):.1f}" y1="{up(a):.1f}" '
+            f'y2="{up(b):.1f}"/>'
+        )
+        tip = f"{tip} ({count}), 95 % from {a:.2f} to {b:.2f}"
         parts.append(
             f'<circle class="bin" cx="{at(f):.1f}" cy="{up(o):.1f}" r="{radius:.1f}">'
             f"<title>{tip}</title></circle>"
         )
     for v in (0, 0.5, 1):
-        parts.append(f'<text x="{at(v):.0f}" y="{size - 10}" text-anchor="middle">{v:g}</text>')
+        parts.append(f'<text x="{at(v):.0f}" y="{size - 24}" text-anchor="middle">{v:g}</text>')
         parts.append(f'<text x="{pad - 5}" y="{up(v) + 3:.0f}" text-anchor="end">{v:g}</text>')
+    middle = at(0.5)
+    parts.append(f'<text x="{middle:.0f}" y="{size - 7}" text-anchor="middle">said</text>')
+    parts.append(
+        f'<text transform="translate(11 {up(0.5):.0f}) rotate(-90)" text-anchor="middle">'
+        "came true</text>"
+    )
     label = escape(f"Reliability of {row['forecaster']}, ECE {show(row['ece'])}")
     return (
         f'<svg viewBox="0 0 {size} {size}" width="{size}" height="{size}" role="img" '
         f'aria-label="{label}"><title>{label}</title>{"".join(parts)}</svg>'
+    )
+
+
+def wealth_line(name: str, kelly: "ProfitWire") -> str:
+    """The wealth after each settlement, on its own scale, with a line at the start."""
+    width, height, pad = 160, 30, 3
+    values = [kelly["start"], *(point["wealth"] for point in kelly["path"])]
+    low, high = min(values), max(values)
+    reach = (high - low) or 1.0
+
+    def up(value: float) -> float:
+        return height - pad - (height - 2 * pad) * (value - low) / reach
+
+    step = (width - 2 * pad) / max(len(values) - 1, 1)
+    points = " ".join(f"{pad + i * step:.1f},{up(value):.1f}" for i, value in enumerate(values))
+    label = escape(f"Wealth of {name}: from 1 to {show(kelly['final_wealth'], 3)}")
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'aria-label="{label}"><title>{label}, between {show(low, 3)} and {show(high, 3)}</title>'
+        f'<line class="zero" x1="0" x2="{width}" y1="{up(1.0):.1f}" y2="{up(1.0):.1f}"/>'
+        f'<polyline class="curve" points="{points}"/></svg>'
     )
 
 
@@ -218,23 +231,16 @@ def _evidence(
             )
 
 
-def show(value: float | None, digits: int = 4) -> str:
-    """A figure for people: fixed decimals, a true minus sign, a dash for none."""
-    if value is None:
-        return "–"
-    text = f"{value:.{digits}f}"
-    return (text[1:] if float(text) == 0 and text[0] == "-" else text).replace("-", "−")
-
-
 @cache
-def _source() -> str:
-    return files("beforehand.score").joinpath("report.html.j2").read_text("utf-8")
+def source() -> str:
+    """The report's template, with its style."""
+    return files("beforehand.score.report").joinpath("report.html.j2").read_text("utf-8")
 
 
 @cache
 def _drawing_style() -> str:
     """The report's rules for pictures, for pictures only."""
-    rules = re.findall(r":root \{.*?\}|@media.*?\} \}|svg[ .][^{}]*\{[^}]*\}", _source(), re.DOTALL)
+    rules = re.findall(r":root \{.*?\}|@media.*?\} \}|svg[ .][^{}]*\{[^}]*\}", source(), re.DOTALL)
     text = "".join(rules).replace(":root", "svg")
     return re.sub(r"\bsvg(?=[ .{])", "svg.beforehand", text)
 
@@ -246,141 +252,3 @@ def style(svg: str) -> str:
     if "class=" not in tag:
         tag += ' class="beforehand"'
     return f'{tag} xmlns="http://www.w3.org/2000/svg"><style>{_drawing_style()}</style>{rest}'
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment
-
-    source = _source()
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["show"] = show
-    environment.filters["value"] = card_value
-    return environment.from_string(source)
-
-
-def html(summary: "Summary", intervals: Sequence[IntervalRow] = ()) -> str:
-    """The page for a scored run; `intervals` are the rows of one market, to be drawn."""
-    from markupsafe import Markup
-
-    board = summary["leaderboard"]
-    axis = skill_axis(board)
-    spoke = {label(said.model_id) for row in intervals for said in row.decisions}
-    drawn = [row["forecaster"] for row in board if row["forecaster"] != "market"]
-    drawn = [name for name in drawn if name in spoke][: len(INK)]
-    return str(
-        _template().render(
-            **summary,
-            headline=headline(summary),
-            kept=kept_from_the_future(board),
-            asked=_asked(summary.get("decisions")),
-            tiles=[
-                (*TILES[name], name, summary["validity"][name])
-                for name in TILES
-                if name != "short_markets" or summary["validity"][name]["value"]
-            ],
-            whiskers=[Markup(whisker(row, axis)) for row in board],
-            axis=axis,
-            added=board[0].get("added", {}),
-            diagrams=[
-                (row["forecaster"], row["ece"], row["murphy"], Markup(reliability(row)))
-                for row in board[:PICTURED]
-            ],
-            line=Markup(market_line(intervals, drawn, summary["pictured"]["settled"]))
-            if intervals
-            else None,
-            drawn=list(zip(drawn, INK, strict=False)),
-            more=len(spoke - {"market"}) > len(drawn),
-        )
-    )
-
-
-def _asked(decisions: "DecisionCounts | None") -> "list[tuple[str, ModelCounts]]":
-    """How each language model decided; nothing for baselines and addresses."""
-    return [
-        (name, made)
-        for name, made in (decisions["models"].items() if decisions else ())
-        if made["code"] + made["fallback"] + made["direct"] or (made["failed"] and made["requests"])
-    ]
-
-
-def headline(summary: "Summary") -> str:
-    """The verdict in one sentence."""
-    subjects = summary.get("subjects")
-    others = [
-        row
-        for row in summary["leaderboard"]
-        if row["forecaster"] != "market"
-        and row["verdict"] != "not ranked"
-        and (subjects is None or row["forecaster"] in subjects)
-    ]
-    card = summary["validity"]
-    size = (
-        f"{_count(card['n_questions']['value'], 'question')} "
-        f"({_count(card['n_events']['value'], 'event')})"
-    )
-    winners = [row["forecaster"] for row in others if row["verdict"] == "beats the market"]
-    named = winners or [row["forecaster"] for row in others]
-    own = {(r["n_questions"], r["n_events"]) for r in others if r["forecaster"] in named}
-    if len(own) == 1:
-        questions, events = own.pop()
-        size = f"{_count(questions, 'question')} ({_count(events, 'event')})"
-    if not others:
-        return f"The market alone was scored, over {size}.{_silent(summary)}"
-    if winners:
-        verb = "beats" if len(winners) == 1 else "beat"
-        return f"{_listed(winners)} {verb} the market over {size}."
-    if len(others) == 1:
-        verdict = {"not shown": "is not shown to beat the market", "is the market": "is the market"}
-        said = verdict.get(others[0]["verdict"], "is worse than the market")
-        return f"{others[0]['forecaster']} {said} over {size}."
-    return f"None of {len(others)} forecasters is shown to beat the market over {size}."
-
-
-def _silent(summary: "Summary") -> str:
-    """Who was asked and never answered."""
-    names = never_answered(summary)
-    return f" No answer of {_listed(names)} came about." if names else ""
-
-
-def never_answered(summary: "Summary") -> list[str]:
-    """The forecasters that were asked and failed each time."""
-    decisions = summary.get("decisions")
-    models = decisions["models"] if decisions else {}
-    return [label(name) for name, made in models.items() if made["failed"] and not made["made"]]
-
-
-def kept_from_the_future(
-    board: "Sequence[BoardRow]", named: Callable[[str], str] = str
-) -> list[str]:
-    """How each forecaster was kept from the future, those alike together."""
-    alike: dict[str, list[str]] = {}
-    for row in board:
-        if row["forecaster"] != "market" and row.get("isolation"):
-            how = f"{row['isolation']}, {row['order']}"
-            alike.setdefault(how, []).append(named(row["forecaster"]))
-    return [
-        f"{', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''}: {how}"
-        for how, names in alike.items()
-    ]
-
-
-def _count(n: object, noun: str) -> str:
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def card_value(value: Any, name: str = "") -> str:
-    """A field of the validity card for people."""
-    if value is None:
-        return "not applicable"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if name.startswith("share_"):
-        return f"{100 * value:.1f} %"
-    return f"{value:.3g}".replace("-", "−") if isinstance(value, float) else str(value)

@@ -1,0 +1,339 @@
+"""Forecasts from elsewhere, as they come: files and tables of id, time, probability (forecaster).
+
+Columns may go by the other names that people give them, times by Unix seconds or a stated time
+zone, probabilities in percent where that is said. Every row is either a `Line` or listed with the
+reason why not.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import orjson
+
+from beforehand.clock import end_of_day, from_us, parse_instant
+from beforehand.errors import InputError
+from beforehand.store.files import csv_header, plain_number, read_bytes, read_csv, read_lines
+
+COLUMNS = ("id", "time", "probability")
+ALIASES = {
+    "id": ("market_id", "question_id", "ticker", "slug", "condition_id", "url"),
+    "time": (
+        "timestamp",
+        "datetime",
+        "date",
+        "t",
+        "made_at",
+        "as_of",
+        "forecast_time",
+        "forecast_date",
+        "created_at",
+    ),
+    "probability": (
+        "prob",
+        "p",
+        "forecast",
+        "prediction",
+        "p_yes",
+        "prob_yes",
+        "probability_yes",
+        "yes_probability",
+    ),
+    "forecaster": ("model", "model_id", "predictor", "predictor_id", "agent"),
+}
+"""Other names of the columns, in small letters."""
+FIRST_S, LAST_S, LAST_MS = 10**8, 10**11, 10**14
+"""Numbers from the first to the second are Unix seconds (1973 to 5138), from there milliseconds."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read forecasts: `columns` names those of the file (`{"id": "market_id"}`), `timezone`
+    the zone of times that state none, `percent` says that probabilities are in percent. `mark`
+    stands before the name of an option in a message."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    timezone: ZoneInfo | None = None
+    percent: bool = False
+    mark: str = ""
+
+
+def reading(
+    columns: str | Mapping[str, str] | None = None,
+    timezone: str | None = None,
+    percent: bool = False,
+    mark: str = "",
+) -> Reading:
+    """How to read, as a user states it: columns as `id=market_id,time=when`. Raises InputError."""
+    named = dict[str, str]()
+    if isinstance(columns, str):
+        parts = [part.partition("=") for part in columns.split(",") if part.strip()]
+        columns = {name.strip(): said.strip() for name, _, said in parts}
+    for name, said in (columns or {}).items():
+        if name not in ALIASES or not said:
+            raise InputError(
+                f"{mark}columns: write id=…,time=…,probability=…,forecaster=… with the file's own "
+                f"names, not {name}={said}"
+            )
+        named[name] = said.lower()
+    try:
+        zone = ZoneInfo(timezone) if timezone else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InputError(
+            f"{mark}timezone {timezone!r} is not known: write it like Europe/Berlin or UTC"
+        ) from None
+    return Reading(named, zone, percent, mark)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One forecast as stated in the file."""
+
+    number: int
+    id: str
+    t: datetime
+    probability: float
+    forecaster: str
+
+
+@dataclass
+class Rejected:
+    """Rows not scored, by reason, each with its line number; what they stated, as far as that could
+    be read; and the ids that are most like those that are not known."""
+
+    reasons: dict[str, list[int]] = field(default_factory=dict)
+    stated: dict[int, Mapping[str, object]] = field(default_factory=dict)
+    nearest: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, reason: str, line: int, stated: Mapping[str, object] | None = None) -> None:
+        """Add one row."""
+        self.reasons.setdefault(reason, []).append(line)
+        self.stated[line] = stated or {}
+
+    @property
+    def count(self) -> int:
+        """How many rows were not scored."""
+        return sum(len(lines) for lines in self.reasons.values())
+
+    @property
+    def unknown_ids(self) -> list[str]:
+        """What to say of ids that are not known."""
+        return [
+            f"no market {name!r} is in the archive"
+            + (f"; the nearest are {', '.join(near)}" if near else "")
+            + " (`beforehand world list` has all)"
+            for name, near in self.nearest.items()
+        ]
+
+    @property
+    def sentence(self) -> str:
+        """Why nothing can be scored."""
+        reasons = "; ".join(f"{len(ns):,} × {why}" for why, ns in self.reasons.items())
+        return ". ".join([reasons or "it has no rows", *self.unknown_ids])
+
+    def rows(self) -> Iterator[Mapping[str, object]]:
+        """One JSON row per rejected row, with the reason."""
+        for reason, lines in self.reasons.items():
+            for line in lines:
+                said = self.stated[line]
+                cells = {n: None if said.get(n) is None else str(said[n]) for n in COLUMNS}
+                yield {"line": line, **cells, "reason": reason}
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Forecasts as they came: what they are called (the file's name), the lines that can be read,
+    and the others, of `rows` in all."""
+
+    name: str
+    lines: list[Line]
+    rejected: Rejected
+    rows: int
+
+
+def read_file(path: Path, name: str | None = None, how: Reading = Reading()) -> Stated:
+    """A file's forecasts: CSV with a header (separated by `,`, `;`, tab or `|`), or JSONL of plain
+    rows or PredictionRecords. `name` is the forecaster's where a row names none [the file's].
+    Raises InputError for a file that cannot be read so."""
+    rejected = Rejected()
+    head = read_bytes(path)[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not head:
+        raise InputError(f"{path} is empty: it needs rows of id,time,probability")
+    if head[:1] == b"[":
+        raise InputError(f"{path} is a JSON list: write one object a line (JSONL), or CSV")
+    rows = _json_rows(path, rejected) if head[:1] == b"{" else _csv_rows(path, rejected, how)
+    return _stated(str(path), path.name, name or path.name.split(".")[0], rows, rejected, how)
+
+
+def read_rows(rows: Iterable[Mapping[str, object]], name: str, how: Reading = Reading()) -> Stated:
+    """The same for rows in memory, counted from 1."""
+    return _stated("the table", name, name, enumerate(rows, start=1), Rejected(), how)
+
+
+def _stated(
+    source: str,
+    title: str,
+    name: str,
+    rows: Iterable[tuple[int, Mapping[str, object]]],
+    rejected: Rejected,
+    how: Reading,
+) -> Stated:
+    lines, numbers = [], list[float]()
+    places = dict[tuple[str, ...], Mapping[str, str]]()
+    for number, row in rows:
+        keys = tuple(row)
+        if keys not in places:
+            places[keys] = columns_of(keys, how, source, whole=False)
+        plain = {ours: row[theirs] for ours, theirs in places[keys].items()}
+        try:
+            p = _probability(plain.get("probability"))
+            numbers.append(p)
+            lines.append(_line(number, plain, p / 100 if how.percent else p, name, how))
+        except ValueError as error:
+            rejected.add(str(error), number, plain)
+    if rejected.count and not lines:
+        columns_of(dict.fromkeys(key for keys in places for key in keys), how, source)
+    _check_scale(source, numbers, how)
+    return Stated(title, lines, rejected, len(lines) + rejected.count)
+
+
+def columns_of(
+    names: Iterable[str], how: Reading, source: str, whole: bool = True
+) -> dict[str, str]:
+    """Where each of our columns stands among a file's, by the file's own names. Raises InputError
+    if two could be meant, and, for the `whole` of them, if one is missing."""
+    known, found = {name.strip().lower(): name for name in names}, dict[str, str]()
+    for ours, others in ALIASES.items():
+        if ours in how.columns:
+            if how.columns[ours] not in known and not whole:
+                continue
+            if how.columns[ours] not in known:
+                raise InputError(
+                    f"{source}: there is no column {how.columns[ours]!r}; it has {', '.join(known)}"
+                )
+            found[ours] = known[how.columns[ours]]
+        elif ours in known:
+            found[ours] = known[ours]
+        else:
+            named = [name for name in others if name in known]
+            if len(named) > 1:
+                raise InputError(
+                    f"{source}: {' and '.join(named)} could both be the {ours}: say which with "
+                    f"{how.mark}columns {ours}={named[0]}"
+                )
+            if named:
+                found[ours] = known[named[0]]
+    if whole and (lacking := [name for name in COLUMNS if name not in found]):
+        raise InputError(
+            f"{source}: no column for {', '.join(lacking)} among {', '.join(known) or 'none'}. "
+            f"Name the columns {','.join(COLUMNS)}, or say which they are: "
+            f"{how.mark}columns {lacking[0]}=NAME"
+        )
+    return found
+
+
+def _check_scale(source: str, numbers: list[float], how: Reading) -> None:
+    """Raises InputError where most values are percent and nobody said so, or the reverse."""
+    above = sum(1 for p in numbers if 1 < p <= 100)
+    if not how.percent and above * 2 > len(numbers):
+        raise InputError(
+            f"{source}: {above:,} of {len(numbers):,} probabilities lie above 1: if they are in "
+            f"percent, say so with {how.mark}percent; else write them from 0 to 1"
+        )
+    if how.percent and numbers and max((p for p in numbers if not math.isnan(p)), default=2) <= 1:
+        raise InputError(
+            f"{source}: no value is above 1, so these are not in percent: leave {how.mark}percent "
+            "out"
+        )
+
+
+def _csv_rows(
+    path: Path, rejected: Rejected, how: Reading
+) -> Iterator[tuple[int, Mapping[str, object]]]:
+    columns_of(csv_header(path), how, str(path))
+    for number, row, problem in read_csv(path, ()):
+        if row is None:
+            rejected.add(problem, number)
+        else:
+            yield number, row
+
+
+def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[str, object]]]:
+    for number, line in read_lines(path):
+        try:
+            raw = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            rejected.add("not JSON", number)
+            continue
+        if isinstance(raw, dict) and isinstance(raw.get("prediction"), dict):
+            meta = raw.get("metadata")
+            meta = meta if isinstance(meta, dict) else {}
+            raw = {
+                "id": raw.get("id"),
+                "time": meta.get("timestamp"),
+                "probability": raw["prediction"].get("probability"),
+                "forecaster": meta.get("predictor_id") or meta.get("model"),
+            }
+        if isinstance(raw, dict):
+            yield number, raw
+        else:
+            rejected.add("not a JSON object", number)
+
+
+def _probability(value: object) -> float:
+    """A number as it is stated, NaN for none: `0.4`, `40 %`, and `0,4` where commas do not
+    separate the columns."""
+    if isinstance(value, bool) or value is None:
+        return math.nan
+    try:
+        if isinstance(value, str):
+            text = value.strip().removesuffix("%").rstrip()
+            return plain_number(text.replace(",", ".") if text.count(",") == 1 else text)
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _instant(value: object, how: Reading) -> datetime:
+    """A time as it is stated: ISO 8601, or Unix seconds or milliseconds."""
+    text = str(value if value is not None else "").strip()
+    try:
+        number = plain_number(text)
+    except ValueError:
+        number = 0.0
+    if FIRST_S <= number < LAST_MS:
+        return from_us(round(number * (1_000_000 if number < LAST_S else 1000)))
+    # A bare date is taken at its end: the market may know all that day's news as well.
+    bare = len(text) == 10
+    if how.timezone is None:
+        t = parse_instant(text)
+        return end_of_day(t) if bare else t
+    stated = datetime.fromisoformat(text)
+    if stated.tzinfo is None:
+        if bare:
+            stated += timedelta(days=1, microseconds=-1)
+        # An hour that comes twice is taken the second time: the market knows more then.
+        stated = stated.replace(tzinfo=how.timezone, fold=1)
+    return parse_instant(stated.isoformat())
+
+
+def _line(number: int, row: Mapping[str, object], p: float, name: str, how: Reading) -> Line:
+    identifier = str(row.get("id") or "").strip()
+    if not identifier:
+        raise ValueError("the id is missing")
+    try:
+        t = _instant(row.get("time"), how)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            "the time is not ISO 8601 with a zone (write it like 2026-01-05T12:00:00Z, or state "
+            f"{how.mark}timezone)"
+        ) from None
+    if not 0.0 <= p <= 1.0:
+        raise ValueError("the probability is not a number in [0, 1]")
+    said_by = row.get("forecaster") or name
+    if not isinstance(said_by, str) or not said_by.strip():
+        raise ValueError("the forecaster is not a name")
+    return Line(number, identifier, t, p, said_by.strip())

@@ -1,0 +1,1 @@
+"""What a scored run tells people."""

@@ -1,0 +1,98 @@
+"""The report: one HTML file that needs nothing from outside, not even a script."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from beforehand.records.rows import IntervalRow, label
+from beforehand.score.report.pictures import (
+    INK,
+    market_line,
+    reliability,
+    skill_axis,
+    source,
+    wealth_line,
+    whisker,
+)
+from beforehand.score.report.words import (
+    TILES,
+    card_value,
+    few_answers,
+    headline,
+    kept_from_the_future,
+    show,
+    unmet,
+)
+
+if TYPE_CHECKING:
+    from beforehand.score.summary import DecisionCounts, ModelCounts, Summary
+
+PICTURED, MOST_SLICED = 8, 5
+
+
+@cache
+def _template() -> Any:
+    from jinja2 import Environment
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["show"] = show
+    environment.filters["value"] = card_value
+    return environment.from_string(source())
+
+
+def html(summary: "Summary", intervals: Sequence[IntervalRow] = ()) -> str:
+    """The page for a scored run; `intervals` are the rows of one market, to be drawn."""
+    from markupsafe import Markup
+
+    board = summary["leaderboard"]
+    axis = skill_axis(board)
+    bettors = [row for row in board if isinstance(row["kelly"], dict) and row["kelly"]["bets"]]
+    tested = [row["forecaster"] for row in board if row["forecaster"] != "market"]
+    none = {row["kelly"] for row in board if isinstance(row["kelly"], str)}
+    spoke = {label(said.model_id) for row in intervals for said in row.decisions}
+    drawn = [row["forecaster"] for row in board if row["forecaster"] != "market"]
+    drawn = [name for name in drawn if name in spoke][: len(INK)]
+    return str(
+        _template().render(
+            **summary,
+            headline=headline(summary),
+            warnings=few_answers(summary),
+            unmet=unmet(summary),
+            sliced=tested[:MOST_SLICED],
+            bettors=bettors,
+            bettors_paths=[
+                (row, Markup(wealth_line(row["forecaster"], kelly)))
+                for row in board
+                if not isinstance(kelly := row["kelly"], str) and kelly["bets"]
+            ],
+            no_bets="; ".join(sorted(none)) or "no forecaster saw an edge behind the spread",
+            kept=kept_from_the_future(board),
+            asked=_asked(summary.get("decisions")),
+            tiles=[
+                (*TILES[name], name, summary["validity"][name])
+                for name in TILES
+                if name != "short_markets" or summary["validity"][name]["value"]
+            ],
+            whiskers=[Markup(whisker(row, axis)) for row in board],
+            axis=axis,
+            added=board[0].get("added", {}),
+            diagrams=[
+                (row["forecaster"], row["ece"], row["murphy"], Markup(reliability(row)))
+                for row in board[:PICTURED]
+            ],
+            line=Markup(market_line(intervals, drawn, summary["pictured"]["settled"]))
+            if intervals
+            else None,
+            drawn=list(zip(drawn, INK, strict=False)),
+            more=len(spoke - {"market"}) > len(drawn),
+        )
+    )
+
+
+def _asked(decisions: "DecisionCounts | None") -> "list[tuple[str, ModelCounts]]":
+    """How each language model decided; nothing for baselines and addresses."""
+    return [
+        (name, made)
+        for name, made in (decisions["models"].items() if decisions else ())
+        if made["code"] + made["fallback"] + made["direct"] or (made["failed"] and made["requests"])
+    ]

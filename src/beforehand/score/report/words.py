@@ -1,0 +1,162 @@
+"""What a report says in words: the verdict in one sentence, warnings, the card's fields."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from beforehand.records.rows import label
+
+if TYPE_CHECKING:
+    from beforehand.score.summary import BoardRow, ResultWire, Summary
+
+MOST_NAMED = 8
+TILES: dict[str, tuple[str, str]] = {
+    "n_questions": ("questions", "markets scored, each with one vote"),
+    "n_forecasts": ("forecasts", "instants at which they were forecast"),
+    "short_markets": ("short markets", "too short for the grid: scored apart"),
+    "n_events": ("events", "groups of questions that share their fate"),
+    "n_resolution_months": ("resolution months", "the other way to group them"),
+    "effective_n": ("effective n", "independent questions' worth, for the best-ranked"),
+    "share_of_rows_scored": ("rows scored", "of those in the file"),
+    "share_answered": ("answered", "share of what was asked; the least of those under test"),
+    "price_age_days_p50": ("price age, median", "days since the price was observed"),
+    "price_age_days_p90": ("price age, 90 % below", "days since the price was observed"),
+    "share_price_older_than_7_days": (
+        "stale prices",
+        "share of forecasts at a price over 7 days old",
+    ),
+    "share_strict_text": ("with stored text", "share whose wording was on record by then"),
+    "share_after_training_cutoff": ("after training", "share resolved after the model's cutoff"),
+    "evidence_documents": ("documents", "in the world"),
+    "share_with_a_document": ("with a document", "share of forecasts that were shown one"),
+    "variants_tried": ("variants tried", "on such a set, counted by the ledger"),
+    "minimum_detectable_effect": ("detectable skill", "found with a power of 80 %, best-ranked"),
+    "void_excluded": ("void", "markets left out"),
+    "unresolved": ("unresolved", "markets left out"),
+    "undated_forecasts": ("undated", "forecasts without a time of their own"),
+    "admitted_after_t": ("shown after t", "records: must be none"),
+}
+"""The card's fields in reading order: a short name and what it means."""
+
+
+def headline(summary: "Summary") -> str:
+    """The verdict in one sentence."""
+    subjects = summary.get("subjects")
+    others = [
+        row
+        for row in summary["leaderboard"]
+        if row["forecaster"] != "market"
+        and row["verdict"] != "not ranked"
+        and (subjects is None or row["forecaster"] in subjects)
+    ]
+    card = summary["validity"]
+    scored = card["share_of_rows_scored"]
+    if scored["ok"] is False and "rows" in summary:
+        counted = summary["rows"]
+        total = counted["scored"] + counted["not_scored"]
+        return f"No verdict: only {counted['scored']:,} of {total:,} rows could be scored."
+    winners = [row["forecaster"] for row in others if row["verdict"] == "beats the market"]
+    size = _size(summary, [row for row in others if not winners or row["forecaster"] in winners])
+    if not others:
+        return f"The market alone was scored, over {size}.{_silent(summary)}"
+    if winners:
+        verb = "beats" if len(winners) == 1 else "beat"
+        return f"{_listed(winners)} {verb} the market over {size}."
+    if len(others) == 1:
+        verdict = {"not shown": "is not shown to beat the market", "is the market": "is the market"}
+        said = verdict.get(others[0]["verdict"], "is worse than the market")
+        return f"{others[0]['forecaster']} {said} over {size}."
+    return f"None of {len(others)} forecasters is shown to beat the market over {size}."
+
+
+def _size(summary: "Summary", rows: "Sequence[BoardRow]") -> str:
+    """Over how many questions a verdict is: those that the forecasters themselves answered."""
+    card = summary["validity"]
+    everyone = (int(card["n_questions"]["value"] or 0), int(card["n_events"]["value"] or 0))
+    own = {(row["n_questions"], row["n_events"]) for row in rows} or {everyone}
+    parts = []
+    for noun, counts in zip(("question", "event"), zip(*own, strict=True), strict=True):
+        few, most = min(counts), max(counts)
+        parts.append(_count(most, noun) if few == most else f"{few:,} to {most:,} {noun}s")
+    return f"{parts[0]} ({parts[1]})"
+
+
+def few_answers(summary: "Summary") -> list[str]:
+    """A warning for each forecaster that answered too few of what it was asked."""
+    if not any(row["missing"] for row in summary["leaderboard"]):
+        return []
+    from beforehand.score.skill import MIN_ANSWERED
+
+    return [
+        f"{row['forecaster']} answered {row['n']:,} of {row['n'] + row['missing']:,} "
+        f"({100 * row['answered']:.1f} %): its figures are over these alone, and it cannot be said "
+        "to beat the market"
+        for row in summary["leaderboard"]
+        if row["forecaster"] != "market" and row["answered"] < MIN_ANSWERED
+    ]
+
+
+def _silent(summary: "Summary") -> str:
+    """Who was asked and never answered."""
+    names = never_answered(summary)
+    return f" No answer of {_listed(names)} came about." if names else ""
+
+
+def unmet(summary: "ResultWire") -> list[str]:
+    """The bounds of the card that are not met, in words."""
+    return [
+        f"{TILES[name][0] if name in TILES else name} {card_value(check['value'], name)}, must be "
+        f"{check['bound']}"
+        for name, check in summary["validity"].items()
+        if check["ok"] is False
+    ]
+
+
+def never_answered(summary: "Summary") -> list[str]:
+    """The forecasters that were asked and failed each time."""
+    decisions = summary.get("decisions")
+    models = decisions["models"] if decisions else {}
+    return [label(name) for name, made in models.items() if made["failed"] and not made["made"]]
+
+
+def kept_from_the_future(
+    board: "Sequence[BoardRow]", named: Callable[[str], str] = str
+) -> list[str]:
+    """How each forecaster was kept from the future, those alike together."""
+    alike: dict[str, list[str]] = {}
+    for row in board:
+        if row["forecaster"] != "market" and row.get("isolation"):
+            how = f"{row['isolation']}, {row['order']}"
+            alike.setdefault(how, []).append(named(row["forecaster"]))
+    return [
+        f"{', '.join(names[:MOST_NAMED])}{', …' if len(names) > MOST_NAMED else ''}: {how}"
+        for how, names in alike.items()
+    ]
+
+
+def _count(n: object, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def card_value(value: Any, name: str = "") -> str:
+    """A field of the validity card for people."""
+    if value is None:
+        return "not applicable"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if name.startswith("share_"):
+        return f"{100 * value:.1f} %"
+    return f"{value:.3g}".replace("-", "−") if isinstance(value, float) else str(value)
+
+
+def show(value: float | None, digits: int = 4) -> str:
+    """A figure for people: fixed decimals, a true minus sign, a dash for none."""
+    if value is None:
+        return "–"
+    text = f"{value:.{digits}f}"
+    return (text[1:] if float(text) == 0 and text[0] == "-" else text).replace("-", "−")

@@ -1,0 +1,84 @@
+"""Skill on parts of the rows: by horizon, price, venue and category.
+
+Slices are for looking where skill comes from. Each has its own interval, which is not widened for
+the number of slices that are looked at: one of twenty excludes 0 by chance.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from beforehand.score.skill import LEADING, Options, resamplers, skills
+from beforehand.score.summary import SliceWire, number, pair
+from beforehand.score.table import Table
+
+DAY = 86_400_000_000
+HORIZONS = (("under a day", 1), ("1 to 7 days", 7), ("7 to 30 days", 30), ("30 to 90 days", 90))
+PRICES = (("0 to 10 %", 0.1), ("10 to 30 %", 0.3), ("30 to 70 %", 0.7), ("70 to 90 %", 0.9))
+MOST_CATEGORIES, DRAWS = 8, 500
+
+Mask = npt.NDArray[np.bool_]
+
+
+def slices(table: Table, options: Options) -> list[SliceWire]:
+    """Every forecaster's skill on each part, where a division has more than one part."""
+    fast = Options(draws=min(options.draws, DRAWS), seed=options.seed, subjects=options.subjects)
+    found = list[SliceWire]()
+    for by, parts in _divisions(table):
+        held = [(name, mask) for name, mask in parts if mask.any()]
+        if len(held) > 1:
+            found += [_slice(by, name, table.where(mask), fast) for name, mask in held]
+    return found
+
+
+def _divisions(table: Table) -> Iterator[tuple[str, list[tuple[str, Mask]]]]:
+    """(what rows are divided by, the parts with their rows)."""
+    resolved = table.resolved_at[table.q]
+    days = np.where(resolved > 0, (resolved - table.t) / DAY, np.nan)
+    yield "horizon", _bands(days, HORIZONS, "over 90 days")
+    yield "price", _bands(table.market, PRICES, "90 to 100 %")
+    venues = [name.rpartition(":")[0].partition(":")[0] for name in table.questions]
+    yield "venue", _groups(table, venues, len(venues))
+    yield "category", _groups(table, table.category, MOST_CATEGORIES)
+
+
+def _bands(
+    values: npt.NDArray[np.float64], bands: tuple[tuple[str, float], ...], last: str
+) -> list[tuple[str, Mask]]:
+    """Rows by the first band that they lie below; unknown values are in none."""
+    place = np.searchsorted([top for _, top in bands], values, side="right")
+    names = [*(name for name, _ in bands), last]
+    return [(name, (place == i) & np.isfinite(values)) for i, name in enumerate(names)]
+
+
+def _groups(table: Table, of_question: list[str], most: int) -> list[tuple[str, Mask]]:
+    """Rows by what their question has, the most frequent first, the rest together."""
+    kept = [name for name, _ in Counter(of_question).most_common(most)]
+    names = np.array([name if name in kept else "others" for name in of_question])
+    rows = names[table.q] if len(names) else names
+    return [(name, rows == name) for name in [*kept, "others"]]
+
+
+def _slice(by: str, name: str, part: Table, options: Options) -> SliceWire:
+    samplers = {k: one for k, one in resamplers(part, options).items() if k in LEADING}
+    found = skills(part, samplers, options)
+    return {
+        "by": by,
+        "name": name,
+        "n_questions": len(part.questions),
+        "n_forecasts": len(part.q),
+        "n_events": int(part.event.max()) + 1,
+        "leaderboard": [
+            {
+                "forecaster": who,
+                "n": skill.n,
+                "brier": number(skill.brier) if skill.n else None,
+                "market_brier": number(skill.market_brier) if skill.n else None,
+                "skill_vs_market": number(skill.skill),
+                "skill_ci": pair(skill.ci),
+            }
+            for who, skill in found.items()
+        ],
+    }

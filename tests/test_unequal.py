@@ -1,0 +1,191 @@
+"""Forecasters that did not answer everything, forecasters against each other, and the bets."""
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from beforehand.errors import InputError
+from beforehand.jobs.checks import stakes
+from beforehand.score.bets import Kelly, Profit, profit
+from beforehand.score.compare import compare
+from beforehand.score.evaluate import Result, Settings, evaluate
+from beforehand.score.report.words import few_answers, headline
+from beforehand.score.skill import Options
+from beforehand.score.summary import Summary, bets_csv, leaderboard_csv
+from beforehand.score.table import Table
+from beforehand.score.validity import SetFacts
+from beforehand.world.simulate import SimConfig
+from tables import table
+
+FACTS = SetFacts(documents=0)
+SETTINGS = Settings(draws=400, placebo=0)
+
+
+@pytest.fixture(scope="module")
+def world() -> Table:
+    return table(SimConfig(dates=60))[0]
+
+
+def where_sure(world: Table) -> Table:
+    """A forecaster that knows the outcome, and answers only where the market is sure."""
+    sure = np.abs(world.market - 0.5) > 0.35
+    outcome = np.clip(world.y[world.q], 0.02, 0.98)
+    lazy = np.where(sure, outcome, np.nan)
+    return replace(world, forecasts={"lazy": lazy, "all": outcome})
+
+
+def wire(result: Result) -> Summary:
+    return {**result.wire()}  # type: ignore[typeddict-item]
+
+
+def test_whoever_leaves_rows_out_is_not_said_to_beat_the_market(world: Table) -> None:
+    result = evaluate(where_sure(world), FACTS, SETTINGS)
+    by_name = {row.forecaster: row for row in result.rows}
+    assert by_name["all"].verdict == "beats the market"
+    lazy = by_name["lazy"]
+    assert lazy.skill is not None
+    assert lazy.skill.ci[0] > 0
+    assert lazy.verdict == "not shown"
+    assert f"it answered {lazy.n:,} of {lazy.n + lazy.missing:,}" in lazy.reasons[0]
+    # Its own bound, not everybody's: the other one still beats the market.
+    check = next(c for c in result.checks if c.field == "share_answered")
+    assert check.ok is False
+    assert check.value == pytest.approx(lazy.answered)
+    assert [row.forecaster for row in result.rows][-1] == "lazy"
+    assert few_answers(wire(result))[0].startswith("lazy answered ")
+    # Without the guard it would have won: the same rows alone, where nothing is missing.
+    alone = where_sure(world)
+    part = alone.where(np.isfinite(alone.forecasts["lazy"]))
+    (row,) = [r for r in evaluate(part, FACTS, SETTINGS).rows if r.forecaster == "lazy"]
+    assert row.verdict == "beats the market"
+
+
+def test_a_headline_counts_its_own_questions(world: Table) -> None:
+    made = where_sure(world)
+    outcome = 1 - np.clip(world.y[world.q], 0.02, 0.98)
+    first = world.q < 40
+    made = replace(made, forecasts={"few": np.where(first, outcome, np.nan)})
+    result = evaluate(made, FACTS, replace(SETTINGS, subjects=("few",)))
+    assert "few is worse than the market over 40 questions" in headline(wire(result))
+    both = replace(made, forecasts={**made.forecasts, "shrunk": world.forecasts["shrunk"]})
+    said = headline(wire(evaluate(both, FACTS, SETTINGS)))
+    assert f"over 40 to {len(world.questions):,} questions" in said
+
+
+def test_common_rows_and_the_market_beside_them(world: Table) -> None:
+    made = where_sure(world)
+    found = evaluate(made, FACTS, SETTINGS).common
+    assert found is not None
+    n = int(np.isfinite(made.forecasts["lazy"]).sum())
+    assert {row["n"] for row in found["leaderboard"]} == {n}
+    for row in found["leaderboard"]:
+        assert row["brier"] is not None
+        assert row["market_brier"] == pytest.approx(row["brier"] + row["skill_vs_market"])
+    assert evaluate(world, FACTS, SETTINGS).common is None  # Nothing is missing there.
+    apart = replace(
+        made,
+        forecasts={
+            "a": np.where(world.q < 30, 0.4, np.nan),
+            "b": np.where(world.q >= 30, 0.4, np.nan),
+        },
+    )
+    result = evaluate(apart, FACTS, SETTINGS)
+    assert result.common is not None
+    assert result.common["n_forecasts"] == 0
+    assert result.pairs == []
+
+
+def test_every_pair_is_what_compare_says(world: Table) -> None:
+    result = evaluate(where_sure(world), FACTS, SETTINGS)
+    (pair,) = result.pairs
+    alone = compare(result.table, pair.a, pair.b, Options(draws=SETTINGS.draws))
+    assert pair.wire() == alone.wire()
+    assert {pair.a, pair.b} == {"lazy", "all"}
+    three = evaluate(world, FACTS, SETTINGS).pairs
+    assert len(three) == 3
+    # Rows that are shared are resampled once, and give the same figures.
+    for one in three:
+        assert one.wire() == compare(world, one.a, one.b, Options(draws=SETTINGS.draws)).wire()
+
+
+def test_slices_add_up(world: Table) -> None:
+    result = evaluate(world, FACTS, SETTINGS)
+    by = {part["by"] for part in result.slices}
+    assert by == {"horizon", "price"}  # One venue and no category: nothing to divide.
+    for name in by:
+        mine = [part for part in result.slices if part["by"] == name]
+        assert sum(part["n_forecasts"] for part in mine) == len(world.q)
+    part = next(p for p in result.slices if p["name"] == "30 to 70 %")
+    rows = (world.market >= 0.3) & (world.market < 0.7)
+    assert part["n_forecasts"] == rows.sum()
+    held = world.where(rows)
+    y = held.y[held.q]
+    for row in part["leaderboard"]:
+        p = {"market": held.market, **held.forecasts}[row["forecaster"]]
+        squared, _ = held.question_means((p - y) ** 2, np.ones(len(y), dtype=bool))
+        assert row["brier"] == pytest.approx(squared.mean())
+
+
+def booked(world: Table, fee: float = 0.0) -> Table:
+    return replace(
+        world,
+        bid=np.clip(world.market - 0.01, 0.001, 0.999),
+        ask=np.clip(world.market + 0.01, 0.001, 0.999),
+        fee=np.full(len(world.questions), fee),
+    )
+
+
+def test_the_bets_add_up(world: Table) -> None:
+    made = booked(world, 0.05)
+    found = profit(made, world.forecasts["truth"], Kelly(0.5, 0.05))
+    assert isinstance(found, Profit)
+    assert found.final_wealth == pytest.approx(1 + found.gain.sum())
+    assert found.staked == pytest.approx(found.stake.sum())
+    assert found.fees > 0
+    assert found.wealth[-1] == pytest.approx(found.final_wealth)
+    assert (found.returns <= 0.05 * (1 / found.price)).all()
+    result = evaluate(made, FACTS, replace(SETTINGS, kelly=Kelly(0.5, 0.05)))
+    rows = list(csv.DictReader(io.StringIO(bets_csv(result.rows, made.questions).decode())))
+    mine = [row for row in rows if row["forecaster"] == "truth"]
+    assert len(mine) == found.bets
+    assert sum(float(row["gain"]) for row in mine) == pytest.approx(found.gain.sum())
+    kelly = next(r for r in result.wire()["leaderboard"] if r["forecaster"] == "truth")["kelly"]
+    assert isinstance(kelly, dict)
+    assert (kelly["fraction"], kelly["cap"], kelly["start"]) == (0.5, 0.05, 1.0)
+    assert kelly["path"][-1]["wealth"] == pytest.approx(found.final_wealth)
+    gains = sorted(float(row["gain"]) for row in mine)
+    assert [bet["gain"] for bet in kelly["lost"]] == pytest.approx(gains[:3])
+    assert [bet["gain"] for bet in kelly["made"]] == pytest.approx(gains[::-1][:3])
+    free = profit(booked(world), world.forecasts["truth"], Kelly(0.5, 0.05))
+    assert isinstance(free, Profit)
+    assert free.fees == 0
+    assert free.final_wealth > found.final_wealth
+
+
+def test_fees_by_venue_and_category() -> None:
+    rules = stakes(fees=["0.01", "KALSHI=0.07", "polymarket/crypto=0.072"])
+    assert rules.fee("KALSHI", "crypto", 0.5) == 0.07
+    assert rules.fee("POLYMARKET", "Crypto", 0.5) == 0.072
+    assert rules.fee("POLYMARKET", None, 0.5) == 0.01
+    assert Kelly().fee("POLYMARKET", None, 0.5) == 0.5
+    assert stakes(fees={"KALSHI": 0.03}).fee("KALSHI", None, 0.5) == 0.03
+    assert stakes(fees=0.02).fee("X", None, 0.5) == 0.02
+    for wrong in (["much"], ["KALSHI=2"], {"KALSHI": "x"}, -1):
+        with pytest.raises(InputError, match="--fee"):
+            stakes(fees=wrong, mark="--")  # type: ignore[arg-type]
+    for name in ("kelly", "cap"):
+        with pytest.raises(InputError, match=f"--{name} must lie in"):
+            stakes(**{name: 0.0}, mark="--")  # type: ignore[arg-type]
+
+
+def test_no_prose_in_a_column_of_numbers(world: Table) -> None:
+    board = evaluate(where_sure(world), FACTS, SETTINGS).wire()["leaderboard"]
+    text = {"forecaster", "leading", "verdict", "isolation", "order", "kelly_note"}
+    for row in csv.DictReader(io.StringIO(leaderboard_csv(board).decode())):
+        for name, cell in row.items():
+            if name not in text and cell:
+                float(cell)
+        assert row["kelly_note"].startswith("not computable")
