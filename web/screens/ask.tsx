@@ -73,6 +73,7 @@ function Form({ archives, archive, may, onStart, asked }: { archives: string[]; 
         Question
         <textarea className="input text-[1rem]" rows={2} required maxLength={2000} value={question} onChange={(e) => setQuestion(e.target.value)} placeholder="What is priced in for …?" />
       </label>
+      {!answered && <Examples archive={where} onChoose={setQuestion} />}
       <div className="grid items-end gap-3 min-[720px]:grid-cols-[1fr_1fr_1fr_1fr_auto]">
         <label className="field">Known by <span>UTC; empty: the end</span><input className="input" type="datetime-local" value={asOf} onChange={(e) => setAsOf(e.target.value)} /></label>
         <label className="field">Archive<select className="input" value={where} onChange={(e) => setWhere(e.target.value)}>{archives.map((one) => <option key={one}>{one}</option>)}</select></label>
@@ -84,6 +85,20 @@ function Form({ archives, archive, may, onStart, asked }: { archives: string[]; 
       {!may && <p className="note">This token may not start runs.</p>}
       {wrong && <p role="alert" className="text-worse">{wrong}</p>}
     </form>
+  );
+}
+
+/** Questions about markets that the archive has, to start from. */
+function Examples({ archive, onChoose }: { archive: string; onChoose: (question: string) => void }) {
+  const markets = useGet("/api/archives/{archive}/markets", { params: { path: { archive }, query: { limit: 3 } } });
+  const titles = markets.data?.items.flatMap((row) => (row.question ? [row.question.replace(/^Will (the )?|[?]$/g, "")] : [])) ?? [];
+  return (
+    <p className="flex flex-wrap gap-2">
+      {titles.map((title, i) => {
+        const text = i === 1 ? `How did the price of “${title}” move?` : `What is priced in for “${title}”?`;
+        return <button key={title} type="button" className="chip" onClick={() => onChoose(text)}>{text}</button>;
+      })}
+    </p>
   );
 }
 

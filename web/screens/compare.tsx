@@ -8,7 +8,7 @@ import { board } from "@/lib/board";
 import { count, counted, fixed, pairText, shortId, signed } from "@/lib/format";
 import { usePages } from "@/lib/pages";
 import { useRun } from "@/lib/run";
-import type { ComparisonWire, QuestionWire, RunDiff, RunWhole } from "@/lib/schema";
+import type { PairWire, QuestionWire, RunDiff, RunWhole } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
 import { IntervalAxis, IntervalMark, axisOf } from "@/parts/interval";
 import { Main } from "@/parts/shell";
@@ -102,7 +102,7 @@ function Side({ label, value, onChange }: { label: string; value: string; onChan
   );
 }
 
-function Said({ of }: { of: ComparisonWire }) {
+function Said({ of }: { of: PairWire }) {
   const [low, high] = of.ci;
   const sure = typeof low === "number" && typeof high === "number" && (low > 0 || high < 0);
   const better = (of.difference ?? 0) >= 0 ? [of.a, of.b] : [of.b, of.a];
@@ -120,7 +120,7 @@ function Said({ of }: { of: ComparisonWire }) {
   );
 }
 
-function Difference({ of, a, b, diff, same }: { of: ComparisonWire | undefined; a: string; b: string; diff: RunDiff | undefined; same: boolean }) {
+function Difference({ of, a, b, diff, same }: { of: PairWire | undefined; a: string; b: string; diff: RunDiff | undefined; same: boolean }) {
   const range = of && { estimate: of.difference, ci: of.ci };
   const axis = range && axisOf([range]);
   const changed = Object.entries((diff?.config ?? {}) as Record<string, unknown>).filter(([, pair]) => Array.isArray(pair) && pair.length === 2) as [string, [unknown, unknown]][];

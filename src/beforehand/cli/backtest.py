@@ -1,6 +1,8 @@
 """`beforehand backtest run|ab`."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from beforehand.jobs.backtest.cost import OrderCost
     from beforehand.score.summary import Summary
 
+
+ARM = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}")
 
 ConfigFile = Annotated[
     Path | None, Parameter(help="ExperimentConfig JSON, one or a list; replaces the flags.")
@@ -151,11 +155,22 @@ def _exit_code(found: "Summary") -> int:
 
 def ab(
     configs: Annotated[
-        list[Path],
+        list[Path] | None,
         Parameter(help="ExperimentConfig JSON, one file per arm; the first is the base."),
-    ],
+    ] = None,
     /,
     *,
+    a: Annotated[
+        str | None, Parameter(help="Instead of files: the forecaster to compare with.")
+    ] = None,
+    b: Annotated[
+        str | None, Parameter(help="The forecaster that is compared; write MINE= to name it.")
+    ] = None,
+    markets: MarketIds = "all",
+    every: Every = "7d",
+    grid: GridKind = "aligned",
+    start: Start = None,
+    end: End = None,
     seed: Seed = 0,
     draws: Draws = 2000,
     run_id: RunId = None,
@@ -163,26 +178,27 @@ def ab(
     limit_flags: LimitFlags | None = None,
     json: Json = False,
 ) -> int:
-    """Compare configurations on the same markets and instants: accuracy beside cost.
+    """Compare configurations, or two forecasters, on the same markets and instants: accuracy beside
+    cost.
 
-    Each arm is a run of its own, {run-id}-{file name}, with the limits given here; one that is
-    finished is not run again.
+    Each arm is a run of its own, {run-id}-{arm}, with the limits given here; one that is finished
+    is not run again.
     """
     from beforehand.jobs.backtest.compare_configs import compare
 
     workspace = Workspace.from_environment()
-    names = [check_segment(path.stem, "the name of the configuration") for path in configs]
-    if len(set(names)) < len(names):
-        raise InputError("two configurations have the same file name: arms are named by it")
-    arms = {
-        name: BacktestRequest(
-            archive=archive_path(archive).resolve(),
-            configs=load_configs(path),
-            settings=settings(seed, draws, 0, mark="--"),
-            limits=run_limits(limit_flags),
-        )
-        for name, path in zip(names, configs, strict=True)
-    }
+    common = BacktestRequest(
+        archive=archive_path(archive).resolve(),
+        markets=_markets(markets),
+        every=parse_interval(every),
+        grid=grid,
+        start=_instant("start", start),
+        stop=_instant("end", end),
+        settings=settings(seed, draws, 0, mark="--"),
+        limits=run_limits(limit_flags),
+    )
+    in_order(common.start, common.stop, "--")
+    arms = _arms(common, configs or [], a, b)
     runs, now = workspace.home.runs, workspace.clock.now()
     name = run_id or new_run_id(now, lambda n: any(runs.glob(f"{n}-*")))
     with reporting("ab") as report_to:
@@ -194,10 +210,39 @@ def ab(
     return EXIT_OK
 
 
+def _arms(
+    common: BacktestRequest, configs: list[Path], a: str | None, b: str | None
+) -> dict[str, BacktestRequest]:
+    """The arms by name: one per file, or the two forecasters. Raises InputError."""
+    if configs:
+        if a or b:
+            raise InputError("give configuration files, or --a and --b, not both")
+        names = [check_segment(path.stem, "the name of the configuration") for path in configs]
+        if len(set(names)) < len(names):
+            raise InputError("two configurations have the same file name: arms are named by it")
+        return {
+            name: replace(common, configs=load_configs(path))
+            for name, path in zip(names, configs, strict=True)
+        }
+    if not (a and b):
+        raise InputError("name two forecasters (--a drift --b extremised), or two files or more")
+    found = dict[str, BacktestRequest]()
+    for letter, forecaster in (("a", a), ("b", b)):
+        named, mark, rest = forecaster.partition("=")
+        name = named if mark else rest or forecaster
+        if not ARM.fullmatch(name):
+            name = letter
+        if name in found:
+            raise InputError(f"both arms are called {name}: write --b OTHER={forecaster}")
+        found[name] = replace(common, forecasters=forecaster, folder=folder_for(forecaster))
+    return found
+
+
 def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
     """The arms as a table, and which of their forecasters may remember."""
     columns = [("arm", "left"), ("n", "right"), ("Brier ↓", "right"), ("skill ↑", "right")]
     columns += [(f"better than {first} by", "right"), ("95 %", "right")]
+    columns += [("verdict", "left")]
     columns += [("calls", "right"), ("cost", "right"), ("a forecast", "right")]
     rows = [
         [
@@ -207,6 +252,7 @@ def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
             figure(arm["skill_vs_market"]),
             figure(arm["difference"]),
             span(arm["difference_ci"]),
+            arm["verdict"],
             f"{arm['calls']:,}",
             f"${arm['cost']:,.2f}",
             f"${arm['cost_per_forecast']:,.4f}",

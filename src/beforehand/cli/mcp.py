@@ -99,9 +99,12 @@ def mcp(
         str | None, Parameter(help="Pin the whole server to this instant: nothing later is seen.")
     ] = None,
     mode: Annotated[
-        WorldMode,
-        Parameter(help="replay: the archive. live: the services. record: live, and stored."),
-    ] = "replay",
+        WorldMode | None,
+        Parameter(
+            help="replay: the archive. live: the services. record: live, and stored [replay where "
+            "there is an archive or a pin, else live]."
+        ),
+    ] = None,
     archive: ArchivePath = None,
     aside: AsideFlags | None = None,
     limits: ServerLimits | None = None,
@@ -113,10 +116,9 @@ def mcp(
     """Serve the tools to MCP clients, read-only: over stdio to a local one, over http to many.
 
     `beforehand mcp all --transport http` puts every server behind one port: /mcp is all of them
-    together, /NAME/mcp is one of them. Add /discovery to either path to reach its tools through
-    four small ones. Clients over http need a token from `beforehand token issue`. A server with
-    --as-of is a backtest: an unmodified client sees the world as it was. With --model, searches of
-    markets are rated by that model.
+    together, /NAME/mcp one of them; /discovery after either path reaches its tools through four
+    small ones. Clients over http need a token from `beforehand token issue`. With --as-of it is a
+    backtest: an unmodified client sees the world as it was. With --model, a model rates markets.
     """
     from beforehand.serve.mcp import named
 
@@ -124,18 +126,29 @@ def mcp(
         if config or as_of or archive or discovery or transport == "http":
             raise InputError("name a server first, or all: `beforehand mcp` alone lists them")
         return _overview(json)
-    http = transport == "http"
+    http, served = transport == "http", mode_of(mode, as_of, archive)
     given = ServeOptions(
-        named(server), http, host, port, auth, discovery, as_of, mode, archive, aside,
+        named(server), http, host, port, auth, discovery, as_of, served, archive, aside,
         server_limits(limits),
     )  # fmt: skip
     if json:
         raise InputError("--json goes with `beforehand mcp` alone")
     given.check()
-    return _serve(given) if config is None else _config(config, given)
+    return _serve(given) if config is None else _config(config, given, mode)
 
 
-def _config(client: str, given: ServeOptions) -> int:
+def mode_of(mode: WorldMode | None, as_of: str | None, archive: Path | None) -> WorldMode:
+    """The mode of a server that may not be told one: it answers from an archive where one is there
+    or asked for, and else from the services, so that a client which starts it finds it running."""
+    if mode is not None:
+        return mode
+    asked = as_of is not None or archive is not None
+    held = (archive_path(archive) / "archive.json").is_file()
+    return "replay" if asked or held else "live"
+
+
+def _config(client: str, given: ServeOptions, mode: WorldMode | None) -> int:
+    """Print what to paste into a client; a `mode` that was not stated is chosen at each start."""
     from beforehand.cli.aside import aside_options
     from beforehand.serve.configs import config
     from beforehand.serve.http import base_url
@@ -143,7 +156,7 @@ def _config(client: str, given: ServeOptions) -> int:
     url = None
     options = ["--discovery"] if given.discovery else []
     options += [] if given.as_of is None else ["--as-of", given.as_of]
-    options += [] if given.mode == "replay" else ["--mode", given.mode]
+    options += [] if mode in (None, "replay") else ["--mode", mode]
     options += aside_options(given.aside)
     if given.archive is not None:
         options += ["--archive", str(archive_path(given.archive).resolve())]

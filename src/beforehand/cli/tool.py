@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import orjson
 from cyclopts import Parameter
@@ -36,6 +36,10 @@ def tool(
         WorldMode,
         Parameter(help="replay: the archive. live: the services. record: live, and stored."),
     ] = "replay",
+    grade: Annotated[
+        Literal["captured", "published"],
+        Parameter(help="captured: text stored by then (strict). published: dated by then."),
+    ] = "captured",
     archive: ArchivePath = None,
     aside: AsideFlags | None = None,
     json: Json = False,
@@ -61,7 +65,7 @@ def tool(
         return _check(what, arg, archive, json)
 
     found, values = _wanted(name, arg)
-    answer = _call(found, values, as_of, mode, archive, aside)
+    answer = _call(found, values, as_of, mode, archive, aside, grade)
     if answer.spent.usd:
         note(f"it cost ${answer.spent.usd:.4f}")
     if json:
@@ -104,6 +108,7 @@ def _call(
     mode: WorldMode,
     archive: Path | None,
     aside: "AsideFlags | None",
+    grade: Literal["captured", "published"],
 ) -> "ToolAnswer":
     from beforehand.gateway.opening import connect
     from beforehand.jobs.checks import instant
@@ -113,7 +118,7 @@ def _call(
     workspace = Workspace.from_environment()
     pinned = None if as_of is None else instant("as-of", as_of, "--")
     path = archive_path(archive)
-    connection = connect(workspace, mode, path)
+    connection = connect(workspace, mode, path, grade)
     if pinned is not None:
         connection.gateway.live().narrow(pinned)
     storage = Storage(workspace.home, mode, connection.live, connection.traffic)

@@ -82,6 +82,14 @@ class Job(Protocol):
 
 
 @runtime_checkable
+class Asking(Protocol):
+    """A job that asks others."""
+
+    def ready(self) -> None:
+        """Look whether they can be asked, before anything is written. Raises Unavailable."""
+
+
+@runtime_checkable
 class Growing(Protocol):
     """A job whose later steps follow from the outputs of its first ones."""
 

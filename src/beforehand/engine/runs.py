@@ -18,6 +18,7 @@ from beforehand.clock import iso, parse_instant, stopwatch
 from beforehand.config import Home, Workspace
 from beforehand.engine.driver import Progress, drive, raise_for
 from beforehand.engine.job import (
+    Asking,
     Job,
     Kind,
     RunLimits,
@@ -158,6 +159,8 @@ def _entered(
     limits, fresh = request.limits, bool(getattr(request, "fresh", False))
     if (home.runs / name).exists() and journal.run(name) is None:
         raise _exists(name, home)
+    if isinstance(job, Asking) and journal.run(name) is None:
+        job.ready()
     while True:
         row, new = journal.enter(
             name,

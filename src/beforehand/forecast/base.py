@@ -190,6 +190,9 @@ class Forecaster(ABC):
         found, self.differing = len(self.differing), set()
         return found
 
+    def ready(self) -> None:  # noqa: B027 (most are always ready)
+        """Look whether it can be asked at all, before a run begins. Raises Unavailable."""
+
     def close(self) -> None:  # noqa: B027 (most open nothing)
         """Close what was opened to ask."""
 

@@ -8,10 +8,12 @@ no secret is sent to another host; no secret appears in an error or in a recorde
 import asyncio
 import base64
 import re
+import socket
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 from orjson import JSONDecodeError, dumps, loads
@@ -23,8 +25,26 @@ from beforehand.sources.base import Provider, Request
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.traffic import Lost, Reply
 
+REACH_S = 10.0
 MAX_BODY, MAX_FILE = 64 * 2**20, 512 * 2**20
 EXAMPLE = "http://127.0.0.1:8765"
+
+
+def reach(address: str, what: str) -> None:
+    """Open one connection to an address and close it; nothing is asked. Where a proxy stands in
+    between, nothing is tried. Raises Unavailable, naming `what` is there."""
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if getproxies().get(parts.scheme) and not proxy_bypass(host):
+        return
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        socket.create_connection((host, port), REACH_S).close()
+    except OSError as error:
+        raise Unavailable(
+            f"no connection to {what} at {address} ({error.strerror or error}): does its server "
+            "run? Nothing was asked and nothing was written"
+        ) from None
 
 
 class HttpTransport:

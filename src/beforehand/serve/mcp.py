@@ -78,6 +78,14 @@ def named(server: str) -> str:
     return name
 
 
+SERVING = {
+    "replay": "Answers come from a recorded archive: nothing is asked of the services.",
+    "live": "Answers come from the live services.",
+    "record": "Answers come from the live services, and are recorded.",
+}
+"""What clients are told on connecting."""
+
+
 @dataclass
 class Backend:
     """What the servers of a process share."""
@@ -148,7 +156,7 @@ class McpServer:
 
     def _instructions(self) -> str:
         purpose = SERVERS.get(self.name, "Read-only data for forecasting: all servers.")
-        said = [purpose, "Times are ISO 8601, UTC."]
+        said = [purpose, "Times are ISO 8601, UTC.", SERVING[self._backend.connection.mode]]
         if self._discovery:
             said.append(
                 "Find a tool with search_tools, read get_tool_schema, then call_tool; for several "

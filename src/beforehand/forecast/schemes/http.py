@@ -26,6 +26,7 @@ from beforehand.forecast.base import (
     scheme,
 )
 from beforehand.gateway.opening import open_traffic
+from beforehand.gateway.transport import reach
 from beforehand.llm.names import split_address
 from beforehand.sources.base import Limit, Provider, Request
 from beforehand.store.journal.calls import Usage
@@ -55,6 +56,10 @@ class Address(Forecaster):
         """Raises InputError if nothing can be posted to the address, or if it holds a secret."""
         split_address(rest, "forecaster", "http://host:port/path")
         return cls(rest, name, opening)
+
+    def ready(self) -> None:
+        """Raises Unavailable if nothing accepts a connection there."""
+        reach(self.provider, "the forecaster")
 
     def decide(self, context: Context, meter: Meter) -> Decision:
         """Post the context, unless the journal has the answer."""

@@ -18,6 +18,7 @@ from beforehand.forecast.base import (
 )
 from beforehand.forecast.code_mode import ARMS, MODES, Agent, Asked, Attempt
 from beforehand.forecast.prompts import Arm
+from beforehand.gateway.transport import reach
 from beforehand.lazy import lazy
 from beforehand.llm.names import KEYS, LOCAL, SCRIPTED, ModelSpec, need_key, need_price, parse_model
 from beforehand.records.rows import TraceRow
@@ -54,6 +55,11 @@ class Model(Forecaster):
         opening = self._opening
         need_price(self.spec, opening.limited_cost, opening.cost_per_call)
         assert opening.sandbox
+
+    def ready(self) -> None:
+        """Raises Unavailable if the model has an address and nothing accepts a connection."""
+        if self.spec.base:
+            reach(self.spec.base, f"the model {self.spec.name}")
 
     def refusal(self, context: Context) -> str | None:
         """Why it is not asked: the answer was known before its training ended, and the run refuses

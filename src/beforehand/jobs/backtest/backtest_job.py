@@ -213,6 +213,11 @@ class BacktestJob:
         told = results.told(self.folder, ", ".join(f.name for f in self.forecasters.values()))
         return self.folder.seal("backtest", self.archive.digest, told)
 
+    def ready(self) -> None:
+        """Look whether every forecaster can be asked. Raises Unavailable."""
+        for one in self.forecasters.values():
+            one.ready()
+
     def close(self) -> None:
         """Close what was opened to ask."""
         self._walker.close()

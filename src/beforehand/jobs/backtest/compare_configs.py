@@ -62,6 +62,7 @@ class Arm(ArmCost):
     skill_ci: Pair
     difference: float | None
     difference_ci: Pair
+    verdict: str
     may_remember: list[str]
     cost_per_forecast: float
 
@@ -121,6 +122,7 @@ def compare(
                 "skill_ci": pair(scored.skill.ci) if scored.skill else [None, None],
                 "difference": number(versus.difference) if versus else 0.0,
                 "difference_ci": pair(versus.ci) if versus else [None, None],
+                "verdict": versus.verdict if versus else "",
                 "may_remember": _may_remember(folders[name]),
                 **spent[name],
                 "cost_per_forecast": spent[name]["cost"] / len(rows[name]),

@@ -111,6 +111,11 @@ class _Stage:
             if not isinstance(one, PanelForecaster)
         }
 
+    def ready(self) -> None:
+        """Look whether every forecaster can be asked. Raises Unavailable."""
+        for one in self._forecasters.values():
+            one.ready()
+
     def close(self) -> None:
         """Close what was opened to ask."""
         self._walker.close()

@@ -1,8 +1,9 @@
 """Dated documents in JSONL: id, title, text, url, source, published_at, captured_at.
 
-A row is known at `captured_at`, never earlier: that is when this very wording was stored (grade
-`captured`). A row without it is known at `published_at` — a bare date means the end of that day
-— and only a run of the grade `published` will show it. A row with neither is refused.
+A row is dated `published_at`; a bare date means the end of that day. A run of the grade `captured`
+shows it from `captured_at` on, when this very wording was stored (or from its publication, should
+that be stated as later), and never where no version was stored; a run of the grade `published`
+shows it from its publication on. A row with neither date is refused.
 """
 
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ def parse_row(raw: _DocumentLine) -> Document:
     captured_at = parse_instant(captured) if captured else None
     published = raw.get("published_at")
     published_at = _published(published) if published else None
-    known_at = captured_at or published_at
+    known_at = published_at or captured_at
     if known_at is None:
         raise ValueError("neither captured_at nor published_at: a document needs a time")
     return Document(
