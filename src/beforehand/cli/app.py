@@ -61,7 +61,7 @@ SUMMARIES = {
     "runs compare": "Two forecasters against each other: the difference, its interval, the power.",
     "runs calibration": "Of the forecasts near a value, how many came true, with intervals.",
     "runs costs": "What each forecaster of a finished run cost.",
-    "runs export": "A finished run for other tools: tables, Galileo, OpenTelemetry.",
+    "runs export": "A finished run for other tools and for papers: tables, pictures, traces.",
     "worker": "Work on the runs of a shared Postgres until stopped.",
     "tool": "Call a tool by name; list, find and describe the tools.",
     "ask": "Answer a question from what was known at an instant, with citations.",

@@ -68,6 +68,8 @@ def list_(*, json: Json = False) -> int:
         for f in found
     ]
     print(plain_table([header, *rows]))
+    if any(f["status"] in ("unfinished", "stopped", "cancelled") for f in found):
+        print("unfinished, stopped, cancelled: `beforehand runs resume RUN` goes on")
     return EXIT_OK
 
 
@@ -280,15 +282,18 @@ def export(
     /,
     *,
     format: Annotated[
-        Literal["csv", "parquet", "jsonl", "galileo", "otlp"],
-        Parameter(help="csv, parquet, jsonl: one row per decision; galileo, otlp: traces."),
+        Literal["csv", "parquet", "jsonl", "latex", "markdown", "svg", "png", "galileo", "otlp"],
+        Parameter(
+            help="csv, parquet, jsonl: one row per forecast; latex, markdown: the leaderboard with "
+            "a paragraph on methods; svg, png: its picture; galileo, otlp: traces."
+        ),
     ] = "csv",
     out: Annotated[
         str | None, Parameter(help="The file; for otlp the collector's address (http://host:4318).")
     ] = None,
     json: Json = False,
 ) -> int:
-    """A finished run for other tools: tables, Galileo traces, OpenTelemetry over OTLP."""
+    """A finished run for other tools and for papers: tables, pictures, traces."""
     from beforehand.runs.export import export as export_run
 
     workspace, journal = opened()

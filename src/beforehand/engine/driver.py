@@ -8,6 +8,7 @@ is skipped; every other step is started, attached to, or taken over.
 import heapq
 import os
 import queue
+import re
 import signal
 import threading
 import time
@@ -355,11 +356,16 @@ def raise_for(outcome: Outcome, run_id: str) -> None:
     """Raise an error that tells the user how an unfinished run ended, and how to resume it."""
     if outcome.status == "success":
         return
-    n = len(outcome.failed)
-    failed = f"{n} step{'' if n == 1 else 's'} failed, " if outcome.status != "cancelled" else ""
+    n, left = len(outcome.failed), outcome.undone + len(outcome.failed)
+    steps = f"{left:,} step{'' if left == 1 else 's'} left"
+    if outcome.status == "failed":
+        steps = f"{n:,} step{'' if n == 1 else 's'} failed, {outcome.undone:,} not begun"
+    spent = re.search(r": resume with a larger (--max-\w+) to go on", outcome.reason or "")
+    more = f" {spent[1]} N" if spent else ""
+    reason = (outcome.reason or "").removeprefix("skipped: ").replace(spent[0] if spent else "", "")
     text = (
-        f"run {run_id} {_ENDED[outcome.status]}: {outcome.reason} ({failed}{outcome.undone} not "
-        f"begun); `beforehand runs resume {run_id}` goes on from here"
+        f"run {run_id} {_ENDED[outcome.status]}: {reason} ({steps}); `beforehand runs resume "
+        f"{run_id}{more}` goes on from here"
     )
     if outcome.signal is not None:
         raise Interrupted(text, outcome.signal)

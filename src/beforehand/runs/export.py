@@ -10,11 +10,12 @@ from typing import TypedDict
 from beforehand.errors import InputError, NotConfigured, NotFound
 from beforehand.records.rows import DecisionRow, FailureRow
 from beforehand.runs.galileo_traces import ingest_request, interval_traces, question_trace
-from beforehand.runs.rows import read_intervals, read_jsonl
+from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions
 from beforehand.runs.scouted import COLUMNS as DOCUMENT_COLUMNS
 from beforehand.runs.scouted import documents, is_scouted, trace, unchanged
 from beforehand.runs.spent import Cost, spent
-from beforehand.store.files import write_atomic, write_json, write_jsonl
+from beforehand.score.summary import Summary
+from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl
 from beforehand.store.journal.calls import Calls
 from beforehand.store.journal.journal import Journal
 from beforehand.store.parquet import write_parquet
@@ -43,6 +44,10 @@ COLUMNS = {
 """The columns of the tables; `outcome` is what the market settled at, empty where it is void."""
 
 
+PAPER = {"latex": ".tex", "markdown": ".md", "svg": ".svg", "png": ".png"}
+"""Formats for a paper, and how their files end."""
+
+
 class Exported(TypedDict):
     """Where an export went, and how many rows of what."""
 
@@ -58,6 +63,8 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
         raise NotFound(f"run {folder.run_id} is not finished: resume it, then export it")
     if is_scouted(folder):
         unchanged(folder)
+    if format in PAPER:
+        return _paper(folder, format, out)
     if format == "otlp":
         return _send(folder, journal, out)
     asked, scouted = (folder.path / "answer.json").is_file(), is_scouted(folder)
@@ -66,14 +73,16 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
             f"run {folder.run_id} answered a question: it has no table of forecasts; export it "
             "with --format galileo or otlp"
         )
-    if not (asked or scouted) and not (folder.path / "intervals.jsonl").is_file():
+    predictions = folder.path / "predictions.jsonl"
+    stated = not (folder.path / "intervals.jsonl").is_file() and predictions.is_file()
+    if not (asked or scouted or stated or (folder.path / "intervals.jsonl").is_file()):
         raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
+    if stated and format == "galileo":
+        raise NotFound(f"run {folder.run_id} scored a file: nobody was asked, so there is no trace")
     calls = None if journal is None else journal.calls
     endings = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".json": "galileo"}
     suffix = next(end for end, kind in endings.items() if kind == format)
-    path = Path(out) if out else folder.path.with_name(f"{folder.run_id}-{format}{suffix}")
-    if path.resolve().is_relative_to(folder.path.resolve()):
-        raise InputError(f"--out {path} lies inside the run's own folder, which is sealed")
+    path = _target(folder, out, f"{folder.run_id}-{format}{suffix}")
     if format == "galileo":
         if scouted:
             traces = ingest_request([trace(folder, journal)])
@@ -81,7 +90,10 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
             traces = ingest_request(list(_traces(folder, journal, asked)))
         write_json(path, traces)
         return {"out": str(path), "rows": len(traces["traces"]), "what": "traces"}
-    rows = list(documents(folder) if scouted else decisions(folder, calls))
+    if stated:
+        rows = list(_stated(folder))
+    else:
+        rows = list(documents(folder) if scouted else decisions(folder, calls))
     columns = DOCUMENT_COLUMNS if scouted else COLUMNS
     if format == "csv":
         text = io.StringIO()
@@ -94,6 +106,45 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
     else:
         write_parquet(path, rows, columns)
     return {"out": str(path), "rows": len(rows), "what": "documents" if scouted else "decisions"}
+
+
+def _paper(folder: RunFolder, format: str, out: str | None) -> Exported:
+    """The leaderboard and what was done, for a paper."""
+    from beforehand.score.report import paper
+
+    scores = folder.path / "scores.json"
+    if not scores.is_file():
+        raise folder.without_scores()
+    summary: Summary = read_json(scores)
+    path = _target(folder, out, f"{folder.run_id}{PAPER[format]}")
+    if format == "latex":
+        content = paper.latex(summary).encode()
+    elif format == "markdown":
+        content = paper.markdown(summary).encode()
+    elif format == "svg":
+        content = paper.picture(summary).encode()
+    else:
+        content = _png(paper.picture(summary))
+    write_atomic(path, content)
+    return {"out": str(path), "rows": len(summary["leaderboard"]), "what": "forecasters"}
+
+
+def _png(svg: str) -> bytes:
+    try:
+        import resvg_py
+    except ImportError:
+        raise NotConfigured(
+            "png needs the extra: pip install 'beforehand[paper]'; svg works without"
+        ) from None
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=3, background="#ffffff"))
+
+
+def _target(folder: RunFolder, out: str | None, name: str) -> Path:
+    """Where an export goes: `out`, else beside the run's folder. Raises InputError."""
+    path = Path(out) if out else folder.path.with_name(name)
+    if path.resolve().is_relative_to(folder.path.resolve()):
+        raise InputError(f"--out {path} lies inside the run's own folder, which is sealed")
+    return path
 
 
 def _traces(
@@ -148,6 +199,22 @@ def decisions(folder: RunFolder, calls: Calls | None) -> Iterator[Mapping[str, o
                 "cost": cost.cost,
                 "latency_ms": cost.latency_ms,
             }
+
+
+def _stated(folder: RunFolder) -> Iterator[Mapping[str, object]]:
+    """One row per forecast of a scored file."""
+    outcomes = _outcomes(folder)
+    for row in read_predictions(folder.path / "predictions.jsonl"):
+        found = dict.fromkeys(COLUMNS)
+        yield {
+            **found,
+            "run_id": folder.run_id,
+            "market_id": row.id,
+            "time": row.metadata.timestamp,
+            "model_id": row.metadata.predictor_id or row.metadata.model,
+            "probability": row.prediction.probability,
+            "outcome": outcomes.get(row.id),
+        }
 
 
 def _outcomes(folder: RunFolder) -> dict[str, float]:

@@ -238,7 +238,7 @@ def source() -> str:
 
 
 @cache
-def _drawing_style() -> str:
+def drawing_style() -> str:
     """The report's rules for pictures, for pictures only."""
     rules = re.findall(r":root \{.*?\}|@media.*?\} \}|svg[ .][^{}]*\{[^}]*\}", source(), re.DOTALL)
     text = "".join(rules).replace(":root", "svg")
@@ -251,4 +251,4 @@ def style(svg: str) -> str:
     tag = tag.replace('class="', 'class="beforehand ')
     if "class=" not in tag:
         tag += ' class="beforehand"'
-    return f'{tag} xmlns="http://www.w3.org/2000/svg"><style>{_drawing_style()}</style>{rest}'
+    return f'{tag} xmlns="http://www.w3.org/2000/svg"><style>{drawing_style()}</style>{rest}'

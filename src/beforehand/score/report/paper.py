@@ -1,0 +1,144 @@
+"""A scored run for a paper: the leaderboard as LaTeX or Markdown, a paragraph on methods with the
+run's own figures, and a picture of every forecaster's skill with its interval."""
+
+import re
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from beforehand.score.report.pictures import drawing_style, skill_axis
+from beforehand.score.report.words import headline, show, unmet
+
+if TYPE_CHECKING:
+    from beforehand.score.summary import BoardRow, Summary
+
+HEAD = ("Forecaster", "n", "Brier", "95 %", "Skill", "95 %", "Verdict")
+_LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
+_LATEX |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
+_LATEX |= {"−": "$-$", "–": "--", "“": "``", "”": "''", "·": r"$\cdot$"}
+
+
+def latex(summary: "Summary") -> str:
+    """A table for booktabs, its caption the headline, and the methods paragraph."""
+    lines = [r"\begin{table}", r"\centering", r"\begin{tabular}{lrrcrcl}", r"\toprule"]
+    lines += [" & ".join(map(_tex, HEAD)) + r" \\", r"\midrule"]
+    for row in summary["leaderboard"]:
+        lines.append(" & ".join(_cells(row, _tex)) + r" \\")
+    caption = f"{headline(summary)} Skill is the market's Brier score minus the forecaster's."
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(caption)}}}", r"\end{table}"]
+    return "\n".join([*lines, "", _tex(methods(summary)), ""])
+
+
+def markdown(summary: "Summary") -> str:
+    """The same as Markdown."""
+    rows: list[Sequence[str]] = [HEAD, ("---", "--:", "--:", ":-:", "--:", ":-:", "---")]
+    rows += [_cells(row, _mark) for row in summary["leaderboard"]]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"**{_mark(headline(summary))}**\n\n{table}\n\n{methods(summary)}\n"
+
+
+def methods(summary: "Summary") -> str:
+    """How the figures came about, in sentences that a paper can take over."""
+    card = {name: check["value"] for name, check in summary["validity"].items()}
+    placebo = summary["placebo"]
+    said = [
+        f"We scored {_count(card['n_forecasts'])} forecasts of {_count(card['n_questions'])} "
+        f"questions in {_count(card['n_events'])} events ({summary['world_kind']}) with beforehand "
+        f"{summary['version']} ({summary['settings']}).",
+        "The Brier score is taken per question over its instants, then over questions with equal "
+        "weights. Skill is the market's Brier score minus the forecaster's at the same instants, "
+        "with the latest price known then.",
+        "Intervals of 95 % resample events, and separately the months in which questions resolved; "
+        "the wider one is reported.",
+        "A forecaster is said to beat the market if the lower bound, corrected for "
+        f"{_count(card['variants_tried'])} variants tried on this set, lies above 0 over all "
+        "forecasts and again over those at a price at most seven days old, over at least 20 events "
+        "and an effective n of at least 10.",
+    ]
+    if placebo is not None:
+        said.append(
+            f"With outcomes redrawn {placebo['draws']:,} times from the market's own prices, this "
+            f"rule found a winner in {100 * placebo['any_share']:.1f} % of the draws."
+        )
+    if lacking := unmet(summary):
+        said.append(f"Bounds not met: {'; '.join(lacking)}.")
+    leaks = summary["leaks"]
+    said.append(
+        f"Of {leaks['rechecked']:,} records shown and checked again, {leaks['admitted_after_t']:,} "
+        "were later than the forecast."
+    )
+    return " ".join(said)
+
+
+def picture(summary: "Summary") -> str:
+    """Every forecaster's skill with its interval, as SVG for print: its colours are fixed."""
+    rows = [row for row in summary["leaderboard"] if row["forecaster"] != "market"]
+    low, high = skill_axis(rows)
+    left, wide, line, top = 190, 720, 26, 34
+    tall = top + line * len(rows) + 34
+
+    def x(value: float) -> float:
+        return left + (wide - left - 20) * (min(max(value, low), high) - low) / (high - low)
+
+    parts = [f'<text x="{left - 12}" y="18" text-anchor="end">skill vs market</text>']
+    parts.append(f'<text x="{x(0) - 8:.1f}" y="18" text-anchor="end">worse</text>')
+    parts.append(f'<text x="{x(0) + 8:.1f}" y="18">better</text>')
+    parts.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="24" y2="{tall - 28}"/>')
+    for tick in (low, 0.0, high):
+        parts.append(
+            f'<text x="{x(tick):.1f}" y="{tall - 10}" text-anchor="middle">{show(tick)}</text>'
+        )
+    for i, row in enumerate(rows):
+        y, (a, b), middle = top + line * i + 10, row["skill_ci"], row["skill_vs_market"]
+        name = escape(row["forecaster"])
+        parts.append(f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{name}</text>')
+        if a is None or b is None or middle is None:
+            continue
+        parts.append(
+            f'<line class="dim" x1="{x(a):.1f}" x2="{x(b):.1f}" y1="{y}" y2="{y}" '
+            'stroke-width="3"/>'
+        )
+        if low <= middle <= high:
+            parts.append(f'<circle class="dim" cx="{x(middle):.1f}" cy="{y}" r="4.5"/>')
+        else:
+            at, way = (left, -1) if middle < low else (wide - 20, 1)
+            parts.append(f'<path class="dim" d="M{at} {y}l{-7 * way} -5v10z"/>')
+    title = escape(headline(summary))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="beforehand" viewBox="0 0 {wide} {tall}" '
+        f'width="{wide}" height="{tall}" role="img"><title>{title}</title>'
+        f"<style>{_printed()}</style>{''.join(parts)}</svg>"
+    )
+
+
+def _printed() -> str:
+    """The report's rules for pictures in the colours of its light theme, which every program that
+    reads SVG understands."""
+    rules = drawing_style()
+    colours = dict(re.findall(r"--([\w-]+):\s*(#\w+)", rules.split("@media")[0]))
+    plain = re.sub(r"@media.*?\} \}|svg(\.beforehand)? \{ color-scheme.*?\}", "", rules, flags=re.S)
+    return re.sub(r"var\(--([\w-]+)\)", lambda found: colours.get(found[1], "#000"), plain)
+
+
+def _cells(row: "BoardRow", text: Callable[[str], str]) -> Sequence[str]:
+    """A row of the table, in the order of HEAD."""
+    said = [row["forecaster"], f"{row['n']:,}", show(row["brier"]), _span(row["brier_ci"])]
+    said += [show(row["skill_vs_market"]), _span(row["skill_ci"]), row["verdict"]]
+    return [text(cell) for cell in said]
+
+
+def _span(interval: Sequence[float | None]) -> str:
+    low, high = interval
+    return "–" if low is None or high is None else f"[{show(low)}, {show(high)}]"
+
+
+def _count(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else "an unknown number of"
+
+
+def _tex(text: str) -> str:
+    return "".join(_LATEX.get(mark, mark) for mark in text)
+
+
+def _mark(text: str) -> str:
+    return re.sub(r"([\\|*_`])", r"\\\1", text)

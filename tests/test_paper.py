@@ -1,0 +1,82 @@
+"""A run for a paper: tables, a paragraph on methods, a picture; also of scored files."""
+
+import csv
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from beforehand.cli.app import run as cli
+from beforehand.config import Home
+from beforehand.store.archive.reader import Archive
+from test_score_file import own_file
+
+Out = pytest.CaptureFixture[str]
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+@pytest.fixture
+def scored(tmp_path: Path, sim: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> Home:
+    """A home with a scored file, of two forecasters."""
+    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
+    own_file(Archive(sim), tmp_path / "mine.csv")
+    rows = table(tmp_path / "mine.csv")
+    with (tmp_path / "two.csv").open("w") as file:
+        out = csv.writer(file)
+        out.writerow(["id", "time", "probability", "forecaster"])
+        for row in rows:
+            out.writerow([row["id"], row["time"], row["probability"], "same"])
+            out.writerow([row["id"], row["time"], 0.9 * float(row["probability"]), "lower_9 & %"])
+    order = ["--archive", str(sim), "--run-id", "s", "--draws", "200", "--placebo", "20"]
+    assert cli(["score", str(tmp_path / "two.csv"), *order]) == 0
+    shown = capsys.readouterr().out
+    assert "on the rows that both answered" in shown  # One pair: it is shown at once.
+    return Home(tmp_path)
+
+
+def export(format: str, capsys: Out) -> Path:
+    assert cli(["runs", "export", "s", "--format", format, "--json"]) == 0
+    return Path(json.loads(capsys.readouterr().out)["out"])
+
+
+def test_tables_and_methods(scored: Home, capsys: Out) -> None:
+    board = json.loads((scored.runs / "s" / "scores.json").read_text())["leaderboard"]
+    text = export("markdown", capsys).read_text()
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    assert [row[0] for row in cells[2:]] == [r["forecaster"].replace("_", r"\_") for r in board]
+    assert [row[2] for row in cells[2:]] == [f"{r['brier']:.4f}" for r in board]
+    assert "We scored " in text
+    assert "200 draws" in text
+    tex = export("latex", capsys).read_text()
+    assert tex.count(r" \\") == len(board) + 1
+    assert r"lower\_9 \& \% &" in tex
+    assert not set("−–“”") & set(tex)  # What plain LaTeX would not print.
+
+
+def test_pictures(scored: Home, capsys: Out) -> None:
+    svg = export("svg", capsys).read_text()
+    root = ElementTree.fromstring(svg)
+    texts = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "lower_9 & %" in texts
+    assert "var(" not in svg  # Other programs do not know variables of CSS.
+    pytest.importorskip("resvg_py")
+    assert export("png", capsys).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_scored_file_as_a_table(scored: Home, capsys: Out) -> None:
+    rows = table(export("csv", capsys))
+    stated = table(scored.root / "two.csv")
+    assert len(rows) == len(stated)
+    assert {row["model_id"] for row in rows} == {"same", "lower_9 & %"}
+    assert all(0 <= float(row["outcome"]) <= 1 for row in rows)
+    assert cli(["runs", "export", "s", "--format", "galileo"]) == 2
+    assert "nobody was asked" in capsys.readouterr().err
+    for made in ("pairs.csv", "bets.csv", "leaderboard.csv"):
+        assert (scored.runs / "s" / made).is_file()
+    (pair,) = table(scored.runs / "s" / "pairs.csv")
+    assert {pair["a"], pair["b"]} == {"same", "lower_9 & %"}
+    assert float(pair["low"]) <= float(pair["difference"]) <= float(pair["high"])
