@@ -75,6 +75,22 @@ def test_the_documented_answer(table: MarketData) -> None:
     assert list(answer["data"][0]) == ["symbol", "bid", "ask"]
 
 
+def test_a_query_can_be_carried_out_as_it_is_reported(table: MarketData, tmp_path: Path) -> None:
+    plain = sqlite3.connect(tmp_path / "market_data.db")
+    for template, params in (
+        ("by_symbol", {"symbol_pattern": "%.C"}),
+        ("by_symbol", {"symbol_pattern": "%"}),
+        ("all_valid", {}),
+        ("cross_product_spread_candidates", {"left_pattern": "%.C", "right_pattern": "%.P"}),
+    ):
+        names = ["symbol", "bid", "ask"] if "symbol_pattern" in params or not params else None
+        result = table.run(template, params, names, 5)
+        again = plain.execute(result.query, result.params).fetchall()
+        assert again == [tuple(getattr(row, n) for n in result.columns) for row in result.rows]
+        assert again, template
+    plain.close()
+
+
 def test_the_four_templates(table: MarketData) -> None:
     every = found(table, "by_symbol", {"symbol_pattern": "%"})
     assert len(every) == 32

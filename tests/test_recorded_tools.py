@@ -121,3 +121,10 @@ def test_a_recorded_tool_answers(box: Toolbox, data: Path, name: str) -> None:
     content = box.call(name, given).content
     assert content[key], name
     assert "simulated" not in content["_meta"]
+
+
+def test_a_token_names_its_market(box: Toolbox) -> None:
+    view = box.gateway.full_view()
+    market = next(m for m in view.markets() if m.tokens)
+    for token in market.tokens:
+        assert view.resolve_id(token) == market.id

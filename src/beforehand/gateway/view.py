@@ -105,7 +105,8 @@ class View:
 
     def resolve_id(self, market_id: str) -> str:
         """`VENUE:native` for an id as a user wrote it: also a bare native id, a slug, a Gamma
-        number or the address of the market's page, as long as it is unambiguous at t."""
+        number, the id of one of its tokens, or the address of its page, as long as it is
+        unambiguous at t."""
         if not isinstance(market_id, str):
             raise InputError(f"a market's id is text, not {market_id!r}")
         venue, native = split_market_id(_last_part(market_id))
@@ -389,6 +390,8 @@ def _last_part(identifier: str) -> str:
 def _names_it(text: str, market: Market) -> bool:
     """True if a user may call the market so. Venues write tickers in capitals, addresses not."""
     if text in (market.native_id, _extra(market, "slug"), _extra(market, "gamma_id")):
+        return True
+    if text in market.tokens:
         return True
     return text.lower() == market.native_id.lower()
 

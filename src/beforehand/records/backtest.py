@@ -87,6 +87,13 @@ class DecisionResult(Record):
     key_evidence_ids: list[str] = Field(default_factory=list)
     created_at: Utc
 
+    @model_validator(mode="after")
+    def _decision_and_probability_agree(self) -> "DecisionResult":
+        said = "YES" if self.probability >= 0.5 else "NO"
+        if self.probability != 0.5 and self.decision != said:
+            raise ValueError(f"the decision {self.decision} contradicts {self.probability:g}")
+        return self
+
 
 def forecasts(decisions: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Each model's forecast among the decisions of one interval, by its name (a baseline's own):

@@ -28,7 +28,9 @@ class EventSpec(Record):
     source: EventSource | None = None
     ground_truth_source: str | None = None
     forecast_horizon_days: int | None = None
-    tags: list[str] = Field(default_factory=list)
+    tags: Annotated[list[str], BeforeValidator(lambda given: given or [])] = Field(
+        default_factory=list
+    )
     baseline_probability: Probability | None = None
 
 

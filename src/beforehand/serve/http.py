@@ -33,7 +33,7 @@ from beforehand.errors import InputError
 from beforehand.serve.auth import Verifier
 from beforehand.serve.connections import USUAL, Connections, Limits
 from beforehand.serve.guards import LOOPBACK, Body, LocalOnly, TokenGuard
-from beforehand.serve.mcp import ALL, Backend, McpServer, server_names
+from beforehand.serve.mcp import ALIASES, ALL, Backend, McpServer, server_names
 from beforehand.serve.problems import problem
 
 STOP_S = 30
@@ -53,6 +53,7 @@ def places(name: str) -> list[Place]:
     """Every address of a process that serves `name`."""
     names = [n for n in server_names() if n != ALL] if name == ALL else [name]
     roots = [("", name), *((f"/{n}", n) for n in names)]
+    roots += [(f"/{alias}", n) for alias, n in ALIASES.items() if n in names]
     return [
         Place(f"{root}/mcp{end}", n, bool(end)) for root, n in roots for end in ("", "/discovery")
     ]

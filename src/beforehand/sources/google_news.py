@@ -83,8 +83,8 @@ class Feed:
 
     @property
     def query_key(self) -> str:
-        """The same key for the same feed, however the search was written."""
-        return digest([self.q, self.edition])[:16]
+        """The same for the same feed, however the search was written: what it is filed under."""
+        return self.subject
 
     @property
     def subject(self) -> str:
@@ -109,6 +109,16 @@ class Feed:
     def request(self) -> Request:
         """One poll; at most one in three hours."""
         return Request(SOURCE, "search", "/rss/search", params(self.values), window=self.query_key)
+
+
+def of_key(key: str) -> Feed:
+    """The feed of a `query_key`. Raises InputError for what is none."""
+    edition, bar, q = key.partition("|")
+    if not bar:
+        raise InputError(
+            f"queryKey {key[:80]!r} is none that build_search_feed gave: it looks like US|words"
+        )
+    return build(q, edition=edition)
 
 
 def build(

@@ -247,11 +247,14 @@ def _thinned(
 def thin(
     rows: Sequence[Any], keep: int, columns: tuple[tuple[str, ...], tuple[str, ...]]
 ) -> Sequence[Any]:
-    """At most `keep` (at least four) rows in order: first, last, and of each stretch of equal
-    length the lowest and the highest; `columns` names what is lowest and highest in a row."""
-    n, keep = len(rows), max(keep, 4)
+    """At most `keep` rows in order: the last, the first, and of each stretch of equal length the
+    lowest and the highest (with three, the middle one); `columns` names what is lowest and highest
+    in a row."""
+    n = len(rows)
     if n <= keep:
         return rows
+    if keep < 4:
+        return [rows[i] for i in ([n - 1], [0, n - 1], [0, n // 2, n - 1])[keep - 1]]
     stretches = (keep - 2) // 2
     inner = n - 2
     chosen = {0, n - 1}

@@ -100,8 +100,8 @@ SIMULATED = frozenset({"SIM", "SIMEX", "SIMKET", "SIMPLAY"})
 SHORT = 300
 MOST_LISTED = 1000
 """The most markets that are read live to find those that fit."""
-_ENDED = frozenset({"closed", "determined", "disputed", "amended"})
-_WAITING = frozenset({"inactive", "initialized", "unopened", "paused"})
+_NOT_TRADED = frozenset({"closed", "determined", "disputed", "amended"})
+_NOT_TRADED |= {"inactive", "initialized", "unopened", "paused"}  # Not yet, or not now.
 _SETTLED = frozenset({"finalized", "settled", "resolved"})
 
 
@@ -141,17 +141,15 @@ def odds(view: View, market_id: str) -> Odds | None:
 
 
 def status(view: View, market: Market, state: MarketState | None) -> str:
-    """active, closed or resolved (or inactive: not open yet), as far as was known at t. Without an
-    observed state a market counts as closed from its scheduled close on."""
+    """active, closed (not traded: over, not open yet, or paused) or resolved, as far as was known
+    at t. Without an observed state a market counts as closed from its scheduled close on."""
     ended = view.resolution(market.id)
     if ended is not None and ended.status != "disputed":
         return MARKET_STATUS_RESOLVED
     if state is not None and state.status is not None:
         if state.status in _SETTLED:
             return MARKET_STATUS_RESOLVED
-        if state.status in _WAITING:
-            return "inactive"
-        return MARKET_STATUS_CLOSED if state.status in _ENDED else MARKET_STATUS_ACTIVE
+        return MARKET_STATUS_CLOSED if state.status in _NOT_TRADED else MARKET_STATUS_ACTIVE
     if market.scheduled_close is not None and market.scheduled_close <= view.t:
         return MARKET_STATUS_CLOSED
     return MARKET_STATUS_ACTIVE

@@ -11,6 +11,7 @@ case, nothing is escaped. Patterns are matched against the list of symbols once,
 engines are then given the symbols themselves.
 """
 
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -161,6 +162,21 @@ class MarketData:
             return reader.count()
 
 
+def _filled(query: str, n: int, ours: Sequence[int]) -> str:
+    """The statement with our own numbers (the latest time, the limit, the offset) in place of the
+    marks after the first `n`: with its params it can be carried out as it stands."""
+    if "?1" in query:  # Its marks are numbered, as some are used twice.
+
+        def number(mark: re.Match[str]) -> str:
+            place = int(mark[1]) - n
+            return str(ours[place - 1]) if place > 0 else mark[0]
+
+        return re.sub(r"\?(\d+)", number, query)
+    parts = query.split("?")
+    marks = ["?"] * n + [str(number) for number in ours]
+    return "".join(part + mark for part, mark in zip(parts, [*marks, ""], strict=True))
+
+
 class _Reader:
     """The connections of one thread at a time."""
 
@@ -188,8 +204,9 @@ class _Reader:
         else:
             query, used = plan.sql(names), [*plan.values, known, limit, offset]
             rows = self._db.execute(query, used).fetchall()
-        made = _struct(names)
-        return QueryResult([made(*row) for row in rows], names, query, used[: len(plan.values)])
+        made, n = _struct(names), len(plan.values)
+        stated = _filled(query, n, (known, limit, offset))
+        return QueryResult([made(*row) for row in rows], names, stated, used[:n])
 
     def symbols(self, pattern: str) -> list[str]:
         """Every symbol that matches, by the one LIKE rule."""

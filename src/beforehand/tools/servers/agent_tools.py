@@ -173,7 +173,7 @@ def get_polymarket_history(
         call.toolbox.caller.user,
     )
     return {
-        "history": [row.model_dump(mode="json") for row in found],
+        "history": [row.model_dump(mode="json", exclude={"expanded_keywords"}) for row in found],
         "metadata": {
             "count": len(found),
             "filters": {

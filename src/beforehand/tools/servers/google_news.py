@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from beforehand.clock import iso
-from beforehand.errors import NotFound, ReplayMiss
+from beforehand.errors import InputError, NotFound, ReplayMiss
 from beforehand.records.world import Document
 from beforehand.sources import google_news
 from beforehand.tools.bounds import Rows
@@ -143,8 +143,20 @@ def preview_search_feed(call: Call, *, query: Query, edition: Edition = "US") ->
     services=SERVICES,
     probe="google news search",
 )
-def fetch_search_feed(call: Call, *, query: Query, edition: Edition = "US") -> FeedItems:
+def fetch_search_feed(
+    call: Call,
+    *,
+    queryKey: Annotated[  # noqa: N803 (the documented name)
+        str | None, Field(max_length=600, description="As build_search_feed gives it.")
+    ] = None,
+    query: Query = "",
+    edition: Edition = "US",
+) -> FeedItems:
     """Fetch a feed for a schedule, cached by its queryKey: at most one poll in three hours."""
+    if queryKey is not None and query:
+        raise InputError("give a queryKey or a query, not both")
+    if queryKey is not None:
+        return _read(call, google_news.of_key(queryKey))
     return _read(call, google_news.build(query, edition=edition))
 
 

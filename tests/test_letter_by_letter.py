@@ -1,0 +1,85 @@
+"""Small print of the documents, each sentence with the call that holds it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from beforehand.cli.app import run as cli
+from beforehand.errors import InputError
+from beforehand.records.backtest import DecisionResult
+from beforehand.records.benchmark import EventSpec
+from beforehand.serve.http import places
+from beforehand.sources import google_news
+from beforehand.tools.bounds import thin
+
+Out = pytest.CaptureFixture[str]
+
+
+def test_a_decision_does_not_contradict_its_probability() -> None:
+    said = {
+        "model_id": "m",
+        "simulation_index": 0,
+        "mode": "direct_llm",
+        "confidence": 0.5,
+        "rationale": "",
+        "created_at": "2025-01-01T00:00:00Z",
+    }
+    assert DecisionResult.model_validate({**said, "decision": "YES", "probability": 0.6})
+    assert DecisionResult.model_validate({**said, "decision": "NO", "probability": 0.5})
+    for decision, p in (("YES", 0.4), ("NO", 0.6)):
+        with pytest.raises(ValidationError, match="contradicts"):
+            DecisionResult.model_validate({**said, "decision": decision, "probability": p})
+
+
+def test_null_tags_are_none() -> None:
+    assert EventSpec.model_validate({"id": "a", "question": "?", "tags": None}).tags == []
+
+
+def test_a_series_has_as_many_points_as_were_asked_for() -> None:
+    rows = [{"p": i % 7} for i in range(50)]
+    for keep in (1, 2, 3, 4, 5, 20):
+        kept = thin(rows, keep, (("p",), ("p",)))
+        assert len(kept) <= keep
+        assert kept[-1] is rows[-1]
+        assert keep == 1 or kept[0] is rows[0]
+
+
+def test_a_feed_by_its_query_key() -> None:
+    feed = google_news.build('fed  "rate cut"  -crypto when:7d', edition="gb")
+    assert google_news.of_key(feed.query_key) == feed
+    assert google_news.build(feed.q, edition="GB").query_key == feed.query_key
+    with pytest.raises(InputError, match="none that build_search_feed gave"):
+        google_news.of_key("0123456789abcdef")
+
+
+def test_the_documented_name_of_the_polymarket_server_answers_over_http() -> None:
+    known = {place.path: place.name for place in places("all")}
+    assert known["/polymarket-read/mcp"] == known["/polymarket/mcp"] == "polymarket"
+    assert "/polymarket-read/mcp" in {place.path for place in places("polymarket")}
+    assert "/polymarket-read/mcp" not in {place.path for place in places("kalshi")}
+
+
+def test_history_rows_have_the_documented_keys(
+    sim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
+    asked = ["--archive", str(sim), "--json"]
+    assert cli(["tool", "search_polymarket_markets", "--arg", "query=index", *asked]) == 0
+    capsys.readouterr()
+    assert cli(["tool", "get_polymarket_history", *asked]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["history"]
+    assert list(row) == [
+        "id",
+        "session_id",
+        "user_query",
+        "timestamp",
+        "results",
+        "platform",
+        "market_ids",
+        "avg_probability",
+        "total_volume",
+        "result_count",
+        "created_at",
+    ]
