@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 from serving import Served, call, command, post, said, served, token
 
 from beforehand.clock import FrozenClock, parse_instant
+from beforehand.config import Workspace
 from beforehand.errors import NotFound, RateLimited, Unauthorized
-from beforehand.serve.auth import Quotas, Verifier, Visitor, span
+from beforehand.serve.auth import Quotas, Verifier, Visitor, open_quotas, span
 from beforehand.serve.http import check_binding
 from beforehand.store.ledger import Ledger
 from beforehand.store.tokens import Tokens
@@ -219,6 +221,37 @@ def test_quotas_count_together(address: Any) -> None:
         later.caller(Visitor("ann"), None).take(limit)  # type: ignore[misc]
     for quotas in two:
         quotas.close()
+
+
+def test_a_token_with_quotas_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from beforehand.cli.app import run
+    from beforehand.tools.servers.code import EXECUTIONS
+
+    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
+    asked = ["token", "issue", "--user", "ann", "--json"]
+    assert run([*asked, "--quota", "executions=12"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["quotas"] == {"executions": 12}
+    workspace = Workspace.from_environment()
+    tokens, quotas = Tokens(workspace.access), open_quotas(workspace)
+    who = anyio.run(Verifier(tokens, workspace.clock).visitor, f"Bearer {made['token']}")
+    for _ in range(12):  # The documented ten, and two more.
+        quotas.caller(who, None).take(EXECUTIONS)  # type: ignore[misc]
+    with pytest.raises(RateLimited, match="quota of 12 executions"):
+        quotas.caller(who, None).take(EXECUTIONS)  # type: ignore[misc]
+    with pytest.raises(RateLimited, match="quota of 10 executions"):
+        quotas.caller(replace(who, quotas=()), None).take(EXECUTIONS)  # type: ignore[misc]
+    tokens.close()
+    quotas.close()
+    assert run(["token", "usage", "--json"]) == 0
+    rows = {row["limit"]: row for row in json.loads(capsys.readouterr().out)["usage"]}
+    assert (rows["executions"]["used"], rows["executions"]["left"]) == (12, 0)
+    assert (rows["searches"]["used"], rows["searches"]["left"]) == (0, 20)
+    for wrong in ("runs=5", "executions=0", "executions"):
+        assert run([*asked, "--quota", wrong]) == 2
+        assert "one of executions, searches" in capsys.readouterr().err
 
 
 def test_times_to_wait_are_never_too_short() -> None:

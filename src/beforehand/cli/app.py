@@ -79,6 +79,7 @@ SUMMARIES = {
     "serve": "Serve the API, the web pages and the MCP tools over HTTP, on one port.",
     "token issue": "Issue a bearer token for the servers.",
     "token list": "List the tokens that were issued.",
+    "token usage": "What users have used of their quotas, and what is left.",
     "token revoke": "End a token, or all of a user's.",
     "new-plugin": "Write a package with a forecaster, a metric, an importer, a source and a tool.",
     "doctor": "Check the installation, the archive, the tools, and (--live) the services.",

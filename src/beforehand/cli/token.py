@@ -1,8 +1,9 @@
-"""`beforehand token issue|list|revoke`: bearer tokens for the servers."""
+"""`beforehand token issue|list|usage|revoke`: bearer tokens for the servers."""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -12,6 +13,10 @@ from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK, InputError, NotFound
 from beforehand.store.tokens import SCOPES, Token
 
+if TYPE_CHECKING:
+    from beforehand.tools.caller import ToolLimit
+
+MOST_CALLS = 1_000_000
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 LONGEST = timedelta(days=366)
 USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
@@ -31,6 +36,14 @@ def issue(
     as_of: Annotated[
         str | None, Parameter(help="Pin the token to this instant: its user sees nothing later.")
     ] = None,
+    quota: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="How often its user may call what is limited, as executions=500 (within the "
+            "documented time) [the documented number]. Repeat.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Issue a bearer token. Its text is printed once and stored nowhere."""
@@ -42,10 +55,11 @@ def issue(
         )
     clock = SystemClock()
     covered, allowed, pinned = _servers(servers), _scopes(scopes), _pin(as_of)
+    quotas = _quotas(quota or ())
     now = clock.now()
     ends = now + _span(expires)
     with open_tokens(Workspace.from_environment()) as tokens:
-        text, made = tokens.issue(user, covered, now, ends, pinned, allowed)
+        text, made = tokens.issue(user, covered, now, ends, pinned, allowed, quotas)
     if json:
         emit({"token": text, **_row(made, now)})
         return EXIT_OK
@@ -77,6 +91,47 @@ def list_(
         return EXIT_OK
     names = ("id", "user", "scopes", "servers", "as_of", "expires_at", "state")
     print(plain_table([names, *([_cell(row[name]) for name in names] for row in rows)]))
+    return EXIT_OK
+
+
+def usage(
+    *,
+    user: Annotated[str | None, Parameter(help="Only this user.")] = None,
+    json: Json = False,
+) -> int:
+    """What each user of a valid token has used of the quotas, and what is left."""
+    from beforehand.serve.auth import open_quotas, open_tokens, span
+
+    workspace, now = Workspace.from_environment(), SystemClock().now()
+    with open_tokens(workspace) as tokens:
+        valid = [token for token in tokens.all(user) if token.state(now) == "valid"]
+    quotas, rows = open_quotas(workspace), list[dict[str, object]]()
+    for name in dict.fromkeys(token.user for token in valid):
+        own = [dict(token.quotas) for token in valid if token.user == name]
+        for limit in _limits().values():
+            most = max(quota.get(limit.name, limit.calls) for quota in own)
+            used = quotas.used(name, limit)
+            rows.append(
+                {
+                    "user": name,
+                    "limit": limit.name,
+                    "used": used,
+                    "left": max(most - used, 0),
+                    "of": most,
+                    "seconds": limit.seconds,
+                }
+            )
+    quotas.close()
+    if json:
+        emit({"usage": rows})
+    elif not rows:
+        print("no token is valid: beforehand token issue --user NAME --servers all")
+    else:
+        head = ["user", "limit", "used", "left", "of", "in"]
+        for row in rows:
+            row["in"] = span(float(str(row["seconds"])))
+        cells = [[str(row[name]) for name in head] for row in rows]
+        print(plain_table([head, *cells]))
     return EXIT_OK
 
 
@@ -125,6 +180,29 @@ def _scopes(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
+def _limits() -> "dict[str, ToolLimit]":
+    """What is limited, by name."""
+    from beforehand.tools.discovery import load_tools
+
+    found = (tool.limit for tool in load_tools().values())
+    return {limit.name: limit for limit in found if limit is not None}
+
+
+def _quotas(stated: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    if not stated:
+        return ()
+    known, found = _limits(), dict[str, int]()
+    for text in stated:
+        name, _, calls = text.partition("=")
+        if name not in known or not calls.isdecimal() or not 0 < int(calls) <= MOST_CALLS:
+            raise InputError(
+                f"--quota {text!r}: write NAME=CALLS, where NAME is one of "
+                f"{', '.join(sorted(known))}, such as executions=500"
+            )
+        found[name] = int(calls)
+    return tuple(sorted(found.items()))
+
+
 def _pin(as_of: str | None) -> datetime | None:
     try:
         pinned = None if as_of is None else parse_instant(as_of)
@@ -154,6 +232,7 @@ def _row(token: Token, now: datetime) -> dict[str, object]:
         "as_of": None if token.as_of is None else iso(token.as_of),
         "created_at": iso(token.created_at),
         "expires_at": iso(token.expires_at),
+        "quotas": dict(token.quotas),
         "state": token.state(now),
     }
 

@@ -15,7 +15,7 @@ from beforehand.clock import Clock, epoch, stopwatch
 from beforehand.config import Workspace
 from beforehand.errors import RateLimited, Unauthorized
 from beforehand.store.ledger import Ledger
-from beforehand.store.tokens import SCOPES, Token, Tokens
+from beforehand.store.tokens import SCOPES, QuotaPairs, Token, Tokens
 from beforehand.tools.caller import Caller, ToolLimit
 
 VISITOR = "beforehand.visitor"
@@ -33,12 +33,14 @@ HOW = (
 @dataclass(frozen=True)
 class Visitor:
     """A caller of a server. Without a name, nothing is counted (a local stdio server). `scopes` say
-    what it may do; `servers` None covers all; `as_of` is the instant that a token is pinned to."""
+    what it may do; `servers` None covers all; `as_of` is the instant that a token is pinned to;
+    `quotas` replace the usual ones."""
 
     user: str | None = None
     scopes: frozenset[str] = SCOPES
     servers: frozenset[str] | None = None
     as_of: datetime | None = None
+    quotas: QuotaPairs = ()
 
 
 class Verifier:
@@ -59,7 +61,7 @@ class Verifier:
             raise Unauthorized(f"this server does not know this token: {HOW}")
         if (state := found.state(self._clock.now())) != "valid":
             raise Unauthorized(f"this token is {state}: {HOW}")
-        return Visitor(found.user, found.scopes, found.servers, found.as_of)
+        return Visitor(found.user, found.scopes, found.servers, found.as_of, found.quotas)
 
     async def _find(self, text: str) -> Token | None:
         if len(text) > LONGEST_TOKEN:
@@ -90,25 +92,34 @@ class Quotas:
             allowed = visitor.servers if servers is None else servers & visitor.servers
         if visitor.user is None:
             return Caller(allowed)
-        user = visitor.user
+        user, own = visitor.user, dict(visitor.quotas)
 
         def take(limit: ToolLimit) -> None:
-            bucket = f"user/{user}/{limit.name}"
+            calls = own.get(limit.name, limit.calls)
             wait = self._ledger.take(
-                [(bucket, limit.calls, float(limit.seconds))], epoch(self._clock.now())
+                [(_bucket(user, limit), calls, float(limit.seconds))], epoch(self._clock.now())
             )
             if wait > 0:
                 raise RateLimited(
-                    f"the quota of {limit.calls} {limit.name} in {span(limit.seconds)} is used up "
+                    f"the quota of {calls:,} {limit.name} in {span(limit.seconds)} is used up "
                     f"for {user}: try again in {span(wait)}",
                     wait,
                 )
 
         return Caller(allowed, take, user)
 
+    def used(self, user: str, limit: ToolLimit) -> int:
+        """How many calls of this limit's window the user has made."""
+        now = epoch(self._clock.now())
+        return self._ledger.count(_bucket(user, limit), float(limit.seconds), now)
+
     def close(self) -> None:
         """Release the connections."""
         self._ledger.close()
+
+
+def _bucket(user: str, limit: ToolLimit) -> str:
+    return f"user/{user}/{limit.name}"
 
 
 def span(seconds: float) -> str:

@@ -88,6 +88,17 @@ class Ledger:
                 )
             return max(wait, 0.0)
 
+    def count(self, bucket: str, seconds: float, now: float) -> int:
+        """How many calls of a bucket lie in the last `seconds`."""
+        with self._transaction() as db:
+            gone = db.epoch(now) - seconds - MARGIN
+            found = db.run(
+                "SELECT count(*) FROM traffic_calls WHERE bucket = :bucket AND at > :gone",
+                bucket=bucket,
+                gone=gone,
+            )
+        return int(found[0][0])
+
     def claim(self, name: str, now: float, seconds: float, reason: str) -> tuple[float, str] | None:
         """Shut a gate for `seconds` and return None; if it is shut already, return (seconds left,
         reason)."""

@@ -2,7 +2,7 @@
 
 A token is 256 random bits, too many to find it by trying values against its plain SHA-256. The
 table says who uses it, what it allows, which servers it covers, until when, and the instant it is
-pinned to, if any.
+pinned to and the quotas that replace the documented ones, if any.
 """
 
 import hashlib
@@ -24,15 +24,18 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tokens (
   id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, holder TEXT NOT NULL, servers TEXT NOT NULL,
   scopes TEXT NOT NULL, as_of BIGINT, created_at BIGINT NOT NULL, expires_at BIGINT NOT NULL,
-  revoked_at BIGINT
+  quotas TEXT NOT NULL, revoked_at BIGINT
 )
 """
-_COLUMNS = "id, holder, servers, scopes, as_of, created_at, expires_at, revoked_at"
+_COLUMNS = "id, holder, servers, scopes, as_of, created_at, expires_at, quotas, revoked_at"
+QuotaPairs = tuple[tuple[str, int], ...]
+"""Calls in a limit's window, by the limit's name."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """What is stored about a token; never the token itself. `servers` None covers all."""
+    """What is stored about a token; never the token itself. `servers` None covers all; `quotas`
+    replace the usual ones."""
 
     id: str
     user: str
@@ -41,6 +44,7 @@ class Token:
     as_of: datetime | None
     created_at: datetime
     expires_at: datetime
+    quotas: QuotaPairs = ()
     revoked_at: datetime | None = None
 
     def state(self, now: datetime) -> str:
@@ -76,14 +80,15 @@ class Tokens:
         expires_at: datetime,
         as_of: datetime | None = None,
         scopes: frozenset[str] = SCOPES,
+        quotas: QuotaPairs = (),
     ) -> tuple[str, Token]:
         """Returns (the token's text, which is not stored anywhere, and what is stored about it)."""
         text = PREFIX + secrets.token_urlsafe(32)
-        made = Token(secrets.token_hex(4), user, servers, scopes, as_of, now, expires_at)
+        made = Token(secrets.token_hex(4), user, servers, scopes, as_of, now, expires_at, quotas)
         with self._database.write("tokens") as db:
             db.run(
                 "INSERT INTO tokens VALUES (:id, :digest, :holder, :servers, :scopes, :as_of, "
-                ":created, :expires, NULL)",
+                ":created, :expires, :quotas, NULL)",
                 id=made.id,
                 digest=_digest(text),
                 holder=user,
@@ -92,6 +97,7 @@ class Tokens:
                 as_of=None if as_of is None else to_us(as_of),
                 created=to_us(now),
                 expires=to_us(expires_at),
+                quotas=",".join(f"{limit}={calls}" for limit, calls in quotas),
             )
         return text, made
 
@@ -136,7 +142,8 @@ def _digest(text: str) -> str:
 
 
 def _token(row: tuple[Any, ...]) -> Token:
-    name, user, servers, scopes, as_of, created, expires, revoked = row
+    name, user, servers, scopes, as_of, created, expires, quotas, revoked = row
+    pairs = (part.partition("=") for part in quotas.split(",") if part)
     return Token(
         name,
         user,
@@ -145,5 +152,6 @@ def _token(row: tuple[Any, ...]) -> Token:
         None if as_of is None else from_us(as_of),
         from_us(created),
         from_us(expires),
+        tuple((limit, int(calls)) for limit, _, calls in pairs),
         None if revoked is None else from_us(revoked),
     )
