@@ -80,3 +80,29 @@ def test_a_scored_file_as_a_table(scored: Home, capsys: Out) -> None:
     (pair,) = table(scored.runs / "s" / "pairs.csv")
     assert {pair["a"], pair["b"]} == {"same", "lower_9 & %"}
     assert float(pair["low"]) <= float(pair["difference"]) <= float(pair["high"])
+
+
+def test_two_scored_files_differ_in_what_was_said(scored: Home, sim: Path, capsys: Out) -> None:
+    rows = table(scored.root / "two.csv")
+    changed = [{**r, "probability": str(0.5 * float(r["probability"]))} for r in rows]
+    with (scored.root / "other.csv").open("w") as file:
+        out = csv.DictWriter(file, list(rows[0]))
+        out.writeheader()
+        out.writerows(
+            r if r["forecaster"] == "same" else c for r, c in zip(rows, changed, strict=True)
+        )
+    order = ["--archive", str(sim), "--run-id", "o", "--draws", "200", "--placebo", "0"]
+    assert cli(["score", str(scored.root / "other.csv"), *order]) == 0
+    capsys.readouterr()
+    assert cli(["runs", "diff", "s", "o", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["intervals"]["both"] == len(rows)
+    assert found["intervals"]["other_context"] == 0
+    assert found["intervals"]["other_probability"] == found["intervals"]["different"]
+    assert 0 < found["intervals"]["different"] <= len(rows) // 2
+    board = {row["forecaster"]: row for row in found["leaderboard"]}
+    same, other = board["same"]["paired"], board["lower_9 & %"]["paired"]
+    assert (same["difference"], same["ci"]) == (0.0, [0.0, 0.0])
+    low, high = other["ci"]
+    assert low <= other["difference"] <= high
+    assert other["difference"] == pytest.approx(other["brier_b"] - other["brier_a"])

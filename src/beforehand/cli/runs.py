@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Run = Annotated[str, Parameter(help="The run, or latest.")]
 LOOK_S = 0.5
-LONGEST_SUBJECT = 40
+LONGEST_SUBJECT, LONGEST_VALUE = 40, 100
 
 
 def list_(*, json: Json = False) -> int:
@@ -73,8 +73,8 @@ def list_(*, json: Json = False) -> int:
     return EXIT_OK
 
 
-def _brief(text: str) -> str:
-    return text if len(text) <= LONGEST_SUBJECT else text[: LONGEST_SUBJECT - 1] + "…"
+def _brief(text: str, most: int = LONGEST_SUBJECT) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def show(run_id: Run, /, *, verbose: Verbose = False, json: Json = False) -> int:
@@ -229,20 +229,27 @@ def diff(left: Run, right: Run, /, *, json: Json = False) -> int:
         return EXIT_OK
     both = found["intervals"]
     print(
-        f"{both['both']:,} forecasts in both, {both['different']:,} differ; only in "
+        f"{both['both']:,} forecasts in both, {both['different']:,} differ "
+        f"({both['other_context']:,} in what was shown, {both['other_probability']:,} in the "
+        "probability); only in "
         f"{found['left']}: {both['only_left']:,}, only in {found['right']}: {both['only_right']:,}"
     )
     if both["first"]:
         first = both["first"]
         print(f"first: {first['market_id']} at {first['time']} ({', '.join(first['parts'])})")
     for name, (a, b) in found["config"].items():
-        print(f"{name}: {a} | {b}")
+        print(f"{name}: {_brief(str(a), LONGEST_VALUE)} | {_brief(str(b), LONGEST_VALUE)}")
     if found["leaderboard"]:
         rows = [["forecaster", f"Brier {found['left']}", f"Brier {found['right']}"]]
-        rows += [
-            [row["forecaster"], *("–" if b is None else f"{b:.4f}" for b in row["brier"])]
-            for row in found["leaderboard"]
-        ]
+        rows[0] += ["right - left, same rows", "95 %", ""]
+        for row in found["leaderboard"]:
+            cells = [row["forecaster"], *("–" if b is None else f"{b:.4f}" for b in row["brier"])]
+            if (pair := row["paired"]) is not None:
+                low, high = pair["ci"]
+                cells.append("–" if (d := pair["difference"]) is None else f"{d:.4f}")
+                cells.append("–" if low is None or high is None else f"[{low:.4f}, {high:.4f}]")
+                cells.append(pair["verdict"])
+            rows.append([*cells, *[""] * (6 - len(cells))])
         print(plain_table(rows))
     return EXIT_OK
 

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from beforehand.records.rows import PairWire
     from beforehand.score.summary import (
         DecisionCounts,
-        PairWire,
         PartWire,
         ResultWire,
         Summary,

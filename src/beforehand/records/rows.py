@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 import orjson
 from msgspec import UNSET, Struct, UnsetType, field
+from typing_extensions import TypedDict
 
 from beforehand.clock import parse_us
 from beforehand.ids import digest
@@ -218,3 +219,23 @@ def forecasts(decisions: Iterable[DecisionRow]) -> dict[str, float]:
     for one in decisions:
         said.setdefault(label(one.model_id), []).append(one.probability)
     return {name: p[0] if len(p) == 1 else fmean(p) for name, p in said.items()}
+
+
+class PairWire(TypedDict):
+    """a against b on the rows that both forecast: `difference` is b's Brier score minus a's (above
+    0, a is better), `ci` its 95 % interval, `minimum_detectable_effect` the difference that is
+    found with a power of 80 %, `power_at_0_01` the power to find one of .01."""
+
+    a: str
+    b: str
+    n: int
+    n_questions: int
+    n_events: int
+    difference: float | None
+    ci: list[float | None]
+    leading: str
+    minimum_detectable_effect: float | None
+    power_at_0_01: float | None
+    brier_a: float
+    brier_b: float
+    verdict: str

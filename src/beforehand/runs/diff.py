@@ -6,7 +6,9 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from beforehand.runs.rows import read_jsonl
+from beforehand.errors import InputError
+from beforehand.records.rows import PairWire
+from beforehand.runs.rows import read_jsonl, read_predictions
 from beforehand.store.files import read_json
 from beforehand.store.run_folder import RunFolder
 
@@ -26,21 +28,27 @@ class FirstDifference(TypedDict):
 
 
 class IntervalDiff(TypedDict):
-    """Counts of rows in both runs, of those that differ, and of rows in only one run."""
+    """Counts of rows in both runs, of those that differ (in what was shown, in what was said; one
+    row may differ in both), and of rows in only one run."""
 
     both: int
     different: int
+    other_context: int
+    other_probability: int
     only_left: int
     only_right: int
     first: FirstDifference | None
 
 
 class BoardDiff(TypedDict):
-    """A forecaster's Brier score and verdict in both runs; null in a run that does not have it."""
+    """A forecaster's Brier score and verdict in both runs; null in a run that does not have it.
+    `paired` is its left self against its right self, on the rows of both; null where there are
+    none."""
 
     forecaster: str
     brier: list[float | None]
     verdict: list[str | None]
+    paired: PairWire | None
 
 
 class RunDiff(TypedDict):
@@ -66,7 +74,10 @@ def differences(left: RunFolder, right: RunFolder) -> RunDiff:
         "same": not intervals["different"] and not intervals["only_left"] + intervals["only_right"],
         "config": _fields(_json(left.path, "config.json"), _json(right.path, "config.json")),
         "intervals": intervals,
-        "leaderboard": _boards(_json(left.path, "scores.json"), _json(right.path, "scores.json")),
+        "leaderboard": [
+            {**row, "paired": _paired(left, right, row)}
+            for row in _boards(_json(left.path, "scores.json"), _json(right.path, "scores.json"))
+        ],
     }
 
 
@@ -106,12 +117,48 @@ Where = tuple[str, str]
 
 
 def _rows(path: Path) -> dict[Where, list[Json]]:
-    """Rows by market and time: several experiments may have asked the same."""
+    """Rows by market and time: several experiments may have asked the same. Of a scored file, a row
+    a forecast."""
     file, found = path / "intervals.jsonl", dict[Where, list[Json]]()
-    for row in read_jsonl(file) if file.is_file() else ():
+    if not file.is_file():
+        return _stated(path)
+    for row in read_jsonl(file):
         kept = {k: v for k, v in row.items() if k not in IGNORED}
         found.setdefault((row["market_id"], row["time"]), []).append(kept)
     return found
+
+
+def _stated(path: Path) -> dict[Where, list[Json]]:
+    """The forecasts of a scored file as rows that hold nothing but what was said."""
+    file, found = path / "predictions.jsonl", dict[Where, list[Json]]()
+    for row in read_predictions(file) if file.is_file() else ():
+        who = row.metadata.predictor_id or row.metadata.model
+        said = {"model_id": who, "probability": row.prediction.probability}
+        where = row.id, row.metadata.timestamp
+        found.setdefault(where, []).append({"decisions": [said], "failures": []})
+    return found
+
+
+def _said_otherwise(a: Json, b: Json) -> bool:
+    """True if a forecaster of both rows said another probability."""
+    mine, other = (
+        {(d["model_id"], d.get("simulation_index", 0)): d["probability"] for d in row["decisions"]}
+        for row in (a, b)
+    )
+    return any(mine[who] != other[who] for who in mine.keys() & other.keys())
+
+
+def _paired(left: RunFolder, right: RunFolder, row: Mapping[str, Any]) -> PairWire | None:
+    """A forecaster of both runs against itself."""
+    if None in row["brier"] or left.run_id == right.run_id:
+        return None
+    from beforehand.runs.compare import Subject, compare_forecasters  # It loads numpy.
+
+    name = row["forecaster"]
+    try:
+        return compare_forecasters(Subject(left, name), Subject(right, name)).wire()
+    except InputError:  # No row in common, or another truth.
+        return None
 
 
 def _pairs(left: Sequence[Json], right: Sequence[Json]) -> list[tuple[Json, Json]]:
@@ -147,6 +194,8 @@ def _intervals(left: Path, right: Path) -> IntervalDiff:
     return {
         "both": len(pairs),
         "different": len(differ),
+        "other_context": sum(a.get("context") != b.get("context") for _, a, b in differ),
+        "other_probability": sum(_said_otherwise(a, b) for _, a, b in differ),
         "only_left": sum(map(len, mine.values())) - len(pairs),
         "only_right": sum(map(len, other.values())) - len(pairs),
         "first": first,
@@ -162,6 +211,7 @@ def _boards(left: Json, right: Json) -> list[BoardDiff]:
             "forecaster": name,
             "brier": [board.get(name, {}).get("brier") for board in boards],
             "verdict": [board.get(name, {}).get("verdict") for board in boards],
+            "paired": None,
         }
         for name in dict.fromkeys([*boards[0], *boards[1]])
     ]

@@ -15,10 +15,11 @@ from statistics import NormalDist
 import numpy as np
 
 from beforehand.errors import InputError
+from beforehand.records.rows import PairWire
 from beforehand.score.intervals import Resampler, t_quantile
 from beforehand.score.metrics import brier
 from beforehand.score.skill import MIN_EVENTS, Interval, Options, paired, resamplers, skill_columns
-from beforehand.score.summary import PairWire, number
+from beforehand.score.summary import number
 from beforehand.score.table import Floats, Table
 
 _NORMAL = NormalDist()

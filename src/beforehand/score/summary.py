@@ -16,6 +16,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from beforehand.clock import iso_us
+from beforehand.records.rows import PairWire
 from beforehand.score.bets import Profit
 from beforehand.score.leaks import LeaksWire
 from beforehand.score.metrics import ADDED
@@ -54,26 +55,6 @@ class SkillWire(TypedDict):
     deflated_upper: float | None
     effective_n: float | None
     minimum_detectable_effect: float | None
-
-
-class PairWire(TypedDict):
-    """a against b on the rows that both forecast: `difference` is b's Brier score minus a's (above
-    0, a is better), `ci` its 95 % interval, `minimum_detectable_effect` the difference that is
-    found with a power of 80 %, `power_at_0_01` the power to find one of .01."""
-
-    a: str
-    b: str
-    n: int
-    n_questions: int
-    n_events: int
-    difference: float | None
-    ci: Pair
-    leading: str
-    minimum_detectable_effect: float | None
-    power_at_0_01: float | None
-    brier_a: float
-    brier_b: float
-    verdict: str
 
 
 class BetWire(TypedDict):

@@ -13,6 +13,7 @@ from beforehand.front import tables
 from beforehand.front.run import COMPARED, Run
 from beforehand.ids import digest
 from beforehand.jobs.checks import settings
+from beforehand.records.rows import PairWire
 from beforehand.runs.calibration import (
     BinQuestion,
     CalibrationWire,
@@ -28,7 +29,7 @@ from beforehand.runs.compare import (
 )
 from beforehand.score.metrics import BINS
 from beforehand.score.skill import Options
-from beforehand.score.summary import BoardRow, PairWire
+from beforehand.score.summary import BoardRow
 from beforehand.serve.api.answers import (
     MEDIA,
     Cursor,
