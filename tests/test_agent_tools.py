@@ -37,7 +37,6 @@ def test_searches_are_logged_as_documented(box: Toolbox) -> None:
         "id",
         "session_id",
         "user_query",
-        "expanded_keywords",
         "timestamp",
         "results",
         "platform",

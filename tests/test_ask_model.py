@@ -179,7 +179,7 @@ def test_within_a_budget(sim: Path, home: Path, capsys: Out) -> None:
     arguments = ["ask", QUESTION, "--as-of", T, "--archive", str(sim), "--run-id", "r"]
     with model_server(says()) as server:
         assert cli([*arguments, "--model", server.model(), "--max-calls", "6"]) == 3
-        assert "resume with a larger --max-calls" in capsys.readouterr().err
+        assert "--max-calls N` goes on from here" in capsys.readouterr().err
         assert len(server.log) <= 6
         assert cli(["runs", "resume", "r", "--max-calls", "60"]) == 0
         asked_for = [json.dumps(body, sort_keys=True) for body in server.log]

@@ -83,3 +83,15 @@ def test_history_rows_have_the_documented_keys(
         "result_count",
         "created_at",
     ]
+
+
+def test_a_search_that_found_nothing_says_so(
+    sim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
+    asked = ["tool", "search_markets", "--archive", str(sim), "--json", "--arg"]
+    assert cli([*asked, "query=zzz qqq"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert "nothing fits 'zzz qqq'" in json.dumps(answer["_meta"], ensure_ascii=False)
+    assert cli([*asked, "query=index"]) == 0
+    assert "nothing fits" not in capsys.readouterr().out

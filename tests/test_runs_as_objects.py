@@ -1,6 +1,8 @@
 """What can be done with a run: resume, cancel, watch, verify; and what it survives."""
 
 import random
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +49,19 @@ def test_a_provider_that_is_away_stops_the_run_and_it_resumes(
     market: dict[str, Any], sim: Path, home: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("beforehand.traffic.CIRCUIT_S", 1.0)
-    path = config(home / "c.json", market, models=["market", "http://127.0.0.1:9/none"])
-    assert cli(["backtest", "run", str(path), "--archive", str(sim), "--run-id", "r"]) == 3
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/none"
+
+        def once() -> None:
+            """Take the connection that is tried before a run, and go away."""
+            server.accept()[0].close()
+            server.close()
+
+        gone = threading.Thread(target=once)
+        gone.start()
+        path = config(home / "c.json", market, models=["market", address])
+        assert cli(["backtest", "run", str(path), "--archive", str(sim), "--run-id", "r"]) == 3
+        gone.join()
     err = capsys.readouterr().err
     assert "no connection" in err
     assert "once it answers" in err
@@ -257,9 +270,9 @@ def test_runs_are_cancelled_watched_and_taken_up_again(
 
 
 def test_the_same_id_with_another_request_is_another_run(
-    market: dict[str, Any], sim: Path, home: Path, capsys: Out
+    provider: Provider, market: dict[str, Any], sim: Path, home: Path, capsys: Out
 ) -> None:
-    path = config(home / "c.json", market, models=["market", "http://127.0.0.1:9/x"])
+    path = config(home / "c.json", market, models=["market", provider.address()])
     command = ["backtest", "run", str(path), "--archive", str(sim), "--run-id", "r"]
     assert cli([*command, "--max-calls", "0"]) == 3
     config(path, market, models=["market"], mode="baseline")

@@ -96,7 +96,7 @@ function Examples({ archive, onChoose }: { archive: string; onChoose: (question:
     <p className="flex flex-wrap gap-2">
       {titles.map((title, i) => {
         const text = i === 1 ? `How did the price of “${title}” move?` : `What is priced in for “${title}”?`;
-        return <button key={title} type="button" className="chip" onClick={() => onChoose(text)}>{text}</button>;
+        return <button key={title} type="button" className="chip !h-auto !py-1.5 text-left !whitespace-normal !leading-snug" onClick={() => onChoose(text)}>{text}</button>;
       })}
     </p>
   );

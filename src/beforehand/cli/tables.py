@@ -199,6 +199,7 @@ def print_result(summary: "Summary", report: Path, verbose: bool = False) -> Non
     if leaks["admitted_after_t"]:
         out.print(Text(f"{leaks['admitted_after_t']:,} records after t were shown", style="red"))
     made = summary.get("decisions")
+    _apart(out, summary.get("short"))
     if verbose:
         _all_of_it(out, summary)
     elif made and made["failed"]:
@@ -219,7 +220,6 @@ def _all_of_it(out: Console, summary: "Summary") -> None:
     from beforehand.score.report.words import kept_from_the_future
 
     _card(out, summary)
-    _apart(out, summary.get("short"))
     if kept := kept_from_the_future(summary["leaderboard"], short):
         _say(out, "kept", "from the future: " + "; ".join(kept))
     leaks = summary["leaks"]

@@ -212,7 +212,14 @@ def detail(view: View, market: Market) -> FullMarket:
 def listed(call: Call, listing: Listing) -> list[ListedMarket]:
     """The page of a listing that was asked for, filtered and sorted by what was known at t. Only
     what is shown is described in full; `call.total` says how many there are."""
-    return [describe(call.view, market) for market in _page(call, listing)]
+    return _told(call, [describe(call.view, market) for market in _page(call, listing)])
+
+
+def _told(call: Call, rows: list[ListedMarket]) -> list[ListedMarket]:
+    """The rows; the answer says how many of them have no price, whose `prices` are empty."""
+    if unpriced := sum(not row["prices"] for row in rows):
+        call.note(f"{unpriced:,} of these {len(rows):,} markets had no price on record by then")
+    return rows
 
 
 def _page(call: Call, listing: Listing) -> list[Market]:
@@ -259,7 +266,7 @@ def search(
     """(described markets, how they were found, whether a model rated them), as `find` finds
     them."""
     found, method, rated = find(call, query, limit, names)
-    return [row for _, row in found], method, rated
+    return _told(call, [row for _, row in found]), method, rated
 
 
 Described = list[tuple[Market, ListedMarket]]
@@ -275,7 +282,7 @@ def find(
     pool = MAX_POLYMARKET_RESULTS if call.storage.scorer else min(limit, MAX_POLYMARKET_RESULTS)
     hits, method = call.view.find_markets(query, pool, names)
     if not hits:
-        # Nothing fits the query: the most traded markets, and the method says so.
+        call.note(f"nothing fits {query!r}: these are the most traded markets instead")
         asked = Call(call.view, call.storage, call.toolbox, wanted=limit)
         page = _page(asked, Listing(names, order="volume", limit=limit))
         return [(market, describe(call.view, market)) for market in page], "top_volume", False
