@@ -25,10 +25,14 @@ export function leader(run: RunWhole): BoardRow | undefined {
   return rows.find((row) => row.verdict === "beats the market") ?? rows.find((row) => subjects?.includes(row.forecaster)) ?? rows[0];
 }
 
+/** The bounds that the set itself does not meet; how much a forecaster answered is its own matter. */
+export const unmetBySet = (run: RunWhole) => (run.card ?? []).filter((row) => row.ok === false && row.name !== "share_answered");
+
 /** The sentence above a leaderboard, and the one below it. */
 export function verdictOf(run: RunWhole): { title: string; best: BoardRow | undefined } {
   const best = leader(run);
-  const unmet = (run.card ?? []).some((row) => row.ok === false);
-  const title = unmet ? "Too little to tell" : (run.headline ?? "").replace(/ over [\d,]+ questions? \([^)]*\)\./, "");
+  const unmet = unmetBySet(run);
+  const refused = unmet.some((row) => row.name === "share_of_rows_scored");
+  const title = unmet.length && !refused ? "Too little to tell" : (run.headline ?? "").replace(/ over [\d,]+( to [\d,]+)? questions? \([^)]*\)\./, "");
   return { title: title.replace(/\.$/, ""), best };
 }

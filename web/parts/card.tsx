@@ -62,7 +62,7 @@ function Unmet({ row }: { row: CardRow }) {
       <span className="text-warn"><Icon name="bang" /></span>
       <span>
         <b className="font-semibold">{row.label}: {row.text}</b>, {row.bound} needed. {row.about.charAt(0).toUpperCase() + row.about.slice(1)}.
-        While a bound is not met, “beats the market” is never said.
+        {row.name === "share_answered" ? "Whoever answered less is never said to beat the market." : "While a bound is not met, “beats the market” is never said."}
       </span>
     </p>
   );

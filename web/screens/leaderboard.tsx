@@ -1,7 +1,7 @@
 "use client";
 /** The verdict, whether it holds, the ranking, and why. */
 import { useRouter } from "next/navigation";
-import { board, tied, verdictOf } from "@/lib/board";
+import { board, tied, verdictOf, unmetBySet } from "@/lib/board";
 import { count, counted, fixed, pairText, percent } from "@/lib/format";
 import { later } from "@/lib/lazy";
 import { useAbouts, useRun } from "@/lib/run";
@@ -32,7 +32,7 @@ export function Leaderboard() {
 
 export function Headline({ run }: { run: RunWhole }) {
   const { title, best } = verdictOf(run);
-  const unmet = (run.card ?? []).filter((row) => row.ok === false);
+  const unmet = unmetBySet(run);
   const rows = board(run).filter((row) => row.forecaster !== "market");
   const worse = rows.filter((row) => row.verdict === "worse than the market").length;
   return (
@@ -89,7 +89,8 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
     return typeof found === "number" || typeof found === "string" ? found : null;
   };
   const [market, others] = [rows.filter((r) => r.forecaster === "market"), rows.filter((r) => r.forecaster !== "market")];
-  const ordered = [...market, ...sorted(others, value, down)];
+  const few = (row: BoardRow) => by === "skill_vs_market" && row.answered < 0.95; // Not ranked against those that answered.
+  const ordered = [...market, ...sorted(others.filter((row) => !few(row)), value, down), ...sorted(others.filter(few), value, down)];
   const ticked = () => (url.now("sel") ?? "").split(",").filter((name) => rows.some((row) => row.forecaster === name));
   const toggle = (name: string) => {
     const held = ticked();
@@ -127,7 +128,7 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
       key: "skill_vs_market", head: "Skill vs market", small: "higher is better", about: about("skill_vs_market").about, num: true, sort: "skill_vs_market", label: "Skill",
       cell: (row) => two(fixed(row.skill_vs_market), row.forecaster === "market" ? "by definition" : pairText(row.skill_ci)),
     },
-    { key: "brier", head: "Brier", small: "lower is better", about: about("brier").about, num: true, sort: "brier", label: "Brier", cell: (row) => two(fixed(row.brier), pairText(row.brier_ci)) },
+    { key: "brier", head: "Brier", small: "lower is better", about: about("brier").about, num: true, sort: "brier", label: "Brier", cell: (row) => two(fixed(row.brier), missing ? `market’s there ${fixed(row.market_brier)}` : pairText(row.brier_ci)) },
     { key: "log_loss", head: "Log loss", small: "nats, lower", about: about("log_loss").about, num: true, sort: "log_loss", skip: true, cell: (row) => fixed(row.log_loss, 3) },
     { key: "els", head: "ELS", small: "nats, higher", about: about("els").about, num: true, sort: "els", skip: true, cell: (row) => fixed(row.els, 3) },
     { key: "ece", head: "ECE", small: "lower", about: about("ece").about, num: true, sort: "ece", skip: true, cell: (row) => fixed(row.ece, 3) },
@@ -143,7 +144,6 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
     ...(differs((row) => row.n) ? [{ key: "n", head: "Forecasts", num: true, sort: "n", skip: true, cell: (row: BoardRow) => count(row.n) }] : []),
     ...(missing ? [
       { key: "missing", head: "Answered", small: "of what was asked", about: "Below 95 % a forecaster is ranked after the others and cannot be said to beat the market.", num: true, cell: (row: BoardRow) => percent(row.answered) },
-      { key: "market_brier", head: "Market’s Brier", small: "on the same rows", num: true, skip: true, cell: (row: BoardRow) => fixed(row.market_brier) },
     ] : []),
     ...(hasFlags ? [{ key: "flags", head: "Leak flags", small: "must be 0", num: true, skip: true, cell: (row: BoardRow) => count(flagged(row)) }] : []),
   ];

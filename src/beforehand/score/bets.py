@@ -87,6 +87,13 @@ class Kelly:
     spread: float | None = None
     fees: tuple[tuple[str, float], ...] = ()
 
+    @property
+    def statement(self) -> str:
+        """What the prices rest on."""
+        book = "recorded book" if self.spread is None else f"assumed spread {self.spread:g}"
+        fees = ", ".join(f"{'all' if name == '*' else name} {rate:g}" for name, rate in self.fees)
+        return f"{book}; fees stated: {fees}" if fees else book
+
     def fee(self, venue: str, category: str | None, otherwise: float) -> float:
         """The fee rate of a market."""
         stated = {name.lower(): rate for name, rate in self.fees}
@@ -165,7 +172,7 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         mean_return=float(returns.mean()) if len(returns) else 0.0,
         sharpe=float(returns.mean()) / spread if spread > 0 else None,
         max_drawdown=float((1 - wealth / peak).max()),
-        note="recorded book" if rules.spread is None else f"assumed spread {rules.spread:g}",
+        note=rules.statement,
         rules=rules,
         question=question,
         t=table.t[first],

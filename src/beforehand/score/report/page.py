@@ -16,6 +16,7 @@ from beforehand.score.report.pictures import (
 )
 from beforehand.score.report.words import (
     TILES,
+    bound_text,
     card_value,
     few_answers,
     headline,
@@ -37,6 +38,7 @@ def _template() -> Any:
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["show"] = show
     environment.filters["value"] = card_value
+    environment.filters["bound"] = bound_text
     return environment.from_string(source())
 
 
@@ -46,7 +48,6 @@ def html(summary: "Summary", intervals: Sequence[IntervalRow] = ()) -> str:
 
     board = summary["leaderboard"]
     axis = skill_axis(board)
-    bettors = [row for row in board if isinstance(row["kelly"], dict) and row["kelly"]["bets"]]
     tested = [row["forecaster"] for row in board if row["forecaster"] != "market"]
     none = {row["kelly"] for row in board if isinstance(row["kelly"], str)}
     spoke = {label(said.model_id) for row in intervals for said in row.decisions}
@@ -59,8 +60,7 @@ def html(summary: "Summary", intervals: Sequence[IntervalRow] = ()) -> str:
             warnings=few_answers(summary),
             unmet=unmet(summary),
             sliced=tested[:MOST_SLICED],
-            bettors=bettors,
-            bettors_paths=[
+            bettors=[
                 (row, Markup(wealth_line(row["forecaster"], kelly)))
                 for row in board
                 if not isinstance(kelly := row["kelly"], str) and kelly["bets"]

@@ -105,10 +105,18 @@ def unmet(summary: "ResultWire") -> list[str]:
     """The bounds of the card that are not met, in words."""
     return [
         f"{TILES[name][0] if name in TILES else name} {card_value(check['value'], name)}, must be "
-        f"{check['bound']}"
+        f"{bound_text(check['bound'], name)}"
         for name, check in summary["validity"].items()
         if check["ok"] is False
     ]
+
+
+def bound_text(bound: str | None, name: str) -> str:
+    """A bound for people: shares in percent, as their values are."""
+    word, _, number = (bound or "").rpartition(" ")
+    if not name.startswith("share_"):
+        return bound or ""
+    return f"{word} {100 * float(number):g} %".strip()
 
 
 def never_answered(summary: "Summary") -> list[str]:
