@@ -17,7 +17,7 @@ from beforehand.engine.plan import Step
 from beforehand.errors import InputError, NotConfigured, Unavailable
 from beforehand.gateway.opening import connect
 from beforehand.sandbox.daytona import Daytona
-from beforehand.sandbox.engines import Sandbox
+from beforehand.sandbox.engines import Engine, Sandbox
 from beforehand.sandbox.policy import MODULES, Policy
 from beforehand.tools.bounds import estimate_tokens
 from beforehand.tools.caller import OWNER, ToolLimit
@@ -92,11 +92,35 @@ def test_bad_code_says_what_and_where(box: Toolbox) -> None:
         ("print(1", "SyntaxError"),
     ):
         assert said in box.call(NAME, {"code": code}).content["error"]
-    for given in ({"list": 1}, {"a b": 1}, {"class": 1}, {"__x": 1}, {"input_data": 1}):
-        with pytest.raises(InputError, match="input_data: the key"):
-            box.call(NAME, {"code": "1", "input_data": given})
     with pytest.raises(InputError, match="1,048,576"):
         box.call(NAME, {"code": "#" * (2**20 + 1)})
+
+
+@pytest.mark.parametrize("engine", ["jail", "monty", "wasi"])
+def test_input_may_have_any_keys(engine: Engine) -> None:
+    """All keys are in input_data; those that are names and hide nothing are globals too, and a note
+    names the others."""
+    given = {"fine": 1, "list": 2, "a b": 3, "class": 4, "__x": 5, "input_data": 6, "": 7, "é": 8}
+    code = "print(fine, é, sorted(input_data), list('ab'), input_data['input_data'])"
+    sandbox = Sandbox(engine)
+    try:
+        done = sandbox.run(code, given)
+    except NotConfigured as error:
+        pytest.skip(str(error))
+    finally:
+        sandbox.close()
+    assert done.error is None, done.error
+    assert done.output.strip() == f"1 8 {sorted(given)} ['a', 'b'] 6"
+    (note,) = [note for note in done.notes if "globals" in note]
+    assert "'__x', 'a b', 'class', 'input_data' and 1 more" in note
+    assert "fine" not in note
+
+
+def test_a_tool_is_not_hidden_by_the_input(box: Toolbox, sandbox: Sandbox) -> None:
+    code = "print(input_data['get_prices'], callable(get_prices))"
+    done = CodeMode(box, sandbox).run(code, {"get_prices": 1}).execution
+    assert done.output == "1 True\n"
+    assert done.notes == ("in input_data, but not globals: 'get_prices'",)
 
 
 def test_code_reaches_the_tools(box: Toolbox, sandbox: Sandbox) -> None:

@@ -64,7 +64,7 @@ def result(replaying: tuple[Served, str], name: str, arguments: Any) -> dict[str
         ("run_query", {"template": "drop"}, "there is no market-data table"),
         ("get_market", {"id": "no such market"}, "no market"),
         ("run_code", {"code": 5}, "code: input should be a valid string"),
-        ("run_code", {"code": "1", "input_data": {"a b": 1}}, "is not a Python name"),
+        ("run_code", {"code": "1", "input_data": [1]}, "input_data: input should be"),
     ],
 )  # fmt: skip
 def test_one_clear_sentence(

@@ -26,7 +26,7 @@ SUMMARIES = {
     "demo": "Make a simulated world, backtest every baseline over it, and write the report.",
     "score": "Score your own probabilities against the market, at the times you state.",
     "world simulate": "Make a simulated world with known truth and store it as an archive.",
-    "world fetch": "Download public question and resolution sets, and print their digests.",
+    "world fetch": "Fetch settled markets of Polymarket or Kalshi, or ForecastBench's sets.",
     "world record": "Record markets and news from the live services, at intervals.",
     "world info": "What the archive holds, and where it came from.",
     "world list": "The markets of the archive: ids, texts, and when each can be forecast.",
@@ -95,6 +95,7 @@ _FILES = {path: "imports" for path in SUMMARIES if path.startswith("world import
 _FILES |= {
     "world info": "world_info",
     "world list": "world_list",
+    "world fetch": "world_fetch",
     "runs leaks": "leaks",
     "runs compare": "compare",
     "runs calibration": "calibration",

@@ -1,7 +1,6 @@
-"""`beforehand world simulate|fetch|record|info|verify`."""
+"""`beforehand world simulate|record|verify`."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -41,43 +40,6 @@ def simulate(
     else:
         made = ", ".join(f"{n:,} {kind}" for kind, n in sorted(report.new.items()))
         print(f"{archive_path(archive)}: {made or 'this world is there already'}")
-    return EXIT_OK
-
-
-def fetch(
-    dataset: Annotated[str, Parameter(help="What to download: forecastbench.")],
-    /,
-    *,
-    due: Annotated[str, Parameter(help="Forecast due date, YYYY-MM-DD.")] = "2025-10-26",
-    kind: Annotated[str, Parameter(help="Question set: llm or human.")] = "llm",
-    out: Annotated[Path | None, Parameter(help="Folder [data/downloads].")] = None,
-    base_url: Annotated[str | None, Parameter(help="A mirror of the datasets folder.")] = None,
-    sha256: Annotated[
-        list[str] | None, Parameter(help="Expected digests: question set, resolution set.")
-    ] = None,
-    json: Json = False,
-) -> int:
-    """Download public question and resolution sets, and print their digests."""
-    from beforehand.gateway.opening import open_traffic
-    from beforehand.jobs import record as work
-
-    if dataset != "forecastbench":
-        raise InputError(f"unknown data set {dataset!r}: only forecastbench can be fetched")
-    if kind not in ("llm", "human"):
-        raise InputError(f"--kind must be llm or human, not {kind!r}")
-    workspace = Workspace.from_environment()
-    folder = out or workspace.home.root / "data" / "downloads"
-    base = base_url or work.FORECASTBENCH
-    found = work.forecastbench(open_traffic(workspace), due, folder, base, kind, sha256 or ())
-    if json:
-        emit({"files": found})
-    else:
-        for item in found:
-            print(f"{item['path']}  sha256 {item['sha256']}")
-        print(
-            "import them with: beforehand world import forecastbench "
-            + " ".join(item["path"] for item in found)
-        )
     return EXIT_OK
 
 

@@ -1,15 +1,13 @@
-"""Record chosen markets and feeds at intervals, and download public data sets, for later backtests.
+"""Record chosen markets and feeds at intervals, for later backtests.
 
 Texts as they stood, books and headlines are lost to every later backtest if they are not recorded.
 A round asks for each market's text and state, its price and its book, and for each feed its items.
 Every answer is on disk before the next question is sent. The rounds lie on a grid, which a restart
 continues. The size of the archive is bounded.
-
-A downloaded file is returned with its digest.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,53 +15,18 @@ from pathlib import Path
 
 from beforehand.clock import Clock, iso, parse_instant
 from beforehand.config import Home
-from beforehand.errors import BadAnswer, BeforehandError, InputError
+from beforehand.errors import BeforehandError, InputError
 from beforehand.gateway.opening import Connection
-from beforehand.gateway.transport import file_request
 from beforehand.gateway.view import View
 from beforehand.ids import digest, split_market_id
 from beforehand.sources import google_news, kalshi, polymarket
-from beforehand.store.files import exclusive, read_json, write_atomic, write_json
-from beforehand.traffic import Polled, Traffic
+from beforehand.store.files import exclusive, read_json, write_json
+from beforehand.traffic import Polled
 
-FORECASTBENCH = (
-    "https://raw.githubusercontent.com/forecastingresearch/forecastbench-datasets/main/datasets"
-)
 WHAT = ("texts", "prices", "books", "history", "news")
 VENUES = (polymarket.VENUE, kalshi.VENUE)
 FLUSH_BYTES = 4 * 2**20
 Say = Callable[[str], None]
-
-
-def forecastbench(
-    traffic: Traffic,
-    due: str,
-    out: Path,
-    base: str = FORECASTBENCH,
-    kind: str = "llm",
-    sha256: Sequence[str] = (),
-) -> list[dict[str, str]]:
-    """Download the question set and the resolution set of a due date (YYYY-MM-DD) into `out`.
-
-    If `sha256` is given (in the order question set, resolution set), a file with another digest is
-    refused and nothing of it is kept.
-    """
-    names = (f"question_sets/{due}-{kind}.json", f"resolution_sets/{due}_resolution_set.json")
-    if sha256 and len(sha256) != len(names):
-        raise InputError(f"--sha256 takes {len(names)} digests: question set, resolution set")
-    found = []
-    for i, name in enumerate(names):
-        url = f"{base.rstrip('/')}/{name}"
-        body = traffic.fetch(file_request(url)).body
-        if body[:1] not in (b"{", b"\x1f"):
-            raise BadAnswer(f"{url} did not answer with JSON")
-        mark = digest(body)
-        if sha256 and mark != sha256[i]:
-            raise BadAnswer(f"{url} has the digest {mark}, expected {sha256[i]}: not kept")
-        target = out / Path(name).name
-        write_atomic(target, body)
-        found.append({"url": url, "path": str(target), "sha256": mark})
-    return found
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from beforehand.errors import InputError, NotConfigured
 from beforehand.sandbox.daytona import Daytona
 from beforehand.sandbox.jail import Jail
 from beforehand.sandbox.monty import Monty, differs, limited
-from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools
+from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, not_global
 from beforehand.sandbox.wasi import Wasi
 
 Engine = Literal["auto", "jail", "monty", "wasi", "daytona"]
@@ -106,6 +106,11 @@ class Sandbox:
     ) -> Execution:
         """Run the code. Raises InputError for what cannot be run, NotConfigured where no engine
         works here; code that fails gives an Execution like any other."""
+        done = self._run(code, input_data, policy, tools)
+        note = not_global(input_data, tools or ())
+        return done if note is None else replace(done, notes=(*done.notes, note))
+
+    def _run(self, code: str, input_data: Any, policy: Policy, tools: Tools | None) -> Execution:
         if self.engine == "monty":
             return self._monty(code, input_data, policy, tools)
         if self.engine != "auto":

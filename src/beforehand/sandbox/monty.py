@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,6 +17,7 @@ import orjson
 
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured
+from beforehand.sandbox import program
 from beforehand.sandbox.pipes import raised
 from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, check
 from beforehand.sandbox.reports import Ended
@@ -175,7 +176,7 @@ class Monty:
         try:
             with self._simple.checkout(**_session(policy)) as session:
                 ran.result = session.feed_run(
-                    code, inputs={**data, "input_data": data}, print_callback=ran.collect
+                    code, inputs=_inputs(data, ()), print_callback=ran.collect
                 )
         except Exception as error:
             ran.fail(error)
@@ -190,7 +191,7 @@ class Monty:
                 async with self._pool.checkout(**_session(policy)) as session:
                     ran.result = await session.feed_run(
                         code,
-                        inputs={**data, "input_data": data},
+                        inputs=_inputs(data, tools),
                         external_lookup={name: calls.function(name) for name in tools},
                         print_callback=ran.collect,
                     )
@@ -202,6 +203,11 @@ class Monty:
 
     def _failed(self, error: str) -> Execution:
         return Execution(False, "", error, 0.0, self.name, self.layers)
+
+
+def _inputs(data: dict[str, object], tools: Iterable[str]) -> dict[str, object]:
+    names = program.global_names(data, tools)
+    return {**{name: data[name] for name in names}, "input_data": data}
 
 
 async def _enter(pool: Any) -> None:

@@ -4,11 +4,9 @@ Allowed are ten modules (code mode adds asyncio), 30 seconds, 512 MB. Nothing st
 the next. Inside, the clock answers `now` and random is seeded.
 """
 
-import builtins
 import json
-import keyword
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import orjson
 
 from beforehand.errors import InputError
+from beforehand.sandbox.program import global_names
 
 MODULES = (
     "json",
@@ -35,7 +34,6 @@ MEMORY = 512 * 2**20
 OUTPUT = 2**20
 LONGEST_CODE = 2**20
 LONGEST_INPUT = 64 * 2**20
-RESERVED = frozenset(dir(builtins)) | {"input_data"}
 INSTEAD = {
     "numpy": "statistics and math",
     "pandas": "collections and statistics",
@@ -140,7 +138,8 @@ def check(code: object, input_data: object, policy: Policy) -> tuple[bytes, byte
             f"input_data must be an object of names and values, not {input_data!r:.60}"
         )
     for key in input_data:
-        check_name(key)
+        if not isinstance(key, str):
+            raise InputError(f"input_data: the key {key!r:.60} must be text")
     try:
         raw = orjson.dumps(dict(input_data))
         if b"null" in raw:  # Or what orjson makes of NaN and infinities.
@@ -154,16 +153,13 @@ def check(code: object, input_data: object, policy: Policy) -> tuple[bytes, byte
     return source, raw
 
 
-def check_name(key: object) -> None:
-    """InputError if a key of the input cannot become a global of the code."""
-    if not isinstance(key, str):
-        raise InputError(f"input_data: the key {key!r:.60} must be text")
-    if not key.isidentifier() or keyword.iskeyword(key):
-        raise InputError(
-            f"input_data: the key {key!r:.60} is not a Python name, and each key becomes a global: "
-            'rename it, or nest it one level down, as {"data": {…}}'
-        )
-    if key in RESERVED or key.startswith("__"):
-        raise InputError(
-            f"input_data: the key {key!r:.60} would hide the builtin of that name: rename it"
-        )
+def not_global(input_data: object, functions: Iterable[str]) -> str | None:
+    """A note on the keys that are in `input_data` alone, or None where all are globals too."""
+    if not isinstance(input_data, Mapping):
+        return None
+    left = {*input_data} - {*global_names(input_data, functions)}
+    if not left:
+        return None
+    shown = ", ".join(f"{key!r:.40}" for key in sorted(left)[:5])
+    more = f" and {len(left) - 5} more" if len(left) > 5 else ""
+    return f"in input_data, but not globals: {shown}{more}"

@@ -9,10 +9,11 @@ import ast
 import builtins
 import datetime
 import json
+import keyword
 import random
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def execute(
     """
     try:
         data = json.loads(raw)
-        space = {"__name__": "__main__", **functions, **data, "input_data": data}
+        names = global_names(data, functions)
+        space = {"__name__": "__main__", **functions, **{name: data[name] for name in names}}
+        space["input_data"] = data
         space["__builtins__"] = (
             _guarded(options["modules"], options["instead"]) if options["guard"] else vars(builtins)
         )
@@ -88,6 +91,19 @@ def execute(
         return {"error": f"SystemExit: {error.code}"[:LONGEST_ERROR]}
     except BaseException as error:
         return {"error": _told(error, options["memory"])}
+
+
+def global_names(data: Iterable[str], functions: Iterable[str] = ()) -> list[str]:
+    """The keys of the input that are globals of the code too: names that hide nothing."""
+    taken = {*vars(builtins), *functions, "input_data"}
+    return [
+        key
+        for key in data
+        if key.isidentifier()
+        and not keyword.iskeyword(key)
+        and not key.startswith("__")
+        and key not in taken
+    ]
 
 
 def _guarded(modules: list[str], instead: dict[str, str]) -> dict[str, object]:

@@ -410,6 +410,22 @@ def markets_request(
     return Request("kalshi", "markets", "/markets", params(values))
 
 
+def settled_request(
+    since: datetime, until: datetime, series: str | None, cursor: str | None, historical: bool
+) -> Request:
+    """A page of settled markets. The historical tier takes no dates, and one filter at a time."""
+    values: dict[str, object] = {"limit": 1000, "cursor": cursor, "series_ticker": series}
+    if historical:
+        return Request("kalshi", "markets", "/historical/markets", params(values))
+    values |= {
+        "status": "settled",
+        "min_settled_ts": int(since.timestamp()),
+        "max_settled_ts": int(until.timestamp()),
+        "mve_filter": "exclude",
+    }
+    return Request("kalshi", "markets", "/markets", params(values))
+
+
 def market_request(ticker: str, historical: bool = False) -> Request:
     """One market; those settled before the cutoff are in the historical tier alone."""
     tier = "/historical" if historical else ""

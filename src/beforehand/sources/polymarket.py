@@ -415,6 +415,20 @@ def markets_request(
     return Request("gamma", "markets", "/markets/keyset", params(values))
 
 
+def settled_request(since: datetime, min_volume: float, cursor: str | None) -> Request:
+    """A keyset page of closed markets that were scheduled to close since then, in that order."""
+    values = {
+        "closed": True,
+        "end_date_min": since,
+        "volume_num_min": min_volume or None,
+        "order": ORDERS["close_time"],
+        "ascending": True,
+        "limit": MAX_PAGE,
+        "after_cursor": cursor,
+    }
+    return Request("gamma", "markets", "/markets/keyset", params(values))
+
+
 def events_request(
     *,
     ids: Sequence[str] = (),

@@ -9,7 +9,7 @@ Kalshi has two tiers: what was settled or traded before its cutoff is in the his
 and the live tier would answer with nothing.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypedDict
@@ -30,6 +30,7 @@ from beforehand.gateway.worlds.pull import (
     page_parser,
     page_request,
 )
+from beforehand.gateway.worlds.settled import Ended, Settled, listed, out_of_reach
 from beforehand.ids import split_market_id
 from beforehand.records.world import (
     Document,
@@ -64,16 +65,24 @@ class KalshiTiers:
     def __init__(self, puller: Puller, once: Callable[[str], None]) -> None:
         self._puller, self._once = puller, once
 
-    def candles(self, ticker: str, start: datetime, end: datetime, minutes: int) -> list[Any]:
+    def candles(
+        self,
+        ticker: str,
+        start: datetime,
+        end: datetime,
+        minutes: int,
+        settled_at: datetime | None = None,
+    ) -> list[Any]:
         """Candles from the tier that holds them: a market settled before the cutoff is in the
         historical tier alone, and the live tier would answer with nothing."""
         name = f"{kalshi.VENUE}:{ticker}"
-        self._once(name)
-        settled = [
-            r.resolved_at for r in self._puller.held(Resolution, name) if r.status == "resolved"
-        ]
+        if settled_at is None:
+            self._once(name)
+            endings = self._puller.held(Resolution, name)
+            settled = [r.resolved_at for r in endings if r.status == "resolved"]
+            settled_at = settled[-1] if settled else None
         cutoff, _ = self._cutoff()
-        historical = bool(settled) and settled[-1] < cutoff
+        historical = settled_at is not None and settled_at < cutoff
         found: list[Any] = []
         for low, high in kalshi.candle_windows(start, end, minutes):
             request = kalshi.candles_request(ticker, low, high, minutes, historical)
@@ -191,6 +200,9 @@ class LiveWorld:
 
     def _tokens(self, market_id: str) -> tuple[str, ...]:
         self._once(market_id)
+        return self._held_tokens(market_id)
+
+    def _held_tokens(self, market_id: str) -> tuple[str, ...]:
         known = [m.tokens for m in self._puller.held(Market, market_id) if m.tokens]
         return known[-1] if known else ()
 
@@ -216,18 +228,26 @@ class LiveWorld:
             return self._puller.seen(Resolution)
         self._once(market_id)
         state = next(iter(self._puller.held(MarketState, market_id)[-1:]), None)
-        venue, native = split_market_id(market_id)
+        venue, _ = split_market_id(market_id)
         closed = state is not None and state.status == "closed"
         if venue == polymarket.VENUE and closed and market_id in self._singled:
             # Asked for by itself, not as part of a listing: this is worth another call.
-            turned = any(
-                (m.model_extra or {}).get("turned") for m in self._puller.held(Market, market_id)
-            )
-            self._puller.pull(
-                polymarket_data.resolutions_request(native),
-                lambda body, at: polymarket_data.parse_resolutions(body, at, turned),
-            )
+            self.ending(market_id)
         return self._puller.held(Resolution, market_id)
+
+    def ending(self, market_id: str) -> None:
+        """Ask Polymarket how a market that was fetched ended, and when: its listing says neither
+        for sure. Kalshi's listing says both."""
+        venue, native = split_market_id(market_id)
+        if venue != polymarket.VENUE:
+            return
+        turned = any(
+            (m.model_extra or {}).get("turned") for m in self._puller.held(Market, market_id)
+        )
+        self._puller.pull(
+            polymarket_data.resolutions_request(native),
+            lambda body, at: polymarket_data.parse_resolutions(body, at, turned),
+        )
 
     def prices(self, market_id: str, until: int) -> Sequence[PricePoint]:
         """The whole history, coarse, and the last fourteen days before `until` by the hour."""
@@ -242,6 +262,26 @@ class LiveWorld:
             for window in (_PriceWindow(), fine):
                 found += self._history(market_id, token, window)
         return list({(p.observed_at, p.known_at, p.price): p for p in found}.values())
+
+    def settled(self, wanted: Settled) -> Iterator[Ended]:
+        """The settled markets of a venue, listed as they are asked for."""
+        return listed(self._puller, wanted)
+
+    def unlisted_until(self, wanted: Settled) -> datetime | None:
+        """What was settled before this, Kalshi lists by series alone."""
+        return out_of_reach(self._puller, wanted)
+
+    def lifetime(self, market: Ended) -> list[PricePoint]:
+        """The prices of a settled market from its opening to its end: every three hours on
+        Polymarket (the finest that it keeps for good), every hour on Kalshi."""
+        venue, native = split_market_id(market.id)
+        if venue == kalshi.VENUE:
+            start, end = market.opened, market.ended
+            return _points(self._kalshi.candles(native, start, end, 60, settled_at=end))
+        found: list[PricePoint] = []
+        for token in self._held_tokens(market.id)[:1]:
+            found += self._history(market.id, token, {"bucket_seconds": 10_800})
+        return found
 
     def _history(self, market_id: str, token: str, window: _PriceWindow) -> list[PricePoint]:
         found: list[PricePoint] = []

@@ -60,6 +60,9 @@ class RecordedWorld:
         versions: dict[str, list[Market]] = defaultdict(list)
         for market in self.archive.records(Market):
             versions[market.id].append(market)
+        if self.grade == "published":
+            for found in versions.values():
+                found += _as_listed(found)
         for name, series in self._series.items():
             if len(series):
                 versions[name].append(_stub(name, from_us(series.known_at[0])))
@@ -242,6 +245,21 @@ def _stub(name: str, known_at: datetime) -> Market:
         currency=currency_of(venue or ""),
         known_at=known_at,
     )
+
+
+def _as_listed(versions: list[Market]) -> list[Market]:
+    """For the grade `published`: the first text that was stored of a market, dated by its listing.
+    It may have been edited in between. Its scheduled close is left out: venues move it."""
+    texts = [v for v in versions if v.question is not None]
+    listings = [v.known_at for v in versions if v.question is None]
+    if not texts or not listings:
+        return []
+    first = min(texts, key=lambda v: v.known_at)
+    since = min(listings)
+    if since >= first.known_at:
+        return []
+    update = {"known_at": since, "scheduled_close": None, "text_captured_at": first.known_at}
+    return [first.model_copy(update=update)]
 
 
 def _grouped(records: list) -> dict:  # type: ignore[type-arg]

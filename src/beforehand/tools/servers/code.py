@@ -40,7 +40,8 @@ EXECUTIONS = ToolLimit(10, 3600, "executions")
 MOST_CALLS = 1000
 """The most tool calls that one piece of code may make."""
 InputData = Annotated[
-    dict[str, object] | None, Field(description="Names and values that are globals in the code.")
+    dict[str, object] | None,
+    Field(description="Values for the code; a key that is a free name is a global too."),
 ]
 
 
@@ -69,6 +70,8 @@ def execute_python_code(
     policy = Policy(now=call.at, stop=call.signals.stop)
     done = call.storage.sandbox.run(code, input_data or {}, policy)
     call.note(f"engine {done.engine}: {', '.join(done.layers)}")
+    for note in done.notes:
+        call.note(note)
     return {
         "success": done.success,
         "output": done.output,

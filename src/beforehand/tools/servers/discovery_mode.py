@@ -97,6 +97,8 @@ def _run(
     )
     done = made.execution
     call.note(f"engine {done.engine}: {', '.join(done.layers)}")
+    for note in done.notes:
+        call.note(note)
     for failed in [row for row in made.calls if "error" in row][:5]:
         call.note(f"{failed['tool']}: {failed['error']}")
     return {

@@ -1,0 +1,112 @@
+"""Lists of a venue's settled markets, page by page, and the price history of each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from beforehand.errors import InputError
+from beforehand.gateway.worlds.pull import Puller, gamma_markets, kalshi_markets
+from beforehand.records.world import Market, MarketState, Resolution
+from beforehand.sources import kalshi, polymarket
+from beforehand.sources.base import Request
+
+VENUES = {"polymarket": polymarket.VENUE, "kalshi": kalshi.VENUE}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Which settled markets to list: those that ended in [since, until), with at least this volume
+    (dollars on Polymarket, contracts on Kalshi). `series` is a Kalshi series."""
+
+    venue: str
+    since: datetime
+    until: datetime
+    min_volume: float = 0.0
+    series: str | None = None
+
+    def check(self) -> None:
+        """Raises InputError for an order that no venue can answer."""
+        if self.venue not in VENUES.values():
+            raise InputError(f"{self.venue}: settled markets are listed by {', '.join(VENUES)}")
+        if self.since >= self.until:
+            raise InputError("--since must lie before --until")
+        if self.series is not None and self.venue != kalshi.VENUE:
+            raise InputError("--series is Kalshi's: leave it out for Polymarket")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A settled market of a listing: from when to when it has prices, and how it ended."""
+
+    id: str
+    opened: datetime
+    ended: datetime
+    status: str
+
+
+def listed(puller: Puller, wanted: Settled) -> Iterator[Ended]:
+    """Settled markets in the venue's order: Polymarket by scheduled close, Kalshi as it lists them,
+    its historical tier (which is listed by series alone) after the live one."""
+    seen: set[str] = set()
+    for first, historical in _tiers(puller, wanted):
+        cursor: str | None = None
+        while True:
+            *records, cursor = puller.pull(
+                _page(wanted, cursor, historical),
+                gamma_markets if wanted.venue == polymarket.VENUE else kalshi_markets,
+            )
+            for one in _ended(records, wanted, first):
+                if one.id not in seen:
+                    seen.add(one.id)
+                    yield one
+            if cursor is None:  # A page may be empty and still have a next one.
+                break
+
+
+def out_of_reach(puller: Puller, wanted: Settled) -> datetime | None:
+    """Until when Kalshi lists what was settled by series alone, where that concerns this order."""
+    if wanted.venue != kalshi.VENUE or wanted.series is not None:
+        return None
+    cutoff = _cutoff(puller)
+    return cutoff if wanted.since < cutoff else None
+
+
+def _cutoff(puller: Puller) -> datetime:
+    settled: datetime = puller.pull(
+        kalshi.cutoff_request(), lambda body, _: list(kalshi.parse_cutoff(body))
+    )[0]
+    return settled
+
+
+def _tiers(puller: Puller, wanted: Settled) -> list[tuple[datetime, bool]]:
+    """(the first instant that the tier covers, whether it is the historical one)."""
+    if wanted.venue == polymarket.VENUE:
+        return [(wanted.since, False)]
+    cutoff = _cutoff(puller)
+    live = [(max(wanted.since, cutoff), False)] if wanted.until > cutoff else []
+    old = [(wanted.since, True)] if wanted.since < cutoff and wanted.series else []
+    return [*live, *old]
+
+
+def _page(wanted: Settled, cursor: str | None, historical: bool) -> Request:
+    if wanted.venue == polymarket.VENUE:
+        return polymarket.settled_request(wanted.since, wanted.min_volume, cursor)
+    return kalshi.settled_request(wanted.since, wanted.until, wanted.series, cursor, historical)
+
+
+def _ended(records: list[Any], wanted: Settled, first: datetime) -> Iterator[Ended]:
+    """The markets of a page that the order is about."""
+    markets: dict[str, list[Market]] = {}
+    for market in (r for r in records if isinstance(r, Market)):
+        markets.setdefault(market.id, []).append(market)
+    states = {r.market_id: r for r in records if isinstance(r, MarketState)}
+    for ending in (r for r in records if isinstance(r, Resolution)):
+        versions, state = markets.get(ending.market_id, []), states.get(ending.market_id)
+        if ending.status == "disputed" or not first <= ending.resolved_at < wanted.until:
+            continue
+        if state is not None and (state.volume or 0.0) < wanted.min_volume:
+            continue
+        known = [v.known_at for v in versions] + [v.opened_at for v in versions if v.opened_at]
+        opened = min(known, default=ending.resolved_at - timedelta(days=365))
+        yield Ended(ending.market_id, opened, ending.resolved_at, ending.status)
