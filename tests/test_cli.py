@@ -136,7 +136,7 @@ def test_the_examples_of_the_docs_run(
         (["world", "import", "markets"], 2, ""),
         (["world", "import", "markets", "missing.jsonl"], 2, "does not exist"),
         (["world", "import", "polymarket", "x.json", "--fetched-at", "soon"], 2, ""),
-        (["world", "fetch", "something"], 2, "only forecastbench"),
+        (["world", "fetch", "something"], 2, "choose polymarket, kalshi, forecastbench"),
         (["bench", "evaluate"], 2, "name --events"),
         (["bench", "evaluate", "--bets", "x.json", "--stake", "all"], 2, "flat:AMOUNT"),
         (["score", "missing.csv"], 1, "there is no archive"),

@@ -9,12 +9,40 @@ from pydantic import ValidationError
 from beforehand.cli.app import run as cli
 from beforehand.errors import InputError
 from beforehand.records.backtest import DecisionResult
-from beforehand.records.benchmark import EventSpec
+from beforehand.records.benchmark import EventSpec, zoned
 from beforehand.serve.http import places
 from beforehand.sources import google_news
 from beforehand.tools.bounds import thin
 
 Out = pytest.CaptureFixture[str]
+
+
+LINES = {
+    "events": '{"id": "e", "question": "Q?", "resolution_date": "2025-02-08", "forecast_horizon_days": 7, "baseline_probability": 0.5}',
+    "predictions": '{"id": "e", "prediction": {"probability": 0.4}, "metadata": {"model": "m", "timestamp": "2025-02-01T00:00:00"}}',
+    "resolutions": '{"id": "e", "outcome": 1, "resolved_at": "2025-02-08"}',
+}  # fmt: skip
+
+
+def test_times_without_a_zone(tmp_path: Path, capsys: Out) -> None:
+    """A bare date is the day itself for a resolution_date, else its end; a naive time is refused
+    with its line and the remedy, or is UTC where that is said."""
+    command = ["bench", "evaluate", "--json"]
+    for name, line in LINES.items():
+        (tmp_path / f"{name}.jsonl").write_text(line + "\n")
+        command += [f"--{name}", str(tmp_path / f"{name}.jsonl")]
+    assert cli(command) == 2
+    said = capsys.readouterr().err
+    assert "predictions.jsonl:1: timestamp: '2025-02-01T00:00:00' has no time zone" in said
+    assert "--assume-utc" in said
+    assert cli([*command, "--assume-utc"]) == 0
+    capsys.readouterr()
+    assert zoned(LINES["events"].encode()).count(b'"2025-02-08T00:00:00Z"') == 1
+    assert b"2025-02-08T23:59:59.999999Z" in zoned(LINES["resolutions"].encode())
+    quoted = rb'{"snippet": "\"timestamp\": \"2025-02-01T00:00:00\""}'
+    assert zoned(quoted) == quoted
+    zone = b'{"timestamp": "2025-02-01T00:00:00+02:00"}'
+    assert zoned(zone) == zone
 
 
 def test_a_decision_does_not_contradict_its_probability() -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,18 @@ from typing import Any
 
 import anyio
 import pytest
-from serving import Served, call, command, post, said, served, token
+from serving import (
+    COMMAND,
+    Served,
+    call,
+    command,
+    environment,
+    over_stdio,
+    post,
+    said,
+    served,
+    token,
+)
 
 from beforehand.clock import FrozenClock, parse_instant
 from beforehand.config import Workspace
@@ -339,3 +351,30 @@ def test_the_commands(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rows[-1]["server"] == "all"
     assert run(["mcp"]) == 0
     assert "tokens, plain" in capsys.readouterr().out
+
+
+def test_a_token_over_stdio(tmp_path: Path, sim: Path) -> None:
+    """A stdio server with a token in its environment counts that token's quota, keeps its pin, and
+    does not start with one that is unknown."""
+    home = tmp_path
+    text = token(home, "--user", "ann", "--quota", "executions=1", "--as-of", "2025-02-01")
+
+    async def twice(more: dict[str, str]) -> list[Any]:
+        async with over_stdio(home, "all", "--archive", str(sim), more=more) as client:
+            code = {"code": "import datetime; print(datetime.datetime.now().year)"}
+            return [await client.call_tool("execute-python-code", code) for _ in range(2)]
+
+    first, second = anyio.run(twice, {"BEFOREHAND_TOKEN": text})
+    assert first.structured_content["output"] == "2025\n"
+    assert second.is_error
+    assert "the quota of 1 executions" in second.content[0].text
+    free = anyio.run(twice, {})
+    assert not any(done.is_error for done in free)
+    done = subprocess.run(
+        [*COMMAND, "mcp", "all", "--archive", str(sim)],
+        env={**environment(home), "BEFOREHAND_TOKEN": "bh_wrong"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "does not know this token" in done.stderr

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from beforehand.cli.options import (
+    AssumeUtc,
     Draws,
     Fresh,
     LimitFlags,
@@ -61,6 +62,7 @@ def predict(
     forecasters: Annotated[
         str, Parameter(help="all, or names and addresses separated by commas.")
     ] = "all",
+    assume_utc: AssumeUtc = False,
     run_id: RunId = None,
     limit_flags: LimitFlags | None = None,
     archive: ArchivePath = None,
@@ -72,6 +74,7 @@ def predict(
         events=events.resolve(),
         forecasters=forecasters,
         out=out.resolve(),
+        assume_utc=assume_utc,
         limits=run_limits(limit_flags),
         folder=folder_for(forecasters),
     )
@@ -144,6 +147,7 @@ def evaluate(
     out: Annotated[
         Path | None, Parameter(help="Folder for scores.json, leaderboard.csv and report.html.")
     ] = None,
+    assume_utc: AssumeUtc = False,
     seed: Seed = 0,
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
@@ -159,7 +163,11 @@ def evaluate(
     if events is None or predictions is None or resolutions is None:
         raise InputError("name --events, --predictions and --resolutions (or --bets)")
     done = evaluation.evaluate_files(
-        events, predictions, resolutions, settings(seed, draws, placebo, mark="--")
+        events,
+        predictions,
+        resolutions,
+        settings(seed, draws, placebo, mark="--"),
+        assume_utc=assume_utc,
     )
     paths = (events, predictions, resolutions)
     found = evaluation.summary(done, paths)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from beforehand.cli.options import AssumeUtc
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Home
@@ -130,6 +131,7 @@ def predictions(
     /,
     *,
     venue: Venue = "LOCAL",
+    assume_utc: AssumeUtc = False,
     archive: ArchivePath = None,
     skip_bad: SkipBad = False,
     json: Json = False,
@@ -138,7 +140,7 @@ def predictions(
     return _import(
         "predictions",
         files,
-        lambda path, rejects, *_: read_predictions.read(path, rejects, venue),
+        lambda path, rejects, *_: read_predictions.read(path, rejects, venue, assume_utc),
         archive,
         skip_bad,
         json,

@@ -12,12 +12,13 @@ from cyclopts import Parameter
 from beforehand.cli.aside import AsideFlags, aside_model
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.cli.server import ServerLimits, server_limits
-from beforehand.clock import SystemClock, parse_instant
+from beforehand.clock import SystemClock, iso, parse_instant
 from beforehand.config import Workspace, WorldMode
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import connect
 
 if TYPE_CHECKING:
+    from beforehand.serve.auth import Visitor
     from beforehand.serve.connections import Limits
     from beforehand.serve.mcp import Backend
 
@@ -188,10 +189,13 @@ def _serve(given: ServeOptions) -> int:
     opened = ExitStack()
     model = opened.enter_context(aside_model(given.aside, workspace, f"mcp {given.name}"))
     storage.scorer = None if model is None else model.rate
-    backend = Backend(connection, storage, open_quotas(workspace), log.write, Visitor(), pinned)
-    pin = "" if given.as_of is None else f", pinned to {given.as_of}"
+    who = Visitor() if given.http else _of_token(workspace)
+    backend = Backend(connection, storage, open_quotas(workspace), log.write, who, pinned)
+    pins = [at for at in (pinned, who.as_of) if at is not None]
+    pin = f", pinned to {iso(min(pins))}" if pins else ""
+    user = "" if who.user is None else f", as {who.user}"
     source = "" if given.mode == "live" else f", archive {path}"
-    about = f"{given.name}: {given.mode}{source}{pin}"
+    about = f"{given.name}: {given.mode}{source}{pin}{user}"
 
     def leave() -> None:
         """Store what was recorded, then end the process, even if a thread still waits."""
@@ -211,6 +215,21 @@ def _serve(given: ServeOptions) -> int:
         anyio.run(serve_stdio, McpServer(backend, given.name, given.discovery), leave)
     leave()
     return EXIT_OK
+
+
+def _of_token(workspace: Workspace) -> "Visitor":
+    """The user of a stdio server: of the token in the environment, with its pin and its quotas;
+    without one, the user of this machine, for whom nothing is counted."""
+    import anyio
+
+    from beforehand.serve.auth import Verifier, Visitor, open_tokens
+    from beforehand.serve.configs import TOKEN
+
+    if not (text := workspace.settings.get(TOKEN)):
+        return Visitor()
+    with open_tokens(workspace) as tokens:
+        verifier = Verifier(tokens, workspace.clock)
+        return anyio.run(verifier.visitor, f"Bearer {text}")
 
 
 def _http(

@@ -19,6 +19,10 @@ from beforehand.score.bets import Kelly
 
 Seed = Annotated[int, Parameter(help="Seed for resampling and the placebo.")]
 Draws = Annotated[int, Parameter(help="Bootstrap draws.")]
+AssumeUtc = Annotated[
+    bool,
+    Parameter(negative="", help="Take times without a zone as UTC, instead of refusing them."),
+]
 PlaceboDraws = Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")]
 Fresh = Annotated[
     bool,

@@ -1,5 +1,6 @@
 """The benchmark's three files: events in, predictions from any forecaster, resolutions."""
 
+import re
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -7,6 +8,32 @@ from pydantic import BeforeValidator, Field, model_validator
 from beforehand.records.record import Number, Probability, Record, Utc, _not_bool
 
 Outcome = Annotated[int, BeforeValidator(_not_bool), Field(ge=0, le=1)]
+
+
+_WITHOUT_ZONE = re.compile(
+    rb'("(timestamp|resolved_at|resolution_date)"\s*:\s*")'
+    rb'(\d{4}-\d\d-\d\d)([T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?"'
+)
+
+
+def zoned(line: bytes, assume_utc: bool = False) -> bytes:
+    """A line of these files with a zone for every time that has none. A bare date is the day itself
+    for a resolution_date and the end of that day for any other time, both UTC. A time of day
+    without a zone is UTC with `assume_utc`; without it, ValueError says what to do."""
+
+    def zone(found: re.Match[bytes]) -> bytes:
+        start, key, day, clock = found.groups()
+        if clock is None:
+            at = b"T00:00:00Z" if key == b"resolution_date" else b"T23:59:59.999999Z"
+            return start + day + at + b'"'
+        if not assume_utc:
+            raise ValueError(
+                f"{key.decode()}: {(day + clock).decode()!r} has no time zone: add Z or an offset "
+                "such as +00:00, or use --assume-utc"
+            )
+        return start + day + clock + b'Z"'
+
+    return _WITHOUT_ZONE.sub(zone, line)
 
 
 class EventSource(Record):

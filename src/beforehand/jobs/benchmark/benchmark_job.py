@@ -45,6 +45,7 @@ class PredictRequest:
     out: Path
     limits: RunLimits = field(default_factory=RunLimits)
     folder: Path | None = None
+    assume_utc: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class PredictJob(_Stage):
         if request.out.resolve() == request.events.resolve():
             raise InputError("--out names the events file itself: choose another")
         self._out = request.out
-        specs = [spec for _, spec in load_events(request.events)]
+        specs = [spec for _, spec in load_events(request.events, request.assume_utc)]
         super().__init__(request, run_id, workspace, Archive(request.archive), specs)
         write = Step("write", "write", {}, ("collect",), here=True)
         self.plan = Plan(run_id, [*self._walked, write])

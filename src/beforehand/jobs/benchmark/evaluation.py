@@ -18,7 +18,7 @@ from beforehand.forecast.cutoff_guard import Training
 from beforehand.jobs import results
 from beforehand.jobs.benchmark.events import deadline, load_events, valid
 from beforehand.jobs.forecasters import MAY_REMEMBER, STATED_REMEMBERING
-from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord
+from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord, zoned
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.records.rows import label
 from beforehand.runs.columns import question
@@ -48,17 +48,19 @@ def evaluate_files(
     settings: Settings,
     training: Training | None = None,
     kept: Mapping[str, Kept] | None = None,
+    assume_utc: bool = False,
 ) -> Evaluation:
     """Pure scoring: three files in, verdicts out.
 
     The market is the predictor named `market` at the same instant. Without one, it is each event's
     baseline_probability, which is the price at `forecast_at`: a later prediction is not scored
     against it. Price ages come from `events_snapshots.jsonl` beside the events. `training` is what
-    is known of the training of models among the predictors.
+    is known of the training of models among the predictors. `assume_utc` takes times without a zone
+    as UTC.
     """
-    specs = {spec.id: spec for _, spec in load_events(events)}
-    endings = _load_resolutions(resolutions)
-    rows = _load_predictions(predictions)
+    specs = {spec.id: spec for _, spec in load_events(events, assume_utc)}
+    endings = _load_resolutions(resolutions, assume_utc)
+    rows = _load_predictions(predictions, assume_utc)
     questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
     placed = place(rows, specs, endings, _ages(events.with_name("events_snapshots.jsonl")))
     counts = {
@@ -94,25 +96,27 @@ def evaluate_files(
     return Evaluation(evaluate(table, facts, settings), audit, counts)
 
 
-def _load_resolutions(path: Path) -> dict[str, ResolutionRecord]:
+def _load_resolutions(path: Path, assume_utc: bool) -> dict[str, ResolutionRecord]:
     endings: dict[str, ResolutionRecord] = {}
     for number, line in read_lines(path):
-        record = valid(path, number, line, ResolutionRecord)
+        record = valid(path, number, line, ResolutionRecord, assume_utc)
         if endings.get(record.id, record).settled != record.settled:
             raise InputError(f"{path}:{number}: a second, different outcome for {record.id!r}")
         endings[record.id] = record
     return endings
 
 
-def _load_predictions(path: Path) -> list[PredictionRow]:
+def _load_predictions(path: Path, assume_utc: bool) -> list[PredictionRow]:
     rows = []
     for number, line in read_lines(path):
         try:
-            rows.append(decode_prediction(line))
+            rows.append(decode_prediction(zoned(line, assume_utc)))
         except msgspec.ValidationError as error:
             raise InputError(f"{path}:{number}: {error}") from None
         except msgspec.DecodeError as error:
             raise InputError(f"{path}:{number}: not JSON: {error}") from None
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: {error}") from None
     if not rows:
         raise InputError(f"{path} holds no predictions")
     return rows

@@ -21,7 +21,7 @@ from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.select import mode_of
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
-from beforehand.records.benchmark import EventSpec
+from beforehand.records.benchmark import EventSpec, zoned
 from beforehand.runs.rows import EventLine, ResolutionLine
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_lines, write_jsonl
@@ -160,13 +160,13 @@ def deadline(spec: EventSpec) -> datetime | None:
         ) from None
 
 
-def load_events(path: Path) -> list[tuple[int, EventSpec]]:
+def load_events(path: Path, assume_utc: bool = False) -> list[tuple[int, EventSpec]]:
     """(line, EventSpec) of every line; a bad one, or a repeated id, raises InputError with file,
     line and reason."""
     found: list[tuple[int, EventSpec]] = []
     seen: set[str] = set()
     for number, line in read_lines(path):
-        spec = valid(path, number, line, EventSpec)
+        spec = valid(path, number, line, EventSpec, assume_utc)
         if spec.id in seen:
             raise InputError(f"{path}:{number}: the event {spec.id!r} is listed twice")
         seen.add(spec.id)
@@ -176,10 +176,10 @@ def load_events(path: Path) -> list[tuple[int, EventSpec]]:
     return found
 
 
-def valid(path: Path, number: int, line: bytes, model: Any) -> Any:
+def valid(path: Path, number: int, line: bytes, model: Any, assume_utc: bool = False) -> Any:
     """One line as a record; InputError names file, line and reason."""
     try:
-        return model.model_validate_json(line)
+        return model.model_validate_json(zoned(line, assume_utc))
     except ValueError as error:
         from beforehand.world.importers.lines import reason
 

@@ -59,12 +59,16 @@ def reason(error: BaseException) -> str:
 
 
 def each_object(
-    path: Path, rejects: Rejects, parse: Callable[[Any], Iterable[Record]]
+    path: Path,
+    rejects: Rejects,
+    parse: Callable[[Any], Iterable[Record]],
+    prepare: Callable[[bytes], bytes] = bytes,
 ) -> Iterator[Record]:
-    """Apply `parse` to every JSON object of a JSONL file; a line is taken whole or not at all."""
+    """Apply `parse` to every JSON object of a JSONL file; a line is taken whole or not at all.
+    `prepare` may change a line before it is read."""
     for number, line in read_lines(path):
         try:
-            raw = orjson.loads(line)
+            raw = orjson.loads(prepare(line))
             if not isinstance(raw, dict):
                 raise ValueError("the line is not a JSON object")
             records = list(parse(raw))

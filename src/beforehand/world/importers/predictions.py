@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from beforehand.ids import market_id, split_market_id
-from beforehand.records.benchmark import PredictionRecord, ResolutionRecord
+from beforehand.records.benchmark import PredictionRecord, ResolutionRecord, zoned
 from beforehand.records.record import Record
 from beforehand.records.world import RecordedForecast, Resolution
 from beforehand.world.importers.lines import Rejects, each_object
 
 
-def read(path: Path, rejects: Rejects, venue: str) -> Iterator[Record]:
+def read(path: Path, rejects: Rejects, venue: str, assume_utc: bool = False) -> Iterator[Record]:
     """Forecasts and resolutions of a JSONL file; a row with `outcome` is a resolution."""
 
     def name(identifier: str) -> str:
@@ -48,4 +48,4 @@ def read(path: Path, rejects: Rejects, venue: str) -> Iterator[Record]:
             )
         ]
 
-    return each_object(path, rejects, parse)
+    return each_object(path, rejects, parse, lambda line: zoned(line, assume_utc))
