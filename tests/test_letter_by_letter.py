@@ -1,6 +1,7 @@
 """Small print of the documents, each sentence with the call that holds it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ from pydantic import ValidationError
 
 from beforehand.cli.app import run as cli
 from beforehand.errors import InputError
+from beforehand.jobs.benchmark.events import BenchmarkEvent
 from beforehand.records.backtest import DecisionResult
-from beforehand.records.benchmark import EventSpec, zoned
+from beforehand.records.benchmark import EventSpec, PredictionMetadata, ResolutionRecord, zoned
+from beforehand.records.rows import DecisionRow, MarketSeen
+from beforehand.runs.rows import EventLine, ResolutionLine
 from beforehand.serve.http import places
 from beforehand.sources import google_news
 from beforehand.tools.bounds import thin
@@ -123,3 +127,30 @@ def test_a_search_that_found_nothing_says_so(
     assert "nothing fits 'zzz qqq'" in json.dumps(answer["_meta"], ensure_ascii=False)
     assert cli([*asked, "query=index"]) == 0
     assert "nothing fits" not in capsys.readouterr().out
+
+
+DOCUMENTED = {
+    "EventSpec": "id question domain resolution_date source ground_truth_source tags "
+    "forecast_horizon_days baseline_probability",
+    "ResolutionRecord": "id outcome verified_value verified_source resolved_at",
+    "PredictionMetadata": "model timestamp version predictor_id",
+    "IntervalContext: market": "id description odds",
+    "DecisionResult": "model_id simulation_index mode decision confidence probability rationale "
+    "key_evidence_ids created_at",
+}
+
+
+def test_our_keys_in_documented_records_are_listed() -> None:
+    """docs/records.md names each key that our records have beyond the documents'."""
+    made: dict[str, set[str]] = {
+        "EventSpec": set(BenchmarkEvent.__annotations__) | set(EventLine.__annotations__),
+        "ResolutionRecord": set(ResolutionLine.__annotations__) | {*ResolutionRecord.model_fields},
+        "PredictionMetadata": set(PredictionMetadata.model_fields),
+        "IntervalContext: market": set(MarketSeen.__struct_fields__),
+        "DecisionResult": set(DecisionRow.__struct_fields__),
+    }
+    text = (Path(__file__).parent.parent / "docs" / "records.md").read_text()
+    for name, keys in made.items():
+        row = next(line for line in text.splitlines() if line.startswith(f"| {name} |"))
+        listed = set(re.findall(r"`([a-z_]+)`", row)) - {"mode", "baseline", "external"}
+        assert listed == keys - set(DOCUMENTED[name].split()), name
