@@ -58,6 +58,11 @@ class Home:
         return self.root / "data" / "runs"
 
     @property
+    def removed(self) -> Path:
+        """Runs that were removed, until they are restored or purged."""
+        return self.root / "data" / "removed"
+
+    @property
     def workspace(self) -> Path:
         return self.root / "workspace"
 

@@ -31,6 +31,12 @@ SkipBad = Annotated[
         help="Leave bad lines out and write them beside the archive.",
     ),
 ]
+Licence = Annotated[
+    str | None,
+    Parameter(
+        help="Licence of what the files hold (SPDX: CC-BY-4.0); exports and reports state it."
+    ),
+]
 Venue = Annotated[str, Parameter(help="The venue for ids that do not name one.")]
 FetchedAt = Annotated[
     str | None, Parameter(help="When the response was fetched (ISO 8601 with zone) [now].")
@@ -39,20 +45,34 @@ MarketId = Annotated[
     str | None, Parameter(help="VENUE:id, for responses that do not name their market.")
 ]
 Records = Iterator[Record]
+FORECASTBENCH_LICENCE = "CC-BY-SA-4.0"
+"""Of its published sets."""
 
 
 def markets(
-    files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
+    files: Files,
+    /,
+    *,
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    licence: Licence = None,
+    json: Json = False,
 ) -> int:
     """Import market histories (JSONL): texts, prices, resolutions."""
-    return _import("markets", files, OWN["markets"], archive, skip_bad, json)
+    return _import("markets", files, OWN["markets"], archive, skip_bad, json, licence)
 
 
 def documents(
-    files: Files, /, *, archive: ArchivePath = None, skip_bad: SkipBad = False, json: Json = False
+    files: Files,
+    /,
+    *,
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    licence: Licence = None,
+    json: Json = False,
 ) -> int:
     """Import dated documents (JSONL), known at captured_at."""
-    return _import("documents", files, OWN["documents"], archive, skip_bad, json)
+    return _import("documents", files, OWN["documents"], archive, skip_bad, json, licence)
 
 
 def forecastbench(
@@ -65,6 +85,7 @@ def forecastbench(
     ] = None,
     archive: ArchivePath = None,
     skip_bad: SkipBad = False,
+    licence: Licence = None,
     json: Json = False,
 ) -> int:
     """Import ForecastBench question sets and resolution sets (JSON)."""
@@ -73,7 +94,9 @@ def forecastbench(
     def reader(path: Path, rejects: Rejects, notes: dict[str, int], now: datetime) -> Records:
         return read_forecastbench.read(path, rejects, notes, at or now)
 
-    return _import("forecastbench", files, reader, archive, skip_bad, json)
+    return _import(
+        "forecastbench", files, reader, archive, skip_bad, json, licence or FORECASTBENCH_LICENCE
+    )
 
 
 def polymarket(
@@ -84,11 +107,12 @@ def polymarket(
     market: MarketId = None,
     archive: ArchivePath = None,
     skip_bad: SkipBad = False,
+    licence: Licence = None,
     json: Json = False,
 ) -> int:
     """Import recorded Polymarket responses: markets, events, books, price histories (JSON)."""
     read = _venue_reader("polymarket", fetched_at, market)
-    return _import("polymarket", files, read, archive, skip_bad, json)
+    return _import("polymarket", files, read, archive, skip_bad, json, licence)
 
 
 def kalshi(
@@ -99,11 +123,12 @@ def kalshi(
     market: MarketId = None,
     archive: ArchivePath = None,
     skip_bad: SkipBad = False,
+    licence: Licence = None,
     json: Json = False,
 ) -> int:
     """Import recorded Kalshi responses: markets, events, order books, candles (JSON)."""
     read = _venue_reader("kalshi", fetched_at, market)
-    return _import("kalshi", files, read, archive, skip_bad, json)
+    return _import("kalshi", files, read, archive, skip_bad, json, licence)
 
 
 def prices(
@@ -113,6 +138,7 @@ def prices(
     venue: Venue = "LOCAL",
     archive: ArchivePath = None,
     skip_bad: SkipBad = False,
+    licence: Licence = None,
     json: Json = False,
 ) -> int:
     """Import prices from CSV with the columns id,time,price (bid, ask, volume, known_at)."""
@@ -123,6 +149,7 @@ def prices(
         archive,
         skip_bad,
         json,
+        licence,
     )
 
 
@@ -134,6 +161,7 @@ def predictions(
     assume_utc: AssumeUtc = False,
     archive: ArchivePath = None,
     skip_bad: SkipBad = False,
+    licence: Licence = None,
     json: Json = False,
 ) -> int:
     """Import PredictionRecord and ResolutionRecord JSONL; forecasts replay as recorded:NAME."""
@@ -144,6 +172,7 @@ def predictions(
         archive,
         skip_bad,
         json,
+        licence,
     )
 
 
@@ -157,11 +186,12 @@ def _recorded(service: str) -> Callable[..., int]:
         fetched_at: FetchedAt = None,
         archive: ArchivePath = None,
         skip_bad: SkipBad = False,
+        licence: Licence = None,
         json: Json = False,
     ) -> int:
         """Import recorded answers of the service (JSON)."""
         reader = _venue_reader(service, fetched_at, None)
-        return _import(service, files, reader, archive, skip_bad, json)
+        return _import(service, files, reader, archive, skip_bad, json, licence)
 
     return read
 
@@ -175,10 +205,11 @@ def _added(name: str) -> Callable[..., int]:
         *,
         archive: ArchivePath = None,
         skip_bad: SkipBad = False,
+        licence: Licence = None,
         json: Json = False,
     ) -> int:
         """Import files of another package's format."""
-        return _import(name, files, reader(name), archive, skip_bad, json)
+        return _import(name, files, reader(name), archive, skip_bad, json, licence)
 
     return read
 
@@ -206,12 +237,18 @@ def _instant(option: str, text: str | None) -> datetime | None:
 
 
 def _import(
-    importer: str, files: list[Path], read: Read, archive: Path | None, skip_bad: bool, json: bool
+    importer: str,
+    files: list[Path],
+    read: Read,
+    archive: Path | None,
+    skip_bad: bool,
+    json: bool,
+    licence: str | None,
 ) -> int:
     target = archive_path(archive)
     reports: list[ImportReport] = []
     try:
-        for report in store_files(importer, files, read, target, SystemClock(), skip_bad):
+        for report in store_files(importer, files, read, target, SystemClock(), skip_bad, licence):
             reports.append(report)
             if not json:
                 _say(report)

@@ -9,6 +9,7 @@ import orjson
 from cyclopts import Parameter
 
 from beforehand.config import Home
+from beforehand.errors import InputError
 
 if TYPE_CHECKING:
     from beforehand.engine.runs import Finished
@@ -40,6 +41,14 @@ def emit(value: object) -> None:
 def note(text: str) -> None:
     """A line for people, on stderr."""
     print(text, file=sys.stderr)
+
+
+def confirm(question: str) -> None:
+    """Ask on a terminal; raises InputError for any answer but yes, and where nobody can answer."""
+    if not sys.stdin.isatty():
+        raise InputError(f"{question} Say so with --yes")
+    if input(f"{question} [y/N] ").strip().lower() not in ("y", "yes"):
+        raise InputError("nothing was changed")
 
 
 def scores_of(finished: "Finished") -> "Summary":

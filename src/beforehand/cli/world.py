@@ -1,11 +1,11 @@
-"""`beforehand world simulate|record|verify`."""
+"""`beforehand world simulate|record|prune|verify`."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.cli.output import ArchivePath, Json, archive_path, confirm, emit, note
 from beforehand.clock import SystemClock
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
@@ -124,6 +124,38 @@ def _order(
         raise InputError(f"--max-mb must be at least 1, not {max_mb}")
     interval = parse_interval(every)
     return Order(tuple(names), tuple(feeds), chosen, interval, rounds, max_mb * 1_000_000)
+
+
+def prune(
+    *,
+    imports: Annotated[
+        list[str] | None,
+        Parameter(name="--import", negative="", help="Take this import out (see `world info`)."),
+    ] = None,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask.")] = False,
+    archive: ArchivePath = None,
+    json: Json = False,
+) -> int:
+    """Delete files that no import lists, and take whole imports out of the archive.
+
+    A run made on the archive as it was stays and can be verified, but it cannot be made again.
+    """
+    from beforehand.store.archive.manifest import need_manifest
+    from beforehand.store.archive.writer import ArchiveWriter
+
+    path = archive_path(archive)
+    need_manifest(path)
+    if imports and not yes:
+        confirm(f"take {', '.join(imports)} out of {path}? There is no undo.")
+    done = ArchiveWriter(path).prune(imports or ())
+    if json:
+        emit({"archive": str(path), **vars(done)})
+    else:
+        counts = ", ".join(f"{n:,} {kind}" for kind, n in done.records.items()) or "no records"
+        print(
+            f"{path}: {counts} taken out, {done.files} files deleted ({done.bytes / 1e6:,.1f} MB)"
+        )
+    return EXIT_OK
 
 
 def verify(*, archive: ArchivePath = None, json: Json = False) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from beforehand.cli.imports import FORECASTBENCH_LICENCE
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
 from beforehand.clock import SystemClock, parse_instant
 from beforehand.config import Workspace
@@ -213,6 +214,7 @@ def _nights(
             lambda file, rejects, notes, _: reader.read(file, rejects, notes, published[file]),
             path,
             SystemClock(),
+            licence=FORECASTBENCH_LICENCE,
         )
     )
     stored = {

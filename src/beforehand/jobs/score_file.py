@@ -43,6 +43,7 @@ from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, Summary
 from beforehand.score.validity import SetFacts
+from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_jsonl
 from beforehand.store.run_folder import RunFolder, note_trials
@@ -129,6 +130,7 @@ def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]
         "title": stated.name,
         "version": __version__,
         "world_kind": world_kind(archive),
+        "licences": licences_of(archive.manifest),
         "subtitle": f"{scored:,} of {stated.rows:,} rows of {stated.name} scored, "
         f"{rejected.count:,} not. The market's price and the yardsticks are taken at the same "
         "instants.",

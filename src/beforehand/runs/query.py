@@ -57,15 +57,27 @@ def need_journal(workspace: Workspace) -> Journal:
 
 
 def find_run(run_id: str, home: Home, journal: Journal | None) -> str:
-    """A run's id; `latest` is the one started last. Raises NotFound if there is none."""
+    """A run's id; `latest` is the one started last. Raises NotFound if there is none, and for a
+    run that was removed."""
+    gone = removed(home)
+    if run_id in gone:
+        raise NotFound(
+            f"run {run_id} was removed: `beforehand runs restore {run_id}` brings it back"
+        )
     if run_id != "latest":
         return run_id
-    if journal and (rows := journal.runs()):
-        return rows[0].run_id
+    rows = journal.runs() if journal else []
+    if here := [row.run_id for row in rows if row.run_id not in gone]:
+        return here[0]
     folders = list_runs(home.runs)
     if not folders:
         raise NotFound(f"there are no runs in {home.runs} yet")
     return folders[0].run_id
+
+
+def removed(home: Home) -> set[str]:
+    """The ids of runs that were removed, also of those that were purged."""
+    return {path.name for path in home.removed.iterdir()} if home.removed.is_dir() else set()
 
 
 TOLD = ("archive_digest", "subject", "headline", "valid")
@@ -117,7 +129,8 @@ def shown(run_id: str, workspace: Workspace, journal: Journal | None) -> dict[st
 
 def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:
     """Every run, newest first: those of the journal, and folders of runs that need no journal."""
-    rows = journal.runs() if journal else []
+    gone = removed(home)
+    rows = [row for row in journal.runs() if row.run_id not in gone] if journal else []
     found_here = {run.run_id: run for run in list_runs(home.runs)}
     folders = [run.facts() for run in found_here.values()]
     told = {facts["run_id"]: {name: facts.get(name) for name in TOLD} for facts in folders}

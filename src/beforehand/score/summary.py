@@ -283,6 +283,7 @@ class About(TypedDict):
     plugins: NotRequired[list[PluginFacts]]
     inputs: NotRequired[list[str]]
     counts: NotRequired[dict[str, int]]
+    licences: NotRequired[list[str]]
 
 
 class Summary(About, ResultWire):

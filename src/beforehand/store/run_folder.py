@@ -68,7 +68,12 @@ class RunFolder:
         self.path = root / run_id
 
     def create(self) -> None:
-        """Claim the folder; raises InputError if the run exists already."""
+        """Claim the folder; raises InputError if the run exists already, or was removed."""
+        if (self.path.parent.with_name("removed") / self.run_id).exists():
+            raise InputError(
+                f"a run {self.run_id!r} was removed: choose another --run-id, or bring it back "
+                f"with `beforehand runs restore {self.run_id}`"
+            )
         try:
             self.path.mkdir(parents=True, exist_ok=False)
         except FileExistsError:

@@ -97,6 +97,7 @@ def store_world(config: SimConfig, path: Path, clock: Clock) -> ImportReport:
     return ArchiveWriter(path).add(
         records(config),
         importer="simulate",
+        licence="CC0-1.0",
         source=name,
         source_digest=source,
         recorded_at=clock.now(),

@@ -53,6 +53,7 @@ from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, Summary
 from beforehand.score.validity import SetFacts
+from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_jsonl
 from beforehand.store.run_folder import RunFolder, note_trials
@@ -421,6 +422,7 @@ class BacktestJob:
             "title": f"run {self.folder.run_id}",
             "version": __version__,
             "world_kind": world_kind(self.archive),
+            "licences": licences_of(self.archive.manifest),
             "subtitle": subtitle(table.t, self.request.grade, float(table.strict.mean())),
             "grid": grid.statement(self._grid),
             "left_out": left_out_sentence(self.selection.left_out),

@@ -62,6 +62,8 @@ def methods(summary: "Summary") -> str:
         )
     if lacking := unmet(summary):
         said.append(f"Bounds not met: {'; '.join(lacking)}.")
+    if licences := summary.get("licences"):
+        said.append(f"Licences of the data: {', '.join(licences)}.")
     leaks = summary["leaks"]
     said.append(
         f"Of {leaks['rechecked']:,} records shown and checked again, {leaks['admitted_after_t']:,} "

@@ -32,8 +32,8 @@ holds, when it was stored, and by which import."""
 
 
 class ImportEntry(TypedDict):
-    """One import: its name in the archive, what it read, and how many records of each kind were
-    new."""
+    """One import: its name in the archive, what it read, how many records of each kind were new,
+    and under which licence they came (SPDX), where that was stated."""
 
     name: str
     importer: str
@@ -43,6 +43,7 @@ class ImportEntry(TypedDict):
     new: dict[str, int]
     rejected: int
     rejects_digest: NotRequired[str]
+    licence: NotRequired[str]
 
 
 class ArchiveManifest(TypedDict):
@@ -90,6 +91,12 @@ def counts_of(segments: Iterable[Segment]) -> dict[str, int]:
     for segment in segments:
         totals[segment["kind"]] += segment["records"]
     return dict(sorted(totals.items()))
+
+
+def licences_of(manifest: ArchiveManifest) -> list[str]:
+    """The licences of what an archive holds, in order; "not stated" where an import states none."""
+    imports = [entry for entry in manifest["imports"] if entry["new"]]
+    return sorted({entry.get("licence", "not stated") for entry in imports})
 
 
 def seal_of(manifest: ArchiveManifest) -> str:

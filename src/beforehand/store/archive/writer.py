@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,7 +30,7 @@ from orjson import JSONDecodeError, dumps, loads
 from pydantic import BaseModel
 
 from beforehand.clock import iso, to_us
-from beforehand.errors import Unavailable
+from beforehand.errors import InputError, Unavailable
 from beforehand.ids import canonical, digest
 from beforehand.records import world
 from beforehand.records.bulk import PriceSeriesRow
@@ -38,6 +38,7 @@ from beforehand.records.world import Exchange
 from beforehand.store.archive.manifest import (
     ImportEntry,
     Segment,
+    counts_of,
     empty_manifest,
     read_manifest,
     refuse_aside,
@@ -82,6 +83,15 @@ class ImportReport:
         }
 
 
+@dataclass
+class Pruned:
+    """What was taken out of an archive: records by kind, and files that nothing lists."""
+
+    records: dict[str, int]
+    files: int = 0
+    bytes: int = 0
+
+
 class ArchiveWriter:
     """The sole writer of an archive; holds its lock while adding."""
 
@@ -98,6 +108,7 @@ class ArchiveWriter:
         recorded_at: datetime,
         rejects: Iterable[Reject] = (),
         notes: dict[str, int] | None = None,
+        licence: str | None = None,
     ) -> ImportReport:
         """Store what is not there yet, and return the counts.
 
@@ -110,7 +121,8 @@ class ArchiveWriter:
             lines = self._new_lines(records, report)
             report.rejects = list(rejects)
             stamp = iso(recorded_at)
-            name = f"{len(manifest['imports']) + 1:04d}-{importer}"
+            last = max((int(i["name"].partition("-")[0]) for i in manifest["imports"]), default=0)
+            name = f"{last + 1:04d}-{importer}"
             entry: ImportEntry = {
                 "name": name,
                 "importer": importer,
@@ -120,6 +132,8 @@ class ArchiveWriter:
                 "new": report.new,
                 "rejected": len(report.rejects),
             }
+            if licence is not None:
+                entry["licence"] = licence
             target = self.path / "rejects" / f"{name}.jsonl"
             report.rejects_file = str(target) if report.rejects else None
             for kind in sorted(lines):
@@ -139,6 +153,35 @@ class ArchiveWriter:
                 )
                 report.rejects_file = str(self.path / "rejects" / f"{earlier}.jsonl")
         return report
+
+    def prune(self, names: Collection[str] = ()) -> Pruned:
+        """Take imports out of the archive, and delete every file that no import lists any more.
+        Raises InputError for a name that the archive does not have."""
+        with self._locked():
+            manifest = read_manifest(self.path)
+            known = [entry["name"] for entry in manifest["imports"]]
+            if missing := sorted({*names} - {*known}):
+                raise InputError(
+                    f"the archive has no import {missing[0]!r}: it has {', '.join(known)}"
+                )
+            if names:
+                kept = [entry for entry in manifest["imports"] if entry["name"] not in names]
+                left = [s for s in manifest["segments"] if s["import"] not in names]
+                gone = counts_of(s for s in manifest["segments"] if s["import"] in names)
+                manifest = {**manifest, "imports": kept, "segments": left}
+                write_manifest(self.path, manifest)
+            else:
+                gone = {}
+            listed = {self.path / "segments" / segment_name(s) for s in manifest["segments"]}
+            listed |= {self.path / "rejects" / f"{i['name']}.jsonl" for i in manifest["imports"]}
+            done = Pruned(gone)
+            for folder in ("segments", "rejects"):
+                for path in sorted((self.path / folder).glob("*")):
+                    if path not in listed:
+                        done.files += 1
+                        done.bytes += path.stat().st_size
+                        path.unlink()
+            return done
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

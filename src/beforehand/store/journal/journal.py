@@ -142,6 +142,34 @@ class Journal:
                 rows = tx.run(sql + " AND status = :status" + order, status=status)
         return [run_row(row) for row in rows]
 
+    def purge(self, run_id: str) -> None:
+        """Delete what a run's tasks and calls answered, for good. That it ran, what it spent, and
+        which instants each forecaster was shown stay on record: the latter says what a forecaster
+        may remember. Raises InputError while an unfinished fork may still need an answer of it."""
+        with self.database.write(run_lock(run_id)) as tx:
+            forks = tx.run(
+                "SELECT run_id FROM runs WHERE parent = :run_id AND status <> 'success'",
+                run_id=run_id,
+            )
+            if forks:
+                raise InputError(
+                    f"run {forks[0][0]} is a fork of {run_id} and not finished, so it may still "
+                    "use its answers: finish or remove the fork first"
+                )
+            for table in ("task_outputs", "task_parts", "worker_runs", "events"):
+                tx.run(f"DELETE FROM {table} WHERE run_id = :run_id", run_id=run_id)
+            tx.run(
+                "UPDATE calls SET answer = NULL, answer_digest = NULL, error = NULL "
+                "WHERE run_id = :run_id",
+                run_id=run_id,
+            )
+            tx.run(
+                "UPDATE runs SET status = 'cancelled', reason = 'purged', updated_at = :now "
+                "WHERE run_id = :run_id",
+                now=self.now(),
+                run_id=run_id,
+            )
+
     def begin(self, run_id: str, total: int, what: What = "run begun") -> None:
         """A driver starts, or starts again, on a run of `total` tasks."""
         with self.database.write(run_lock(run_id)) as tx:

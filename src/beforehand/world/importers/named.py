@@ -81,6 +81,7 @@ def store_files(
     target: Path,
     clock: Clock,
     skip_bad: bool = False,
+    licence: str | None = None,
 ) -> Iterator[ImportReport]:
     """Store files in an archive, one after the other, and report on each. Raises InputError for a
     file that cannot be read, before the first one is stored; and for a bad line, unless they are
@@ -102,4 +103,5 @@ def store_files(
             recorded_at=now,
             rejects=rejects,
             notes=notes,
+            licence=licence,
         )
