@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test chaos setup lock docs bench clients ui ui-test wheel clean
+.PHONY: demo test chaos setup lock docs site bench clients ui ui-test wheel clean
 
 # The main job; on a terminal then the pages of it, until Ctrl-C.
 demo: ui
@@ -52,14 +52,19 @@ ui-test: ui
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[web]"
 	BEFOREHAND_UI=full $(BIN)/pytest tests/web
 
-# A wheel that carries the web UI, so that pip alone installs all of it.
+# A wheel that carries the web UI and a bill of materials, so that pip alone installs all of it.
 wheel: ui
+	$(BIN)/python packaging/sbom.py
 	$(BIN)/uv build --quiet --out-dir dist
 
 # The servers' pages, from the tool registry, and the reference of the Python names.
 docs: setup
 	$(BIN)/python -m beforehand.tools.pages docs/servers
 	$(BIN)/python -m beforehand.front.pages docs/python.md
+
+# The documentation as a site, in site/; a dead link between pages fails.
+site: setup
+	$(BIN)/uv tool run --quiet --from "zensical>=0.0.15" zensical build --strict
 
 bench: ui
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[bench,web]"
