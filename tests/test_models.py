@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -305,4 +306,33 @@ def test_local_really_answers(home: Path) -> None:
     assert said
     assert 0.0 <= said[0].probability <= 1.0
     assert (meter.usage[0].tokens or 0) > 100
+    models.close()
+
+
+def test_the_local_model_answers_one_call_at_a_time(home: Path) -> None:
+    """Who waits has sent nothing, and leaves when the run stops; the turn passes on."""
+    spec = parse_model("local")
+    models, stop, passed = Models([spec], Workspace(Home(home))), threading.Event(), list[bool]()
+    turn = models.turn(spec)
+    assert turn is not None
+    turn(stop)
+
+    def wait() -> None:
+        turn(stop)
+        passed.append(models._holds_turn())
+        models.leave_turn()
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    stop.set()
+    waiting.join(5)
+    assert passed == [False]
+    models.leave_turn()
+    stop.clear()
+    other = threading.Thread(target=wait)
+    other.start()
+    other.join(5)
+    assert passed == [False, True]
     models.close()

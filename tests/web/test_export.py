@@ -137,6 +137,12 @@ def test_the_wheel_serves_without_node(tmp_path: Path) -> None:
         [uv, "build", "--quiet", "--wheel", "--out-dir", str(tmp_path)], cwd=root, check=True
     )
     wheel = next(tmp_path.glob("*.whl"))
+    ran = subprocess.run(
+        [uv, "tool", "run", "--quiet", "--from", str(wheel), "beforehand", "--version"],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "v")], check=True)
     python = tmp_path / "v" / "bin" / "python"
     subprocess.run(

@@ -121,7 +121,7 @@ class Models:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._traffic: Traffic | None = None
-        self._in_turn = threading.Lock()
+        self._in_turn, self._turn = threading.Lock(), threading.local()
         self._hands = ThreadPoolExecutor(64, "model")
 
     def ask(self, name: str, prompt: Prompt, meter: Meter, calls: list[str] | None = None) -> Any:
@@ -165,7 +165,7 @@ class Models:
     def send(self, spec: ModelSpec, work: Any, repeatable: bool, turn_taken: bool) -> str:
         """Send one request through the traffic; the answer as JSON."""
         request = Request(spec.id, ENDPOINT, "", body=work, repeatable=repeatable)
-        if spec.id == LOCAL:  # One at a time: parallel calls would only wait for each other.
+        if spec.id == LOCAL and not self._holds_turn():
             with self._in_turn:
                 return self._way_out().fetch(request, turn_taken=turn_taken).text
         return self._way_out().fetch(request, turn_taken=turn_taken).text
@@ -176,10 +176,29 @@ class Models:
         return Usage(found.tokens, self._cost_per_call) if found.cost is None else found
 
     def turn(self, spec: ModelSpec) -> Callable[[threading.Event], None] | None:
-        """How to wait for the model's rate limit; None where there is none."""
+        """How to wait for the model's rate limit; None where there is none. The local model answers
+        one call at a time: those that wait have not been sent, so a run that is stopped waits for
+        one call alone, and the time that a call took is without the queue."""
+        if spec.id == LOCAL:
+            return self._take_turn
         if not self._providers[spec.id].limits:
             return None
         return lambda stop: self._way_out().turn(spec.id, ENDPOINT, stop)
+
+    def _take_turn(self, stop: threading.Event) -> None:
+        while not self._in_turn.acquire(timeout=0.1):
+            if stop.is_set():
+                return
+        self._turn.held = True
+
+    def _holds_turn(self) -> bool:
+        return bool(getattr(self._turn, "held", False))
+
+    def leave_turn(self) -> None:
+        """Let the next call to the local model go ahead, if this thread had the turn."""
+        if self._holds_turn():
+            self._turn.held = False
+            self._in_turn.release()
 
     @property
     def threads(self) -> ThreadPoolExecutor:
@@ -286,7 +305,10 @@ class _Metered(WrapperModel):
             return self._models.send(self._spec, attempt, repeatable, turn is not None)
 
         def call() -> str:
-            return self._meter.call(self._spec.id, asked, send, self._models.measure, turn)
+            try:
+                return self._meter.call(self._spec.id, asked, send, self._models.measure, turn)
+            finally:
+                self._models.leave_turn()
 
         answer = await asyncio.get_running_loop().run_in_executor(self._models.threads, call)
         (response,) = ModelMessagesTypeAdapter.validate_json(answer)

@@ -14,6 +14,7 @@ from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest.backtest_job import BacktestJob, BacktestRequest
 from beforehand.jobs.backtest.order import rounds
 from beforehand.jobs.results import event_wire, resolution_wire
+from beforehand.llm.names import LOCAL
 from beforehand.runs.columns import question
 from beforehand.score.evaluate import Columns, build_table
 from beforehand.score.summary import CheckWire, check_wire
@@ -148,6 +149,8 @@ def in_order(
     if not per_instant:
         return None
     side_by_side = request.limits.concurrency or PAID_AT_ONCE
+    if any(one.provider == LOCAL for one in job.forecasters.values()):
+        side_by_side = 1  # The local model answers one call at a time.
     n = sum(ceil(one / side_by_side) for one in per_instant.values())
     waited = [row for row in calls if not job.forecasters[row["provider"]].memoryless]
     took = [row["seconds_a_call"] for row in waited]
