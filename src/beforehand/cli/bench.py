@@ -222,6 +222,13 @@ def forecastbench(
         forecast = recipe.from_set(body)
         name = str(path) if path.name in rows else path.name
         rows[name], missing[name] = recipe.scores(groups, forecast)
+        if missing[name] == groups.size:
+            raise InputError(
+                f"{path} answers none of the {groups.size:,} scored rows: is it of the same due "
+                "date as the question set?"
+            )
+    most = recipe.MOST_MISSING * groups.size
+    unranked = [name for name, n in missing.items() if n > most]
     if json:
         emit(
             {
@@ -229,15 +236,26 @@ def forecastbench(
                 "n": groups.n,
                 "rows": rows,
                 "missing": missing,
+                "unranked": unranked,
                 "left_out": groups.left_out,
             }
         )
         return EXIT_OK
     columns = [("forecaster", "left"), *((c.replace("_", "\n"), "right") for c in recipe.COLUMNS)]
+    columns.append(("missing", "right"))
     out = console()
     out.print(
-        table("Brier ↓", columns, [[n, *(figure(v, 3) for v in vs)] for n, vs in rows.items()])
+        table(
+            "Brier ↓",
+            columns,
+            [[n, *(figure(v, 3) for v in vs), f"{missing[n]:,}"] for n, vs in rows.items()],
+        )
     )
+    for name in unranked:
+        out.print(
+            f"{name}: not ranked, {missing[name]:,} of {groups.size:,} forecasts are missing (more "
+            f"than {100 * recipe.MOST_MISSING:.0f} %), and each counts as {recipe.MISSING}"
+        )
     out.print("N: " + ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in groups.n.items()))
     if groups.left_out:
         out.print("left out: " + ", ".join(f"{n:,} {w}" for w, n in groups.left_out.items()))

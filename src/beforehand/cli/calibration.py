@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import Draws, Seed
+from beforehand.cli.options import BinningRule, Draws, Seed
 from beforehand.cli.output import Json, emit
 from beforehand.cli.runs import Run, opened
 from beforehand.cli.tables import console, figure, span, table
@@ -29,6 +29,7 @@ def calibration(
     bin: Annotated[
         int | None, Parameter(help="Show the forecasts of this bin instead; 0 is the lowest.")
     ] = None,
+    binning: BinningRule = "snapped",
     draws: Draws = 2000,
     seed: Seed = 0,
     json: Json = False,
@@ -41,7 +42,7 @@ def calibration(
     folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal))
     one = subject_of(folder, forecaster)
     if bin is not None:
-        rows = questions_of_bin(one, bin, bins)
+        rows = questions_of_bin(one, bin, bins, binning)
         if json:
             emit({"run_id": folder.run_id, "forecaster": one.name, "bin": bin, "questions": rows})
             return EXIT_OK
@@ -52,7 +53,7 @@ def calibration(
         ]
         console().print(table(f"{one.name}, bin {bin} of {bins}", head, cells))
         return EXIT_OK
-    found = calibration_of(one, Options(draws=checked.draws, seed=checked.seed), bins)
+    found = calibration_of(one, Options(draws=checked.draws, seed=checked.seed), bins, binning)
     if json:
         emit(found)
         return EXIT_OK

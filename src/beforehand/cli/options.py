@@ -19,6 +19,13 @@ from beforehand.score.bets import Kelly
 
 Seed = Annotated[int, Parameter(help="Seed for resampling and the placebo.")]
 Draws = Annotated[int, Parameter(help="Bootstrap draws.")]
+BinningRule = Annotated[
+    Literal["snapped", "float_edges"],
+    Parameter(
+        help="How forecasts fall into bins: snapped (0.3 lies in [0.3, 0.4), 1.0 in the last), or "
+        "float_edges (KalshiBench: edges are the floats 0.1 * i, 1.0 lies in none)."
+    ),
+]
 AssumeUtc = Annotated[
     bool,
     Parameter(negative="", help="Take times without a zone as UTC, instead of refusing them."),

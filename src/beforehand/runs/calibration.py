@@ -9,7 +9,7 @@ from beforehand.records.rows import label
 from beforehand.runs.columns import read_questions
 from beforehand.runs.compare import Subject, table_of
 from beforehand.score.calibration import Bin, calibration, column
-from beforehand.score.metrics import BINS, bin_index
+from beforehand.score.metrics import BINS, Binning, bin_index
 from beforehand.score.skill import Options
 from beforehand.score.summary import Pair, number, pair
 
@@ -54,9 +54,11 @@ class BinQuestion(TypedDict):
     weight: float
 
 
-def calibration_of(one: Subject, options: Options = Options(), bins: int = BINS) -> CalibrationWire:
+def calibration_of(
+    one: Subject, options: Options = Options(), bins: int = BINS, rule: Binning = "snapped"
+) -> CalibrationWire:
     """The calibration of a forecaster of a finished run. Raises InputError where it has none."""
-    found = calibration(table_of(one), one.name, options, bins)
+    found = calibration(table_of(one), one.name, options, bins, rule)
     return {
         "run_id": one.folder.run_id,
         "forecaster": label(one.name),
@@ -83,7 +85,9 @@ def _bin(one: Bin) -> BinWire:
     }
 
 
-def questions_of_bin(one: Subject, which: int, bins: int = BINS) -> list[BinQuestion]:
+def questions_of_bin(
+    one: Subject, which: int, bins: int = BINS, rule: Binning = "snapped"
+) -> list[BinQuestion]:
     """The forecasts of one bin (0 is the lowest), by market and time. Raises InputError."""
     if not 0 <= which < bins:
         raise InputError(f"there are {bins} bins, from 0 to {bins - 1}: there is no bin {which}")
@@ -92,7 +96,7 @@ def questions_of_bin(one: Subject, which: int, bins: int = BINS) -> list[BinQues
     valid = np.isfinite(p)
     weights = table.row_weights(valid)
     texts = {question.id: question.text for question in read_questions(one.folder.path)}
-    rows = np.flatnonzero(valid & (bin_index(np.where(valid, p, 0.0), bins) == which))
+    rows = np.flatnonzero(valid & (bin_index(np.where(valid, p, 0.0), bins, rule) == which))
     return [
         {
             "market_id": (name := table.questions[table.q[i]]),

@@ -6,7 +6,7 @@ import numpy as np
 
 from beforehand.errors import InputError
 from beforehand.score.intervals import Resampler
-from beforehand.score.metrics import BINS, Murphy, bin_index, murphy, sharpness
+from beforehand.score.metrics import BINS, Binning, Murphy, bin_index, murphy, sharpness
 from beforehand.score.skill import LEADING, MARKET, Options, resamplers, width
 from beforehand.score.table import Floats, Table
 
@@ -44,7 +44,11 @@ class Calibration:
 
 
 def calibration(
-    table: Table, forecaster: str, options: Options = Options(), bins: int = BINS
+    table: Table,
+    forecaster: str,
+    options: Options = Options(),
+    bins: int = BINS,
+    rule: Binning = "snapped",
 ) -> Calibration:
     """The calibration of one forecaster of the table, over its rows with a settled question.
     Raises InputError for a forecaster that it does not hold, or without a forecast."""
@@ -53,7 +57,7 @@ def calibration(
     if not valid.any():
         raise InputError(f"{forecaster} made no forecast of a settled question")
     weights, y = table.row_weights(valid), table.y[table.q]
-    index = bin_index(np.where(valid, p, 0.0), bins)
+    index = bin_index(np.where(valid, p, 0.0), bins, rule)
     total, found = float(weights.sum()), list[Bin]()
     samplers = resamplers(table, options)
     for k in range(bins):

@@ -24,6 +24,8 @@ COLUMNS = (
 DATASETS = frozenset({"acled", "dbnomics", "fred", "wikipedia", "yfinance"})
 MARKETS = frozenset({"infer", "manifold", "metaculus", "polymarket"})
 MISSING = 0.5
+MOST_MISSING = 0.05
+"""ForecastBench ranks a forecaster that answered at least 95 % of what it was asked."""
 Key = tuple[str, tuple[str, ...]]
 Forecast = Callable[[Mapping[str, Any]], float | None]
 
@@ -43,12 +45,22 @@ class Groups:
 
     @property
     def n(self) -> dict[str, int]:
-        """Rows per column."""
+        """Questions per column. A dataset question counts once for each horizon; a market question
+        counts once, although older sets hold a row of it for each horizon."""
+
+        def count(rows: list[Mapping[str, Any]], dated: bool) -> int:
+            return len({_full_key(row, row.get("resolution_date") if dated else 0) for row in rows})
+
         return {
-            "dataset": len(self.dataset),
-            "market_resolved": len(self.market_resolved),
-            "market_unresolved": len(self.market_unresolved),
+            "dataset": count(self.dataset, dated=True),
+            "market_resolved": count(self.market_resolved, dated=False),
+            "market_unresolved": count(self.market_unresolved, dated=False),
         }
+
+    @property
+    def size(self) -> int:
+        """All scored rows."""
+        return len(self.dataset) + len(self.market_resolved) + len(self.market_unresolved)
 
 
 def key_of(row: Mapping[str, Any]) -> Key:
@@ -85,7 +97,7 @@ def _place(row: Mapping[str, Any], asked: set[Key], groups: Groups, combinations
     combined = not isinstance(row["id"], str)
     if combined and not combinations:
         groups.skip("combination questions")
-    elif key_of(row) not in asked:
+    elif key_of(row) not in asked and not (combined and _formed(row, asked)):
         groups.skip("not in the question set")
     elif row["resolved_to"] is None:
         groups.skip("without a value")
@@ -100,6 +112,12 @@ def _place(row: Mapping[str, Any], asked: set[Key], groups: Groups, combinations
         (groups.market_resolved if row["resolved"] else groups.market_unresolved).append(row)
     else:
         groups.skip(f"unknown source {row['source']}")
+
+
+def _formed(row: Mapping[str, Any], asked: set[Key]) -> bool:
+    """True for a combination whose parts are in the set, which does not list combinations."""
+    listed = any(len(ids) > 1 for _, ids in asked)
+    return not listed and all((str(row["source"]), (str(i),)) in asked for i in row["id"])
 
 
 def scores(groups: Groups, forecast: Forecast) -> tuple[list[float | None], int]:
