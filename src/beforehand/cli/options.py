@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from beforehand.cli.output import note
+from beforehand.cli.output import OUTPUT, note
 from beforehand.engine.job import RunLimits
 from beforehand.errors import InputError
 from beforehand.forecast.aggregate import Method
@@ -17,8 +17,13 @@ from beforehand.llm.names import LABEL, SCRIPTED
 from beforehand.sandbox.engines import Engine
 from beforehand.score.bets import Kelly
 
-Seed = Annotated[int, Parameter(help="Seed for resampling and the placebo.")]
-Draws = Annotated[int, Parameter(help="Bootstrap draws.")]
+LIMITS = Group("Limits", sort_key=10)
+MODELS = Group("Models", sort_key=20)
+SCORING = Group("Scoring", sort_key=30)
+BETS = Group("Bets", sort_key=40)
+
+Seed = Annotated[int, Parameter(group=SCORING, help="Seed for resampling and the placebo.")]
+Draws = Annotated[int, Parameter(group=SCORING, help="Bootstrap draws.")]
 BinningRule = Annotated[
     Literal["snapped", "float_edges"],
     Parameter(
@@ -30,7 +35,7 @@ AssumeUtc = Annotated[
     bool,
     Parameter(negative="", help="Take times without a zone as UTC, instead of refusing them."),
 ]
-PlaceboDraws = Annotated[int, Parameter(help="Placebo redraws; 0 leaves it out.")]
+PlaceboDraws = Annotated[int, Parameter(group=SCORING, help="Placebo redraws; 0 leaves it out.")]
 Fresh = Annotated[
     bool,
     Parameter(
@@ -38,10 +43,7 @@ Fresh = Annotated[
         help="State that the forecasters were just restarted: they remember no earlier run.",
     ),
 ]
-RunId = Annotated[str | None, Parameter(help="Name of the run [the time].")]
-
-
-BETS = Group("Bets", sort_key=20)
+RunId = Annotated[str | None, Parameter(group=OUTPUT, help="Name of the run [the time].")]
 
 
 @Parameter(name="*", group=BETS)
@@ -64,7 +66,7 @@ class BetFlags:
     cap: Annotated[float, Parameter(help="The most of the wealth that one bet may stake.")] = 0.1
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=LIMITS)
 @dataclass
 class LimitFlags:
     """How a run is carried out; the same for every command that asks forecasters."""
@@ -92,7 +94,7 @@ class LimitFlags:
     ] = None
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=MODELS)
 @dataclass
 class ModelFlags:
     """How language models are used; the same for every command that takes them."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import orjson
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from beforehand.config import Home
 from beforehand.errors import InputError
@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from beforehand.engine.runs import Finished
     from beforehand.score.summary import Summary
 
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")]
+OUTPUT = Group("Output", sort_key=50)
+Json = Annotated[
+    bool,
+    Parameter(name="--json", negative="", group=OUTPUT, help="Print one JSON document."),
+]
 Verbose = Annotated[
     bool,
     Parameter(
-        negative="", help="Print all of the validity card, the leak report, the bets, every pair."
+        negative="",
+        group=OUTPUT,
+        help="Print all of the validity card, the leak report, the bets, every pair.",
     ),
 ]
 ArchivePath = Annotated[
