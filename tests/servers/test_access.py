@@ -118,7 +118,7 @@ def test_quotas_are_exact_and_survive_kill_9(tmp_path: Path, sim: Path) -> None:
         assert refused["isError"] is True
         text = refused["content"][0]["text"]
         assert re.search(
-            r"quota of 20 searches in 10 minutes is used up for ann: try again in", text
+            r"quota of searches \(20 in 10 minutes\) is used up for ann: try again in", text
         )
         about = refused["_meta"]["beforehand/error"]
         assert about["kind"] == "RateLimited"
@@ -223,7 +223,7 @@ def test_quotas_count_together(address: Any) -> None:
     for i in range(3):
         two[i % 2].caller(Visitor("ann"), None).take(limit)  # type: ignore[misc]
     for quotas in two:
-        with pytest.raises(RateLimited, match="quota of 3 tries in 60 s is used up for ann") as e:
+        with pytest.raises(RateLimited, match=r"quota of tries \(3 in 60 s\) is used up for ann") as e:
             quotas.caller(Visitor("ann"), None).take(limit)  # type: ignore[misc]
         assert e.value.retry_after == pytest.approx(60, abs=1)
     two[0].caller(Visitor("bob"), None).take(limit)  # type: ignore[misc]
@@ -367,7 +367,7 @@ def test_a_token_over_stdio(tmp_path: Path, sim: Path) -> None:
     first, second = anyio.run(twice, {"BEFOREHAND_TOKEN": text})
     assert first.structured_content["output"] == "2025\n"
     assert second.is_error
-    assert "the quota of 1 executions" in second.content[0].text
+    assert "the quota of executions (1 in 60 minutes) is used up for ann" in second.content[0].text
     free = anyio.run(twice, {})
     assert not any(done.is_error for done in free)
     done = subprocess.run(

@@ -145,6 +145,6 @@ def test_the_inspector_beyond_the_quota(running: tuple[Served, str]) -> None:
         post(f"{server.base}/web-search/mcp", call("search_web", CALLS["search_web"]), text)
     search = ("--method", "tools/call", "--tool-name", "search_web", "--tool-arg", "query=will it")
     refused = inspect(target, *header, *search, home=server.home)
-    assert "quota of 20 searches in 10 minutes is used up for greedy: try again in" in (
+    assert "quota of searches (20 in 10 minutes) is used up for greedy: try again in" in (
         refused.stdout + refused.stderr
     )

@@ -153,7 +153,7 @@ def prune(
     else:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in done.records.items()) or "no records"
         print(
-            f"{path}: {counts} taken out, {done.files} files deleted ({done.bytes / 1e6:,.1f} MB)"
+            f"{path}: {counts} taken out; files deleted: {done.files} ({done.bytes / 1e6:,.1f} MB)"
         )
     return EXIT_OK
 

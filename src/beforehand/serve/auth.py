@@ -101,7 +101,7 @@ class Quotas:
             )
             if wait > 0:
                 raise RateLimited(
-                    f"the quota of {calls:,} {limit.name} in {span(limit.seconds)} is used up "
+                    f"the quota of {limit.name} ({calls:,} in {span(limit.seconds)}) is used up "
                     f"for {user}: try again in {span(wait)}",
                     wait,
                 )
