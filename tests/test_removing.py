@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from beforehand.cli.app import run as cli
@@ -125,3 +126,8 @@ def test_a_licence_is_carried_into_the_report(
         cli(["runs", "export", "r", "--format", "markdown", "--out", str(tmp_path / "m.md")]) == 0
     )
     assert "Licences of the data: CC0-1.0." in (tmp_path / "m.md").read_text()
+    table = str(tmp_path / "t.parquet")
+    assert cli(["runs", "export", "r", "--format", "parquet", "--out", table]) == 0
+    assert "data: CC0-1.0" in capsys.readouterr().out
+    found = duckdb.sql(f"SELECT key, value FROM parquet_kv_metadata('{table}')").fetchall()
+    assert (b"data_licences", b"CC0-1.0") in found

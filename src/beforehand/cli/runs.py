@@ -309,7 +309,8 @@ def export(
     if json:
         emit(counts)
     else:
-        print(f"{counts['out']}: {counts['rows']:,} {counts['what']}")
+        stated = f"; data: {', '.join(found)}" if (found := counts.get("licences")) else ""
+        print(f"{counts['out']}: {counts['rows']:,} {counts['what']}{stated}")
     return EXIT_OK
 
 

@@ -5,7 +5,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from beforehand.errors import InputError, NotConfigured, NotFound
 from beforehand.records.rows import DecisionRow, FailureRow
@@ -49,11 +49,12 @@ PAPER = {"latex": ".tex", "markdown": ".md", "svg": ".svg", "png": ".png"}
 
 
 class Exported(TypedDict):
-    """Where an export went, and how many rows of what."""
+    """Where an export went, how many rows of what, and the licences of the data behind them."""
 
     out: str
     rows: int
     what: str
+    licences: NotRequired[list[str]]
 
 
 def export(folder: RunFolder, format: str, out: str | None, journal: Journal | None) -> Exported:
@@ -94,7 +95,7 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
         rows = list(_stated(folder))
     else:
         rows = list(documents(folder) if scouted else decisions(folder, calls))
-    columns = DOCUMENT_COLUMNS if scouted else COLUMNS
+    columns, licences = DOCUMENT_COLUMNS if scouted else COLUMNS, _licences(folder)
     if format == "csv":
         text = io.StringIO()
         writer = csv.DictWriter(text, list(columns), lineterminator="\n")
@@ -104,8 +105,16 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
     elif format == "jsonl":
         write_jsonl(path, rows)
     else:
-        write_parquet(path, rows, columns)
-    return {"out": str(path), "rows": len(rows), "what": "documents" if scouted else "decisions"}
+        write_parquet(path, rows, columns, {"data_licences": ", ".join(licences)})
+    what = "documents" if scouted else "decisions"
+    return {"out": str(path), "rows": len(rows), "what": what, "licences": licences}
+
+
+def _licences(folder: RunFolder) -> list[str]:
+    """The licences of the data behind a run, as its scores state them."""
+    scores = folder.path / "scores.json"
+    summary: Summary | None = read_json(scores) if scores.is_file() else None
+    return [] if summary is None else summary.get("licences", [])
 
 
 def _paper(folder: RunFolder, format: str, out: str | None) -> Exported:

@@ -10,22 +10,32 @@ from beforehand.store.files import write_jsonl
 
 
 def write_parquet(
-    path: Path, rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]
+    path: Path,
+    rows: Sequence[Mapping[str, object]],
+    columns: Mapping[str, str],
+    facts: Mapping[str, str],
 ) -> None:
-    """Rows as a Parquet file, atomically; `columns` maps each name to its SQL type."""
+    """Rows as a Parquet file, atomically; `columns` maps each name to its SQL type, `facts` become
+    the file's key-value metadata."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kinds = ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items())
+    kept = ", ".join(f"{name}: '{_escaped(text)}'" for name, text in facts.items())
     with TemporaryDirectory(dir=path.parent) as folder:
         lines, made = Path(folder) / "rows.jsonl", Path(folder) / "rows.parquet"
         write_jsonl(lines, rows)
         with duckdb.connect() as db:
             db.execute(
                 f"COPY (SELECT * FROM read_json(?, format = 'newline_delimited', "
-                f"columns = {{{kinds}}})) TO '{_quoted(made)}' (FORMAT parquet, COMPRESSION zstd)",
+                f"columns = {{{kinds}}})) TO '{_quoted(made)}' (FORMAT parquet, "
+                f"COMPRESSION zstd, KV_METADATA {{{kept}}})",
                 [str(lines)],
             )
         made.replace(path)
 
 
 def _quoted(path: Path) -> str:
-    return str(path).replace("'", "''")
+    return _escaped(str(path))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("'", "''")
