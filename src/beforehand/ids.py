@@ -77,6 +77,8 @@ def market_id(venue: str, native: str) -> str:
     venue = venue.strip().upper()
     if not _VENUE.match(venue):
         raise InputError(f"venue {venue!r} must be letters, digits, '_' or '-'")
+    if any(not mark.isprintable() for mark in native):
+        raise InputError(f"the market id {native!r} holds a character that cannot be printed")
     if not native or native != native.strip():
         raise InputError("a market id must not be empty, nor begin or end with a space")
     return f"{venue}:{native}"

@@ -54,7 +54,7 @@ class EventSpec(Record):
     resolution_date: Utc | None = None
     source: EventSource | None = None
     ground_truth_source: str | None = None
-    forecast_horizon_days: int | None = None
+    forecast_horizon_days: Annotated[int, Field(ge=0)] | None = None
     tags: Annotated[list[str], BeforeValidator(lambda given: given or [])] = Field(
         default_factory=list
     )

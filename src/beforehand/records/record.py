@@ -1,9 +1,11 @@
 """What all records share: frozen, unknown fields kept, UTC only, probabilities in [0, 1]."""
 
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from beforehand.clock import FIRST_YEAR, LAST_YEAR
 
 
 class Record(BaseModel):
@@ -22,7 +24,13 @@ def _not_bool(value: Any) -> Any:
     return value
 
 
-Utc = Annotated[AwareDatetime, AfterValidator(lambda t: t.astimezone(UTC))]
+def _utc(instant: datetime) -> datetime:
+    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
+        raise ValueError(f"the year {instant.year} lies outside {FIRST_YEAR} to {LAST_YEAR}")
+    return instant.astimezone(UTC)
+
+
+Utc = Annotated[AwareDatetime, AfterValidator(_utc)]
 """An instant with a zone, turned into UTC; a naive datetime is refused."""
 
 Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]

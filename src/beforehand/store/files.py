@@ -2,7 +2,6 @@
 
 import csv
 import fcntl
-import gzip
 import hashlib
 import os
 import re
@@ -124,9 +123,21 @@ def append_jsonl(path: Path, rows: Iterable[Any]) -> None:
         os.fsync(out.fileno())
 
 
+MOST_UNPACKED_MB = 4096
+"""The most that a file is read or unpacked to, in MB; BEFOREHAND_MAX_UNPACKED_MB sets another."""
+EARLY_MB, MOST_RATIO = 256, 100
+"""What unpacks to more than so many MB may not be more than so many times its packed size: text
+hardly gets that far, and a bomb to a thousand times. Not checked where a bound is set."""
+_STEP = 2**16
+"""Packed bytes at a time: they unpack to 67 MB at most."""
+
+
 def read_bytes(path: Path) -> bytes:
-    """The file's bytes, unpacked where they are gzip (by their first two bytes, not the name)."""
+    """The file's bytes, unpacked where they are gzip (by their first two bytes, not the name).
+    Raises InputError where there is nothing to read, for more bytes than are allowed, for UTF-16,
+    and for a Git LFS pointer."""
     try:
+        refuse_size(path, path.stat().st_size)
         data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
@@ -135,11 +146,62 @@ def read_bytes(path: Path) -> bytes:
     except PermissionError:
         raise InputError(f"{path} cannot be read: permission denied") from None
     if data[:2] == b"\x1f\x8b":
-        try:
-            return gzip.decompress(data)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path} is a damaged gzip file: {error}") from None
+        data = unpack(data, str(path))
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(f"{path} is UTF-16: save it as UTF-8")
+    if data.startswith(b"version https://git-lfs.github.com/spec/"):
+        raise InputError(f"{path} is a Git LFS pointer and not the file: run `git lfs pull` first")
     return data
+
+
+def unpack(data: bytes, name: str) -> bytes:
+    """The content of a gzip file, all its members. Raises InputError for a damaged one, and for one
+    that unpacks to more than is allowed, before it has done so."""
+    most, trusted = _most_bytes(), "BEFOREHAND_MAX_UNPACKED_MB" in os.environ
+    parts, size, at, view = list[bytes](), 0, 0, memoryview(data)
+    member = zlib.decompressobj(wbits=31)
+    try:
+        while at < len(view):
+            if member.eof:
+                member = zlib.decompressobj(wbits=31)
+            part = member.decompress(view[at : at + _STEP])
+            at = min(at + _STEP, len(view)) - len(member.unused_data)
+            while member.eof and at < len(view) and not view[at]:
+                at += 1  # Zeros may follow a member.
+            parts.append(part)
+            size += len(part)
+            bomb = size > EARLY_MB * 10**6 and size > MOST_RATIO * at and not trusted
+            if bomb or size > most:
+                raise InputError(
+                    f"{name} unpacks to more than {size // 10**6:,} MB and may be made to fill the "
+                    "memory: nothing was read. If it is what it should be, set "
+                    "BEFOREHAND_MAX_UNPACKED_MB"
+                )
+    except zlib.error as error:
+        raise InputError(f"{name} is a damaged gzip file: {error}") from None
+    if not member.eof:
+        raise InputError(f"{name} is a damaged gzip file: it is cut short")
+    return b"".join(parts)
+
+
+def _most_bytes() -> int:
+    stated = os.environ.get("BEFOREHAND_MAX_UNPACKED_MB")
+    try:
+        found = int(stated) if stated else MOST_UNPACKED_MB
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise InputError(f"BEFOREHAND_MAX_UNPACKED_MB must be a whole number of MB, not {stated!r}")
+    return found * 10**6
+
+
+def refuse_size(path: Path, size: int) -> None:
+    """Raises InputError for a file that is, or unpacks to, more than is read."""
+    if size > (most := _most_bytes()):
+        raise InputError(
+            f"{path} has {size / 1e6:,.0f} MB unpacked, and at most {most / 1e6:,.0f} are read: "
+            "split it, or set BEFOREHAND_MAX_UNPACKED_MB"
+        )
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -231,8 +293,11 @@ def plain_number(text: str) -> float:
 
 def read_json(path: Path) -> Any:
     """The file as one JSON document."""
+    content = read_bytes(path)
+    if not content.strip():
+        raise InputError(f"{path} is empty")
     try:
-        return orjson.loads(read_bytes(path))
+        return orjson.loads(content)
     except orjson.JSONDecodeError as error:
         raise InputError(f"{path} is not JSON: {error}") from None
 

@@ -17,7 +17,6 @@ is the latest *observation* among the points known at t. A backfilled older pric
 does not replace a newer one. The lookup depends on the visible prefix only.
 """
 
-import gzip
 import hashlib
 from bisect import bisect_right
 from collections import defaultdict
@@ -48,6 +47,7 @@ from beforehand.store.archive.manifest import (
 from beforehand.store.files import (
     file_digest,
     json_bytes,
+    unpack,
 )
 
 Ints = npt.NDArray[np.int64]
@@ -298,7 +298,7 @@ def _unpack(path: Path, segment: Segment) -> bytes:
         raise Corrupt(f"segments/{name}: the file is missing") from None
     if hashlib.sha256(packed).hexdigest() != segment["file_digest"]:
         raise Corrupt(f"segments/{name}: its bytes do not match the digest in archive.json")
-    content = gzip.decompress(packed)
+    content = unpack(packed, f"segments/{name}")
     if hashlib.sha256(content).hexdigest() != segment["digest"]:
         raise Corrupt(f"segments/{name}: its content does not match its name")
     return content

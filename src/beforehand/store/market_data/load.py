@@ -13,7 +13,7 @@ from typing import Any
 
 from beforehand.clock import FIRST_YEAR, LAST_YEAR, iso, to_us
 from beforehand.errors import InputError
-from beforehand.store.files import Reject, exclusive, file_digest, write_jsonl
+from beforehand.store.files import Reject, exclusive, file_digest, refuse_size, write_jsonl
 from beforehand.store.market_data.table import INDEXES, connect
 from beforehand.store.market_data.templates import COLUMNS
 
@@ -135,6 +135,9 @@ def _read(duck: Any, file: Path, report: LoadReport) -> None:
     """The file as text columns under our names, with the line each row stood on."""
     if file.suffix == ".parquet":
         source = f"read_parquet('{_pattern(file)}', hive_partitioning=false)"
+        whole = f"parquet_metadata('{_pattern(file)}')"
+        (size,) = duck.execute(f"SELECT sum(total_uncompressed_size) FROM {whole}").fetchone()
+        refuse_size(file, int(size or 0))
         duck.execute(f"CREATE TABLE raw AS SELECT * FROM {source}")
         first = 1
     else:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from beforehand.errors import BadAnswer, InputError
 from beforehand.records.record import Record
-from beforehand.store.files import Reject, read_lines
+from beforehand.store.files import Reject, read_bytes, read_lines
 
 T = TypeVar("T")
 _BAD = (
@@ -25,6 +25,7 @@ _BAD = (
     OSError,
     IndexError,
     OverflowError,
+    RecursionError,
 )
 
 
@@ -66,6 +67,7 @@ def each_object(
 ) -> Iterator[Record]:
     """Apply `parse` to every JSON object of a JSONL file; a line is taken whole or not at all.
     `prepare` may change a line before it is read."""
+    number = 0
     for number, line in read_lines(path):
         try:
             raw = orjson.loads(prepare(line))
@@ -73,9 +75,26 @@ def each_object(
                 raise ValueError("the line is not a JSON object")
             records = list(parse(raw))
         except _BAD as error:
+            if number == 1:
+                _refuse_document(path)
             rejects.bad(path, number, reason(error), line)
             continue
         yield from records
+    if not number:
+        raise InputError(f"{path} is empty")
+
+
+def _refuse_document(path: Path) -> None:
+    """Raises InputError for one JSON document where a line should be one."""
+    try:
+        found = orjson.loads(read_bytes(path))
+    except orjson.JSONDecodeError:
+        return
+    if isinstance(found, list) or b"\n" in read_bytes(path).strip():
+        raise InputError(
+            f"{path} is one JSON document, and one object a line is due (JSONL): "
+            f"`jq -c '.[]' {path.name}` makes lines of a list"
+        )
 
 
 def guarded(

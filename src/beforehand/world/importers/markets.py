@@ -81,7 +81,7 @@ def parse_row(raw: _MarketHistory) -> list[Record]:
                 close=raw.get("close_datetime"),
             )
         )
-    for day, price, published in raw["history"]:
+    for day, price, published in _history(raw["history"]):
         known_at = datetime.fromtimestamp(published, UTC)
         records.append(
             PricePoint(
@@ -106,6 +106,21 @@ def parse_row(raw: _MarketHistory) -> list[Record]:
             )
         )
     return records
+
+
+def _history(rows: object) -> list[tuple[str, float, float]]:
+    """The price rows. Raises ValueError, which names the row."""
+    if not isinstance(rows, list):
+        raise ValueError("history is not a list of [day, price, published in seconds]")
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, list) or len(row) != 3:
+            raise ValueError(f"history, row {number}: it is not [day, price, published in seconds]")
+        if not isinstance(row[0], str):
+            raise ValueError(f"history, row {number}: the day {row[0]!r} is not text")
+        for value in row[1:]:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ValueError(f"history, row {number}: {value!r} is not a number")
+    return rows
 
 
 def text_version(
