@@ -258,7 +258,8 @@ def _import(
         raise
     if json:
         emit({"archive": str(target), "imports": [report.wire() for report in reports]})
-    return EXIT_PARTIAL if any(report.rejects for report in reports) else EXIT_OK
+    partial = any(report.rejects or report.conflicts for report in reports)
+    return EXIT_PARTIAL if partial else EXIT_OK
 
 
 def _say(report: ImportReport) -> None:
@@ -268,6 +269,8 @@ def _say(report: ImportReport) -> None:
         print("  already there: " + ", ".join(f"{n:,} {k}" for k, n in sorted(report.same.items())))
     for name, n in report.notes.items():
         print(f"  {name.replace('_', ' ')}: {n:,}")
+    for conflict in report.conflicts[:5]:
+        note(f"  {conflict}")
     if report.rejects:
         note(f"  {len(report.rejects):,} lines rejected, listed in {report.rejects_file}")
         for reject in report.rejects[:3]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import DAY_US, from_us, to_us
+from beforehand.errors import Corrupt
 from beforehand.ids import split_market_id
 from beforehand.records.world import Document, Market
 
@@ -126,11 +127,17 @@ class PanelBuilder:
         else:
             known_at = np.full(len(t), -1, dtype=np.int64)
             known_at[rows >= 0] = series.known_at[rows[rows >= 0]]
+        age = (t - _pick(series.observed_at, rows)) / 1e6
+        if (age < 0).any():
+            raise Corrupt(
+                f"{name}: a price is known before it was observed; `beforehand world verify` lists "
+                "all of them"
+            )
         return Panel(
             market=[name] * len(t),
             t=t,
             price=_pick(series.price, rows),
-            price_age=(t - _pick(series.observed_at, rows)) / 1e6,
+            price_age=age,
             known_at=known_at,
             bid=_pick(series.bid, rows),
             ask=_pick(series.ask, rows),

@@ -39,6 +39,7 @@ from beforehand.records.world import (
     Resolution,
 )
 from beforehand.store.archive.reader import Series
+from beforehand.store.archive.rules import disagree
 
 if TYPE_CHECKING:
     from beforehand.gateway.gateway import Gateway
@@ -220,18 +221,16 @@ class View:
     def resolution(self, market_id: str) -> Resolution | None:
         """How the market ended, once that is known."""
         name = self.resolve_id(market_id)
-        return _last(self._admit("resolution", self._world.resolutions(name, self._at)))
+        return _ending(self._admit("resolution", self._world.resolutions(name, self._at)))
 
     def resolutions(self) -> list[Resolution]:
-        """Every market's latest known resolution, a list ordered by market id."""
-        latest: dict[str, Resolution] = {}
+        """Every market's latest known resolution, a list ordered by market id. Two outcomes that
+        disagree are a dispute."""
+        groups: dict[str, list[Resolution]] = {}
         for record in self._admit("resolution", self._world.resolutions(None, self._at)):
-            if (
-                record.market_id not in latest
-                or latest[record.market_id].known_at <= record.known_at
-            ):
-                latest[record.market_id] = record
-        return [latest[name] for name in sorted(latest)]
+            groups.setdefault(record.market_id, []).append(record)
+        found = (_ending(groups[name]) for name in sorted(groups))
+        return [ending for ending in found if ending is not None]
 
     def forecasts(self, market_id: str) -> list[RecordedForecast]:
         """What others had forecast by t, oldest first."""
@@ -408,6 +407,15 @@ def _names(records: Iterable[Market | Event]) -> str:
 def _mirrored(level: BookLevel) -> BookLevel:
     """A level of the NO side, seen from YES."""
     return level.model_copy(update={"price": round(1.0 - level.price, 9)})
+
+
+def _ending(records: list[Resolution]) -> Resolution | None:
+    """The ending known last; a dispute where two outcomes on record disagree: which of them holds
+    cannot be known here."""
+    last = _last(records)
+    if last is not None and len(records) > 1 and disagree(records):
+        return last.model_copy(update={"status": "disputed", "payout": None})
+    return last
 
 
 def _last(records: list[R]) -> R | None:

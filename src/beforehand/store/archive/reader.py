@@ -32,11 +32,13 @@ import numpy.typing as npt
 import orjson
 from pydantic import BaseModel
 
-from beforehand.clock import from_us, parse_instant, to_us
+from beforehand.clock import SystemClock, from_us, parse_instant, to_us
 from beforehand.errors import Corrupt, InputError
 from beforehand.records import world
 from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document, decode_series
 from beforehand.records.cutoff import visible_us
+from beforehand.records.world import Resolution
+from beforehand.store.archive import rules
 from beforehand.store.archive.manifest import (
     Segment,
     counts_of,
@@ -214,8 +216,11 @@ class Archive:
         return {name: _series(name, parts[name]) for name in sorted(parts)}
 
     def verify(self) -> list[str]:
-        """Every way in which the files differ from the manifest; empty means intact."""
-        problems = []
+        """Every way in which the files differ from the manifest, or the records from what must hold
+        between them (`rules.py`); empty means intact."""
+        problems = list(rules.import_problems(self.manifest, SystemClock().now()))
+        endings = list[Resolution]()
+        importers = {entry["name"]: entry["importer"] for entry in self.manifest["imports"]}
         sealed = {**self.manifest, "seal": seal_of(self.manifest)}
         if (self.path / "archive.json").read_bytes() != json_bytes(sealed):
             problems.append("archive.json: not byte for byte what was written")
@@ -224,8 +229,15 @@ class Archive:
                 content = _unpack(self.path, segment)
                 model = KINDS[segment["kind"]]
                 rows = content.splitlines()
-                for line in rows:
-                    _check_line(segment["kind"], model, line)
+                latest, found = _check_lines(segment["kind"], model, rows, endings)
+                problems += [f"{segment_name(segment)}: {problem}" for problem in found]
+                if late := rules.late_records(
+                    segment["kind"],
+                    latest,
+                    importers.get(segment["import"], ""),
+                    segment["recorded_at"],
+                ):
+                    problems.append(f"{segment_name(segment)}: {late}")
                 total = record_count(segment["kind"], rows)
                 if total != segment["records"]:
                     problems.append(
@@ -242,7 +254,7 @@ class Archive:
                 kept.is_file() and file_digest(kept) == entry["rejects_digest"]
             ):
                 problems.append(f"rejects/{kept.name}: not what was written")
-        return problems
+        return [*problems, *rules.conflicts(endings)]
 
     def strays(self) -> list[str]:
         """Segment files that no import lists: what an interrupted import leaves. Harmless."""
@@ -275,13 +287,29 @@ def record_count(kind: str, lines: list[bytes]) -> int:
     return sum(len(decode_series(line).price) for line in lines)
 
 
-def _check_line(kind: str, model: type[BaseModel], line: bytes) -> None:
-    if kind == "price":
-        decode_series(line)
-    elif kind == "document":
-        decode_document(line)
-    else:
-        model.model_validate_json(line)
+def _check_lines(
+    kind: str, model: type[BaseModel], lines: list[bytes], endings: list[Resolution]
+) -> tuple[int | None, list[str]]:
+    """(the latest `known_at` of a segment, what is wrong in it); its endings are added. Raises
+    ValueError for a line that breaks its schema."""
+    latest, problems = list[int](), list[str | None]()
+    for line in lines:
+        if kind == "price":
+            row = decode_series(line)
+            problems.append(rules.series_problem(row))
+            latest.append(max(row.known_at, default=0))
+        elif kind == "document":
+            document = decode_document(line)
+            known = to_us(document.known_at)
+            problems.append(rules.document_problem(document.id, known, document.published_at))
+            latest.append(known)
+        else:
+            record = model.model_validate_json(line)
+            if isinstance(record, Resolution):
+                problems.append(rules.resolution_problem(record))
+                endings.append(record)
+            latest.append(to_us(record.known_at))  # type: ignore[attr-defined]
+    return max(latest, default=None), [problem for problem in problems if problem]
 
 
 def segment_name(segment: Segment) -> str:

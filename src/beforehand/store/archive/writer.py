@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -52,6 +52,7 @@ from beforehand.store.archive.reader import (
     record_count,
     segment_name,
 )
+from beforehand.store.archive.rules import conflicts
 from beforehand.store.files import Reject, exclusive, file_digest, write_atomic, write_jsonl
 
 PATIENCE_S = 30.0
@@ -68,6 +69,7 @@ class ImportReport:
     notes: dict[str, int] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
     rejects_file: str | None = None
+    conflicts: list[str] = field(default_factory=list)
 
     def wire(self) -> dict[str, object]:
         """JSON-ready."""
@@ -80,6 +82,7 @@ class ImportReport:
             "rejected": len(self.rejects),
             "rejects": [reject.sentence() for reject in self.rejects[:20]],
             "rejects_file": self.rejects_file,
+            "conflicts": self.conflicts,
         }
 
 
@@ -120,6 +123,7 @@ class ArchiveWriter:
             manifest = read_manifest(self.path) if self._exists() else empty_manifest()
             lines = self._new_lines(records, report)
             report.rejects = list(rejects)
+            report.conflicts = self._conflicts(lines)
             stamp = iso(recorded_at)
             last = max((int(i["name"].partition("-")[0]) for i in manifest["imports"]), default=0)
             name = f"{last + 1:04d}-{importer}"
@@ -227,6 +231,15 @@ class ArchiveWriter:
         if fresh := points.lines():
             lines["price"] = fresh
         return dict(lines)
+
+    def _conflicts(self, lines: Mapping[str, list[bytes]]) -> list[str]:
+        """Markets of new endings whose outcome on record is another one."""
+        new = [world.Resolution.model_validate_json(line) for line in lines.get("resolution", ())]
+        if not new:
+            return []
+        names = {ending.market_id for ending in new}
+        stored = Archive(self.path).records(world.Resolution) if self._exists() else []
+        return conflicts([*new, *(one for one in stored if one.market_id in names)])
 
     def _write_segment(self, kind: str, lines: list[bytes], stamp: str, name: str) -> Segment:
         """Store the new lines of the import with this name, and return their segment's entry."""

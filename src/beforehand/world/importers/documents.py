@@ -22,6 +22,9 @@ def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record
 
     def parse(raw: _DocumentLine) -> list[Record]:
         document = parse_row(raw)
+        if document.text_known_at and document.text_known_at < document.known_at:
+            why = "captured_before_publication_dated_by_the_later"
+            notes[why] = notes.get(why, 0) + 1
         if document.published_at is None:
             notes["without_published_at"] = notes.get("without_published_at", 0) + 1
         return [document]

@@ -34,7 +34,10 @@ def read(path: Path, rejects: Rejects, venue: str) -> Iterator[Record]:
 def _point(row: dict[str, str], venue: str) -> PricePoint:
     head, native = split_market_id(row["id"].strip())
     observed_at = when(row["time"])
-    known = row.get("known_at")
+    stated = (row.get("known_at") or "").strip()
+    known_at = when(stated) if stated else observed_at
+    if known_at < observed_at:
+        raise ValueError(f"known_at {stated} lies before time {row['time'].strip()}")
 
     def optional(key: str) -> float | None:
         text = (row.get(key) or "").strip()
@@ -44,7 +47,7 @@ def _point(row: dict[str, str], venue: str) -> PricePoint:
         market_id=market_id(head or venue, native),
         price=plain_number(row["price"]),
         observed_at=observed_at,
-        known_at=when(known) if known and known.strip() else observed_at,
+        known_at=known_at,
         bid=optional("bid"),
         ask=optional("ask"),
         volume=optional("volume"),
