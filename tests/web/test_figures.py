@@ -180,7 +180,10 @@ def test_trace(browse: Callable[..., Screen], serving: Api) -> None:
         ).rstrip()
     )
     seen.page.get_by_role("tab", name="Prompt").click()
-    assert found["prompts"][0]["text"] in seen.page.locator("#trace-panel").inner_text()
+    seen.page.wait_for_function(
+        "text => document.querySelector('#trace-panel').innerText.includes(text)",
+        arg=found["prompts"][0]["text"],
+    )
 
 
 def test_overview_answer_and_verdict(browse: Callable[..., Screen], serving: Api) -> None:
