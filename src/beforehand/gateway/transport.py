@@ -1,12 +1,16 @@
 """The one HTTP client of the package: sends a Request once, and resolves addresses and secrets.
 
 An answer is whole or lost. The time limit covers the whole exchange (connecting, headers, trickling
-bodies), and a body is bounded (unpacked). Redirects are followed for keyless services only, so that
-no secret is sent to another host; no secret appears in an error or in a recorded address.
+bodies), and a body is bounded (unpacked). No secret appears in an error or in a recorded address.
+
+Redirects are followed for reads of keyless sources alone, never for forecasters, models and what
+carries a key: what they are sent is for them. Each hop is checked: it stays within the source's own
+hosts, and does not lead from a public address to one of this machine or its network.
 """
 
 import asyncio
 import base64
+import ipaddress
 import re
 import socket
 import threading
@@ -26,6 +30,7 @@ from beforehand.sources.catalogue import PROVIDERS
 from beforehand.traffic import Lost, Reply
 
 REACH_S = 10.0
+HOPS = 5
 MAX_BODY, MAX_FILE = 64 * 2**20, 512 * 2**20
 EXAMPLE = "http://127.0.0.1:8765"
 
@@ -126,25 +131,22 @@ class HttpTransport:
                 "application/x-www-form-urlencoded" if request.form else "application/json"
             )
         query = list[tuple[str, str | int | float | bool | None]](request.params) or None
-        parts, size = [], 0
+        method, follows = "GET" if content is None else "POST", self._follows(request)
         try:
-            async with (
-                asyncio.timeout(timeout),
-                self._client.stream(
-                    "GET" if content is None else "POST",
-                    url,
-                    params=query,
-                    content=content,
-                    headers=headers,
-                    timeout=httpx2.Timeout(timeout),
-                    follow_redirects=self._providers[request.provider].auth == "none",
-                ) as response,
-            ):
-                async for part in response.aiter_bytes():
-                    parts.append(part)
-                    size += len(part)
-                    if size > MAX_BODY:
-                        raise BadAnswer(f"the answer is larger than {MAX_BODY // 2**20} MiB")
+            async with asyncio.timeout(timeout):
+                for hop in range(HOPS + 1):
+                    async with self._client.stream(
+                        method,
+                        url,
+                        params=query,
+                        content=content,
+                        headers=headers,
+                        timeout=httpx2.Timeout(timeout),
+                    ) as response:
+                        body = await _whole(response)
+                        if not (follows and response.is_redirect and hop < HOPS):
+                            break
+                        url, query = await _next_hop(response), None
         except TimeoutError:
             raise Lost(f"no whole answer within {timeout:.0f} s") from None
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
@@ -157,7 +159,16 @@ class HttpTransport:
         found = {name.lower(): value for name, value in response.headers.items()}
         # An override may carry a password: it is not recorded.
         address = re.sub(r"//[^/@]*@", "//", str(response.url))
-        return Reply(response.status_code, found, b"".join(parts), address)
+        if response.is_redirect:
+            body = (
+                f"redirects are not followed here (to {found.get('location', '?')[:100]})".encode()
+            )
+        return Reply(response.status_code, found, body, address)
+
+    def _follows(self, request: Request) -> bool:
+        """Whether a redirect of this request may be followed."""
+        known = PROVIDERS.get(request.provider)
+        return known is not None and known.auth == "none" and request.body is None
 
     def _authorise(self, provider: Provider, timeout: float) -> dict[str, str]:
         """The headers that identify us; NotConfigured names the missing variable."""
@@ -217,6 +228,49 @@ class HttpTransport:
                         "applications only; check REDDIT_CLIENT_ID and REDDIT_CLIENT_SECRET"
                     ) from None
             return self._reddit[0]
+
+
+async def _whole(response: httpx2.Response) -> bytes:
+    """The body. Raises BadAnswer for one that is too large."""
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > MAX_BODY:
+            raise BadAnswer(f"the answer is larger than {MAX_BODY // 2**20} MiB")
+    return b"".join(parts)
+
+
+async def _next_hop(response: httpx2.Response) -> str:
+    """Where a redirect leads. Raises BadAnswer for a hop that is not taken."""
+    start, target = response.url, response.url.join(response.headers.get("location", ""))
+    if target.scheme not in (start.scheme, "https"):
+        raise BadAnswer(f"a redirect to {target.scheme}://{target.host} is not followed")
+    if target.host == start.host:
+        return str(target)
+    if _owner(target.host) != _owner(start.host):
+        raise BadAnswer(f"a redirect from {start.host} to {target.host} is not followed")
+    if not await _is_public(target.host):
+        raise BadAnswer(f"a redirect to {target.host}, which is no public address, is not followed")
+    return str(target)
+
+
+def _owner(host: str) -> str:
+    """The last two labels of a host's name; an address stands for itself."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return ".".join(host.lower().split(".")[-2:])
+    return host
+
+
+async def _is_public(host: str) -> bool:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise Lost(f"no connection: {error}", sent=False) from None
+    return all(ipaddress.ip_address(row[4][0]).is_global for row in found)
 
 
 def _stop(

@@ -380,12 +380,18 @@ def open_vendor(spec: ModelSpec, timeout: float, workspace: Workspace) -> Model:
     key = need_key(spec, workspace.settings)
     if spec.vendor == "anthropic":
         from anthropic import AsyncAnthropic
+        from anthropic import DefaultAsyncHttpxClient as Once
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
 
-        caller = AsyncAnthropic(api_key=key, max_retries=0, timeout=timeout)
+        caller = AsyncAnthropic(
+            api_key=key,
+            max_retries=0,
+            timeout=timeout,
+            http_client=Once(follow_redirects=False, timeout=timeout),
+        )
         return AnthropicModel(spec.name, provider=AnthropicProvider(anthropic_client=caller))
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
@@ -394,5 +400,7 @@ def open_vendor(spec: ModelSpec, timeout: float, workspace: Workspace) -> Model:
         base_url=f"{address(workspace.home)}/v1" if spec.vendor == LOCAL else spec.base or None,
         max_retries=0,
         timeout=timeout,
+        # A redirect would post the whole context to somebody else.
+        http_client=DefaultAsyncHttpxClient(follow_redirects=False, timeout=timeout),
     )
     return OpenAIChatModel(spec.name, provider=OpenAIProvider(openai_client=client))
