@@ -255,7 +255,7 @@ def test_a_failed_bound_turns_the_verdict(world: Table) -> None:
     few = peeking.where((peeking.event % 9 == 0)[peeking.q])
     rows = score(few)
     apply_card(rows, card(few, rows, SetFacts(documents=0)))
-    assert "19 events, must be at least 20" in "; ".join(rows[1].reasons), rows[1].reasons
+    assert "19 events, and 20 are needed" in "; ".join(rows[1].reasons), rows[1].reasons
 
 
 def test_the_placebo_hardly_ever_wins(world: Table) -> None:
@@ -334,7 +334,7 @@ def test_a_forecaster_rests_on_its_own_clusters(world: Table) -> None:
     board = {r.forecaster: r for r in score(made)}
     assert board["all"].verdict == "beats the market"
     assert board["few"].verdict == "not shown"
-    assert "events, must be at least 20" in "; ".join(board["few"].reasons)
+    assert "events, and 20 are needed" in "; ".join(board["few"].reasons)
     assert board["one"].verdict == "not shown"
     assert np.isnan(board["one"].skill.ci).all()
     assert "single event" in board["one"].reasons[0]

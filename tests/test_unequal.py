@@ -2,11 +2,14 @@
 
 import csv
 import io
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from beforehand.cli.app import run as cli
 from beforehand.errors import InputError
 from beforehand.jobs.checks import stakes
 from beforehand.score.bets import Kelly, Profit, profit
@@ -189,3 +192,55 @@ def test_no_prose_in_a_column_of_numbers(world: Table) -> None:
             if name not in text and cell:
                 float(cell)
         assert row["kelly_note"].startswith("not computable")
+
+
+def test_a_blank_probability_is_a_question_left_out(
+    sim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blanking a third of the rows is not free: they count as not answered, and there is no "beats";
+    rows that are not in the file at all are nobody's business."""
+    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
+    assert cli(["world", "list", "--archive", str(sim), "--json"]) == 0
+    markets = [m for m in json.loads(capsys.readouterr().out)["markets"] if m["until"]]
+    rows = [f"{m['id']},{m['from'][:10]}T23:59:59Z" for m in markets]
+    for name, blank in (("whole", 0), ("third", 3)):
+        lines = [f"{row},{'' if blank and i % blank == 0 else 0.5}" for i, row in enumerate(rows)]
+        path = tmp_path / f"{name}.csv"
+        path.write_text("id,time,probability\n" + "\n".join(lines))
+        cli(["score", str(path), "--archive", str(sim), "--run-id", name, "--placebo", "0"])
+    scores = {
+        name: json.loads((tmp_path / "data/runs" / name / "scores.json").read_text())
+        for name in ("whole", "third")
+    }
+    said = {
+        name: next(row for row in found["leaderboard"] if row["forecaster"] == name)
+        for name, found in scores.items()
+    }
+    assert said["whole"]["answered"] == 1.0
+    assert 0.6 < said["third"]["answered"] < 0.7
+    assert any("counts as not answered" in why for why in scores["third"]["rejected"])
+    assert said["third"]["verdict"] != "beats the market"
+
+
+def test_bare_dates_are_said(
+    sim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
+    assert cli(["world", "list", "--archive", str(sim), "--json"]) == 0
+    markets = [m for m in json.loads(capsys.readouterr().out)["markets"] if m["until"]]
+    path = tmp_path / "bare.csv"
+    lines = [f"{m['id']},{m['from'][:10]},0.5" for m in markets[:30]]
+    path.write_text("id,time,probability\n" + "\n".join(lines))
+    cli(["score", str(path), "--archive", str(sim), "--run-id", "bare", "--placebo", "0"])
+    assert "30 times are dates without a time of day" in capsys.readouterr().err
+    grid = json.loads((tmp_path / "data/runs/bare/scores.json").read_text())["grid"]
+    assert "(30 are bare dates: the end of that day, UTC)" in grid
+    assert (
+        cli(["runs", "export", "bare", "--format", "markdown", "--out", str(tmp_path / "m.md")])
+        == 0
+    )
+    said = (tmp_path / "m.md").read_text()
+    assert "rows could be scored" in said
+    assert "was not checked" in said
+    assert "shown and checked again" not in said
+    assert cli(["runs", "export", "bare", "--format", "svg", "--out", str(tmp_path / "f.pdf")]) == 2

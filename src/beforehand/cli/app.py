@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Sequence
+from typing import TextIO, cast
 
 from cyclopts import App, CycloptsError
 
 from beforehand import __version__
+from beforehand.cli.clean import CleanStream, clean
 from beforehand.errors import EXIT_FAILED, EXIT_USAGE, BeforehandError, exit_code
 
 HELP = "How good is this forecaster, really? Point-in-time backtests over prediction markets."
@@ -169,12 +171,21 @@ def _called(asked: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns the exit code. An error prints one sentence on stderr."""
+    out = sys.stdout
+    sys.stdout = cast(TextIO, CleanStream(out))
+    try:
+        return _run(arguments)
+    finally:
+        sys.stdout = out
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         result = build(arguments)(list(arguments), exit_on_error=False, print_error=True)
     except CycloptsError:
         return EXIT_USAGE
     except BeforehandError as error:
-        print(f"beforehand: {error}", file=sys.stderr)
+        print(clean(f"beforehand: {error}"), file=sys.stderr)
         return exit_code(error)
     except KeyboardInterrupt as error:
         print("beforehand: interrupted", file=sys.stderr)
@@ -183,6 +194,6 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.close()
         return EXIT_FAILED
     except OSError as error:
-        print(f"beforehand: {error}", file=sys.stderr)
+        print(clean(f"beforehand: {error}"), file=sys.stderr)
         return EXIT_FAILED
     return result if isinstance(result, int) else 0

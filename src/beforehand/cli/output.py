@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import orjson
 from cyclopts import Group, Parameter
 
+from beforehand.cli.clean import clean
 from beforehand.config import Home
 from beforehand.errors import InputError
 
@@ -46,7 +47,7 @@ def emit(value: object) -> None:
 
 def note(text: str) -> None:
     """A line for people, on stderr."""
-    print(text, file=sys.stderr)
+    print(clean(text), file=sys.stderr)
 
 
 def confirm(question: str) -> None:

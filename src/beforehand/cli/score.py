@@ -55,10 +55,10 @@ def score(
     except ValueError as error:
         raise InputError(f"--training-cutoff: {error}") from None
     world = Archive(archive_path(archive))
+    how = forecast_file.reading(columns, timezone, percent, "--")
+    stated = forecast_file.read_file(file, name, how)
     scored = score_file.run(
-        forecast_file.read_file(
-            file, name, forecast_file.reading(columns, timezone, percent, "--")
-        ),
+        stated,
         world,
         workspace.home.runs,
         workspace.home.trials,
@@ -74,9 +74,19 @@ def score(
         print(f"run {scored.folder.run_id}")
         print_result(scored.summary, report, verbose)
     _not_scored(scored.rejected)
+    _dated(stated.bare_dates)
     if scored.summary["leaks"]["admitted_after_t"]:
         return EXIT_FAILED
     return EXIT_PARTIAL if scored.rejected.count else EXIT_OK
+
+
+def _dated(bare: int) -> None:
+    """Say how times without a time of day were read."""
+    if bare:
+        note(
+            f"{bare:,} times are dates without a time of day: each was taken as the end of that day "
+            "(UTC), with that day's price as the market's. State times where you know them"
+        )
 
 
 def _not_scored(rejected: forecast_file.Rejected) -> None:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from beforehand.clock import from_us, iso_us, to_us
 from beforehand.errors import NotConfigured
 from beforehand.lazy import lazy
+from beforehand.records.spreadsheet import spreadsheet_cell
 
 Kind = Literal["float", "int", "bool", "time", "text"]
 SHOWN, WIDEST = 10, 40
@@ -183,7 +184,7 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
-        cells = [column.plain() for column in self._columns.values()]
+        cells = [map(spreadsheet_cell, column.plain()) for column in self._columns.values()]
         writer.writerows(zip(*cells, strict=True))
         return out.getvalue().encode("utf-8", "replace")
 

@@ -7,6 +7,7 @@ reason why not.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,7 +21,7 @@ from beforehand.store.files import csv_header, plain_number, read_bytes, read_cs
 
 COLUMNS = ("id", "time", "probability")
 ALIASES = {
-    "id": ("market_id", "question_id", "ticker", "slug", "condition_id", "url"),
+    "id": ("market_id", "market", "question_id", "ticker", "slug", "condition_id", "url"),
     "time": (
         "timestamp",
         "datetime",
@@ -45,6 +46,9 @@ ALIASES = {
     "forecaster": ("model", "model_id", "predictor", "predictor_id", "agent"),
 }
 """Other names of the columns, in small letters."""
+NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
+"""What stands in a cell where there is no probability."""
+BARE = len("2026-01-05")
 FIRST_S, LAST_S, LAST_MS = 10**8, 10**11, 10**14
 """Numbers from the first to the second are Unix seconds (1973 to 5138), from there milliseconds."""
 
@@ -146,12 +150,16 @@ class Rejected:
 @dataclass(frozen=True)
 class Stated:
     """Forecasts as they came: what they are called (the file's name), the lines that can be read,
-    and the others, of `rows` in all."""
+    and the others, of `rows` in all. `blank` are the rejected lines that name a market and a time
+    and give no probability: questions that the forecaster left out. `bare_dates` is the number of
+    times without a time of day: each means the end of its day."""
 
     name: str
     lines: list[Line]
     rejected: Rejected
     rows: int
+    blank: list[Line] = field(default_factory=list)
+    bare_dates: int = 0
 
 
 def read_file(path: Path, name: str | None = None, how: Reading = Reading()) -> Stated:
@@ -181,7 +189,7 @@ def _stated(
     rejected: Rejected,
     how: Reading,
 ) -> Stated:
-    lines, numbers = [], list[float]()
+    lines, blank, numbers, bare = list[Line](), list[Line](), list[float](), 0
     places = dict[tuple[str, ...], Mapping[str, str]]()
     for number, row in rows:
         keys = tuple(row)
@@ -192,12 +200,18 @@ def _stated(
             p = _probability(plain.get("probability"))
             numbers.append(p)
             lines.append(_line(number, plain, p / 100 if how.percent else p, name, how))
+            bare += len(str(plain.get("time")).strip()) == BARE
         except ValueError as error:
-            rejected.add(str(error), number, plain)
+            reason = str(error)
+            if str(plain.get("probability") or "").strip().lower() in NOTHING:
+                with suppress(ValueError):
+                    blank.append(_line(number, plain, 0.0, name, how))
+                    reason = "the probability is missing: it counts as not answered"
+            rejected.add(reason, number, plain)
     if rejected.count and not lines:
         columns_of(dict.fromkeys(key for keys in places for key in keys), how, source)
     _check_scale(source, numbers, how)
-    return Stated(title, lines, rejected, len(lines) + rejected.count)
+    return Stated(title, lines, rejected, len(lines) + rejected.count, blank, bare)
 
 
 def columns_of(
@@ -307,7 +321,7 @@ def _instant(value: object, how: Reading) -> datetime:
     if FIRST_S <= number < LAST_MS:
         return from_us(round(number * (1_000_000 if number < LAST_S else 1000)))
     # A bare date is taken at its end: the market may know all that day's news as well.
-    bare = len(text) == 10
+    bare = len(text) == BARE
     if how.timezone is None:
         t = parse_instant(text)
         return end_of_day(t) if bare else t

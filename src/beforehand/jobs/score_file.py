@@ -7,6 +7,7 @@ not prove when its forecasts were made: the times are taken as stated.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
@@ -79,6 +80,7 @@ def run(
     cells = _match(stated.lines, gateway, endings, rejected)
     if not cells:
         raise InputError(f"no row of {stated.name} can be scored: {rejected.sentence}")
+    _add_unanswered(stated.blank, gateway, endings, cells)
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
@@ -122,7 +124,7 @@ def run(
 
 def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]) -> About:
     """What the report says about the file."""
-    rejected = stated.rejected
+    rejected, bare = stated.rejected, stated.bare_dates
     scored = stated.rows - rejected.count
     return {
         "subjects": names,
@@ -135,8 +137,9 @@ def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]
         f"{rejected.count:,} not. The market's price and the yardsticks are taken at the same "
         "instants.",
         "rows": {"scored": scored, "not_scored": rejected.count},
-        "grid": "The instants are the file's own, taken as stated; the market's price is the "
-        "latest observation known then",
+        "grid": "The instants are the file's own, taken as stated"
+        + (f" ({bare:,} are bare dates: the end of that day, UTC)" if bare else "")
+        + "; the market's price is the latest observation known then",
         "left_out": f"{rejected.count:,} rows were not scored: see below."
         if rejected.count
         else left_out_sentence({}),
@@ -181,6 +184,20 @@ def _match(
     if unknown:
         rejected.nearest = _nearest(unknown, view)
     return cells
+
+
+def _add_unanswered(
+    blank: list[Line], gateway: Gateway, endings: Mapping[str, Resolution], cells: Cells
+) -> None:
+    """Questions that the file names without a probability: rows that their forecaster did not
+    answer, so that leaving them blank is not free."""
+    view = gateway.full_view()
+    first = view.first_prices()
+    for line in blank:
+        with suppress(NotFound, InputError):
+            market = view.resolve_id(line.id)
+            if _misfit(market, line, first, endings) is None:
+                cells.setdefault((market, to_us(line.t)), {})
 
 
 def _nearest(unknown: Iterable[str], view: View) -> dict[str, list[str]]:

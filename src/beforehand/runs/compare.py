@@ -130,7 +130,8 @@ def _paired(a: Subject, b: Subject) -> tuple[Table, tuple[str, str]]:
     shared = sorted(said[0].keys() & said[1].keys())
     if not shared:
         raise InputError(
-            f"{names[0]} and {names[1]} have no market and instant in common: nothing can be paired"
+            f"{names[0]} and {names[1]} have no market and instant in common: nothing can be "
+            "paired (a date without a time of day is the end of that day)"
         )
     columns = _columns(shared, dict(zip(names, said, strict=True)))
     return build_table(columns, _questions(a, b)), names

@@ -9,13 +9,19 @@ from typing import NotRequired, TypedDict
 
 from beforehand.errors import InputError, NotConfigured, NotFound
 from beforehand.records.rows import DecisionRow, FailureRow
+from beforehand.records.spreadsheet import spreadsheet_cell
 from beforehand.runs.galileo_traces import ingest_request, interval_traces, question_trace
 from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions
 from beforehand.runs.scouted import COLUMNS as DOCUMENT_COLUMNS
 from beforehand.runs.scouted import documents, is_scouted, trace, unchanged
 from beforehand.runs.spent import Cost, spent
 from beforehand.score.summary import Summary
-from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl
+from beforehand.store.files import (
+    read_json,
+    write_atomic,
+    write_json,
+    write_jsonl,
+)
 from beforehand.store.journal.calls import Calls
 from beforehand.store.journal.journal import Journal
 from beforehand.store.parquet import write_parquet
@@ -100,7 +106,7 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
         text = io.StringIO()
         writer = csv.DictWriter(text, list(columns), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({k: spreadsheet_cell(cell) for k, cell in row.items()} for row in rows)
         write_atomic(path, text.getvalue().encode())
     elif format == "jsonl":
         write_jsonl(path, rows)
@@ -150,7 +156,9 @@ def _png(svg: str) -> bytes:
 
 def _target(folder: RunFolder, out: str | None, name: str) -> Path:
     """Where an export goes: `out`, else beside the run's folder. Raises InputError."""
-    path = Path(out) if out else folder.path.with_name(name)
+    path, suffix = Path(out) if out else folder.path.with_name(name), Path(name).suffix
+    if path.suffix and path.suffix != suffix:
+        raise InputError(f"--out {path} ends in {path.suffix}, and this format is {suffix}")
     if path.resolve().is_relative_to(folder.path.resolve()):
         raise InputError(f"--out {path} lies inside the run's own folder, which is sealed")
     return path

@@ -334,7 +334,7 @@ def _doubts(overall: Skill, fresh: Skill | None) -> list[str]:
     """Other reasons to doubt a positive skill."""
     doubts = []
     if overall.n_events < MIN_EVENTS:
-        doubts.append(f"it rests on {overall.n_events} events, must be at least {MIN_EVENTS}")
+        doubts.append(f"it rests on {overall.n_events} events, and {MIN_EVENTS} are needed")
     if (overall.effective_n or 0.0) < MIN_EFFECTIVE:
         doubts.append(f"its effective n must be at least {MIN_EFFECTIVE:g}")
     if fresh is None:

@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 
 from beforehand.clock import iso_us
 from beforehand.records.rows import PairWire
+from beforehand.records.spreadsheet import spreadsheet_cell
 from beforehand.score.bets import Profit
 from beforehand.score.leaks import LeaksWire
 from beforehand.score.metrics import ADDED
@@ -482,7 +483,7 @@ def leaderboard_csv(board: Sequence[BoardRow]) -> bytes:
     writer.writerow(columns)
     for row in board:
         cells = csv_cells(row)
-        writer.writerow([cells[name] for name in columns])
+        writer.writerow([spreadsheet_cell(cells[name]) for name in columns])
     return out.getvalue().encode()
 
 
@@ -553,7 +554,8 @@ def bets_csv(rows: Sequence[Row], questions: Sequence[str]) -> bytes:
         if isinstance(found := row.profit, Profit):
             for i in np.lexsort((found.question, found.t)):
                 bet = bet_wire(found, int(i), questions)
-                writer.writerow({"forecaster": row.forecaster, **bet})
+                cells = {"forecaster": row.forecaster, **bet}
+                writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
     return out.getvalue().encode()
 
 
@@ -564,5 +566,6 @@ def pairs_csv(pairs: Sequence[PairWire]) -> bytes:
     writer.writeheader()
     for found in pairs:
         low, high = found["ci"]
-        writer.writerow({**found, "low": low, "high": high})
+        cells = {**found, "low": low, "high": high}
+        writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
     return out.getvalue().encode()

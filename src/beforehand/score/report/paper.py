@@ -2,7 +2,7 @@
 run's own figures, and a picture of every forecaster's skill with its interval."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -64,12 +64,28 @@ def methods(summary: "Summary") -> str:
         said.append(f"Bounds not met: {'; '.join(lacking)}.")
     if licences := summary.get("licences"):
         said.append(f"Licences of the data: {', '.join(licences)}.")
-    leaks = summary["leaks"]
-    said.append(
-        f"Of {leaks['rechecked']:,} records shown and checked again, {leaks['admitted_after_t']:,} "
-        "were later than the forecast."
-    )
+    leaks, rows = summary["leaks"], summary.get("rows")
+    if rows is None:
+        said.append(
+            f"Of {leaks['rechecked']:,} records shown and checked again, "
+            f"{leaks['admitted_after_t']:,} were later than the forecast."
+        )
+    else:
+        said.append(_of_a_file(rows, summary.get("rejected", {})))
     return " ".join(said)
+
+
+def _of_a_file(rows: Mapping[str, int], rejected: Mapping[str, Sequence[int]]) -> str:
+    """What has to be said of forecasts that came in a file: which were left out, and that nobody
+    saw them being made."""
+    total = rows["scored"] + rows["not_scored"]
+    left = "; ".join(f"{len(lines):,}: {why}" for why, lines in rejected.items())
+    without = f" (left out: {left})" if left else ""
+    return (
+        f"The forecasts came in a file, of which {rows['scored']:,} of {total:,} rows could be "
+        f"scored{without}. Their times are as stated in it: that they were made then, and with "
+        "what knowledge, was not checked."
+    )
 
 
 def picture(summary: "Summary") -> str:

@@ -64,6 +64,11 @@ def need_manifest(path: Path) -> ArchiveManifest:
     """The manifest of an archive; raises NotConfigured where there is none."""
     refuse_aside(path)
     if not (path / "archive.json").is_file():
+        others = sorted(str(p.parent) for p in path.parent.glob("*/archive.json"))[:3]
+        if others:
+            raise NotConfigured(
+                f"there is no archive at {path}: name one with --archive, such as {others[0]}"
+            )
         raise NotConfigured(
             f"there is no archive at {path}: make one with `beforehand world simulate` or "
             "`beforehand world import markets FILE`, or name one with --archive"

@@ -1,0 +1,15 @@
+"""Cells of CSV files that spreadsheets open."""
+
+from typing import Any
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """A cell for CSV that spreadsheets open: text that they would take for a formula gets a `'` in
+    front (OWASP, "CSV Injection"). Numbers, also those in text, stay as they are."""
+    if not isinstance(value, str) or value[:1] not in ("=", "+", "-", "@", "\t", "\r"):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return "'" + value
+    return value
