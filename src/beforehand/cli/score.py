@@ -73,27 +73,23 @@ def score(
     else:
         print(f"run {scored.folder.run_id}")
         print_result(scored.summary, report, verbose)
-    _not_scored(scored.rejected)
-    _dated(stated.bare_dates)
+    _notes(stated)
     if scored.summary["leaks"]["admitted_after_t"]:
         return EXIT_FAILED
     return EXIT_PARTIAL if scored.rejected.count else EXIT_OK
 
 
-def _dated(bare: int) -> None:
-    """Say how times without a time of day were read."""
-    if bare:
-        note(
-            f"{bare:,} times are dates without a time of day: each was taken as the end of that day "
-            "(UTC), with that day's price as the market's. State times where you know them"
-        )
-
-
-def _not_scored(rejected: forecast_file.Rejected) -> None:
-    """Say which rows were left out, and why."""
+def _notes(stated: forecast_file.Stated) -> None:
+    """Say which rows were left out, and why, and how times without a time of day were read."""
+    rejected, bare = stated.rejected, stated.bare_dates
     for reason, lines in sorted(rejected.reasons.items()):
         first = ", ".join(str(n) for n in lines[:8])
         more = "…" if len(lines) > 8 else ""
         note(f"not scored: {len(lines):,} × {reason} (lines {first}{more})")
     for text in rejected.unknown_ids:
         note(text)
+    if bare:
+        note(
+            f"{bare:,} times are dates without a time of day: each was taken as the end of that "
+            "day (UTC), with that day's price as the market's. State times where you know them"
+        )
