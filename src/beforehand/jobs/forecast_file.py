@@ -21,7 +21,7 @@ from beforehand.store.files import csv_header, plain_number, read_bytes, read_cs
 
 COLUMNS = ("id", "time", "probability")
 ALIASES = {
-    "id": ("market_id", "market", "question_id", "ticker", "slug", "condition_id", "url"),
+    "id": ("market_id", "question_id", "ticker", "slug", "condition_id", "url"),
     "time": (
         "timestamp",
         "datetime",

@@ -67,7 +67,8 @@ def need_manifest(path: Path) -> ArchiveManifest:
         others = sorted(str(p.parent) for p in path.parent.glob("*/archive.json"))[:3]
         if others:
             raise NotConfigured(
-                f"there is no archive at {path}: name one with --archive, such as {others[0]}"
+                f"there is no archive at {path}: name one with --archive, such as {others[0]}, or "
+                "make one with `beforehand world simulate`"
             )
         raise NotConfigured(
             f"there is no archive at {path}: make one with `beforehand world simulate` or "
