@@ -130,7 +130,7 @@ def test_no_verdict_where_most_rows_were_left_out(sim: Path, tmp_path: Path) -> 
         assert ("No verdict: only" in page) is refused
         if refused:
             assert mine["verdict"] == "not shown"
-            assert "share_of_rows_scored" in mine["reasons"][0]
+            assert "of the file's rows could be scored" in mine["reasons"][0]
 
 
 def test_the_options_of_the_command(

@@ -464,8 +464,9 @@ def test_forecasts_of_every_kind_of_table(world: bh.World, tmp_path: Path) -> No
     assert len(of_file.intervals) == len(of_file.evidence) == 0
     with pytest.raises(NotFound, match="keeps no prices to draw"):
         of_file.plot("market")
-    with pytest.raises(InputError, match="keeps its forecasts alone"):
-        bh.compare(of_file, of_file["market"])
+    paired = bh.compare(of_file, of_file["market"])
+    assert paired.n == len(rows)
+    assert paired.difference == pytest.approx(of_file["mine"].skill), "its skill"
     rows_of = [r for r in said if r["forecaster"] == "shrunk" and not r["short"]]
     assert len(rows_of) == run["shrunk"].n, "short markets are scored apart"
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -70,8 +71,14 @@ def test_pictures(scored: Home, capsys: Out) -> None:
 def test_a_scored_file_as_a_table(scored: Home, capsys: Out) -> None:
     rows = table(export("csv", capsys))
     stated = table(scored.root / "two.csv")
-    assert len(rows) == len(stated)
-    assert {row["model_id"] for row in rows} == {"same", "lower_9 & %"}
+    mine = [row for row in rows if row["model_id"] in ("same", "lower_9 & %")]
+    assert len(mine) == len(stated)
+    yardsticks = {"market", "always:0.5", "base_rate", "shrunk"}
+    assert {row["model_id"] for row in rows} == {"same", "lower_9 & %"} | yardsticks
+    assert all(row["odds"] == row["probability"] for row in rows if row["model_id"] == "market")
+    board = {row["forecaster"]: row for row in table(scored.runs / "s" / "leaderboard.csv")}
+    counts = Counter(row["model_id"] for row in rows)
+    assert {name: int(row["n"]) for name, row in board.items()} == counts
     assert all(0 <= float(row["outcome"]) <= 1 for row in rows)
     assert cli(["runs", "export", "s", "--format", "galileo"]) == 2
     assert "nobody was asked" in capsys.readouterr().err

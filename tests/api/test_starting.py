@@ -36,7 +36,8 @@ def test_a_dry_run_is_that_of_the_command_line(serving: Api) -> None:
     assert mine["lacks"] == []
     few = {**body, "markets": [row["market_id"] for row in pages(serving, "/api/runs/walk/intervals", 1000)[:3]]}  # fmt: skip
     lacking = serving.post("/api/backtests?dry_run=true", few).json()
-    assert lacking["lacks"] == [f"n_events is {lacking['card']['n_events']['value']}, must be at least 20"]  # fmt: skip
+    n = lacking["card"]["n_events"]["value"]
+    assert lacking["lacks"] == [f"it rests on {n} events, and 20 are needed"]
     plan = serving.post("/api/asks?dry_run=true", {"question": "Merovia timber index?"}).json()
     assert plan["plan"]["tasks"]
     scout = serving.post("/api/scouts?dry_run=true", {"subject": "the Merovia timber index"}).json()

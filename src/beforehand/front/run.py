@@ -428,6 +428,7 @@ COMPARED = (
     "config.json",
     "intervals.jsonl",
     "predictions.jsonl",
+    "instants.jsonl",
     "events.jsonl",
     "resolutions.jsonl",
 )

@@ -40,9 +40,10 @@ from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
 from beforehand.records.world import Resolution
 from beforehand.runs.columns import read_questions
+from beforehand.runs.rows import InstantLine
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
 from beforehand.score.skill import MARKET
-from beforehand.score.summary import About, Summary
+from beforehand.score.summary import About, Summary, number
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
@@ -89,6 +90,7 @@ def run(
     folder.create()
     results.write_questions(folder.path, gateway, used)
     write_jsonl(folder.path / "predictions.jsonl", _predictions(cells))
+    write_jsonl(folder.path / "instants.jsonl", _instants(panel, columns))
     write_jsonl(folder.path / "rejected.jsonl", rejected.rows())
     names = sorted({who for said in cells.values() for who in said})
     tried = note_trials(ledger, "file", used, _variants(panel, cells, names))
@@ -287,6 +289,21 @@ def _predictions(cells: Cells) -> Iterator[Mapping[str, object]]:
                 "prediction": {"probability": p},
                 "metadata": {"model": who, "timestamp": iso(from_us(t)), "predictor_id": who},
             }
+
+
+def _instants(panel: Panel, columns: Columns) -> Iterator[InstantLine]:
+    """What stood beside the file's forecasts at each of its instants."""
+    yardsticks = [b.name for b in YARDSTICKS]
+    for i, market in enumerate(panel.market):
+        odds, age = number(float(panel.price[i])), number(float(panel.price_age[i]))
+        said = columns.forecasts[i]
+        yield {
+            "id": market,
+            "time": iso_us(int(panel.t[i])),
+            "odds": odds,
+            "price_age_s": age,
+            "yardsticks": {name: said[name] for name in yardsticks if name in said},
+        }
 
 
 def _after(

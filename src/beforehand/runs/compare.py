@@ -10,7 +10,7 @@ from beforehand.clock import iso_us, parse_us
 from beforehand.errors import InputError
 from beforehand.records.rows import forecasts
 from beforehand.runs.columns import read_questions
-from beforehand.runs.rows import questions_of, read_intervals, read_predictions
+from beforehand.runs.rows import questions_of, read_intervals, read_jsonl, read_predictions
 from beforehand.score.calibration import column
 from beforehand.score.compare import Comparison, compare
 from beforehand.score.evaluate import Columns, Question, build_table
@@ -162,22 +162,25 @@ def _columns(rows: Sequence[tuple[str, int]], said: Mapping[str, Said]) -> Colum
 
 def said_by(one: Subject) -> Said:
     """What a forecaster said. Several simulations count as their mean. Raises InputError."""
-    path = one.folder.path
-    if one.folder.wrote("intervals.jsonl"):
-        found = _of_intervals(one)
-    else:
-        found = {
-            (row.id, parse_us(row.metadata.timestamp)): row.prediction.probability
-            for row in read_predictions(path / "predictions.jsonl")
-            if row.metadata.predictor_id == one.name
-        }
-    if not found and not (path / "intervals.jsonl").is_file():
-        raise InputError(
-            f"run {one.folder.run_id} scored a file, and keeps its forecasts alone, none of "
-            f"{one.name}: how it compares with the market is its skill"
-        )
+    found = _of_intervals(one) if one.folder.wrote("intervals.jsonl") else _of_file(one)
     if not found:
         raise InputError(f"run {one.folder.run_id} holds no forecasts of {one.name!r}")
+    return found
+
+
+def _of_file(one: Subject) -> dict[tuple[str, int], float]:
+    """The same for a scored file, which keeps the market and the yardsticks beside it."""
+    path = one.folder.path
+    found = {
+        (row.id, parse_us(row.metadata.timestamp)): row.prediction.probability
+        for row in read_predictions(path / "predictions.jsonl")
+        if row.metadata.predictor_id == one.name
+    }
+    if not found and one.folder.wrote("instants.jsonl"):
+        for row in read_jsonl(path / "instants.jsonl"):
+            p = row["odds"] if one.name == MARKET else row["yardsticks"].get(one.name)
+            if p is not None:
+                found[row["id"], parse_us(row["time"])] = p
     return found
 
 

@@ -5,7 +5,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from beforehand.errors import InputError, NotConfigured, NotFound
 from beforehand.records.rows import DecisionRow, FailureRow
@@ -15,6 +15,7 @@ from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions
 from beforehand.runs.scouted import COLUMNS as DOCUMENT_COLUMNS
 from beforehand.runs.scouted import documents, is_scouted, trace, unchanged
 from beforehand.runs.spent import Cost, spent
+from beforehand.score.skill import MARKET
 from beforehand.score.summary import Summary
 from beforehand.store.files import (
     read_json,
@@ -219,19 +220,32 @@ def decisions(folder: RunFolder, calls: Calls | None) -> Iterator[Mapping[str, o
 
 
 def _stated(folder: RunFolder) -> Iterator[Mapping[str, object]]:
-    """One row per forecast of a scored file."""
-    outcomes = _outcomes(folder)
+    """One row per forecast that came in a file; of a scored file also the market and the yardsticks
+    at its instants."""
+    outcomes, said = _outcomes(folder), dict[tuple[str, str], dict[str, float]]()
     for row in read_predictions(folder.path / "predictions.jsonl"):
-        found = dict.fromkeys(COLUMNS)
-        yield {
-            **found,
-            "run_id": folder.run_id,
-            "market_id": row.id,
-            "time": row.metadata.timestamp,
-            "model_id": row.metadata.predictor_id or row.metadata.model,
-            "probability": row.prediction.probability,
-            "outcome": outcomes.get(row.id),
-        }
+        name = row.metadata.predictor_id or row.metadata.model or ""
+        here = said.setdefault((row.id, row.metadata.timestamp), {})
+        here[name] = row.prediction.probability
+    beside: dict[tuple[str, str], Mapping[str, Any]] = {}
+    if folder.wrote("instants.jsonl"):
+        beside = {(r["id"], r["time"]): r for r in read_jsonl(folder.path / "instants.jsonl")}
+    for market, time in dict.fromkeys([*beside, *said]):
+        seen = beside.get((market, time))
+        odds = None if seen is None else seen["odds"]
+        known = {} if seen is None else {MARKET: odds, **seen["yardsticks"]}
+        for name, p in {**known, **said.get((market, time), {})}.items():
+            yield {
+                **dict.fromkeys(COLUMNS),
+                "run_id": folder.run_id,
+                "market_id": market,
+                "time": time,
+                "model_id": name,
+                "probability": p,
+                "odds": odds,
+                "price_age_s": None if seen is None else seen["price_age_s"],
+                "outcome": outcomes.get(market),
+            }
 
 
 def _outcomes(folder: RunFolder) -> dict[str, float]:

@@ -92,6 +92,17 @@ class ResolutionLine(TypedDict):
     payout: NotRequired[float]
 
 
+class InstantLine(TypedDict):
+    """A line of instants.jsonl: the market's price at an instant of a scored file (`odds`, and its
+    age in seconds), and what the yardsticks said there."""
+
+    id: str
+    time: str
+    odds: float | None
+    price_age_s: float | None
+    yardsticks: dict[str, float]
+
+
 def questions_of(rows: Iterable[IntervalRow]) -> Iterator[IntervalRow]:
     """Rows of an intervals.jsonl, one per market and instant. Where several experiments asked, the
     row has the decisions and failures of all, with the context that shows the most."""

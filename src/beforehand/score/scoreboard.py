@@ -325,8 +325,8 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
 def too_few(row: Row) -> str:
     """Why a forecaster that left rows out is not said to beat the market."""
     return (
-        f"it answered {row.n:,} of {row.n + row.missing:,} ({100 * row.answered:.1f} %), must be "
-        f"at least {100 * MIN_ANSWERED:g} %"
+        f"it answered {row.n:,} of {row.n + row.missing:,} ({100 * row.answered:.1f} %), and "
+        f"{100 * MIN_ANSWERED:g} % is needed"
     )
 
 
@@ -336,7 +336,8 @@ def _doubts(overall: Skill, fresh: Skill | None) -> list[str]:
     if overall.n_events < MIN_EVENTS:
         doubts.append(f"it rests on {overall.n_events} events, and {MIN_EVENTS} are needed")
     if (overall.effective_n or 0.0) < MIN_EFFECTIVE:
-        doubts.append(f"its effective n must be at least {MIN_EFFECTIVE:g}")
+        worth = "unknown" if overall.effective_n is None else f"{overall.effective_n:.3g}"
+        doubts.append(f"its effective n is {worth}, and {MIN_EFFECTIVE:g} are needed")
     if fresh is None:
         doubts.append("the age of the market's prices is not on record, or all are old")
     elif not (fresh.lower > 0 and fresh.ci[0] > 0):

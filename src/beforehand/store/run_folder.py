@@ -27,7 +27,7 @@ SEAL, LOG, STEPS = "run.json", "log.json", "steps.json"
 """Files that every run may have: its seal, its wall-clock times, and the engine's plan where
 `plan.json` is a document of the run's own."""
 UNDER_WAY = ("running", "cancelling")
-FORM = 2
+FORM = 3
 """The form of a run's files; it goes up when code for the old files would misread the new ones."""
 
 

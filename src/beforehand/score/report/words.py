@@ -103,9 +103,10 @@ def _silent(summary: "Summary") -> str:
 
 def unmet(summary: "ResultWire") -> list[str]:
     """The bounds of the card that are not met, in words."""
+    from beforehand.score.validity import shortfall  # It loads numpy.
+
     return [
-        f"{TILES[name][0] if name in TILES else name} {card_value(check['value'], name)}, must be "
-        f"{bound_text(check['bound'], name)}"
+        shortfall(name, check["value"])
         for name, check in summary["validity"].items()
         if check["ok"] is False
     ]
