@@ -56,5 +56,10 @@ export function useWorld(run: RunWhole | undefined): World | null {
 export function useAbouts(run: RunWhole): (name: string) => string | undefined {
   const asked = run.scores?.decisions?.models;
   const list = useGet("/api/forecasters", asked ? {} : null);
-  return (name) => (asked && `baseline:${name}` in asked ? list.data?.items.find((one) => one.scheme === name)?.about : undefined);
+  const about = (scheme: string) => list.data?.items.find((one) => one.scheme === scheme)?.about;
+  return (name) => {
+    if (!asked || !(`baseline:${name}` in asked)) return undefined;
+    if (name === "recorded:truth" && worldOf(run) === "simulated") return "The probabilities from which this simulated world was drawn: nobody can do better here.";
+    return about(name) ?? about(name.split(":")[0]!);
+  };
 }

@@ -40,7 +40,7 @@ export function Context({ context }: { context: SeenContext }) {
       {before.length > 0 && (
         <section>
           <h2 className="mb-1">What was decided before</h2>
-          <p className="note">The mean of the experiment’s decisions at each earlier instant.</p>
+          <p className="note">The mean of all forecasters of this run that were asked together, at each earlier instant. Each of them is shown this.</p>
           <ul className="tnum">{before.map((one) => <li key={one.time}>{instant(one.time)} <b className="font-semibold">{fixed(one.aggregated_probability, 3)}</b></li>)}</ul>
         </section>
       )}

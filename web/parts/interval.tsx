@@ -34,8 +34,8 @@ export function axisOf(ranges: Range[]): Axis {
   const ends = ranges.map((r) => [r.deflated?.[0] ?? r.ci[0], r.deflated?.[1] ?? r.ci[1]]).filter((p): p is number[] => p.every((v) => typeof v === "number"));
   const sizes = ends.map(([a, b]) => Math.max(Math.abs(a!), Math.abs(b!))).filter((v) => v > 0).sort((a, b) => a - b);
   const typical = sizes[Math.floor((sizes.length - 1) * 0.7)] ?? 0.01;
-  const high = Math.max(0, ...ends.map(([, b]) => b!));
   const low = Math.min(0, ...ends.map(([a]) => a!).filter((a) => a >= -2.5 * typical));
+  const high = Math.max(0, ...ranges.flatMap((r) => ((r.estimate ?? -Infinity) < low ? [r.ci[1]] : [r.ci[1], r.deflated?.[1]])).filter((v): v is number => typeof v === "number"));
   // An arrow's number needs room beside the 0.
   const off = ends.some(([, b]) => b! < low);
   const reach = off ? Math.min(low, -0.3 * high) : low;
@@ -76,8 +76,9 @@ export function IntervalMark({ name, range, axis, color, height = 30 }: { name: 
         <path d={`M-5 ${middle}h10M0 ${middle - 5}v10`} stroke="var(--m)" strokeWidth="2" style={{ transform: `translateX(${at(0)})` }} />
       ) : has && off ? (
         <g fill={color}>
+          <line x1={at(low)} x2={at(high)} y1={middle} y2={middle} stroke={color} strokeWidth="9" strokeOpacity="0.34" />
           <path d={off < 0 ? `M2 ${middle}l7-4.5v9z` : `M-2 ${middle}l-7-4.5v9z`} style={off > 0 ? { transform: "translateX(100%)" } : undefined} />
-          <text x={off < 0 ? 14 : "calc(100% - 14px)"} y={middle + 4} textAnchor={off < 0 ? "start" : "end"} className="axis-text">{signed(value)}</text>
+          <text x={off < 0 ? 14 : "calc(100% - 14px)"} y={middle + 4} textAnchor={off < 0 ? "start" : "end"} className="axis-text halo">{signed(value)}</text>
         </g>
       ) : has ? (
         <g stroke={color} fill={color}>

@@ -8,7 +8,7 @@ export function LeakBadge({ run, onOpen }: { run: RunWhole | undefined; onOpen: 
   const clean = leaks.admitted_after_t === 0;
   return (
     <button type="button" className={`state underline decoration-dotted underline-offset-4 ${clean ? "text-beats" : "text-worse"}`} onClick={onOpen}>
-      <Icon name={clean ? "check" : "bang"} /> {leaks.admitted_after_t} rows after t
+      <Icon name={clean ? "check" : "bang"} /> {leaks.admitted_after_t} records from after t shown
     </button>
   );
 }

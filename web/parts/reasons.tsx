@@ -17,6 +17,7 @@ import { DataTable, type Column } from "@/parts/table";
 /** What the marks and columns of the leaderboard mean. */
 export function Foot({ run, flagged }: { run: RunWhole; flagged: boolean }) {
   const tested = run.scores?.validity.variants_tried?.value;
+  const noKelly = run.scores?.leaderboard.map((row) => row.kelly).find((one) => typeof one === "string");
   return (
     <div className="grid gap-2 px-5 py-3.5 max-[720px]:px-4">
       <p className="legend">
@@ -36,7 +37,7 @@ export function Foot({ run, flagged }: { run: RunWhole; flagged: boolean }) {
       </p>
       <p className="note">
         Each question counts once. Intervals resample events and resolution months; the wider one is shown. {run.scores?.left_out}
-        {!flagged && " Leak flags are 0 for all."} {run.cost ? `The run cost ${dollars(run.cost)}.` : run.tokens || typeof run.calls !== "number" ? "What its calls cost is not on record." : "Nothing was paid."}
+        {!flagged && " Leak flags are 0 for all."}{noKelly && ` No Kelly: ${noKelly}.`} {run.cost ? `The run cost ${dollars(run.cost)}.` : run.tokens || typeof run.calls !== "number" ? "What its calls cost is not on record." : "Nothing was paid."}
       </p>
       <details className="note">
         <summary className="text-accent underline underline-offset-2">What each column means</summary>
@@ -166,7 +167,7 @@ function Leaks({ run, id }: { run: RunWhole; id: string }) {
           ["records after t shown", of(leaks.admitted_after_t, leaks.rechecked)],
           ["refused at the wall", of(leaks.refused, leaks.checked)],
           ["planted canaries seen early", of(leaks.canaries_seen, leaks.canaries_planted)],
-          ["showings flagged", of(leaks.documents_flagged, leaks.documents_shown)],
+          ["showings flagged, to be looked at", of(leaks.documents_flagged, leaks.documents_shown)],
           ["decisions on a flagged document", of(leaks.decisions_flagged, leaks.decisions_citing)],
           ...(run.scores!.audit ? [["evidence audit passed", of(run.scores!.audit.passed, run.scores!.audit.total)] as [string, string]] : []),
         ]}

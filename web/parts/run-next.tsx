@@ -122,14 +122,14 @@ export function Files({ run }: { run: RunWhole }) {
   );
 }
 
-export function Log({ live }: { live: Live }) {
+export function Log({ live, over }: { live: Live; over: boolean }) {
   const box = useRef<HTMLOListElement>(null);
   const shown = live.events.slice(-200);
   const last = live.events.at(-1)?.number;
   useEffect(() => {
     if (box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [last]);
-  const link = { opening: "connecting", on: "● live", away: "away", over: "✓ all of it" }[live.link];
+  const link = { opening: "connecting", on: over ? "reading" : "● live", away: "away", over: "✓ all of it" }[live.link];
   return (
     <Panel title="Log" hint={live.events.length > shown.length ? `the last ${shown.length} of ${count(live.events.length)}` : undefined} right={<span className={`text-12 font-medium ${live.link === "away" ? "text-warn" : "text-beats"}`} data-link={live.link}>{link}</span>}>
       <ol ref={box} tabIndex={0} aria-label="Events" className="max-h-72 overflow-y-auto font-mono text-12" data-last={last}>

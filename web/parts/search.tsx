@@ -43,6 +43,7 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
     router.push(address);
   };
   const hits = asked ? (markets.data?.items ?? []) : [];
+  const waiting = text.trim() !== asked || (asked !== "" && (markets.isLoading || markets.isValidating || home.isLoading));
   return (
     <Dialog open={open} onClose={onClose} label="Search">
       <form
@@ -54,7 +55,7 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
       >
         <label className="field">
           Search markets and runs
-          <input className="input" autoFocus value={text} onChange={(e) => setText(e.target.value)} placeholder="words of a question, or a run's name" />
+          <input className="input" autoFocus value={text} onChange={(e) => setText(e.target.value)} placeholder="words of a question, an id, or a run's name" />
         </label>
       </form>
       <ul className="mt-3 grid gap-1" aria-label="Found">
@@ -74,7 +75,9 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
           </li>
         ))}
       </ul>
-      {asked && !markets.isLoading && !hits.length && !found.length && <p className="note mt-2">Nothing of that name in {archive ?? "this home folder"}.</p>}
+      {text.trim() !== "" && !hits.length && !found.length && (
+        <p className="note mt-2" role="status">{waiting ? "Searching…" : <>No run of that name, and no market with these words or this id in {archive ? <>the archive <b>{archive}</b></> : "this home folder"}.</>}</p>
+      )}
     </Dialog>
   );
 }

@@ -37,6 +37,8 @@ export function See({ at, busy, t, decided, why, steps, name, evidence, later, w
   const versions = versionsOf(at?.wordings ?? []);
   const wording = versions.at(-1);
   const earlier = steps.filter((step) => decided && step.t < decided.t);
+  const payout = whole.resolution?.payout;
+  const gain = decided && decided.market !== null && typeof payout === "number" ? (decided.market - payout) ** 2 - (decided.p - payout) ** 2 : 0;
   const known = at ? new Set(evidence.filter((row) => ms(row.known_at) <= t).map((row) => row.document_id)).size : 0;
   return (
     <aside className="panel min-[1180px]:sticky min-[1180px]:top-[68px]" aria-label="What could be seen at t" aria-busy={busy}>
@@ -56,7 +58,7 @@ export function See({ at, busy, t, decided, why, steps, name, evidence, later, w
         <Big label="difference" value={signed(decided && price !== null ? decided.p - price : null, 3)} id="difference" />
       </div>
       <section className="grid gap-1.5 border-b border-line px-5 py-4">
-        <h3 className="flex justify-between">It could see <span className="note !font-normal">{evidence.length ? counted(known, "document") + " known by then" : ""}</span></h3>
+        <h3 className="flex justify-between">It could see <span className="note !font-normal">{evidence.length ? counted(known, "document") + " shown to it up to then" : ""}</span></h3>
         {at?.odds ? (
           <Seen label="Price" onOpen={() => onRecord("price")}>{fixed(price, 3)}, observed {span(at.odds.price_age)} before t</Seen>
         ) : (
@@ -88,9 +90,18 @@ export function See({ at, busy, t, decided, why, steps, name, evidence, later, w
           <p className="text-ink-2">“{why}”</p>
         </section>
       )}
+      {decided && decided.market !== null && typeof payout === "number" && (
+        <section className="border-b border-line px-5 py-4" data-far-off={((decided.p - payout) ** 2).toFixed(4)}>
+          <h3>How far off it was</h3>
+          <p className="text-ink-2">
+            Squared error <b className="tnum text-ink">{fixed((decided.p - payout) ** 2)}</b>. The market’s price then was off by <b className="tnum text-ink">{fixed((decided.market - payout) ** 2)}</b> itself;{" "}
+            {Math.abs(gain) < 5e-5 ? "it added nothing to that." : gain > 0 ? <>leaving the price took <b className="tnum text-beats">{fixed(gain)}</b> off that.</> : <>leaving the price added <b className="tnum text-worse">{fixed(-gain)}</b>.</>}
+          </p>
+        </section>
+      )}
       {earlier.length > 0 && (
         <section className="border-b border-line px-5 py-4">
-          <h3 className="flex justify-between">Earlier forecasts of {name} <span className="note !font-normal">{count(earlier.length)}</span></h3>
+          <h3 className="flex justify-between">Earlier forecasts of {name} <span className="note !font-normal">{earlier.length > 4 ? `the last 4 of ${count(earlier.length)}` : count(earlier.length)}</span></h3>
           <p className="tnum text-ink-2">{earlier.slice(-4).map((step) => `${day(step.t).replace(/ \d{4}$/, "")} ${fixed(step.p, 3)}`).join(" · ")}</p>
         </section>
       )}

@@ -47,7 +47,8 @@ export function Headline({ run }: { run: RunWhole }) {
           best && (
             <>
               Over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")} the skill of <b>{best.forecaster}</b> is <b className="tnum">{fixed(best.skill_vs_market)}</b>{" "}
-              (95 % interval {pairText(best.skill_ci)}): its squared error, on the Brier scale from 0 to 1, is {(best.skill_vs_market ?? 0) >= 0 ? "lower" : "higher"} than the market’s by so much.
+              (95 % interval {pairText(best.skill_ci)}): {Math.abs(best.skill_vs_market ?? 0) < 5e-5 ? "its squared error is the market’s, to four decimals." : `its squared error, on the Brier scale from 0 to 1, is ${(best.skill_vs_market ?? 0) > 0 ? "lower" : "higher"} than the market’s by so much.`}
+              {best.verdict === "not shown" && best.reasons.length > 0 && <> It is “not shown” because {best.reasons.join("; and ")}.</>}
               {run.scores?.short && ` ${counted(run.scores.short.n_questions, "market")} too short for the grid ${run.scores.short.n_questions === 1 ? "is" : "are"} scored apart.`}
               {worse > 0 && ` ${counted(worse, "forecaster is", "forecasters are")} worse than the market.`}
             </>
@@ -145,7 +146,7 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
     ...(missing ? [
       { key: "missing", head: "Answered", small: "of what was asked", about: "Below 95 % a forecaster is ranked after the others and cannot be said to beat the market.", num: true, cell: (row: BoardRow) => percent(row.answered) },
     ] : []),
-    ...(hasFlags ? [{ key: "flags", head: "Leak flags", small: "must be 0", num: true, skip: true, cell: (row: BoardRow) => count(flagged(row)) }] : []),
+    ...(hasFlags ? [{ key: "flags", head: "Leak flags", small: "to be looked at", about: "Decisions that rest on a document whose words look as if they were written after t, or that name one that was not shown. A flag is a mark and no proof: `beforehand runs leaks` lists them.", num: true, skip: true, cell: (row: BoardRow) => count(flagged(row)) }] : []),
   ];
   return (
     <Panel

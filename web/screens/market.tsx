@@ -4,7 +4,7 @@ import { later } from "@/lib/lazy";
 import Link from "@/parts/link";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { said, useGet } from "@/lib/api";
-import { leader } from "@/lib/board";
+import { board, leader } from "@/lib/board";
 import { count, counted, instant, iso, ms } from "@/lib/format";
 import { useRun } from "@/lib/run";
 import type { Document, EvidenceRow, ForecastRow, MarketAt, RunWhole } from "@/lib/schema";
@@ -90,8 +90,8 @@ function Story({ whole, archive, run }: { whole: MarketAt; archive: string; run:
   const { forecasts, evidence, loading } = useRows(run, id);
   const names = useMemo(() => {
     const found = [...new Set((forecasts ?? []).map((row) => row.forecaster ?? ""))].filter((n) => n && n !== "market");
-    const best = run && leader(run)?.forecaster;
-    return best && found.includes(best) ? [best, ...found.filter((n) => n !== best)] : found;
+    const ranked = run ? [leader(run)?.forecaster, ...board(run).map((row) => row.forecaster)] : [];
+    return [...new Set([...ranked.filter((one): one is string => one !== undefined && found.includes(one)), ...found])];
   }, [forecasts, run]);
   const name = names.includes(url.get("f") ?? "") ? url.get("f") : (names[0] ?? null);
   const steps = useMemo(() => stepsOf(forecasts ?? [], name), [forecasts, name]);
@@ -162,7 +162,7 @@ function Story({ whole, archive, run }: { whole: MarketAt; archive: string; run:
               {name && <span><svg width="20" height="8" aria-hidden="true"><path d="M0 4h20" stroke="var(--c1)" strokeWidth="1.75" /><circle cx="4" cy="4" r="3.2" fill="var(--c1)" /></svg>forecast, held until the next</span>}
               {name && outcome !== null && <><span><i className="inline-block h-3 w-1 bg-beats opacity-60" />nearer the outcome than the market</span><span><i className="inline-block h-3 w-1 bg-worse opacity-60" />farther</span></>}
               {series.data?.method && <span>{count(prices.length)} of {count(series.data.n)} prices drawn ({series.data.method})</span>}
-              {marks.some((m) => m.kind === "held") && <span><i className="inline-block size-2 rounded-full border-[1.5px] border-ink-2" />a document that fits and was never shown</span>}
+              {marks.some((m) => m.kind === "held") && <span><i className="inline-block size-2 rounded-full border-[1.5px] border-ink-2" />a document on the same words that was never shown</span>}
               {marks.some((m) => m.kind === "canary") && <span><svg width="10" height="10" viewBox="0 0 10 10" aria-hidden="true"><path d="M5 1 9.5 9h-9z" fill="none" stroke="var(--warn)" strokeWidth="1.6" /></svg>canary: a planted document that says how a market ended; whoever shows it before its time has a leak</span>}
               {run && !marks.some((m) => m.kind === "shown") && <span>Evidence: untested, no document was shown for this market.</span>}
             </p>

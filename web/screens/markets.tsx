@@ -87,12 +87,13 @@ function OfRun({ run }: { run: RunWhole }) {
   const venues = Object.entries(first.data?.venues ?? {});
   const outcomes = first.data?.outcomes ?? {};
   const all = Object.values(outcomes).reduce((a, b) => a + b, 0);
+  const between = all - (outcomes["1"] ?? 0) - (outcomes["0"] ?? 0);
   const search = new URLSearchParams(Object.entries({ a: query.a, b: query.b, ...filters }).filter(([, v]) => v !== undefined).map(([k, v]) => [k, String(v)]));
   const columns: Column<QuestionWire>[] = [
     {
       key: "question", head: "Question", wide: true, sort: "market_id", width: "34%",
       cell: (row) => (
-        <span className="block min-[720px]:max-w-[42vw] min-[1180px]:max-w-[390px]">
+        <span className="block min-[720px]:max-w-[42vw] min-[1180px]:max-w-[390px] min-[1400px]:max-w-[460px]">
           <Link className="name block min-[720px]:truncate" title={row.question ?? row.market_id} href={to("/market/", { run: run.run_id, id: row.market_id, f })}>{row.question ?? row.market_id}</Link>
           <span className="font-mono text-11 text-ink-3">{shortId(row.market_id)}</span>
         </span>
@@ -114,11 +115,16 @@ function OfRun({ run }: { run: RunWhole }) {
   ];
   return (
     <>
-      <Title lede={<>{counted(all, "resolved question")} of this run; {count(outcomes["1"] ?? 0)} ended YES, {count(outcomes["0"] ?? 0)} NO. Those first on which the squared errors of <b>{f}</b> and the market differ most; sort by a Brier column for the worst forecasts.</>}>Markets</Title>
+      <Title lede={<>{counted(all, "resolved question")} of this run; {count(outcomes["1"] ?? 0)} ended YES, {count(outcomes["0"] ?? 0)} NO{between > 0 && `, ${count(between)} in between`}. Those first on which the squared errors of <b>{f}</b> and the market differ most, unless another order is chosen.</>}>Markets</Title>
       <div className="chips">
         <Words url={url} />
         {venues.length > 1 && <Chips label="Venue" name="venue" values={venues.map(([name, n]) => [name, `${name} ${count(n)}`])} url={url} />}
         <Chips label="Outcome" name="outcome" values={[["1", `ended YES ${count(outcomes["1"] ?? 0)}`], ["0", `ended NO ${count(outcomes["0"] ?? 0)}`]]} url={url} />
+        <span className="chips" role="group" aria-label="Order">
+          {([["apart", false, "most apart"], ["difference", true, "lost most to the market"], ["difference", false, "gained most"], ["a", false, "worst forecasts"]] as [Sort, boolean, string][]).map(([sort, up, text]) => (
+            <button key={text} type="button" className="chip" aria-pressed={by === sort && down === !up} onClick={() => url.set({ sort, up: up ? "1" : null })}>{text}</button>
+          ))}
+        </span>
         <label className="flex items-center gap-2 text-12 text-ink-2">
           Forecaster
           <select className="h-8 rounded-md border border-line-2 bg-surface px-2 text-ink" value={f} onChange={(event) => url.set({ f: event.target.value })}>

@@ -45,7 +45,7 @@ export function Overview() {
         <>
           <Title>Who beats the market, and how sure is that?</Title>
           {newest.length > 0 && (
-            <div className={`grid items-start gap-6 ${newest.length > 1 ? "min-[1100px]:grid-cols-2" : ""}`}>
+            <div className={`grid gap-6 ${newest.length > 1 ? "min-[1100px]:grid-cols-2" : ""}`}>
               {newest.map((run) => <Result key={run.run_id} id={run.run_id} />)}
             </div>
           )}
@@ -75,7 +75,7 @@ function Result({ id }: { id: string }) {
     <section className="panel grid gap-3 p-5" data-result={id}>
       <p className="flex flex-wrap items-center gap-3">
         <WorldBadge world={worldOf(run)} />
-        <Link className="font-mono text-12" href={to("/run/", { run: id })}>{id}</Link>
+        <Link className="font-mono text-12" href={to("/leaderboard/", { run: id })}>{id}</Link>
       </p>
       <div>
         <h2 className="!text-20 !leading-snug"><Link className="!text-ink" href={to("/leaderboard/", { run: id })}>{title}</Link></h2>

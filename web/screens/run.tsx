@@ -84,7 +84,7 @@ function Whole({ run, reload }: { run: RunWhole; reload: () => void }) {
         </div>
         <div className="grid min-w-0 gap-6">
           <Next run={run} status={status} reload={reload} />
-          <Log live={live} />
+          <Log live={live} over={!["running", "cancelling"].includes(run.status)} />
           <Files run={run} />
         </div>
       </div>

@@ -53,6 +53,7 @@ function Decision({ run, id, f, t }: { run: RunWhole; id: string; f: string; t: 
   if (!found.data) return <Loading heights={[90, 560]} />;
   const trace = found.data;
   const last = trace.traces.at(-1);
+  const plain = mine?.mode === "baseline";
   const nearer = mine && typeof mine.outcome === "number" && typeof mine.market === "number" ? Math.abs(mine.probability - mine.outcome) - Math.abs(mine.market - mine.outcome) : null;
   return (
     <>
@@ -60,7 +61,7 @@ function Decision({ run, id, f, t }: { run: RunWhole; id: string; f: string; t: 
         crumb={<><Link href={to("/run/", { run: run.run_id })}>{run.run_id}</Link> / <Link href={to("/market/", { run: run.run_id, id: trace.market_id, f, t })}>{shortId(trace.market_id)}</Link> / {instant(t)}</>}
         lede={
           <>
-            {!last ? "It wrote no code; what it gave as its reason stands under Decision." : last.arm === "code" ? "Its own program ran, and its answer was used: no fallback was needed." : trace.traces.length > 1 ? "Its program gave no answer, so it was asked directly." : "It was asked directly."}
+            {plain ? "A function of what was known at t: nobody else was asked." : !last ? "It wrote no code; what it gave as its reason stands under Decision." : last.arm === "code" ? "Its own program ran, and its answer was used: no fallback was needed." : trace.traces.length > 1 ? "Its program gave no answer, so it was asked directly." : "It was asked directly."}
             {nearer !== null && ` The market ended ${mine!.outcome === 1 ? "YES" : mine!.outcome === 0 ? "NO" : `at ${mine!.outcome}`}, so this forecast was ${Math.abs(nearer) < 5e-4 ? "as far off as" : nearer > 0 ? "farther off than" : "nearer than"} the market.`}
           </>
         }
@@ -73,7 +74,7 @@ function Decision({ run, id, f, t }: { run: RunWhole; id: string; f: string; t: 
         <div className="grid gap-6 min-[720px]:max-[1180px]:grid-cols-3">
           <Panel title="Decision">
             <p className="tnum mb-2 text-20"><b className="font-semibold">{fixed(mine?.probability, 3)}</b> <span className="text-14 text-ink-2">probability of YES</span></p>
-            <Facts rows={[["decision", mine ? (mine.probability >= 0.5 ? "YES" : "NO") : "–"], ["confidence", fixed(mine?.confidence, 3)], ["how", mine?.mode ?? "–"], ["fallback", last?.fallback_reason ? last.fallback_reason : "not needed"]]} />
+            <Facts rows={[["decision", mine ? (mine.probability >= 0.5 ? "YES" : "NO") : "–"], ["confidence", fixed(mine?.confidence, 3)], ["how", mine?.mode ?? "–"], ...(plain ? [] : [["fallback", last?.fallback_reason ? last.fallback_reason : "not needed"] as [string, string]])]} />
             {mine?.rationale && <p className="mt-2 text-ink-2">“{mine.rationale}”</p>}
           </Panel>
           {trace.traces.some((one) => one.code) && (
@@ -82,11 +83,11 @@ function Decision({ run, id, f, t }: { run: RunWhole; id: string; f: string; t: 
               <p className="mt-3 flex flex-wrap gap-1">{(trace.traces.find((one) => one.layers)?.layers ?? []).map((layer) => <span key={layer} className="tag">{layer}</span>)}</p>
             </Panel>
           )}
-          <Panel title={counted(trace.calls.length, "call")}>
+          {!plain && <Panel title={counted(trace.calls.length, "call")}>
             {trace.calls.length ? trace.calls.map((call, i) => (
               <Facts key={i} rows={[["provider", call.provider], ["tokens", count(call.tokens)], ["cost", dollars(call.cost)], ["took", span(call.latency_ms === null ? null : call.latency_ms / 1000)], ["attempts", count(call.attempts)], ["state", call.state]]} />
             )) : <p className="text-ink-2">None on record.</p>}
-          </Panel>
+          </Panel>}
         </div>
       </div>
     </>

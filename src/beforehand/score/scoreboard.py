@@ -33,7 +33,7 @@ from beforehand.score.skill import (
     skills,
     width,
 )
-from beforehand.score.table import Floats, Table
+from beforehand.score.table import STALE_DAYS, Floats, Table
 
 Verdict = Literal[
     "beats the market", "not shown", "worse than the market", "is the market", "not ranked"
@@ -341,5 +341,10 @@ def _doubts(overall: Skill, fresh: Skill | None) -> list[str]:
     if fresh is None:
         doubts.append("the age of the market's prices is not on record, or all are old")
     elif not (fresh.lower > 0 and fresh.ci[0] > 0):
-        doubts.append("not shown on the forecasts whose price was at most 7 days old")
+        low, high = (fresh.lower, fresh.upper) if fresh.lower <= 0 else fresh.ci
+        doubts.append(
+            f"on the {fresh.n:,} forecasts whose price was at most {STALE_DAYS:g} days old the "
+            f"{'deflated' if fresh.lower <= 0 else '95 %'} interval, {low:.4f} to {high:.4f}, "
+            "includes 0"
+        )
     return doubts

@@ -4,7 +4,7 @@ A row's answer depends on that row alone (a test checks this for every baseline)
 market at t and walking a thousand of them give the same numbers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -30,7 +30,8 @@ EDGE = 1e-4
 
 class Baseline(PanelForecaster):
     """A function of a Panel, by name. `needs_documents` leaves it out where the archive has none;
-    it cites the documents it saw if `cites` is set."""
+    it cites the documents it saw if `cites` is set. `why` says what its answer rests on [what it
+    does in general]."""
 
     def __init__(
         self,
@@ -40,11 +41,12 @@ class Baseline(PanelForecaster):
         *,
         needs_documents: bool = False,
         cites: bool = False,
+        why: Callable[[Context], str] | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(f"{BASELINE}{known_as}", name)
         self.known_as, self.says, self.function = known_as, says, function
-        self.needs_documents, self.cites = needs_documents, cites
+        self.needs_documents, self.cites, self.why = needs_documents, cites, why
 
     def called(self, name: str | None) -> "Baseline":
         """The same baseline under another name."""
@@ -56,6 +58,7 @@ class Baseline(PanelForecaster):
             self.function,
             needs_documents=self.needs_documents,
             cites=self.cites,
+            why=self.why,
             name=name,
         )
 
@@ -68,7 +71,8 @@ class Baseline(PanelForecaster):
         if p != p:
             raise NoDecision("no forecast known at t")
         cited = [s.id for s in context.search_snippets] if self.cites else ()
-        return Decision(p, rationale=self.says, evidence_ids=cited, mode="baseline")
+        says = self.says if self.why is None else self.why(context)
+        return Decision(p, rationale=says, evidence_ids=cited, mode="baseline")
 
 
 def logit(p: Floats) -> Floats:
@@ -124,12 +128,32 @@ _DOWN = frozenset(
 )
 
 
+def _telling(titles: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The words of headlines that speak for YES, and those that speak against it."""
+    words = [w for title in titles for w in title.lower().replace(",", " ").split()]
+    return [w for w in words if w in _UP], [w for w in words if w in _DOWN]
+
+
+def _tilted_by(context: Context) -> str:
+    """Which words news_tilt counted."""
+    up, down = _telling(s.text.partition("\n")[0] for s in context.search_snippets)
+    if not up and not down:
+        return "The price as it is: no word of the headlines counts for or against it."
+    counted = "; ".join(
+        f"{side}: {', '.join(words)}" for side, words in (("for", up), ("against", down)) if words
+    )
+    if len(up) == len(down):
+        return f"The price as it is: the words of the headlines cancel out ({counted})."
+    way = "up" if len(up) > len(down) else "down"
+    return f"The price, tilted {way} by the words of the headlines ({counted})."
+
+
 def news_tilt(panel: Panel) -> Floats:
     """The price, tilted in log odds by the words of the documents found for the question."""
     tilt = np.zeros(len(panel))
     for i, documents in enumerate(panel.documents):
-        tokens = [w for d in documents for w in d.title.lower().replace(",", " ").split()]
-        tilt[i] = sum(w in _UP for w in tokens) - sum(w in _DOWN for w in tokens)
+        up, down = _telling(d.title for d in documents)
+        tilt[i] = len(up) - len(down)
     return expit(logit(panel.price) + 0.3 * np.tanh(tilt / 2))
 
 
@@ -158,6 +182,7 @@ BASELINES: dict[str, Baseline] = {
             news_tilt,
             needs_documents=True,
             cites=True,
+            why=_tilted_by,
         ),
         Baseline("extremised", "Price and base rate blended, made bolder.", extremised),
     )

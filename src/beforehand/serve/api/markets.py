@@ -175,7 +175,11 @@ def markets(
     archive: ArchiveName,
     t: Instant = None,
     q: Annotated[
-        str | None, Query(max_length=500, description="The best markets for these words, ranked.")
+        str | None,
+        Query(
+            max_length=500,
+            description="The best markets for these words, after those whose id holds them.",
+        ),
     ] = None,
     venue: Annotated[str | None, Query(description="Of this venue alone.")] = None,
     status: Annotated[Literal["open", "ended"] | None, Query(description="As known at t.")] = None,
@@ -197,7 +201,9 @@ def markets(
                 raise InputError("q names no word: leave it out to list all markets")
             hits, _ = view.find_markets(q, MOST_FOUND)
             by_id = {row["id"]: row for row in rows}
-            rows = [by_id[hit.market.id] for hit in hits]
+            named = [row["id"] for row in rows if q.strip().lower() in row["id"].lower()]
+            found = dict.fromkeys([*named[:MOST_FOUND], *(hit.market.id for hit in hits)])
+            rows = [by_id[name] for name in found][:MOST_FOUND]
         if venue is not None:
             rows = [row for row in rows if row["venue"] == venue.upper()]
         return [row for row in rows if status in (None, row["status"])]
