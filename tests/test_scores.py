@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from beforehand.score import metrics
-from beforehand.score.bets import NO_BOOK, PLAY_MONEY, Kelly, Profit, _wealth, profit, score_bets
+from beforehand.score.bets import score_bets
 from beforehand.score.intervals import Resampler, lower_bound, t_quantile
+from beforehand.score.kelly import NO_BOOK, PLAY_MONEY, Kelly, Profit, profit
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options, paired, resamplers, skills
 from beforehand.score.table import Table, event_labels
@@ -245,8 +246,8 @@ def test_a_stale_price_alone_does_not_beat_the_market(world: Table) -> None:
 def test_a_failed_bound_turns_the_verdict(world: Table) -> None:
     peeking = copies(world, peeker=np.clip(world.y[world.q], 0.02, 0.98))
     for facts, field in (
-        (SetFacts(documents=0, admitted_after_t=1), "admitted_after_t"),
-        (SetFacts(documents=0, share_after_training_cutoff=0.2), "share_after_training_cutoff"),
+        (SetFacts(documents=0, admitted_after_t=1), "from after t was shown"),
+        (SetFacts(documents=0, share_after_training_cutoff=0.2), "the model's training"),
     ):
         rows = score(peeking)
         apply_card(rows, card(peeking, rows, facts))
@@ -285,16 +286,19 @@ def test_kelly_by_hand(world: Table) -> None:
     one = kelly_table(world, 0.48, 0.52, 1.0, fee=0.05)
     got = profit(one, np.full(len(one.q), 0.7), Kelly(fraction=0.5, cap=1.0))
     assert isinstance(got, Profit)
-    stake = 0.5 * (0.7 - 0.52) / 0.48
-    gain = stake / 0.52 * (1 - 0.52 - 0.05 * 0.52 * 0.48)
-    assert (got.bets, got.final_wealth) == (1, pytest.approx(1 + gain))
+    cost = 0.52 + 0.05 * 0.52 * 0.48  # A share with its fee.
+    outlay = 0.5 * (0.7 - cost) / (1 - cost)
+    assert (got.bets, got.final_wealth) == (1, pytest.approx(1 + outlay * (1 / cost - 1)))
+    assert got.staked + got.fees == pytest.approx(outlay)
     no = profit(one, np.full(len(one.q), 0.3), Kelly(fraction=0.5, cap=1.0))
     assert isinstance(no, Profit)
-    stake = 0.5 * (0.48 - 0.3) / 0.48
-    assert no.final_wealth == pytest.approx(1 - stake - stake / 0.52 * 0.05 * 0.52 * 0.48)
+    assert no.final_wealth == pytest.approx(1 - 0.5 * (0.7 - cost) / (1 - cost))
     inside = profit(one, np.full(len(one.q), 0.5))
     assert isinstance(inside, Profit)
     assert (inside.bets, inside.final_wealth) == (0, 1.0)
+    free = kelly_table(world, 0.48, 0.52, 1.0)
+    between = np.full(len(one.q), 0.525)  # An edge behind the spread, and none behind the fee.
+    assert [profit(t, between).bets for t in (free, one)] == [1, 0]  # type: ignore[union-attr]
 
 
 def test_kelly_says_why_it_cannot(world: Table) -> None:
@@ -303,7 +307,7 @@ def test_kelly_says_why_it_cannot(world: Table) -> None:
     assert profit(one, p) == NO_BOOK
     assumed = profit(one, p, Kelly(spread=0.02))
     assert isinstance(assumed, Profit)
-    assert assumed.note == "assumed spread 0.02"
+    assert assumed.note == "assumed spread 0.02; fee rates charged: 0 0"
     one.play[:] = True
     assert profit(one, p, Kelly(spread=0.02)) == PLAY_MONEY
 
@@ -342,11 +346,58 @@ def test_a_forecaster_rests_on_its_own_clusters(world: Table) -> None:
     assert drawn.share_by["one"] == drawn.share_by["few"] == 0.0
 
 
-def test_wealth_never_falls_below_nothing() -> None:
-    n = 13
-    opened = np.array([0] * 12 + [20])
-    settled = np.array([10] * 12 + [30])
-    wealth, _, share = _wealth(opened, settled, np.full(n, 0.1), np.full(n, 0.04), np.zeros(n))
-    assert wealth.min() >= 0
-    assert (share >= 0).all()
-    assert wealth[-1] <= wealth[-2]
+def bets_at(opened: list[int], settled: list[int], y: list[float], p: float = 0.9) -> Table:
+    """One question a bet, at 0.48 to 0.52, without fees."""
+    n = len(opened)
+    return Table(
+        questions=[f"SIMEX:{i}" for i in range(n)],
+        q=np.arange(n),
+        t=np.array(opened),
+        market=np.full(n, 0.5),
+        price_age=np.zeros(n),
+        strict=np.ones(n, dtype=bool),
+        evidence=np.zeros(n, dtype=np.int64),
+        bid=np.full(n, 0.48),
+        ask=np.full(n, 0.52),
+        y=np.array(y),
+        event=np.arange(n),
+        period=np.zeros(n, dtype=np.int64),
+        resolved_at=np.array(settled),
+        play=np.zeros(n, dtype=bool),
+        fee=np.zeros(n),
+        forecasts={"f": np.full(n, p)},
+    )
+
+
+def test_bets_share_the_cash_of_an_instant_and_wait_for_more() -> None:
+    """Twenty bets of a tenth: each gets a twentieth, whatever its id; later ones find no cash."""
+    rules = Kelly(fraction=1.0, cap=0.1)
+    made = bets_at([5] * 20 + [7], [10] * 20 + [30], [0.0] * 21)
+    got = profit(made, made.forecasts["f"], rules)
+    assert isinstance(got, Profit)
+    assert (got.bets, got.unfunded) == (20, 1)
+    assert got.stake == pytest.approx(np.full(20, 0.05))
+    assert (got.final_wealth, got.max_drawdown) == (pytest.approx(0.0), pytest.approx(1.0))
+    assert (got.wealth >= 0).all()
+    again = bets_at([5] * 20 + [7, 12], [10] * 20 + [30, 30], [1.0] * 22)
+    again.q[-1], again.q[-2] = 20, 20  # The same question once more, after the others paid.
+    got = profit(again, again.forecasts["f"], rules)
+    assert isinstance(got, Profit)
+    assert (got.bets, got.unfunded) == (21, 0)
+    assert got.t.tolist()[-1] == 12
+
+
+def test_what_settles_together_is_one_step_of_the_wealth() -> None:
+    rules = Kelly(fraction=1.0, cap=0.1)
+    made = bets_at([5] * 4, [10] * 4, [0.0, 1.0, 0.0, 1.0])
+    got = profit(made, made.forecasts["f"], rules)
+    assert isinstance(got, Profit)
+    assert got.settled.tolist() == [10]
+    turned = bets_at([5] * 4, [10] * 4, [1.0, 1.0, 0.0, 0.0])
+    other = profit(turned, turned.forecasts["f"], rules)
+    assert isinstance(other, Profit)
+    assert (got.final_wealth, got.max_drawdown) == (other.final_wealth, other.max_drawdown)
+    undated = bets_at([5, 6], [0, 0], [1.0, 1.0])
+    paid = profit(undated, undated.forecasts["f"], rules)
+    assert isinstance(paid, Profit)
+    assert paid.final_wealth > 1

@@ -12,9 +12,9 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.errors import InputError
 from beforehand.jobs.checks import stakes
-from beforehand.score.bets import Kelly, Profit, profit
 from beforehand.score.compare import compare
 from beforehand.score.evaluate import Result, Settings, evaluate
+from beforehand.score.kelly import Kelly, Profit, profit
 from beforehand.score.report.words import few_answers, headline
 from beforehand.score.skill import Options
 from beforehand.score.summary import Summary, bets_csv, leaderboard_csv
@@ -151,7 +151,7 @@ def test_the_bets_add_up(world: Table) -> None:
     assert found.wealth[-1] == pytest.approx(found.final_wealth)
     assert (found.returns <= 0.05 * (1 / found.price)).all()
     result = evaluate(made, FACTS, replace(SETTINGS, kelly=Kelly(0.5, 0.05)))
-    rows = list(csv.DictReader(io.StringIO(bets_csv(result.rows, made.questions).decode())))
+    rows = list(csv.DictReader(io.StringIO(bets_csv(result.rows, made, {}).decode())))
     mine = [row for row in rows if row["forecaster"] == "truth"]
     assert len(mine) == found.bets
     assert sum(float(row["gain"]) for row in mine) == pytest.approx(found.gain.sum())

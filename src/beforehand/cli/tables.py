@@ -282,7 +282,8 @@ def _common(out: Console, found: "PartWire") -> None:
 def _bets(out: Console, summary: "ResultWire") -> None:
     """What Kelly bets on the forecasts would have won."""
     columns = [("Kelly bets", "left"), ("n", "right"), ("staked", "right"), ("fees", "right")]
-    columns += [("wealth, from 1", "right"), ("drawdown", "right"), ("Sharpe a bet", "right")]
+    columns += [("wealth, from 1", "right"), ("gain 95 %", "right"), ("ROI", "right")]
+    columns += [("drawdown", "right"), ("Sharpe a bet", "right")]
     rows, why = [], set[str]()
     for row in summary["leaderboard"]:
         kelly = row["kelly"]
@@ -290,10 +291,15 @@ def _bets(out: Console, summary: "ResultWire") -> None:
             why.add(kelly)
             continue
         why.add(f"{kelly['fraction']:g} of Kelly, at most {kelly['cap']:g} a bet, {kelly['note']}")
+        if kelly["unfunded"]:
+            n = kelly["unfunded"]
+            why.add(f"{short(row['forecaster'])} had no cash left for {n} more")
         cells = [short(row["forecaster"]), f"{kelly['bets']:,}"]
         cells += [figure(kelly["staked"], 2), figure(kelly["fees"], 3)]
-        cells += [figure(kelly["final_wealth"], 3), f"{100 * kelly['max_drawdown']:.1f} %"]
-        rows.append([*cells, figure(kelly["sharpe"], 3)])
+        cells += [figure(kelly["final_wealth"], 3), span(kelly["gain_ci"], 3)]
+        cells += ["–" if kelly["roi"] is None else f"{100 * kelly['roi']:.1f} %"]
+        cells += [f"{100 * kelly['max_drawdown']:.1f} %", figure(kelly["sharpe"], 3)]
+        rows.append(cells)
     if rows:
         out.print(table("", columns, rows))
     _say(out, "bets", "; ".join(sorted(why)) + (" (all in bets.csv)" if rows else ""))

@@ -18,7 +18,7 @@ from beforehand.plugins import PLUGINS
 from beforehand.records.rows import IntervalRow
 from beforehand.records.world import Market, Resolution
 from beforehand.runs.columns import columns_of
-from beforehand.runs.rows import EventLine, ResolutionLine
+from beforehand.runs.rows import EventLine, ResolutionLine, read_jsonl
 from beforehand.score.evaluate import (
     Question,
     Result,
@@ -179,8 +179,9 @@ def end_in_report(
     write_json(path / "scores.json", summary)
     write_atomic(path / "leaderboard.csv", leaderboard_csv(summary["leaderboard"]))
     write_atomic(path / "pairs.csv", pairs_csv(summary["pairs"]))
-    write_atomic(path / "bets.csv", bets_csv(result.rows, result.table.questions))
-    write_atomic(path / "report.html", html(summary, intervals).encode())
+    texts = {event["id"]: event["question"] for event in read_jsonl(path / "events.jsonl")}
+    write_atomic(path / "bets.csv", bets_csv(result.rows, result.table, texts))
+    write_atomic(path / "report.html", html(summary, intervals, texts).encode())
     return summary
 
 

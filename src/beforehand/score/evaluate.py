@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from beforehand.clock import iso, iso_us, to_us
 from beforehand.score import validity
-from beforehand.score.bets import Kelly
 from beforehand.score.compare import Comparison, pairs
+from beforehand.score.kelly import Kelly
 from beforehand.score.metrics import CLIP
 from beforehand.score.scoreboard import Row, score
 from beforehand.score.skill import MARKET, Options
@@ -104,7 +104,7 @@ class Result:
         """JSON-ready: leaderboard, validity card, placebo."""
         drawn = self.placebo
         return {
-            "leaderboard": [row_wire(row, self.table.questions) for row in self.rows],
+            "leaderboard": [row_wire(row, self.table) for row in self.rows],
             "pairs": [found.wire() for found in self.pairs],
             "common": self.common,
             "slices": self.slices,
@@ -199,7 +199,7 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
         placebo=drawn,
         pairs=pairs(table, tested, options),
         common=_common(table, rows, settings),
-        slices=slices(table, options),
+        slices=slices(table, options, rows),
         settings=_stated(table, settings),
     )
 

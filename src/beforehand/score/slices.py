@@ -1,17 +1,19 @@
-"""Skill on parts of the rows: by horizon, price, venue and category.
+"""Skill and bets on parts of the rows: by horizon, price, venue and category.
 
 Slices are for looking where skill comes from. Each has its own interval, which is not widened for
 the number of slices that are looked at: one of twenty excludes 0 by chance.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from beforehand.score.kelly import Profit
+from beforehand.score.scoreboard import Row
 from beforehand.score.skill import LEADING, Options, resamplers, skills
-from beforehand.score.summary import SliceWire, number, pair
+from beforehand.score.summary import MoneyWire, PartWire, SliceWire, number, pair
 from beforehand.score.table import Table
 
 DAY = 86_400_000_000
@@ -22,14 +24,17 @@ MOST_CATEGORIES, DRAWS = 8, 500
 Mask = npt.NDArray[np.bool_]
 
 
-def slices(table: Table, options: Options) -> list[SliceWire]:
-    """Every forecaster's skill on each part, where a division has more than one part."""
+def slices(table: Table, options: Options, rows: Sequence[Row]) -> list[SliceWire]:
+    """Every forecaster's skill and bets on each part, where a division has more than one part."""
     fast = Options(draws=min(options.draws, DRAWS), seed=options.seed, subjects=options.subjects)
     found = list[SliceWire]()
     for by, parts in _divisions(table):
         held = [(name, mask) for name, mask in parts if mask.any()]
         if len(held) > 1:
-            found += [_slice(by, name, table.where(mask), fast) for name, mask in held]
+            found += [
+                {**_slice(by, name, table.where(mask), fast), "money": _money(rows, mask)}
+                for name, mask in held
+            ]
     return found
 
 
@@ -61,7 +66,31 @@ def _groups(table: Table, of_question: list[str], most: int) -> list[tuple[str, 
     return [(name, rows == name) for name in [*kept, "others"]]
 
 
-def _slice(by: str, name: str, part: Table, options: Options) -> SliceWire:
+def _money(rows: Sequence[Row], mask: Mask) -> list[MoneyWire]:
+    """The bets that were made on these rows."""
+    found = list[MoneyWire]()
+    for row in rows:
+        if isinstance(made := row.profit, Profit) and (here := mask[made.row]).any():
+            gain = made.gain[here]
+            found.append(
+                {
+                    "forecaster": row.forecaster,
+                    "bets": len(gain),
+                    "won": float((gain > 0).mean()),
+                    "staked": float(made.stake[here].sum()),
+                    "gain": float(gain.sum()),
+                }
+            )
+    return found
+
+
+class _Skills(PartWire):
+    by: str
+    name: str
+    n_events: int
+
+
+def _slice(by: str, name: str, part: Table, options: Options) -> _Skills:
     samplers = {k: one for k, one in resamplers(part, options).items() if k in LEADING}
     found = skills(part, samplers, options)
     return {

@@ -18,11 +18,12 @@ from typing_extensions import TypedDict
 from beforehand.clock import iso_us
 from beforehand.records.rows import PairWire
 from beforehand.records.spreadsheet import spreadsheet_cell
-from beforehand.score.bets import Profit
+from beforehand.score.kelly import LAST, Profit
 from beforehand.score.leaks import LeaksWire
 from beforehand.score.metrics import ADDED
 from beforehand.score.scoreboard import Row
-from beforehand.score.skill import Skill
+from beforehand.score.skill import MARKET, Skill
+from beforehand.score.table import Table
 from beforehand.score.validity import Check
 
 PATH_POINTS, MOST_BETS = 100, 3
@@ -59,15 +60,22 @@ class SkillWire(TypedDict):
 
 
 class BetWire(TypedDict):
-    """A bet: bought at `price` after the spread, for `stake`; it won or lost `gain`, after fees.
-    Stake and gain are in units of the wealth at the start."""
+    """A bet: `side` was bought at `price` after the spread, for `stake` and the `fee`; it won or
+    lost `gain`, after fees, when the market `settled` at `outcome` (of YES). `forecast` is the
+    forecaster's probability of YES, `market` the price of YES in the middle. Stake, fee and gain
+    are in units of the wealth at the start."""
 
     market_id: str
     time: str
     side: Literal["YES", "NO"]
+    forecast: float
+    market: float
     price: float
     stake: float
+    fee: float
     gain: float
+    outcome: float
+    settled: str | None
 
 
 class WealthWire(TypedDict):
@@ -79,7 +87,9 @@ class WealthWire(TypedDict):
 
 class ProfitWire(TypedDict):
     """What fractional Kelly bets on the forecasts would have won, from a wealth of `start`; what
-    they `staked` in all, and the `fees`. `sharpe` is the mean return of a bet over its standard
+    they `staked` in all, and the `fees`; `gain` is the wealth at the end less the start, `roi` the
+    gain over the stake, each with its 95 % interval. `unfunded` counts the questions with an edge
+    for which there was never cash. `sharpe` is the mean return of a bet over its standard
     deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
     wealth through time, thinned; all bets stand in bets.csv."""
 
@@ -87,9 +97,12 @@ class ProfitWire(TypedDict):
     bets: int
     staked: float
     fees: float
+    unfunded: int
     final_wealth: float
-    mean_return: float
-    mean_return_ci: Pair
+    gain: float
+    gain_ci: Pair
+    roi: float | None
+    roi_ci: Pair
     sharpe: float | None
     max_drawdown: float
     fraction: float
@@ -185,12 +198,25 @@ class PartWire(TypedDict):
     leaderboard: list[PartRow]
 
 
+class MoneyWire(TypedDict):
+    """A forecaster's Kelly bets of one part of the rows: how many, the share that gained, and what
+    was staked and gained, in units of the wealth at the start."""
+
+    forecaster: str
+    bets: int
+    won: float
+    staked: float
+    gain: float
+
+
 class SliceWire(PartWire):
-    """The scores on the rows of one `name` by horizon, price, venue or category."""
+    """The scores on the rows of one `name` by horizon, price, venue or category, and the bets made
+    on them."""
 
     by: str
     name: str
     n_events: int
+    money: list[MoneyWire]
 
 
 class ResultWire(TypedDict):
@@ -328,49 +354,59 @@ def skill_wire(skill: Skill) -> SkillWire:
     }
 
 
-def bet_wire(result: Profit, i: int, questions: Sequence[str]) -> BetWire:
-    """One bet as JSON."""
+def bet_wire(result: Profit, i: int, table: Table, name: str) -> BetWire:
+    """One bet of a forecaster as JSON."""
+    row, question = int(result.row[i]), int(result.question[i])
+    said = table.market if name == MARKET else table.forecasts[name]
+    ended = int(table.resolved_at[question])
     return {
-        "market_id": questions[result.question[i]],
+        "market_id": table.questions[question],
         "time": iso_us(int(result.t[i])),
         "side": "YES" if result.yes[i] else "NO",
+        "forecast": float(said[row]),
+        "market": float(table.market[row]),
         "price": float(result.price[i]),
         "stake": float(result.stake[i]),
+        "fee": float(result.stake[i] * result.fee[i] / result.price[i]),
         "gain": float(result.gain[i]),
+        "outcome": float(table.y[question]),
+        "settled": iso_us(ended) if ended else None,
     }
 
 
-def profit_wire(result: Profit | str, questions: Sequence[str]) -> ProfitWire | str:
+def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | str:
     """Kelly figures as JSON, or why there are none."""
     if isinstance(result, str):
         return result
     by_gain = sorted(range(result.bets), key=lambda i: float(result.gain[i]))
     told = [i for i in by_gain if result.gain[i]]
-    shown = np.unique(
-        np.linspace(0, result.bets - 1, min(result.bets, PATH_POINTS)).round().astype(int)
-    )
+    n = len(result.wealth)
+    shown = np.unique(np.linspace(0, n - 1, min(n, PATH_POINTS)).round().astype(int))
     return {
         "start": 1.0,
         "bets": result.bets,
         "staked": result.staked,
         "fees": result.fees,
+        "unfunded": result.unfunded,
         "final_wealth": result.final_wealth,
-        "mean_return": result.mean_return,
-        "mean_return_ci": pair(result.mean_return_ci),
+        "gain": result.final_wealth - 1.0,
+        "gain_ci": pair(result.gain_ci),
+        "roi": result.roi,
+        "roi_ci": pair(result.roi_ci),
         "sharpe": result.sharpe,
         "max_drawdown": result.max_drawdown,
         "fraction": result.rules.fraction,
         "cap": result.rules.cap,
         "note": result.note,
         "made": [
-            bet_wire(result, i, questions)
+            bet_wire(result, i, table, name)
             for i in told[: -MOST_BETS - 1 : -1]
             if result.gain[i] > 0
         ],
-        "lost": [bet_wire(result, i, questions) for i in told[:MOST_BETS] if result.gain[i] < 0],
+        "lost": [bet_wire(result, i, table, name) for i in told[:MOST_BETS] if result.gain[i] < 0],
         "path": [
             {
-                "time": iso_us(int(result.settled[i])) if result.settled[i] else None,
+                "time": iso_us(int(result.settled[i])) if result.settled[i] < LAST else None,
                 "wealth": float(result.wealth[i]),
             }
             for i in shown
@@ -378,8 +414,8 @@ def profit_wire(result: Profit | str, questions: Sequence[str]) -> ProfitWire | 
     }
 
 
-def row_wire(row: Row, questions: Sequence[str]) -> BoardRow:
-    """One leaderboard row as JSON; `questions` are the ids of the table's. Its skill is over the
+def row_wire(row: Row, table: Table) -> BoardRow:
+    """One leaderboard row as JSON. Its skill is over the
     rows where the market has a price too; `n`, `n_questions`, `brier` are over all of its own."""
     assert row.skill is not None  # Every scored row has one.
     skill, ci, bins = skill_wire(row.skill), row.intervals, row.bins
@@ -415,7 +451,7 @@ def row_wire(row: Row, questions: Sequence[str]) -> BoardRow:
         "minimum_detectable_effect": skill["minimum_detectable_effect"],
         "murphy": {key: number(value) for key, value in asdict(row.murphy).items()},
         "sharpness": {"variance": number(row.sharpness[0]), "mean_p_1_p": number(row.sharpness[1])},
-        "kelly": profit_wire(row.profit, questions),
+        "kelly": profit_wire(row.profit, table, row.forecaster),
         "fresh": None if row.fresh is None else skill_wire(row.fresh),
         "verdict": row.verdict,
         "reasons": row.reasons,
@@ -464,7 +500,11 @@ CSV_COLUMNS = (
     "kelly_bets",
     "kelly_staked",
     "kelly_fees",
+    "kelly_unfunded",
     "kelly_final_wealth",
+    "kelly_roi",
+    "kelly_roi_low",
+    "kelly_roi_high",
     "kelly_max_drawdown",
     "kelly_sharpe",
     "kelly_note",
@@ -517,18 +557,30 @@ def _kelly(kelly: ProfitWire | str) -> dict[str, object]:
     """The columns of the bets: figures where there are any, and one sentence."""
     if isinstance(kelly, str):
         return {"kelly_note": kelly}
-    names = ("bets", "staked", "fees", "final_wealth", "max_drawdown", "sharpe", "note")
-    return {f"kelly_{name}": kelly[name] for name in names}  # type: ignore[literal-required]
+    names = ("bets", "staked", "fees", "unfunded", "final_wealth", "roi", "max_drawdown", "sharpe")
+    low, high = kelly["roi_ci"]
+    return {
+        **{f"kelly_{name}": kelly[name] for name in (*names, "note")},  # type: ignore[literal-required]
+        "kelly_roi_low": low,
+        "kelly_roi_high": high,
+    }
 
 
 BET_COLUMNS = (
     "forecaster",
     "market_id",
     "time",
+    "question",
+    "venue",
     "side",
+    "forecast",
+    "market",
     "price",
     "stake",
+    "fee",
     "gain",
+    "outcome",
+    "settled",
 )
 PAIR_COLUMNS = (
     "a",
@@ -545,16 +597,19 @@ PAIR_COLUMNS = (
 )
 
 
-def bets_csv(rows: Sequence[Row], questions: Sequence[str]) -> bytes:
-    """Every Kelly bet of every forecaster as CSV, in the order in which they were made."""
+def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None]) -> bytes:
+    """Every Kelly bet of every forecaster as CSV, in the order in which they were made; `texts` are
+    the questions' by id."""
     out = io.StringIO()
     writer = csv.DictWriter(out, BET_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         if isinstance(found := row.profit, Profit):
-            for i in np.lexsort((found.question, found.t)):
-                bet = bet_wire(found, int(i), questions)
-                cells = {"forecaster": row.forecaster, **bet}
+            for i in range(found.bets):
+                bet = bet_wire(found, i, table, row.forecaster)
+                market = bet["market_id"]
+                named = {"question": texts.get(market), "venue": market.partition(":")[0]}
+                cells = {"forecaster": row.forecaster, **bet, **named}
                 writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
     return out.getvalue().encode()
 

@@ -1,6 +1,6 @@
 """The report: one HTML file that needs nothing from outside, not even a script."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -42,14 +42,20 @@ def _template() -> Any:
     return environment.from_string(source())
 
 
-def html(summary: "Summary", intervals: Sequence[IntervalRow] = ()) -> str:
-    """The page for a scored run; `intervals` are the rows of one market, to be drawn."""
+def html(
+    summary: "Summary",
+    intervals: Sequence[IntervalRow] = (),
+    names: Mapping[str, str] | None = None,
+) -> str:
+    """The page for a scored run; `intervals` are the rows of one market, to be drawn, `names` the
+    questions by the ids of their markets."""
     from markupsafe import Markup
 
     board = summary["leaderboard"]
     axis = skill_axis(board)
     tested = [row["forecaster"] for row in board if row["forecaster"] != "market"]
     none = {row["kelly"] for row in board if isinstance(row["kelly"], str)}
+    paid = [row["forecaster"] for row in board if not isinstance(row["kelly"], str)]
     spoke = {label(said.model_id) for row in intervals for said in row.decisions}
     drawn = [row["forecaster"] for row in board if row["forecaster"] != "market"]
     drawn = [name for name in drawn if name in spoke][: len(INK)]
@@ -59,7 +65,10 @@ def html(summary: "Summary", intervals: Sequence[IntervalRow] = ()) -> str:
             headline=headline(summary),
             warnings=few_answers(summary),
             unmet=unmet(summary),
+            names={**(names or {})},
             sliced=tested[:MOST_SLICED],
+            paid=[name for name in paid if name in tested][:MOST_SLICED],
+            money=any(part["money"] for part in summary["slices"]),
             bettors=[
                 (row, Markup(wealth_line(row["forecaster"], kelly)))
                 for row in board

@@ -125,8 +125,9 @@ def reliability(row: "BoardRow") -> str:
 
 
 def wealth_line(name: str, kelly: "ProfitWire") -> str:
-    """The wealth after each settlement, on its own scale, with a line at the start."""
-    width, height, pad = 160, 30, 3
+    """The wealth after each settlement, on its own scale, with a line at the start and the ends of
+    the scale beside it."""
+    width, height, pad, left = 220, 44, 6, 44
     values = [kelly["start"], *(point["wealth"] for point in kelly["path"])]
     low, high = min(values), max(values)
     reach = (high - low) or 1.0
@@ -134,13 +135,17 @@ def wealth_line(name: str, kelly: "ProfitWire") -> str:
     def up(value: float) -> float:
         return height - pad - (height - 2 * pad) * (value - low) / reach
 
-    step = (width - 2 * pad) / max(len(values) - 1, 1)
-    points = " ".join(f"{pad + i * step:.1f},{up(value):.1f}" for i, value in enumerate(values))
+    step = (width - left - pad) / max(len(values) - 1, 1)
+    points = " ".join(f"{left + i * step:.1f},{up(value):.1f}" for i, value in enumerate(values))
     label = escape(f"Wealth of {name}: from 1 to {show(kelly['final_wealth'], 3)}")
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'aria-label="{label}"><title>{label}, between {show(low, 3)} and {show(high, 3)}</title>'
-        f'<line class="zero" x1="0" x2="{width}" y1="{up(1.0):.1f}" y2="{up(1.0):.1f}"/>'
+        f'<text class="tick" x="{left - 4}" y="{up(high) + 4:.1f}" text-anchor="end">'
+        f"{show(high, 2)}</text>"
+        f'<text class="tick" x="{left - 4}" y="{up(low) + 4:.1f}" text-anchor="end">'
+        f"{show(low, 2)}</text>"
+        f'<line class="zero" x1="{left}" x2="{width}" y1="{up(1.0):.1f}" y2="{up(1.0):.1f}"/>'
         f'<polyline class="curve" points="{points}"/></svg>'
     )
 
