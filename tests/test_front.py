@@ -486,7 +486,7 @@ def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
     assert listed.keys() == {1, 2, 3}
     assert "3 of 4 rows were not scored" in repr(run)
     assert "no such market" in listed[1]
-    assert "with a zone" in listed[2]
+    assert "no zone" in listed[2]
     assert "not a number in [0, 1]" in listed[3]
     stated = {row["line"]: (row["id"], row["time"], row["probability"]) for row in run.rejected}
     assert stated[1][::2] == ("nothing", "0.5")

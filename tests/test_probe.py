@@ -72,8 +72,10 @@ def test_who_looks_ahead_is_caught(place: Path, name: str) -> None:
 @pytest.mark.parametrize("name", [*HONEST, *BASELINES])
 def test_who_does_not_is_not_accused(place: Path, name: str) -> None:
     found = probed(place, name, N_HONEST)
-    assert not found.peeked, found
     chancy = name in ("by_a_fast_clock", "by_chance")
+    if chancy and found.peeked:  # One of a hundred is accused by chance: that is its level.
+        found = probed(place, name, N_HONEST)
+    assert not found.peeked, found
     bound = None if chancy else pytest.approx(1 - 0.05 ** (1 / found.n))
     assert found.undetected_below == bound
     assert found.deterministic is not chancy, name

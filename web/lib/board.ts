@@ -33,6 +33,6 @@ export function verdictOf(run: RunWhole): { title: string; best: BoardRow | unde
   const best = leader(run);
   const unmet = unmetBySet(run);
   const refused = unmet.some((row) => row.name === "share_of_rows_scored");
-  const title = unmet.length && !refused ? "Too little to tell" : (run.headline ?? "").replace(/ over [\d,]+( to [\d,]+)? questions? \([^)]*\)\./, "");
+  const title = unmet.length && !refused ? "Too little to tell" : (run.headline ?? "").replace(/ over [\d,]+( to [\d,]+)? questions? \([^)]*\)/, "");
   return { title: title.replace(/\.$/, ""), best };
 }

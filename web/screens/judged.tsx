@@ -8,7 +8,7 @@ import { useUrl } from "@/lib/url";
 import { ValidityCard } from "@/parts/card";
 import { Exports, Panel } from "@/parts/small";
 import { DataTable, type Column } from "@/parts/table";
-import { BoardTable, Headline, Why } from "./leaderboard";
+import { BoardTable, Headline, Warnings, Why } from "./leaderboard";
 
 /** `children`: where the next file is dropped. */
 export function Judged({ run, children }: { run: RunWhole; children: React.ReactNode }) {
@@ -17,6 +17,7 @@ export function Judged({ run, children }: { run: RunWhole; children: React.React
   return (
     <>
       <Headline run={run} />
+      <Warnings run={run} />
       <ValidityCard card={run.card} kept={run.kept} />
       <BoardTable run={run} id={run.run_id} url={url} selected={(url.get("sel") ?? "").split(",").filter(Boolean)} />
       <Why run={run} id={run.run_id} />

@@ -9,6 +9,7 @@ import type { BoardRow, RunWhole } from "@/lib/schema";
 import { to, useUrl, type Url } from "@/lib/url";
 import { MEASURES } from "@/lib/words";
 import { ValidityCard } from "@/parts/card";
+import { Icon } from "@/parts/icons";
 import { IntervalAxis, IntervalMark, boardAxis, rangeOf, tone } from "@/parts/interval";
 import { RunScreen } from "@/parts/scope";
 import { Exports, Panel, Title, Verdict } from "@/parts/small";
@@ -61,6 +62,18 @@ export function Headline({ run }: { run: RunWhole }) {
   );
 }
 
+/** What has to be said beside the verdict. */
+export function Warnings({ run }: { run: RunWhole }) {
+  if (!run.warnings.length) return null;
+  return (
+    <ul className="grid gap-1 rounded-md bg-warn-soft px-3.5 py-2.5 text-warn" data-warnings={run.warnings.length}>
+      {run.warnings.map((text) => (
+        <li key={text} className="flex gap-2"><Icon name="bang" /><span>{text.charAt(0).toUpperCase() + text.slice(1)}.</span></li>
+      ))}
+    </ul>
+  );
+}
+
 function Board({ run, id }: { run: RunWhole; id: string }) {
   const url = useUrl();
   const known = board(run).map((row) => row.forecaster);
@@ -68,6 +81,7 @@ function Board({ run, id }: { run: RunWhole; id: string }) {
   return (
     <>
       <Headline run={run} />
+      <Warnings run={run} />
       <ValidityCard card={run.card} kept={run.kept} />
       <BoardTable run={run} id={id} url={url} selected={selected} />
       {selected.length === 2 && <Dock run={id} a={selected[0]!} b={selected[1]!} onClose={() => url.set({ sel: null })} />}

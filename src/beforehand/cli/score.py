@@ -88,6 +88,8 @@ def _notes(stated: forecast_file.Stated) -> None:
         note(f"not scored: {len(lines):,} × {reason} (lines {first}{more})")
     for text in rejected.unknown_ids:
         note(text)
+    if stated.unread:
+        note(f"columns that were not read: {', '.join(stated.unread)}")
     if bare:
         note(
             f"{bare:,} times are dates without a time of day: each was taken as the end of that "

@@ -182,7 +182,7 @@ def _made(found: "DecisionCounts | None") -> str:
 def print_result(summary: "Summary", report: Path, verbose: bool = False) -> None:
     """For people: the verdict, the leaderboard, what it lacks, and the report's path; with
     `verbose` also the validity card, every pair, the bets and the leak report."""
-    from beforehand.score.report.words import few_answers, headline
+    from beforehand.score.report.words import headline, warnings
 
     out, leaks = console(), summary["leaks"]
     out.print()
@@ -191,7 +191,7 @@ def print_result(summary: "Summary", report: Path, verbose: bool = False) -> Non
     out.print(leaderboard(summary, out.width))
     out.print()
     explain(out, summary)
-    for text in few_answers(summary):
+    for text in warnings(summary):
         out.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
     pairs = summary["pairs"]
     if pairs and (verbose or len(pairs) == 1):

@@ -104,6 +104,8 @@ def _noted(
     }
     if place is not None:
         note["place"] = place
+    if found.files:
+        note["files"] = found.files
     return note
 
 

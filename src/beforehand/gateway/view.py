@@ -390,7 +390,7 @@ def _names_it(text: str, market: Market) -> bool:
     """True if a user may call the market so. Venues write tickers in capitals, addresses not."""
     if text in (market.native_id, _extra(market, "slug"), _extra(market, "gamma_id")):
         return True
-    if text in market.tokens:
+    if text in market.tokens or (market.url and text == _last_part(market.url)):
         return True
     return text.lower() == market.native_id.lower()
 

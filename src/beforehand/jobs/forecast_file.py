@@ -6,6 +6,8 @@ reason why not.
 """
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +34,7 @@ ALIASES = {
         "forecast_time",
         "forecast_date",
         "created_at",
+        "ts",
     ),
     "probability": (
         "prob",
@@ -42,6 +45,8 @@ ALIASES = {
         "prob_yes",
         "probability_yes",
         "yes_probability",
+        "percent",
+        "pct",
     ),
     "forecaster": ("model", "model_id", "predictor", "predictor_id", "agent"),
 }
@@ -106,16 +111,27 @@ class Line:
 @dataclass
 class Rejected:
     """Rows not scored, by reason, each with its line number; what they stated, as far as that could
-    be read; and the ids that are most like those that are not known."""
+    be read; and the ids that are most like those that are not known. `unanswered` counts by
+    forecaster those that count as asked and not answered: what its own file got wrong is not
+    free."""
 
     reasons: dict[str, list[int]] = field(default_factory=dict)
     stated: dict[int, Mapping[str, object]] = field(default_factory=dict)
     nearest: dict[str, list[str]] = field(default_factory=dict)
+    unanswered: Counter[str] = field(default_factory=Counter)
 
-    def add(self, reason: str, line: int, stated: Mapping[str, object] | None = None) -> None:
-        """Add one row."""
+    def add(
+        self,
+        reason: str,
+        line: int,
+        stated: Mapping[str, object] | None = None,
+        unanswered_by: str | None = None,
+    ) -> None:
+        """Add one row; `unanswered_by` is the forecaster for whom it counts as not answered."""
         self.reasons.setdefault(reason, []).append(line)
         self.stated[line] = stated or {}
+        if unanswered_by is not None:
+            self.unanswered[unanswered_by] += 1
 
     @property
     def count(self) -> int:
@@ -152,7 +168,8 @@ class Stated:
     """Forecasts as they came: what they are called (the file's name), the lines that can be read,
     and the others, of `rows` in all. `blank` are the rejected lines that name a market and a time
     and give no probability: questions that the forecaster left out. `bare_dates` is the number of
-    times without a time of day: each means the end of its day."""
+    times without a time of day: each means the end of its day. `unread` are columns of the file
+    that were not looked at."""
 
     name: str
     lines: list[Line]
@@ -160,6 +177,7 @@ class Stated:
     rows: int
     blank: list[Line] = field(default_factory=list)
     bare_dates: int = 0
+    unread: tuple[str, ...] = ()
 
 
 def read_file(path: Path, name: str | None = None, how: Reading = Reading()) -> Stated:
@@ -200,18 +218,29 @@ def _stated(
             p = _probability(plain.get("probability"))
             numbers.append(p)
             lines.append(_line(number, plain, p / 100 if how.percent else p, name, how))
-            bare += len(str(plain.get("time")).strip()) == BARE
+            bare += _is_bare(str(plain.get("time")).strip())
         except ValueError as error:
-            reason = str(error)
+            reason, who = str(error), str(plain.get("forecaster") or name).strip()
+            unanswered: str | None = who
             if str(plain.get("probability") or "").strip().lower() in NOTHING:
                 with suppress(ValueError):
                     blank.append(_line(number, plain, 0.0, name, how))
+                    unanswered = None  # Whether the market could be forecast is seen later.
                     reason = "the probability is missing: it counts as not answered"
-            rejected.add(reason, number, plain)
+            rejected.add(reason, number, plain, unanswered)
     if rejected.count and not lines:
         columns_of(dict.fromkeys(key for keys in places for key in keys), how, source)
     _check_scale(source, numbers, how)
-    return Stated(title, lines, rejected, len(lines) + rejected.count, blank, bare)
+    unread = dict.fromkeys(
+        key for keys, found in places.items() for key in keys if key not in found.values() and key
+    )
+    rows_in_all = len(lines) + rejected.count
+    return Stated(title, lines, rejected, rows_in_all, blank, bare, tuple(unread))
+
+
+def _is_bare(text: str) -> bool:
+    """True for a date without a time of day."""
+    return len(text) == BARE and text[4:5] == "-"
 
 
 def columns_of(
@@ -241,12 +270,21 @@ def columns_of(
             if named:
                 found[ours] = known[named[0]]
     if whole and (lacking := [name for name in COLUMNS if name not in found]):
+        there = ", ".join(name.strip() or "(without a name)" for name in known.values())
         raise InputError(
-            f"{source}: no column for {', '.join(lacking)} among {', '.join(known) or 'none'}. "
+            f"{source}: no column for {', '.join(lacking)} among {there or 'none'}. "
             f"Name the columns {','.join(COLUMNS)}, or say which they are: "
-            f"{how.mark}columns {lacking[0]}=NAME"
+            f"{how.mark}columns {lacking[0]}=NAME{_LACKING.get(lacking[0], '')}"
         )
     return found
+
+
+_LACKING = {
+    "probability": ". One forecaster a row: where each has a column of its own, make the table "
+    "long, with a column forecaster",
+    "time": ". Every forecast needs the time at which it was made: the market is taken at that "
+    "instant",
+}
 
 
 def _check_scale(source: str, numbers: list[float], how: Reading) -> None:
@@ -321,7 +359,7 @@ def _instant(value: object, how: Reading) -> datetime:
     if FIRST_S <= number < LAST_MS:
         return from_us(round(number * (1_000_000 if number < LAST_S else 1000)))
     # A bare date is taken at its end: the market may know all that day's news as well.
-    bare = len(text) == BARE
+    bare = _is_bare(text)
     if how.timezone is None:
         t = parse_instant(text)
         return end_of_day(t) if bare else t
@@ -334,6 +372,20 @@ def _instant(value: object, how: Reading) -> datetime:
     return parse_instant(stated.isoformat())
 
 
+def _unread_time(text: str, how: Reading) -> str:
+    """Why a time cannot be read."""
+    if re.match(r"\d{1,2}[./]\d{1,2}[./]\d{4}", text):
+        return "the time has the day or the month first: write it like 2026-01-05T12:00:00Z"
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return "the time is not ISO 8601 (write it like 2026-01-05T12:00:00Z)"
+    return (
+        "the time states no zone (write it like 2026-01-05T12:00:00Z, or state "
+        f"{how.mark}timezone Europe/Berlin)"
+    )
+
+
 def _line(number: int, row: Mapping[str, object], p: float, name: str, how: Reading) -> Line:
     identifier = str(row.get("id") or "").strip()
     if not identifier:
@@ -341,10 +393,7 @@ def _line(number: int, row: Mapping[str, object], p: float, name: str, how: Read
     try:
         t = _instant(row.get("time"), how)
     except (ValueError, OverflowError):
-        raise ValueError(
-            "the time is not ISO 8601 with a zone (write it like 2026-01-05T12:00:00Z, or state "
-            f"{how.mark}timezone)"
-        ) from None
+        raise ValueError(_unread_time(str(row.get("time") or "").strip(), how)) from None
     if not 0.0 <= p <= 1.0:
         raise ValueError("the probability is not a number in [0, 1]")
     said_by = row.get("forecaster") or name

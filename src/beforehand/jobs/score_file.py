@@ -44,13 +44,20 @@ from beforehand.runs.rows import InstantLine
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, Summary, number
+from beforehand.score.table import Table
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_jsonl
 from beforehand.store.run_folder import RunFolder, note_trials
 
-MOST_UNKNOWN = 3
+MOST_UNKNOWN, MOST_LATE, CLAIRVOYANT = 3, 0.05, 0.1
+UNKNOWN = "no such market in the archive"
+LATE = "the time lies at or after the market's end"
+SECOND = (
+    "a second forecast of the same market at the same instant (of several draws of one model take "
+    "the mean, or give each a name in a column forecaster)"
+)
 YARDSTICKS = (always(0.5), BASELINES["base_rate"], BASELINES["shrunk"])
 
 
@@ -81,7 +88,7 @@ def run(
     cells = _match(stated.lines, gateway, endings, rejected)
     if not cells:
         raise InputError(f"no row of {stated.name} can be scored: {rejected.sentence}")
-    _add_unanswered(stated.blank, gateway, endings, cells)
+    _count_blank(stated.blank, gateway, endings, rejected)
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
@@ -106,11 +113,17 @@ def run(
         share_scored=1 - rejected.count / stated.rows,
         kept={b.name: b.kept() for b in YARDSTICKS if b.name not in names},
     )
-    table = build_table(columns, read_questions(folder.path, settings.kelly))
+    table = replace(
+        build_table(columns, read_questions(folder.path, settings.kelly)),
+        asked=_asked(cells, rejected),
+    )
     result = evaluate(table, facts, replace(settings, variants=tried, subjects=tuple(names)))
     sizes = Counter(panel.market)
     drawn = max(used, key=lambda m: (sizes[m], m))
     about = _about(stated, archive, folder, names)
+    coverage = _coverage(gateway, endings, used)
+    about["subtitle"] += f" {coverage}"
+    about["hints"] = _hints(stated, table, names)
     view = gateway.full_view()
     about["pictured"] = {
         "why": "the one with the most forecasts",
@@ -150,6 +163,47 @@ def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]
     }
 
 
+def _coverage(
+    gateway: Gateway, endings: Mapping[str, Resolution], used: Mapping[str, Resolution]
+) -> str:
+    """How much of what could have been forecast the file speaks of."""
+    first = gateway.full_view().first_prices()
+    settled = sum(1 for name, r in endings.items() if r.payout is not None and name in first)
+    return (
+        f"It speaks of {len(used):,} of the {settled:,} settled markets of the archive: which ones "
+        "is its own choice."
+    )
+
+
+def _hints(stated: Stated, table: Table, names: Iterable[str]) -> list[str]:
+    """What looks odd in a file, so that a slip is not taken for a result."""
+    said = list[str]()
+    late = len(stated.rejected.reasons.get(LATE, ()))
+    if late > MOST_LATE * stated.rows:
+        said.append(
+            f"{late:,} of {stated.rows:,} rows are dated at or after the end of their market: can "
+            "the times of the others be right?"
+        )
+    y, market = table.y[table.q], float(np.nanmean((table.market - table.y[table.q]) ** 2))
+    for name in names:
+        p = table.forecasts[name]
+        mine, turned = (float(np.nanmean((one - y) ** 2)) for one in (p, 1 - p))
+        if turned < mine and turned < (mine + market) / 2:
+            said.append(
+                f"{name} would do better turned round (1 − p: Brier {turned:.3f} instead of "
+                f"{mine:.3f}): are these probabilities of NO?"
+            )
+        if mine < CLAIRVOYANT * market:
+            said.append(
+                f"the Brier score of {name}, {mine:.4f}, is what knowing the outcomes looks like "
+                f"(the market: {market:.4f})"
+            )
+    alike = [one for one in names if sum(o.lower() == one.lower() for o in names) > 1]
+    if alike:
+        said.append(f"{', '.join(alike)} differ in capitals alone, and are scored apart")
+    return said
+
+
 Cells = dict[tuple[str, int], dict[str, float]]
 
 
@@ -176,10 +230,11 @@ def _match(
         reason = _misfit(market, line, first, endings)
         t = to_us(line.t)
         if reason is None and line.forecaster in cells.get((market or "", t), {}):
-            reason = "a second forecast of the same market at the same instant"
+            reason = SECOND
         if reason is not None or market is None:
             stated = {"id": line.id, "time": iso(line.t), "probability": line.probability}
-            rejected.add(reason or "no such market in the archive", line.number, stated)
+            who = line.forecaster if market is None or reason in (UNKNOWN, LATE) else None
+            rejected.add(reason or UNKNOWN, line.number, stated, who)
             continue
         cells.setdefault((market, t), {})[line.forecaster] = line.probability
     unknown = [name for name, found in known.items() if found is None][:MOST_UNKNOWN]
@@ -188,18 +243,34 @@ def _match(
     return cells
 
 
-def _add_unanswered(
-    blank: list[Line], gateway: Gateway, endings: Mapping[str, Resolution], cells: Cells
+def _count_blank(
+    blank: list[Line], gateway: Gateway, endings: Mapping[str, Resolution], rejected: Rejected
 ) -> None:
-    """Questions that the file names without a probability: rows that their forecaster did not
-    answer, so that leaving them blank is not free."""
+    """Count questions that the file names without a probability as not answered, so that leaving
+    them blank is not free; those that nobody could have forecast are left out."""
     view = gateway.full_view()
     first = view.first_prices()
     for line in blank:
+        market: str | None = None
         with suppress(NotFound, InputError):
             market = view.resolve_id(line.id)
-            if _misfit(market, line, first, endings) is None:
-                cells.setdefault((market, to_us(line.t)), {})
+        if _misfit(market, line, first, endings) in (None, UNKNOWN, LATE):
+            rejected.unanswered[line.forecaster] += 1
+
+
+def _asked(cells: Cells, rejected: Rejected) -> dict[str, int]:
+    """How many forecasts each forecaster of the file was asked for: those it made, its rows that
+    count as not answered, and for a market that it left out as many as the forecaster who forecast
+    it most often made. Instants are a forecaster's own: nobody is asked at those of another."""
+    made = dict[str, Counter[str]]()
+    for (market, _), said in cells.items():
+        for who in said:
+            made.setdefault(market, Counter())[who] += 1
+    names = {who for said in cells.values() for who in said}
+    return {
+        who: rejected.unanswered[who] + sum(n[who] or max(n.values()) for n in made.values())
+        for who in names
+    }
 
 
 def _nearest(unknown: Iterable[str], view: View) -> dict[str, list[str]]:
@@ -219,7 +290,7 @@ def _misfit(
     if line.forecaster == MARKET:
         return "a forecaster may not be called market: rename it, or use --name"
     if market is None:
-        return "no such market in the archive"
+        return UNKNOWN
     if market == "?":
         return "the bare id is ambiguous: write VENUE:id"
     ending = endings.get(market)
@@ -230,7 +301,7 @@ def _misfit(
     if ending.payout is None:
         return f"the market is {ending.status}"
     if line.t >= grid.end_of(ending):
-        return "the time lies at or after the market's end"
+        return LATE
     if to_us(line.t) < first[market]:
         return "the time lies before the market's first known price"
     return None

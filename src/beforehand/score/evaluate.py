@@ -236,9 +236,11 @@ def _common(table: Table, rows: Sequence[Row], settings: Settings) -> PartWire |
     """The scores on the rows that every forecaster answered, where some left rows out. One without
     any answer counts for nothing here."""
     names = [row.forecaster for row in rows if row.forecaster != MARKET and row.n]
-    if len(names) < 2 or not any(row.missing for row in rows if row.forecaster in names):
+    if len(names) < 2:
         return None
     everyone = np.isfinite(np.stack([table.forecasts[name] for name in names])).all(axis=0)
+    if everyone.all():
+        return None
     return part_wire(table.where(np.asarray(everyone)), settings)
 
 

@@ -100,7 +100,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
     rows, start = [], 0
     for name, (part, row) in parts.items():
         size = part.shape[1]
-        row.forecaster = name
+        row.forecaster, row.missing = name, table.missing(name, everyone[name])
         mine = {kind: d[:, start : start + size] for kind, d in draws.items()}
         row.intervals = _intervals(mine, samplers, part[:, 0], options)
         row.skill, row.fresh = overall[name], fresh.get(name)
@@ -182,7 +182,7 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
         forecaster="",
         n=int(valid.sum()),
         n_questions=int(present.sum()),
-        missing=int(len(p) - np.isfinite(p).sum()),
+        missing=0,
         brier=float(total["brier"][0]),
         log_loss=float(total["log_loss"][0]),
         els=float(total["els"][0]),

@@ -301,6 +301,7 @@ class About(TypedDict):
     run_id: NotRequired[str]
     subjects: NotRequired[list[str]]
     rows: NotRequired[dict[str, int]]
+    hints: NotRequired[list[str]]
     rejected: NotRequired[dict[str, list[int]]]
     decisions: NotRequired[DecisionCounts]
     without_flagged: NotRequired[dict[str, dict[str, Few]] | None]

@@ -39,7 +39,8 @@ class Table:
     `bid`, `ask` (NaN where no book was recorded). Per question: `y` (settled value), `event` and
     `period` (cluster labels 0..), `resolved_at` (microseconds, 0 where unknown), `play` (a venue
     without real money), `fee`, `category` (may be empty).
-    `forecasts[name]` is (n,), NaN where the forecaster gave none.
+    `forecasts[name]` is (n,), NaN where the forecaster gave none; `asked[name]` is how many
+    forecasts it was asked for, where that is not every row.
     """
 
     questions: list[str]
@@ -59,6 +60,11 @@ class Table:
     fee: Floats
     forecasts: dict[str, Floats] = field(default_factory=dict)
     category: list[str] = field(default_factory=list)
+    asked: dict[str, int] = field(default_factory=dict)
+
+    def missing(self, name: str, p: Floats) -> int:
+        """How many of the forecasts asked for the forecaster `name` did not make."""
+        return self.asked.get(name, len(self.q)) - int(np.isfinite(p).sum())
 
     @property
     def fresh(self) -> npt.NDArray[np.bool_]:

@@ -250,7 +250,8 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
     names = [
         name
         for name in options.under_test(table)
-        if np.isfinite(table.forecasts[name]).mean() >= MIN_ANSWERED
+        if 1 - table.missing(name, table.forecasts[name]) / table.asked.get(name, len(table.q))
+        >= MIN_ANSWERED
     ]
     fast = Options(draws=min(options.draws, 500), seed=options.seed, level=options.level)
     fresh = table.fresh

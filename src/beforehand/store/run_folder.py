@@ -217,7 +217,8 @@ def open_run(root: Path, run_id: str) -> RunFolder:
 class ProbeNote(TypedDict):
     """What a probe found about a forecaster's code (its SHA-256): of `n` pairs, whether it peeked,
     and why that is said; the code's `place` (its file and name); and where it looked: the archive's
-    digest, the text grade, and the time between two forecasts in seconds."""
+    digest, the text grade, and the time between two forecasts in seconds. `files` are those that it
+    read besides its code and the archive: a probe does not vary them."""
 
     code: str
     n: int
@@ -227,6 +228,7 @@ class ProbeNote(TypedDict):
     archive: NotRequired[str]
     grade: NotRequired[str]
     every_s: NotRequired[int]
+    files: NotRequired[list[str]]
 
 
 def note_probe(ledger: Path, note: ProbeNote) -> None:
@@ -237,7 +239,8 @@ def note_probe(ledger: Path, note: ProbeNote) -> None:
 
 def last_probe(ledger: Path, code: str | None, place: str | None) -> ProbeNote | None:
     """What the last probe of this code found, or else of other code at its place: another version
-    of it. None where neither was probed."""
+    of it. One that found it looking ahead outweighs all that found nothing: what is caught once
+    stays caught until the code changes. None where neither was probed."""
     if code is None or not ledger.is_file():
         return None
     found: ProbeNote | None = None
@@ -250,7 +253,8 @@ def last_probe(ledger: Path, code: str | None, place: str | None) -> ProbeNote |
         if not isinstance(row, dict) or not row.keys() >= _NOTED:
             continue
         if row["code"] == code:
-            found = row  # type: ignore[assignment]
+            if found is None or row["peeked"] or not found["peeked"]:
+                found = row  # type: ignore[assignment]
         elif place is not None and row.get("place") == place:
             before = row  # type: ignore[assignment]
     return found or before

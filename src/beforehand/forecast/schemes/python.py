@@ -11,6 +11,7 @@ version and context.
 
 import asyncio
 import inspect
+import os
 import traceback
 from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
@@ -221,6 +222,12 @@ class PythonForecaster(Forecaster):
             self.isolation = (
                 f"trusted (0 of {found['n']:,} futures, but what its session holds in memory was "
                 "not probed)"
+            )
+        elif found is not None and (files := found.get("files")):
+            more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+            self.isolation = (
+                f"trusted (0 of {found['n']:,} futures, but it reads "
+                f"{os.path.basename(files[0])}{more}, which a probe does not vary)"
             )
         elif found is not None:
             self.isolation = f"probed (0 of {found['n']:,} futures)"

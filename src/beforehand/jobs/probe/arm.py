@@ -31,6 +31,7 @@ from beforehand.meter import CallCounter
 from beforehand.records.rows import Context
 from beforehand.store.archive.reader import Archive
 
+MOST_FILES = 100
 NEW_NAMESPACE, NEW_USERS = 0x00020000, 0x10000000
 BIND, RECURSIVE, PRIVATE = 4096, 16384, 1 << 18
 
@@ -121,6 +122,30 @@ def _mounted_below(folder: str) -> list[str]:
     return sorted(set(found))
 
 
+class FilesRead:
+    """The files that this process opens to read from now on, besides code, libraries, the archive
+    and what every process reads: those that may hold an answer which no world varies."""
+
+    def __init__(self, archive: Path) -> None:
+        package = Path(__file__).resolve().parents[2]
+        system = ("/proc", "/sys", "/dev", "/usr", "/lib", "/lib64", "/etc", "/bin")
+        apart = [str(archive), str(package), sys.prefix, sys.base_prefix, *system]
+        self._apart = tuple(f"{os.path.abspath(path)}{os.sep}" for path in apart)
+        self.found: dict[str, None] = {}
+        sys.addaudithook(self._seen)
+
+    def _seen(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in ("open", "sqlite3.connect") or not isinstance(arguments[0], (str, bytes)):
+            return
+        if event == "open" and arguments[2] & os.O_ACCMODE == os.O_WRONLY:
+            return
+        path = os.path.abspath(os.fsdecode(arguments[0]))
+        if path.endswith((".py", ".pyc", ".so")) or path.startswith(self._apart):
+            return
+        if len(self.found) < MOST_FILES:
+            self.found[path] = None
+
+
 def opened(order: Order, world: RecordedWorld) -> Forecaster:
     """The forecaster, begun anew."""
     if order["pickled"] is not None:
@@ -187,9 +212,11 @@ def main() -> None:
         except OSError as error:
             out.write(orjson.dumps({"hidden": False, "error": str(error)}))
             return
+        read = FilesRead(Path(order["archive"]))
         try:
             with time_machine.travel(now, tick=False):
                 reply: dict[str, object] = {"answers": answers(order)}
+            reply["files"] = [path for path in read.found if os.path.isfile(path)]
         except InputError as error:
             reply = {"error": str(error)}
         out.write(orjson.dumps(reply))

@@ -75,6 +75,7 @@ class Arms:
         _remove_leftovers()
         self._work = Path(tempfile.mkdtemp(prefix=f"{LEFT}{os.getpid()}-"))
         self._swapping = threading.Lock()
+        self.files: dict[str, None] = {}
         self.mounts = mounts is not False
         self._sure = mounts is True
 
@@ -115,13 +116,13 @@ class Arms:
             reply = self._mounted(world, contexts, now)
             if "hidden" not in reply:
                 self._sure = True
-                return _answers(reply)
+                return self._answers(reply)
             if self._sure:
                 raise ExecutionFailed(f"an arm could not mount its world: {reply['error']}")
             self.mounts = False
         with self._swapping, self._swapped(world), self._empty() as (folder, environment):
             order = self._order(contexts, now, None)
-            return _answers(self._run(order, folder, environment))
+            return self._answers(self._run(order, folder, environment))
 
     def _mounted(self, world: Path, contexts: Sequence[Context], now: str) -> Mapping[str, object]:
         with tempfile.TemporaryDirectory(dir=self._work) as scratch:
@@ -159,6 +160,16 @@ class Arms:
         )
         reply: Mapping[str, object] = orjson.loads(found)
         return reply
+
+    def _answers(self, reply: Mapping[str, object]) -> list[Answer]:
+        if "error" in reply:
+            raise InputError(str(reply["error"]))
+        found, files = reply["answers"], reply["files"]
+        assert isinstance(found, list)
+        assert isinstance(files, list)
+        own = [path for path in files if not Path(path).is_relative_to(self._work)]
+        self.files.update(dict.fromkeys(own))
+        return [(p, error) for p, error in found]
 
     def _environment(self) -> dict[str, str]:
         """The same variables for every arm: one thread, no chance in hashes, no recorded data."""
@@ -248,11 +259,3 @@ def restore(archive: Path) -> None:
         if archive.is_symlink():
             archive.unlink()
         os.rename(aside, archive)
-
-
-def _answers(reply: Mapping[str, object]) -> list[Answer]:
-    if "error" in reply:
-        raise InputError(str(reply["error"]))
-    found = reply["answers"]
-    assert isinstance(found, list)
-    return [(p, error) for p, error in found]

@@ -38,7 +38,7 @@ from beforehand.records.world import PricePoint
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import exclusive
 
-MARKETS = 10
+MARKETS, MOST_SHOWN = 10, 3
 """Markets at each cut."""
 LEVEL, CONFIDENCE = 0.01, 0.95
 DRAWS = 20
@@ -76,7 +76,8 @@ class Probe:
     than this would have been found with a confidence of 95 %. `detectable`: for a forecaster with
     chance of its own, the shifts in a market's mean probability that would have been found with a
     power of 80 %: where it looks in `one` market of a cut, and where it looks in `all` of them.
-    `not_seen` lists what such a probe cannot see."""
+    `files` are those that it read besides its code and the archive: the same in every world, so
+    what it knows from them is not seen. `not_seen` lists what such a probe cannot see."""
 
     name: str
     n: int
@@ -91,6 +92,7 @@ class Probe:
     contexts: int
     how: str
     not_seen: list[str]
+    files: list[str] = field(default_factory=list)
 
     def wire(self) -> dict[str, object]:
         """JSON-ready."""
@@ -127,6 +129,14 @@ class Probe:
         if self.failures:
             lines.append(
                 f"  {self.failures} of {self.contexts} answers were failures, first: {self.reason}"
+            )
+        if self.files:
+            shown = ", ".join(self.files[:MOST_SHOWN]) + (
+                f" and {len(self.files) - MOST_SHOWN} more" if len(self.files) > MOST_SHOWN else ""
+            )
+            lines.append(
+                f"  it read {shown}: the same in every world, so this probe does not cover what "
+                "it knows from there"
             )
         lines.append(f"  {self.how}; a probe cannot see {', '.join(self.not_seen)}")
         return "\n".join(lines)
@@ -292,6 +302,7 @@ class _Probing:
             contexts=len(said),
             how=self._how(),
             not_seen=self._not_seen(),
+            files=sorted(self._arms.files),
         )
 
     def _confirmed(self, seen: Sequence[Seen], first: Path) -> bool:

@@ -18,11 +18,11 @@ from beforehand.score.report.words import (
     TILES,
     bound_text,
     card_value,
-    few_answers,
     headline,
     kept_from_the_future,
     show,
     unmet,
+    warnings,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def html(
         _template().render(
             **summary,
             headline=headline(summary),
-            warnings=few_answers(summary),
+            warnings=warnings(summary),
             unmet=unmet(summary),
             names={**(names or {})},
             sliced=tested[:MOST_SLICED],

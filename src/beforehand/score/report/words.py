@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from beforehand.score.summary import BoardRow, ResultWire, Summary
 
 MOST_NAMED = 8
+AS_STATED = "not asked (times as stated)"
+"""The order of forecasts that came in a file."""
 TILES: dict[str, tuple[str, str]] = {
     "n_questions": ("questions", "markets scored, each with one vote"),
     "n_forecasts": ("forecasts", "instants at which they were forecast"),
@@ -17,7 +19,10 @@ TILES: dict[str, tuple[str, str]] = {
     "n_resolution_months": ("resolution months", "the other way to group them"),
     "effective_n": ("effective n", "independent questions' worth, for the best-ranked"),
     "share_of_rows_scored": ("rows scored", "of those in the file"),
-    "share_answered": ("answered", "share of what was asked; the least of those under test"),
+    "share_answered": (
+        "answered",
+        "of what was asked: the least of those under test; it binds that forecaster alone",
+    ),
     "price_age_days_p50": ("price age, median", "days since the price was observed"),
     "price_age_days_p90": ("price age, 90 % below", "days since the price was observed"),
     "share_price_older_than_7_days": (
@@ -60,7 +65,7 @@ def headline(summary: "Summary") -> str:
         return f"The market alone was scored, over {size}.{_silent(summary)}"
     if winners:
         verb = "beats" if len(winners) == 1 else "beat"
-        return f"{_listed(winners)} {verb} the market over {size}."
+        return f"{_listed(winners)} {verb} the market over {size}{_by_what(others, winners)}."
     if len(others) == 1:
         verdict = {"not shown": "is not shown to beat the market", "is the market": "is the market"}
         said = verdict.get(others[0]["verdict"], "is worse than the market")
@@ -78,6 +83,45 @@ def _size(summary: "Summary", rows: "Sequence[BoardRow]") -> str:
         few, most = min(counts), max(counts)
         parts.append(_count(most, noun) if few == most else f"{few:,} to {most:,} {noun}s")
     return f"{parts[0]} ({parts[1]})"
+
+
+def _by_what(rows: "Sequence[BoardRow]", winners: Sequence[str]) -> str:
+    """What "beats" rests on besides the figures: nothing, where the future was out of reach."""
+    held = [row for row in rows if row["forecaster"] in winners]
+    if any(row["order"] == AS_STATED for row in held):
+        return ", at the times stated in the file"
+    if any((row["isolation"] or "").startswith("trusted") for row in held):
+        return ", on trust alone"
+    if any((row["isolation"] or "").startswith("probed") for row in held):
+        return ", as far as a probe can tell"
+    return ""
+
+
+def warnings(summary: "Summary") -> list[str]:
+    """What has to be said beside the headline: what "beats" rests on, who answered too little, and
+    what looks odd."""
+    held = [row for row in summary["leaderboard"] if row["verdict"] == "beats the market"]
+    stated = [row["forecaster"] for row in held if row["order"] == AS_STATED]
+    trusted = [row for row in held if row["forecaster"] not in stated]
+    said = list[str]()
+    if stated:
+        said.append(
+            "nobody saw these forecasts being made: the verdict takes the times in the file as "
+            "they stand"
+        )
+    for row in trusted:
+        isolation = row["isolation"] or "trusted"
+        if isolation == "trusted":
+            said.append(
+                f"nothing kept {row['forecaster']} from the outcomes but trust: `beforehand "
+                "backtest probe` tests a callable"
+            )
+        elif not isolation.startswith("by construction"):
+            said.append(
+                f"{row['forecaster']} is {isolation}: outcomes that it has from "
+                "elsewhere would not be seen"
+            )
+    return [*said, *few_answers(summary), *summary.get("hints", [])]
 
 
 def few_answers(summary: "Summary") -> list[str]:
@@ -102,13 +146,13 @@ def _silent(summary: "Summary") -> str:
 
 
 def unmet(summary: "ResultWire") -> list[str]:
-    """The bounds of the card that are not met, in words."""
+    """The bounds of the card that the set does not meet, in words."""
     from beforehand.score.validity import shortfall  # It loads numpy.
 
     return [
         shortfall(name, check["value"])
         for name, check in summary["validity"].items()
-        if check["ok"] is False
+        if check["ok"] is False and name != "share_answered"  # See `few_answers`.
     ]
 
 

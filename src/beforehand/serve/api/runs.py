@@ -15,7 +15,13 @@ from beforehand.ids import digest, is_segment
 from beforehand.runs.diff import RunDiff, differences
 from beforehand.runs.query import all_runs, shown
 from beforehand.runs.verify import sound, verify
-from beforehand.score.report.words import TILES, card_value, headline, kept_from_the_future
+from beforehand.score.report.words import (
+    TILES,
+    card_value,
+    headline,
+    kept_from_the_future,
+    warnings,
+)
 from beforehand.score.summary import Summary
 from beforehand.serve.api.answers import Cursor, Descending, Limit, Listed, page
 from beforehand.serve.api.base import Api, ApiDep, Json, Unpinned
@@ -106,9 +112,9 @@ class CardRow(TypedDict):
 
 class RunWhole(TypedDict):
     """A run: how it stands, what its `run.json` says once it is finished, its scores (null where it
-    has none), and the answer of a question. `headline` is the verdict in one sentence, `card` the
-    validity card in reading order, `kept` how each forecaster was kept from the future; `archive`
-    is the name of its world here, if it is here still."""
+    has none), and the answer of a question. `headline` is the verdict in one sentence, `warnings`
+    what has to be said beside it, `card` the validity card in reading order, `kept` how each
+    forecaster was kept from the future; `archive` is the name of its world, if it is here still."""
 
     run_id: str
     status: str
@@ -132,6 +138,7 @@ class RunWhole(TypedDict):
     scores: Summary | None
     answer: NotRequired[AnswerWire]
     headline: str | None
+    warnings: list[str]
     card: list[CardRow] | None
     kept: list[str]
     archive: str | None
@@ -240,6 +247,7 @@ def whole(api: Api, run_id: str) -> dict[str, Any]:
     return {
         **found,
         "headline": None if scores is None else headline(scores),
+        "warnings": [] if scores is None else warnings(scores),
         "card": None if scores is None else card(scores),
         "kept": [] if scores is None else kept_from_the_future(scores["leaderboard"]),
         "archive": api.worlds.named(found.get("archive_digest")),

@@ -1,0 +1,174 @@
+"""What "beats the market" needs besides skill: rows that a file got wrong are not free, colleagues
+do not take a verdict away, and the headline says what the verdict rests on."""
+
+import csv
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from beforehand.cli.app import run as cli
+from beforehand.clock import iso, parse_instant
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.jobs import score_file
+from beforehand.jobs.forecast_file import read_rows
+from beforehand.score.evaluate import Settings
+from beforehand.score.report.words import headline, warnings
+from beforehand.score.summary import Summary
+from beforehand.store.archive.reader import Archive
+from beforehand.store.run_folder import ProbeNote, last_probe, note_probe
+from test_score_file import own_file
+
+FAST = Settings(draws=300, placebo=0)
+Row = dict[str, object]
+
+
+def outcomes(archive: Archive) -> dict[str, float | None]:
+    return {
+        r.market_id: r.payout for r in Gateway(RecordedWorld(archive)).full_view().resolutions()
+    }
+
+
+@pytest.fixture(scope="module")
+def skilled(sim: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
+    """Forecasts between the market's price and the outcome: they do beat it."""
+    archive, path = Archive(sim), tmp_path_factory.mktemp("skilled") / "m.csv"
+    own_file(archive, path)
+    endings = outcomes(archive)
+    return [
+        {**row, "probability": 0.7 * float(row["probability"]) + 0.3 * (endings[row["id"]] or 0.0)}
+        for row in csv.DictReader(path.read_text().splitlines())
+    ]
+
+
+def scored(rows: list[Row], sim: Path, tmp_path: Path) -> Summary:
+    stated = read_rows(rows, "mine")
+    return score_file.run(stated, Archive(sim), tmp_path, tmp_path / "t", settings=FAST).summary
+
+
+def mine(summary: Summary, name: str = "mine") -> tuple[str, float]:
+    row = next(r for r in summary["leaderboard"] if r["forecaster"] == name)
+    return row["verdict"], row["answered"]
+
+
+@pytest.mark.parametrize("slip", ["id", "late", "number", "blank", "time"])
+def test_rows_that_a_file_got_wrong_count_as_not_answered(
+    slip: str, skilled: list[Row], sim: Path, tmp_path: Path
+) -> None:
+    wrong = {
+        "id": {"id": "SIMEX:nothing"},
+        "late": {"time": "2035-01-01T00:00:00Z"},
+        "number": {"probability": "1.7"},
+        "blank": {"probability": ""},
+        "time": {"time": "yesterday"},
+    }[slip]
+    rows = [{**row, **wrong} if i % 8 == 0 else row for i, row in enumerate(skilled)]
+    verdict, answered = mine(scored(rows, sim, tmp_path))
+    assert verdict == "not shown"
+    assert answered == pytest.approx(7 / 8, abs=0.005)
+
+
+def test_the_whole_file_beats_and_says_by_whose_clock(
+    skilled: list[Row], sim: Path, tmp_path: Path
+) -> None:
+    found = scored(skilled, sim, tmp_path)
+    assert mine(found) == ("beats the market", 1.0)
+    assert headline(found).endswith("at the times stated in the file.")
+    assert any("nobody saw these forecasts being made" in text for text in warnings(found))
+    assert "settled markets of the archive" in found["subtitle"]
+
+
+def test_a_colleague_at_other_instants_takes_nothing_away(
+    skilled: list[Row], sim: Path, tmp_path: Path
+) -> None:
+    later = [
+        {
+            **row,
+            "time": iso(parse_instant(str(row["time"])) + timedelta(minutes=1)),
+            "probability": 0.5,
+            "forecaster": "colleague",
+        }
+        for row in skilled
+    ]
+    both = scored([*({**row, "forecaster": "mine"} for row in skilled), *later], sim, tmp_path)
+    assert mine(both) == ("beats the market", 1.0)
+    few = [row for row in skilled if str(row["id"]) < "SIMEX:m0020"]
+    picked = [{**row, "forecaster": "picker"} for row in few]
+    both = scored(
+        [*({**row, "forecaster": "mine"} for row in skilled), *picked], sim, tmp_path / "b"
+    )
+    assert mine(both) == ("beats the market", 1.0)
+    verdict, answered = mine(both, "picker")
+    assert verdict == "not shown"
+    assert answered == pytest.approx(len(few) / len(skilled))
+
+
+def test_odd_files_are_remarked_on(skilled: list[Row], sim: Path, tmp_path: Path) -> None:
+    turned = [{**row, "probability": 1 - float(str(row["probability"]))} for row in skilled]
+    assert any("probabilities of NO" in text for text in scored(turned, sim, tmp_path)["hints"])
+    endings = outcomes(Archive(sim))
+    known = [{**row, "probability": endings[str(row["id"])]} for row in skilled]
+    assert any("knowing the outcomes" in t for t in scored(known, sim, tmp_path / "k")["hints"])
+    assert scored(skilled, sim, tmp_path / "s")["hints"] == []
+
+
+def test_who_was_caught_once_stays_caught(tmp_path: Path) -> None:
+    ledger = tmp_path / "probes.jsonl"
+
+    def noted(code: str, peeked: bool, n: int) -> None:
+        note: ProbeNote = {"code": code, "n": n, "peeked": peeked, "why": "w", "place": "f.py:f"}
+        note_probe(ledger, note)
+
+    def last(code: str) -> ProbeNote:
+        found = last_probe(ledger, code, "f.py:f")
+        assert found is not None
+        return found
+
+    noted("one", False, 20)
+    assert last("one")["peeked"] is False
+    noted("one", True, 20)
+    noted("one", False, 200)
+    assert last("one")["peeked"] is True
+    noted("two", False, 40)
+    assert (last("two")["peeked"], last("two")["n"]) == (False, 40)
+
+
+PEEKER = """
+import json, pathlib
+from beforehand import forecaster
+
+@forecaster(free=True)
+def reader(context):
+    known = json.loads((pathlib.Path(__file__).parent / "outcomes.json").read_text())
+    return 0.9 * known.get(context.market.id, 0.5) + 0.05
+
+@forecaster(free=True)
+def honest(context):
+    return 0.9 * (context.odds or 0.5) + 0.05
+"""
+
+
+def test_a_file_that_a_forecaster_reads_is_named_beside_its_verdict(
+    sim: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "mine.py").write_text(PEEKER)
+    endings = outcomes(Archive(sim))
+    (home / "outcomes.json").write_text(json.dumps(endings))
+    names = [f"python:{home / 'mine.py'}:{name}" for name in ("reader", "honest")]
+    order = ["backtest", "run", "--archive", str(sim), "--every", "28d", "--forecasters"]
+    order += [",".join(["market", *names]), "--draws", "200", "--placebo", "0"]
+    assert cli(order) == 0
+    said = capsys.readouterr().out
+    assert "on trust alone" in said
+    assert "nothing kept reader from the outcomes but trust" in said
+    for name in names:
+        assert cli(["backtest", "probe", name, "--archive", str(sim), "--n", "10"]) == 0
+        assert ("outcomes.json: the same in every world" in capsys.readouterr().out) == (
+            name == names[0]
+        )
+    assert cli(order) == 0
+    said = capsys.readouterr().out
+    assert "it reads outcomes.json, which a probe does not vary" in said
+    assert "on trust alone" in said
