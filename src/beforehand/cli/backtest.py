@@ -176,6 +176,7 @@ def ab(
     run_id: RunId = None,
     archive: ArchivePath = None,
     limit_flags: LimitFlags | None = None,
+    bet_flags: BetFlags | None = None,
     json: Json = False,
 ) -> int:
     """Compare configurations, or two forecasters, on the same markets and instants: accuracy beside
@@ -194,7 +195,7 @@ def ab(
         grid=grid,
         start=_instant("start", start),
         stop=_instant("end", end),
-        settings=settings(seed, draws, 0, mark="--"),
+        settings=settings(seed, draws, 0, bet_rules(bet_flags), "--"),
         limits=run_limits(limit_flags),
     )
     in_order(common.start, common.stop, "--")
@@ -243,7 +244,8 @@ def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
     columns = [("arm", "left"), ("n", "right"), ("Brier ↓", "right"), ("skill ↑", "right")]
     columns += [(f"better than {first} by", "right"), ("95 %", "right")]
     columns += [("verdict", "left")]
-    columns += [("calls", "right"), ("cost", "right"), ("a forecast", "right")]
+    columns += [("wealth", "right"), ("calls", "right"), ("cost", "right")]
+    columns += [("a forecast", "right")]
     rows = [
         [
             arm["arm"],
@@ -253,6 +255,7 @@ def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
             figure(arm["difference"]),
             span(arm["difference_ci"]),
             arm["verdict"],
+            "–" if isinstance(arm["kelly"], str) else figure(arm["kelly"]["final_wealth"], 2),
             f"{arm['calls']:,}",
             f"${arm['cost']:,.2f}",
             f"${arm['cost_per_forecast']:,.4f}",
@@ -260,6 +263,8 @@ def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
         for arm in arms
     ]
     console().print(table("", columns, rows))
+    for why in {kelly if isinstance(kelly := arm["kelly"], str) else kelly["note"] for arm in arms}:
+        print(f"wealth: what Kelly bets made of 1 ({why})")
     for arm in arms:
         for name in arm["may_remember"]:
             print(

@@ -255,16 +255,19 @@ def diff(left: Run, right: Run, /, *, json: Json = False) -> int:
 
 
 def costs(run_id: Run = "latest", /, *, json: Json = False) -> int:
-    """What each forecaster of a finished run cost."""
+    """What each forecaster of a run cost; of one that was stopped, what it has cost so far."""
     from beforehand.runs.rows import read_intervals
-    from beforehand.runs.spent import cost_by_forecaster
+    from beforehand.runs.spent import cost_by_forecaster, cost_so_far
 
     workspace, journal = opened()
     folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal))
-    if not folder.wrote("intervals.jsonl"):
-        raise NotFound(f"run {folder.run_id} asked no forecaster: there is nothing to count")
-    rows = read_intervals(folder.path / "intervals.jsonl")
-    found = cost_by_forecaster(rows, folder, None if journal is None else journal.calls)
+    if folder.wrote("intervals.jsonl"):
+        rows = read_intervals(folder.path / "intervals.jsonl")
+        found = cost_by_forecaster(rows, folder, None if journal is None else journal.calls)
+    else:
+        found = [] if journal is None else cost_so_far(folder.run_id, journal.calls)
+    if not found:
+        raise NotFound(f"run {folder.run_id} has no call on record: there is nothing to count")
     if json:
         emit({"run_id": folder.run_id, "costs": [asdict(one) for one in found]})
         return EXIT_OK

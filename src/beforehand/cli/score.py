@@ -41,6 +41,13 @@ def score(
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
     run_id: RunId = None,
+    check: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Only say which rows can be scored: no score, no run, no variant counted.",
+        ),
+    ] = False,
     bet_flags: BetFlags | None = None,
     verbose: Verbose = False,
     json: Json = False,
@@ -57,6 +64,8 @@ def score(
     world = Archive(archive_path(archive))
     how = forecast_file.reading(columns, timezone, percent, "--")
     stated = forecast_file.read_file(file, name, how)
+    if check:
+        return _check(stated, world, json)
     scored = score_file.run(
         stated,
         world,
@@ -77,6 +86,21 @@ def score(
     if scored.summary["leaks"]["admitted_after_t"]:
         return EXIT_FAILED
     return EXIT_PARTIAL if scored.rejected.count else EXIT_OK
+
+
+def _check(stated: forecast_file.Stated, archive: Archive, json: bool) -> int:
+    """Say which rows of a file can be scored, and nothing of how good they are."""
+    found = score_file.check(stated, archive)
+    if json:
+        emit(found)
+    else:
+        left = stated.rows - found["scored"]
+        print(f"{found['scored']:,} of {stated.rows:,} rows can be scored, {left:,} cannot")
+        for name, row in found["forecasters"].items():
+            print(f"{name}: {row['n']:,} of {row['asked']:,} forecasts, {row['markets']:,} markets")
+        print("nothing was scored, nothing was written, no variant was counted")
+    _notes(stated)
+    return EXIT_PARTIAL if stated.rejected.count else EXIT_OK
 
 
 def _notes(stated: forecast_file.Stated) -> None:

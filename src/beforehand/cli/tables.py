@@ -282,7 +282,7 @@ def _common(out: Console, found: "PartWire") -> None:
 def _bets(out: Console, summary: "ResultWire") -> None:
     """What Kelly bets on the forecasts would have won."""
     columns = [("Kelly bets", "left"), ("n", "right"), ("staked", "right"), ("fees", "right")]
-    columns += [("wealth, from 1", "right"), ("gain 95 %", "right"), ("ROI", "right")]
+    columns += [("wealth, from 1", "right"), ("ROI", "right"), ("95 %", "right")]
     columns += [("drawdown", "right"), ("Sharpe a bet", "right")]
     rows, why = [], set[str]()
     for row in summary["leaderboard"]:
@@ -296,8 +296,13 @@ def _bets(out: Console, summary: "ResultWire") -> None:
             why.add(f"{short(row['forecaster'])} had no cash left for {n} more")
         cells = [short(row["forecaster"]), f"{kelly['bets']:,}"]
         cells += [figure(kelly["staked"], 2), figure(kelly["fees"], 3)]
-        cells += [figure(kelly["final_wealth"], 3), span(kelly["gain_ci"], 3)]
+        cells += [figure(kelly["final_wealth"], 3)]
         cells += ["–" if kelly["roi"] is None else f"{100 * kelly['roi']:.1f} %"]
+        low, high = kelly["roi_ci"]
+        if low is None or high is None:
+            cells.append("–")
+        else:
+            cells.append(f"[{100 * low:.1f} %, {100 * high:.1f} %]")
         cells += [f"{100 * kelly['max_drawdown']:.1f} %", figure(kelly["sharpe"], 3)]
         rows.append(cells)
     if rows:

@@ -7,11 +7,11 @@ from typing import Literal
 
 from beforehand.errors import InputError, NotFound
 from beforehand.records.rows import IntervalRow, label
-from beforehand.score.report.pictures import INK, market_line, reliability, style
+from beforehand.score.report.pictures import INK, market_line, png, reliability, style, wealth_lines
 from beforehand.score.summary import BoardRow
 from beforehand.store.files import write_atomic
 
-What = Literal["calibration", "market"]
+What = Literal["calibration", "wealth", "market"]
 MOST = len(INK)
 
 
@@ -22,9 +22,13 @@ class Plot:
         self.svg = svg
 
     def save(self, path: str | Path) -> Path:
-        """Write it as an SVG file; returns the path."""
-        write_atomic(Path(path), self.svg.encode())
-        return Path(path)
+        """Write it as SVG or PNG, as the path ends; returns the path. Raises InputError for another
+        ending, NotConfigured where PNG needs the extra `paper`."""
+        path = Path(path)
+        if path.suffix not in (".svg", ".png"):
+            raise InputError(f"{path} ends in {path.suffix or 'nothing'}: write .svg or .png")
+        write_atomic(path, png(self.svg) if path.suffix == ".png" else self.svg.encode())
+        return path
 
     def _repr_html_(self) -> str:
         return self.svg
@@ -40,6 +44,25 @@ def calibration(board: Sequence[BoardRow], name: str | None) -> Plot:
         known = ", ".join(row["forecaster"] for row in board)
         raise InputError(f"the run has no forecaster {name!r}: it has {known}")
     return _side_by_side([(row["forecaster"], reliability(row)) for row in rows[:MOST]])
+
+
+def wealth(board: Sequence[BoardRow], name: str | None) -> Plot:
+    """What Kelly bets on the forecasts made of 1, through time. Raises NotFound without bets."""
+    paths = {
+        row["forecaster"]: [(point["time"], point["wealth"]) for point in kelly["path"]]
+        for row in board
+        if name in (None, row["forecaster"])
+        and not isinstance(kelly := row["kelly"], str)
+        and kelly["bets"]
+    }
+    dated = {
+        one: [(at, value) for at, value in path if at is not None] for one, path in paths.items()
+    }
+    drawn = {one: path for one, path in dated.items() if path}
+    if not drawn:
+        why = next((row["kelly"] for row in board if isinstance(row["kelly"], str)), "no bets")
+        raise NotFound(f"there is no wealth to draw: {why}")
+    return Plot(style(wealth_lines(dict(list(drawn.items())[:MOST]))))
 
 
 def market(

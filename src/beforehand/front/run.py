@@ -219,6 +219,14 @@ class Run:
         return tables.intervals(self._finished() or (), self.outcomes)
 
     @lazy
+    def bets(self) -> Table:
+        """One row per Kelly bet: who bought what at which price, what it cost, gained, and when it
+        settled (the columns of bets.csv; stake, fee and gain in units of the wealth at the
+        start)."""
+        _ = self.summary
+        return tables.bets(self._file("bets.csv"))
+
+    @lazy
     def evidence(self) -> Table:
         """One row per document that was shown at an instant, and who cited it."""
         return tables.evidence(self._finished() or ())
@@ -269,12 +277,15 @@ class Run:
     def plot(
         self, what: plot.What = "calibration", *, id: str | None = None, name: str | None = None
     ) -> plot.Plot:
-        """A picture: `calibration` of one forecaster (`name`) or of the first six; `market` through
-        time, of the market `id` (the one in the report, if none is given)."""
+        """A picture: `calibration` of one forecaster (`name`) or of the first six; `wealth` through
+        time, of their Kelly bets; `market` through time, of the market `id` (the one in the report,
+        if none is given)."""
         if what == "calibration":
             return plot.calibration(self.summary["leaderboard"], name)
+        if what == "wealth":
+            return plot.wealth(self.summary["leaderboard"], name)
         if what != "market":
-            raise InputError(f"no plot is called {what!r}: choose calibration or market")
+            raise InputError(f"no plot is called {what!r}: choose calibration, wealth or market")
         if self._finished() is None:
             raise NotFound(
                 f"run {self.id} scored forecasts that were made elsewhere, and keeps no prices to "

@@ -1,6 +1,7 @@
 """A run's files as tables: what was forecast, shown, cited, called, and what failed."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from beforehand.clock import parse_us
@@ -10,11 +11,14 @@ from beforehand.records.rows import DecisionRow, IntervalRow, PredictionLine, Tr
 from beforehand.runs.rows import questions_of
 from beforehand.runs.spent import ForecasterCost
 from beforehand.score.summary import CSV_COLUMNS, BoardRow, csv_cells
+from beforehand.store.files import read_csv
 from beforehand.store.journal.calls import CallRow
 
 Kinds = Mapping[str, Kind]
-NUMBERS: Kinds = dict.fromkeys(("n", "n_questions", "missing"), "int")
-WORDS = ("forecaster", "leading", "verdict", "isolation", "order")
+NUMBERS: Kinds = dict.fromkeys(
+    ("n", "n_questions", "missing", "kelly_bets", "kelly_unfunded"), "int"
+)
+WORDS = ("forecaster", "leading", "verdict", "isolation", "order", "kelly_note")
 
 
 def table_of(name: str, kinds: Kinds, rows: Iterable[Sequence[Any]]) -> Table:
@@ -44,6 +48,38 @@ def leaderboard(board: Sequence[BoardRow]) -> Table:
 def _number(value: object, kind: Kind) -> object:
     """A cell; where a figure is replaced by the reason why there is none, it is unknown."""
     return None if kind == "float" and isinstance(value, str) else value
+
+
+BETS: Kinds = {
+    "forecaster": "text",
+    "market_id": "text",
+    "time": "time",
+    "question": "text",
+    "venue": "text",
+    "side": "text",
+    "forecast": "float",
+    "market": "float",
+    "price": "float",
+    "stake": "float",
+    "fee": "float",
+    "gain": "float",
+    "outcome": "float",
+    "settled": "time",
+}
+
+
+def bets(path: Path) -> Table:
+    """Every Kelly bet of a run, as its bets.csv has them."""
+
+    def cell(kind: Kind, text: str) -> object:
+        if not text:
+            return None
+        return parse_us(text) if kind == "time" else float(text) if kind == "float" else text
+
+    rows = [row for _, row, _ in read_csv(path, ()) if row is not None]
+    return table_of(
+        "bets", BETS, ([cell(k, row[name]) for name, k in BETS.items()] for row in rows)
+    )
 
 
 COMPARED: Kinds = {

@@ -5,7 +5,7 @@ message: `--` for an option of the command line, nothing for an argument in Pyth
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from beforehand.engine.job import RunLimits
 from beforehand.errors import InputError
 from beforehand.forecast.schemes.http import parse_rate
 from beforehand.jobs.backtest.grid import parse_interval
+from beforehand.records.world import Market
 from beforehand.score.evaluate import Settings
 from beforehand.score.kelly import Kelly
 from beforehand.store.files import read_text
@@ -56,6 +57,19 @@ def stakes(
         if not (_is_number(value) and 0.0 < value <= 1.0):
             raise InputError(f"{mark}{name} must lie in (0, 1], not {value}")
     return Kelly(kelly, cap, spread, tuple(sorted(_rates(fees, mark).items())))
+
+
+def fees_apply(rules: Kelly, markets: Collection[Market]) -> None:
+    """Raises InputError for a stated fee that no market pays: a slip would be charged to nobody."""
+    if not any(name != "*" for name, _ in rules.fees):
+        return
+    there = dict.fromkeys(market.venue for market in markets)
+    pairs = {f"{market.venue}/{market.domain}".lower() for market in markets}
+    for name, _ in rules.fees:
+        if name != "*" and name.lower() not in {v.lower() for v in there} | pairs:
+            raise InputError(
+                f"fee of {name}: no market here is of it; the venues are {', '.join(sorted(there))}"
+            )
 
 
 def _rates(fees: Fees, mark: str) -> dict[str, float]:

@@ -12,6 +12,7 @@ import msgspec
 from beforehand.clock import from_us, iso
 from beforehand.errors import NotFound
 from beforehand.forecast.base import Forecaster
+from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.jobs.backtest.grid import end_of
 from beforehand.plugins import PLUGINS
@@ -30,6 +31,7 @@ from beforehand.score.evaluate import (
 from beforehand.score.leaks import CANARY, LeakReport
 from beforehand.score.report.page import html
 from beforehand.score.report.words import headline
+from beforehand.score.skill import MARKET
 from beforehand.score.summary import (
     About,
     Few,
@@ -175,6 +177,12 @@ def end_in_report(
     the forecasters of the run."""
     if used := _plugins(asked):
         about = {**about, "plugins": used}
+    named = about.get("subjects", ())
+    about["baselines"] = {
+        row.forecaster: BASELINES[row.forecaster].says.rstrip(".")
+        for row in result.rows
+        if row.forecaster in BASELINES and row.forecaster not in (MARKET, *named)
+    }
     summary: Summary = {**about, **result.wire(), "leaks": leaks.wire()}
     write_json(path / "scores.json", summary)
     write_atomic(path / "leaderboard.csv", leaderboard_csv(summary["leaderboard"]))
@@ -227,7 +235,7 @@ def left_out_sentence(left_out: Mapping[str, int]) -> str:
 
 
 def pictured(intervals: Iterable[IntervalRow]) -> str:
-    """The market to draw: one whose price moved far while documents came in."""
+    """The market to draw: one whose price moved far while documents, if there are any, came in."""
     seen: dict[str, set[str]] = {}
     odds: dict[str, list[float]] = {}
     for row in intervals:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest, new_run_id
 from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
+from beforehand.jobs.checks import fees_apply
 from beforehand.jobs.forecast_file import Line, Rejected, Stated
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, world_kind
 from beforehand.records.cutoff import visible_us
@@ -70,6 +72,39 @@ class Scored:
     rejected: Rejected
 
 
+class Readable(TypedDict):
+    """How many forecasts of a file could be scored, of those asked for, and of how many markets."""
+
+    n: int
+    asked: int
+    markets: int
+
+
+class Checked(TypedDict):
+    """What a file would be scored on: its rows, and each forecaster's."""
+
+    scored: int
+    not_scored: dict[str, list[int]]
+    forecasters: dict[str, Readable]
+
+
+def check(stated: Stated, archive: Archive) -> Checked:
+    """Which rows can be scored, without a score: nothing is written and nothing counts as tried."""
+    gateway = Gateway(RecordedWorld(archive))
+    endings = {r.market_id: r for r in gateway.full_view().resolutions()}
+    cells = _match(stated.lines, gateway, endings, stated.rejected)
+    _count_blank(stated.blank, gateway, endings, stated.rejected)
+    found = dict[str, Readable]()
+    for name, asked in sorted(_asked(cells, stated.rejected).items()):
+        mine = [market for (market, _), said in cells.items() if name in said]
+        found[name] = {"n": len(mine), "asked": asked, "markets": len(set(mine))}
+    return {
+        "scored": sum(row["n"] for row in found.values()),
+        "not_scored": dict(sorted(stated.rejected.reasons.items())),
+        "forecasters": found,
+    }
+
+
 def run(
     stated: Stated,
     archive: Archive,
@@ -92,6 +127,8 @@ def run(
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
+    view = gateway.full_view()
+    fees_apply(settings.kelly, [view.market(name) for name in used])
     now = (clock or SystemClock()).now()
     folder = RunFolder(runs, run_id or new_run_id(now, lambda n: (runs / n).exists()))
     folder.create()
@@ -124,7 +161,6 @@ def run(
     coverage = _coverage(gateway, endings, used)
     about["subtitle"] += f" {coverage}"
     about["hints"] = _hints(stated, table, names)
-    view = gateway.full_view()
     about["pictured"] = {
         "why": "the one with the most forecasts",
         "id": drawn,

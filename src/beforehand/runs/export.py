@@ -13,7 +13,7 @@ from beforehand.records.spreadsheet import spreadsheet_cell
 from beforehand.runs.galileo_traces import ingest_request, interval_traces, question_trace
 from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions
 from beforehand.runs.scouted import COLUMNS as DOCUMENT_COLUMNS
-from beforehand.runs.scouted import documents, is_scouted, trace, unchanged
+from beforehand.runs.scouted import documents, is_scouted, trace
 from beforehand.runs.spent import Cost, spent
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import Summary
@@ -69,8 +69,9 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
     that is not finished or has no forecasts, NotConfigured if an extra is missing."""
     if folder.facts()["status"] != "success":
         raise NotFound(f"run {folder.run_id} is not finished: resume it, then export it")
-    if is_scouted(folder):
-        unchanged(folder)
+    folder.unchanged(
+        f"nothing is exported; `beforehand runs verify {folder.run_id}` says what can be trusted"
+    )
     if format in PAPER:
         return _paper(folder, format, out)
     if format == "otlp":
@@ -127,6 +128,7 @@ def _licences(folder: RunFolder) -> list[str]:
 def _paper(folder: RunFolder, format: str, out: str | None) -> Exported:
     """The leaderboard and what was done, for a paper."""
     from beforehand.score.report import paper
+    from beforehand.score.report.pictures import png
 
     scores = folder.path / "scores.json"
     if not scores.is_file():
@@ -140,19 +142,9 @@ def _paper(folder: RunFolder, format: str, out: str | None) -> Exported:
     elif format == "svg":
         content = paper.picture(summary).encode()
     else:
-        content = _png(paper.picture(summary))
+        content = png(paper.picture(summary))
     write_atomic(path, content)
     return {"out": str(path), "rows": len(summary["leaderboard"]), "what": "forecasters"}
-
-
-def _png(svg: str) -> bytes:
-    try:
-        import resvg_py
-    except ImportError:
-        raise NotConfigured(
-            "png needs the extra: pip install 'beforehand[paper]'; svg works without"
-        ) from None
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=3, background="#ffffff"))
 
 
 def _target(folder: RunFolder, out: str | None, name: str) -> Path:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from beforehand.clock import parse_instant
-from beforehand.errors import BeforehandError, InputError
+from beforehand.errors import BeforehandError
 from beforehand.records.plan import PLAN_FILE, NodeSpec, ScoutPlan
 from beforehand.runs.evidence import THREADS, Document
 from beforehand.runs.galileo_traces import call_span, facts_of, identity, said_as_text, took
@@ -36,12 +36,7 @@ def is_scouted(folder: RunFolder) -> bool:
 def unchanged(folder: RunFolder) -> None:
     """Raises InputError for a finished run of which a file was changed: it is not shown as what the
     run made."""
-    facts = folder.facts()
-    if facts["status"] == "success" and (found := folder.differing(facts.get("files", {}))):
-        raise InputError(
-            f"{found[0]} was changed or removed after run {folder.run_id}: `beforehand scout "
-            f"resume {folder.run_id}` makes it again"
-        )
+    folder.unchanged(f"`beforehand scout resume {folder.run_id}` makes it again")
 
 
 def plan_of(folder: RunFolder) -> ScoutPlan:

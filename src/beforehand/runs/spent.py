@@ -89,6 +89,16 @@ def cost_by_forecaster(
     return [_summed(name, found[name]) for name in sorted(found)]
 
 
+def cost_so_far(run_id: str, calls: Calls) -> list[ForecasterCost]:
+    """What an unfinished run has paid for so far, by provider."""
+    found: dict[str, list[Cost | None]] = {}
+    for row in calls.rows(run_id):
+        if row["origin"] is None:
+            cost = Cost(row["tokens"], row["cost"], row["latency_ms"])
+            found.setdefault(row["provider"], []).append(cost)
+    return [_summed(name, found[name]) for name in sorted(found)]
+
+
 def _summed(name: str, costs: list[Cost | None]) -> ForecasterCost:
     asked = [one for one in costs if one is not None]
     sum_ = _total(asked) if asked else Cost(0, 0.0)

@@ -74,7 +74,6 @@ class Profit:
     unfunded: int
     note: str
     rules: Kelly
-    gain_ci: tuple[float, float] = (float("nan"), float("nan"))
     roi_ci: tuple[float, float] = (float("nan"), float("nan"))
 
     @property

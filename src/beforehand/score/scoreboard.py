@@ -229,20 +229,19 @@ def _added(
 def _profit(
     table: Table, p: Floats, samplers: dict[str, Resampler], options: Options
 ) -> Profit | str:
-    """Kelly figures with intervals of the gain and of the return on what was staked; the bets are
-    resampled as they were made, with their stakes."""
+    """Kelly figures with an interval of the return on what was staked; the bets are resampled as
+    they were made, with their stakes. (The wealth has none: it grew bet upon bet.)"""
     result = profit(table, p, options.kelly)
     if isinstance(result, str):
         return result
     columns = np.zeros((len(table.questions), 2))
     columns[result.question, 0] = result.gain
     columns[result.question, 1] = result.stake
-    gain, roi = list[Interval](), list[Interval]()
-    for kind in LEADING:
-        drawn = samplers[kind].totals(columns)
-        gain.append(samplers[kind].interval(drawn[:, 0], options.level))
-        roi.append(samplers[kind].interval(ratio(drawn), options.level))
-    return replace(result, gain_ci=max(gain, key=width), roi_ci=max(roi, key=width))
+    found = [
+        samplers[kind].interval(ratio(samplers[kind].totals(columns)), options.level)
+        for kind in LEADING
+    ]
+    return replace(result, roi_ci=max(found, key=width))
 
 
 def _empty_bins() -> metrics.Reliability:

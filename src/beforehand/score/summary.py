@@ -88,7 +88,7 @@ class WealthWire(TypedDict):
 class ProfitWire(TypedDict):
     """What fractional Kelly bets on the forecasts would have won, from a wealth of `start`; what
     they `staked` in all, and the `fees`; `gain` is the wealth at the end less the start, `roi` the
-    gain over the stake, each with its 95 % interval. `unfunded` counts the questions with an edge
+    gain over the stake with its 95 % interval. `unfunded` counts the questions with an edge
     for which there was never cash. `sharpe` is the mean return of a bet over its standard
     deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
     wealth through time, thinned; all bets stand in bets.csv."""
@@ -100,7 +100,6 @@ class ProfitWire(TypedDict):
     unfunded: int
     final_wealth: float
     gain: float
-    gain_ci: Pair
     roi: float | None
     roi_ci: Pair
     sharpe: float | None
@@ -302,6 +301,7 @@ class About(TypedDict):
     subjects: NotRequired[list[str]]
     rows: NotRequired[dict[str, int]]
     hints: NotRequired[list[str]]
+    baselines: NotRequired[dict[str, str]]
     rejected: NotRequired[dict[str, list[int]]]
     decisions: NotRequired[DecisionCounts]
     without_flagged: NotRequired[dict[str, dict[str, Few]] | None]
@@ -391,7 +391,6 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
         "unfunded": result.unfunded,
         "final_wealth": result.final_wealth,
         "gain": result.final_wealth - 1.0,
-        "gain_ci": pair(result.gain_ci),
         "roi": result.roi,
         "roi_ci": pair(result.roi_ci),
         "sharpe": result.sharpe,

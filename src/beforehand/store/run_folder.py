@@ -97,6 +97,13 @@ class RunFolder:
         """The digests of files that a step has written, for its output."""
         return {name: file_digest(self.path / name) for name in names}
 
+    def unchanged(self, remedy: str) -> None:
+        """Raises InputError for a finished run of which a file was changed or removed since; the
+        message ends with the `remedy`."""
+        facts = self.facts()
+        if facts["status"] == "success" and (found := self.differing(facts.get("files", {}))):
+            raise InputError(f"{found[0]} was changed or removed after run {self.run_id}: {remedy}")
+
     def differing(self, digests: Mapping[str, str]) -> list[str]:
         """The files that are gone, or differ from what their step wrote."""
         return [

@@ -34,6 +34,7 @@ from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
 from beforehand.jobs.backtest.walk import Walker
+from beforehand.jobs.checks import fees_apply
 from beforehand.jobs.forecasters import (
     CHANGED,
     check_all,
@@ -111,6 +112,10 @@ class BacktestJob:
         self.world = RecordedWorld(self.archive, request.grade)
         self.gateway = Gateway(self.world, workspace.clock)
         self.selection = backtest.select(self.gateway, self._wanted())
+        if request.settings.kelly.fees:
+            view = self.gateway.full_view()
+            there = [view.market(name) for name in self.selection.markets]
+            fees_apply(request.settings.kelly, there)
         self.forecasters: dict[str, Forecaster] = {}
         opening = opening_of(
             self.world,
@@ -431,7 +436,8 @@ class BacktestJob:
             "without_flagged": results.without_flagged(rows, questions, settings),
             "short": results.short_wire(short, questions, settings),
             "pictured": {
-                "why": "its price moved far while documents came in",
+                "why": "its price moved far"
+                + (" while documents came in" if leaks.documents else ""),
                 "id": drawn,
                 "question": asked.text or drawn,
                 "settled": asked.settled,

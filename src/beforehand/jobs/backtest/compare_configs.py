@@ -24,8 +24,9 @@ from beforehand.score.evaluate import (
     build_table,
     score_only,
 )
+from beforehand.score.kelly import Kelly
 from beforehand.score.skill import Options
-from beforehand.score.summary import Pair, number, pair
+from beforehand.score.summary import Pair, ProfitWire, number, pair, profit_wire
 from beforehand.store.files import read_json
 from beforehand.store.journal.journal import opened_journal
 from beforehand.store.run_folder import RunFolder
@@ -63,6 +64,7 @@ class Arm(ArmCost):
     difference: float | None
     difference_ci: Pair
     verdict: str
+    kelly: ProfitWire | str
     may_remember: list[str]
     cost_per_forecast: float
 
@@ -100,7 +102,7 @@ def compare(
     shared = [key for key in rows[next(iter(rows))] if all(key in found for found in rows.values())]
     if not shared:
         raise InputError(NOTHING_SHARED)
-    questions = _questions(folders.values())
+    questions = _questions(folders.values(), request.settings.kelly)
     scored_rows = build_table(_columns(shared, rows), questions)
     board = score_only(scored_rows, request.settings)
     first = next(iter(arms))
@@ -123,6 +125,7 @@ def compare(
                 "difference": number(versus.difference) if versus else 0.0,
                 "difference_ci": pair(versus.ci) if versus else [None, None],
                 "verdict": versus.verdict if versus else "",
+                "kelly": profit_wire(scored.profit, scored_rows, name),
                 "may_remember": _may_remember(folders[name]),
                 **spent[name],
                 "cost_per_forecast": spent[name]["cost"] / len(rows[name]),
@@ -170,8 +173,8 @@ def _columns(shared: Sequence[Key], rows: Mapping[str, Mapping[Key, _Spoken]]) -
     return columns
 
 
-def _questions(folders: Iterable[RunFolder]) -> list[Question]:
-    found = {q.id: q for folder in folders for q in read_questions(folder.path)}
+def _questions(folders: Iterable[RunFolder], bets: Kelly) -> list[Question]:
+    found = {q.id: q for folder in folders for q in read_questions(folder.path, bets)}
     return list(found.values())
 
 

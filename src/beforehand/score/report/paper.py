@@ -2,36 +2,59 @@
 run's own figures, and a picture of every forecaster's skill with its interval."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from beforehand.score.report.pictures import drawing_style, skill_axis
-from beforehand.score.report.words import headline, show, unmet
+from beforehand.score.report.pictures import TONES, cut_ends, drawing_style, for_print, skill_axis
+from beforehand.score.report.words import (
+    headline,
+    kept_from_the_future,
+    show,
+    unmet,
+    warnings,
+)
 
 if TYPE_CHECKING:
     from beforehand.score.summary import BoardRow, Summary
 
-HEAD = ("Forecaster", "n", "Brier", "95 %", "Skill", "95 %", "Verdict")
+HEAD = ("Forecaster", "n", "Brier ↓", "95 %", "Skill ↑", "95 %", "Wealth", "Verdict")
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
 _LATEX |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
-_LATEX |= {"−": "$-$", "–": "--", "“": "``", "”": "''", "·": r"$\cdot$"}
+_LATEX |= {
+    "↓": r"$\downarrow$",
+    "↑": r"$\uparrow$",
+    "−": "$-$",
+    "–": "--",
+    "“": "``",
+    "”": "''",
+    "·": r"$\cdot$",
+}
 
 
 def latex(summary: "Summary") -> str:
     """A table for booktabs, its caption the headline, and the methods paragraph."""
-    lines = [r"\begin{table}", r"\centering", r"\begin{tabular}{lrrcrcl}", r"\toprule"]
+    lines = [r"\begin{table}", r"\centering", r"\begin{tabular}{lrrcrcrl}", r"\toprule"]
     lines += [" & ".join(map(_tex, HEAD)) + r" \\", r"\midrule"]
     for row in summary["leaderboard"]:
         lines.append(" & ".join(_cells(row, _tex)) + r" \\")
-    caption = f"{headline(summary)} Skill is the market's Brier score minus the forecaster's."
-    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(caption)}}}", r"\end{table}"]
+    caption = (
+        f"{headline(summary)} Skill is the market's Brier score minus the forecaster's; wealth is "
+        "what Kelly bets made of 1."
+    )
+    lines += [
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{_tex(caption)}}}",
+        r"\label{tab:beforehand}",
+    ]
+    lines.append(r"\end{table}")
     return "\n".join([*lines, "", _tex(methods(summary)), ""])
 
 
 def markdown(summary: "Summary") -> str:
     """The same as Markdown."""
-    rows: list[Sequence[str]] = [HEAD, ("---", "--:", "--:", ":-:", "--:", ":-:", "---")]
+    rows: list[Sequence[str]] = [HEAD, ("---", "--:", "--:", ":-:", "--:", ":-:", "--:", "---")]
     rows += [_cells(row, _mark) for row in summary["leaderboard"]]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return f"**{_mark(headline(summary))}**\n\n{table}\n\n{methods(summary)}\n"
@@ -42,29 +65,39 @@ def methods(summary: "Summary") -> str:
     card = {name: check["value"] for name, check in summary["validity"].items()}
     placebo = summary["placebo"]
     said = [
-        f"We scored {_count(card['n_forecasts'])} forecasts of {_count(card['n_questions'])} "
-        f"questions in {_count(card['n_events'])} events ({summary['world_kind']}) with beforehand "
-        f"{summary['version']} ({summary['settings']}).",
+        f"We scored {_count(card['n_forecasts'], 'forecast')} of "
+        f"{_count(card['n_questions'], 'question')} in {_count(card['n_events'], 'event')} "
+        f"({summary['world_kind']}) with beforehand {summary['version']} ({summary['settings']}).",
+        "Markets of one venue event, and questions that read alike and resolve together, count as "
+        f"one event; the questions resolved in {_count(card['n_resolution_months'], 'month')}.",
         "The Brier score is taken per question over its instants, then over questions with equal "
         "weights. Skill is the market's Brier score minus the forecaster's at the same instants, "
         "with the latest price known then.",
         "Intervals of 95 % resample events, and separately the months in which questions resolved; "
         "the wider one is reported.",
         "A forecaster is said to beat the market if the lower bound, corrected for "
-        f"{_count(card['variants_tried'])} variants tried on this set, lies above 0 over all "
+        f"{_count(card['variants_tried'], 'variant')} tried on this set, lies above 0 over all "
         "forecasts and again over those at a price at most seven days old, over at least 20 events "
-        "and an effective n of at least 10.",
+        "and an effective n of at least 10, where it answered at least 95 % of what it was asked.",
+        *_of_the_set(card),
+        *_yardsticks(summary),
     ]
     if placebo is not None:
+        most = 1 - 0.05 ** (1 / placebo["draws"])
+        bound = f" (so at most {100 * most:.1f} %, with 95 % confidence)"
         said.append(
             f"With outcomes redrawn {placebo['draws']:,} times from the market's own prices, this "
-            f"rule found a winner in {100 * placebo['any_share']:.1f} % of the draws."
+            f"rule found a winner in {100 * placebo['any_share']:.1f} % of the draws"
+            f"{bound if placebo['any_share'] == 0 else ''}."
         )
     if lacking := unmet(summary):
         said.append(f"Bounds not met: {'; '.join(lacking)}.")
     if licences := summary.get("licences"):
         said.append(f"Licences of the data: {', '.join(licences)}.")
     leaks, rows = summary["leaks"], summary.get("rows")
+    if kept := kept_from_the_future(summary["leaderboard"]):
+        said.append(f"How each forecaster was kept from the future: {'; '.join(kept)}.")
+    said += [f"{text[0].upper()}{text[1:]}." for text in warnings(summary)]
     if rows is None:
         said.append(
             f"Of {leaks['rechecked']:,} records shown and checked again, "
@@ -73,6 +106,29 @@ def methods(summary: "Summary") -> str:
     else:
         said.append(_of_a_file(rows, summary.get("rejected", {})))
     return " ".join(said)
+
+
+def _of_the_set(card: "Mapping[str, Any]") -> Iterator[str]:
+    """What a referee asks of the set: its worth, the age of its prices, what a model may know."""
+    if (effective := card["effective_n"]) is not None:
+        said = f"The set is worth {effective:.0f} independent questions"
+        if (least := card["minimum_detectable_effect"]) is not None:
+            said += f", with which a skill of {least:.4f} is found with a power of 80 %"
+        yield f"{said} (for the best-ranked forecaster)."
+    if (stale := card["share_price_older_than_7_days"]) is not None:
+        yield f"{100 * stale:.1f} % of the prices were more than seven days old."
+    if (after := card["share_after_training_cutoff"]) is not None:
+        yield (
+            f"{100 * after:.1f} % of the questions resolved after the end of training that was "
+            "stated for the model."
+        )
+
+
+def _yardsticks(summary: "Summary") -> Iterator[str]:
+    """What the baselines in the table are."""
+    told = [f"{name}: {says}" for name, says in summary.get("baselines", {}).items()]
+    if told:
+        yield f"Baselines: {'; '.join(told)}."
 
 
 def _of_a_file(rows: Mapping[str, int], rejected: Mapping[str, Sequence[int]]) -> str:
@@ -92,13 +148,13 @@ def picture(summary: "Summary") -> str:
     """Every forecaster's skill with its interval, as SVG for print: its colours are fixed."""
     rows = [row for row in summary["leaderboard"] if row["forecaster"] != "market"]
     low, high = skill_axis(rows)
-    left, wide, line, top = 190, 720, 26, 34
+    left, wide, line, top = 190, 740, 26, 34
     tall = top + line * len(rows) + 34
 
     def x(value: float) -> float:
         return left + (wide - left - 20) * (min(max(value, low), high) - low) / (high - low)
 
-    parts = [f'<text x="{left - 12}" y="18" text-anchor="end">skill vs market</text>']
+    parts = [f'<text x="{left - 12}" y="18" text-anchor="end">skill vs market (Brier)</text>']
     parts.append(f'<text x="{x(0) - 8:.1f}" y="18" text-anchor="end">worse</text>')
     parts.append(f'<text x="{x(0) + 8:.1f}" y="18">better</text>')
     parts.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="24" y2="{tall - 28}"/>')
@@ -112,36 +168,35 @@ def picture(summary: "Summary") -> str:
         parts.append(f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{name}</text>')
         if a is None or b is None or middle is None:
             continue
+        tone = TONES.get(row["verdict"], "dim")
         parts.append(
-            f'<line class="dim" x1="{x(a):.1f}" x2="{x(b):.1f}" y1="{y}" y2="{y}" '
+            f'<line class="{tone}" x1="{x(a):.1f}" x2="{x(b):.1f}" y1="{y}" y2="{y}" '
             'stroke-width="3"/>'
         )
         if low <= middle <= high:
-            parts.append(f'<circle class="dim" cx="{x(middle):.1f}" cy="{y}" r="4.5"/>')
+            parts.append(cut_ends((a, b), (low, high), x, y, tone))
+            parts.append(f'<circle class="{tone}" cx="{x(middle):.1f}" cy="{y}" r="4.5"/>')
         else:
             at, way = (left, -1) if middle < low else (wide - 20, 1)
-            parts.append(f'<path class="dim" d="M{at} {y}l{-7 * way} -5v10z"/>')
+            parts.append(f'<path class="{tone}" d="M{at} {y}l{-7 * way} -5v10z"/>')
+            side = "start" if way < 0 else "end"
+            parts.append(
+                f'<text x="{at - 13 * way}" y="{y + 4}" text-anchor="{side}">{show(middle)}</text>'
+            )
     title = escape(headline(summary))
-    return (
+    return for_print(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="beforehand" viewBox="0 0 {wide} {tall}" '
         f'width="{wide}" height="{tall}" role="img"><title>{title}</title>'
-        f"<style>{_printed()}</style>{''.join(parts)}</svg>"
+        f"<style>{drawing_style()}</style>{''.join(parts)}</svg>"
     )
-
-
-def _printed() -> str:
-    """The report's rules for pictures in the colours of its light theme, which every program that
-    reads SVG understands."""
-    rules = drawing_style()
-    colours = dict(re.findall(r"--([\w-]+):\s*(#\w+)", rules.split("@media")[0]))
-    plain = re.sub(r"@media.*?\} \}|svg(\.beforehand)? \{ color-scheme.*?\}", "", rules, flags=re.S)
-    return re.sub(r"var\(--([\w-]+)\)", lambda found: colours.get(found[1], "#000"), plain)
 
 
 def _cells(row: "BoardRow", text: Callable[[str], str]) -> Sequence[str]:
     """A row of the table, in the order of HEAD."""
     said = [row["forecaster"], f"{row['n']:,}", show(row["brier"]), _span(row["brier_ci"])]
-    said += [show(row["skill_vs_market"]), _span(row["skill_ci"]), row["verdict"]]
+    said += [show(row["skill_vs_market"]), _span(row["skill_ci"])]
+    kelly = row["kelly"]
+    said += ["–" if isinstance(kelly, str) else show(kelly["final_wealth"], 2), row["verdict"]]
     return [text(cell) for cell in said]
 
 
@@ -150,8 +205,10 @@ def _span(interval: Sequence[float | None]) -> str:
     return "–" if low is None or high is None else f"[{show(low)}, {show(high)}]"
 
 
-def _count(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else "an unknown number of"
+def _count(value: object, noun: str) -> str:
+    if not isinstance(value, int):
+        return f"an unknown number of {noun}s"
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
 
 
 def _tex(text: str) -> str:

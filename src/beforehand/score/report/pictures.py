@@ -2,15 +2,17 @@
 a few lines each, so no plotting library is used."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from html import escape
 from importlib.resources import files
+from math import log
 from typing import TYPE_CHECKING
 
 from beforehand.clock import from_us, parse_us
+from beforehand.errors import NotConfigured
 from beforehand.records.rows import IntervalRow, forecasts
 from beforehand.score.report.words import show
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)")
 WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 920, 300, 42, 16, 14, 44
 """The market's picture in pixels: its size and its margins."""
+LEAST = 1e-6
+FONTS = ("Inter", "DejaVu Sans", "Liberation Sans", "Noto Sans", "Helvetica", "Arial", "Verdana")
 TONES = {"beats the market": "good", "worse than the market": "bad"}
 """Colour is the verdict's, and never the sign's."""
 
@@ -52,6 +56,8 @@ def whisker(row: "BoardRow", axis: tuple[float, float]) -> str:
             'stroke-width="3" stroke-linecap="round"/>'
         )
         if low <= middle <= high:
+            parts.append(cut_ends((a, b), axis, x, 11, tone))
+        if low <= middle <= high:
             parts.append(f'<circle class="{tone}" cx="{x(middle):.1f}" cy="11" r="4.5"/>')
         else:
             at, way = (6, -1) if middle < low else (width - 6, 1)
@@ -61,6 +67,73 @@ def whisker(row: "BoardRow", axis: tuple[float, float]) -> str:
         f'<svg class="whisker" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="{label}"><title>{label}</title>{"".join(parts)}</svg>'
     )
+
+
+def cut_ends(
+    ends: tuple[float, float],
+    axis: tuple[float, float],
+    at: Callable[[float], float],
+    y: float,
+    tone: str,
+) -> str:
+    """A mark at each end of an interval that goes on beyond the axis."""
+    (a, b), (low, high) = ends, axis
+    marks = [(low, -1)] * (a < low) + [(high, 1)] * (b > high)
+    return "".join(
+        f'<path class="{tone} open" d="M{at(edge) - 3 * way:.1f} {y - 5}'
+        f'l{5 * way} 5l{-5 * way} 5"/>'
+        for edge, way in marks
+    )
+
+
+def png(svg: str) -> bytes:
+    """A picture as PNG, three times its size. Raises NotConfigured without the extra, and where no
+    font is found: a picture without its words is none."""
+    try:
+        import resvg_py
+    except ImportError:
+        raise NotConfigured(
+            "png needs the extra: pip install 'beforehand[paper]'; svg works without"
+        ) from None
+    plain = for_print(svg)
+    return bytes(
+        resvg_py.svg_to_bytes(
+            svg_string=plain, zoom=3, background="#ffffff", sans_serif_family=_font()
+        )
+    )
+
+
+@cache
+def _font() -> str:
+    """The first font of FONTS that is on this machine and draws letters."""
+    import resvg_py
+
+    def drawn(letters: str, font: str) -> bytes:
+        svg = (
+            '<svg xmlns="http://www.w3.org/2000/svg" width="60" height="20">'
+            f'<text x="2" y="15" font-family="sans-serif">{letters}</text></svg>'
+        )
+        return bytes(resvg_py.svg_to_bytes(svg_string=svg, sans_serif_family=font))
+
+    for font in FONTS:
+        if drawn("Ag", font) != drawn("", font):
+            return font
+    raise NotConfigured(
+        f"png needs a font for its words, and none of {', '.join(FONTS)} is installed: svg works "
+        "without"
+    )
+
+
+def for_print(svg: str) -> str:
+    """A picture in the colours of the light theme, which every program that reads SVG understands,
+    in a plain sans-serif."""
+    colours = dict(re.findall(r"--([\w-]+):\s*(#\w+)", drawing_style().split("@media")[0]))
+    plain = re.sub(r"@media.*?\} \}|svg(\.beforehand)? \{ color-scheme.*?\}", "", svg, flags=re.S)
+    plain = re.sub(r"var\(--([\w-]+)\)", lambda found: colours.get(found[1], "#000"), plain)
+    plain = re.sub(r"system-ui[^;}]*", "sans-serif", plain)
+    if "xmlns" not in plain:
+        plain = plain.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    return plain
 
 
 def wilson(share: float, n: float) -> tuple[float, float]:
@@ -147,6 +220,50 @@ def wealth_line(name: str, kelly: "ProfitWire") -> str:
         f"{show(low, 2)}</text>"
         f'<line class="zero" x1="{left}" x2="{width}" y1="{up(1.0):.1f}" y2="{up(1.0):.1f}"/>'
         f'<polyline class="curve" points="{points}"/></svg>'
+    )
+
+
+def wealth_lines(paths: Mapping[str, Sequence[tuple[str, float]]]) -> str:
+    """Wealth through time of several forecasters, from 1, on a scale of factors."""
+    times = [parse_us(at) for path in paths.values() for at, _ in path]
+    values = [max(value, LEAST) for path in paths.values() for _, value in path]
+    first, reach = min(times), (max(times) - min(times)) or 1
+    low, high = min(*values, 0.9), max(*values, 1.1)
+
+    def x(at: int) -> float:
+        return LEFT + 14 + (WIDE - LEFT - 14 - RIGHT) * (at - first) / reach
+
+    def y(value: float) -> float:
+        share = (log(max(value, LEAST)) - log(low)) / (log(high) - log(low))
+        return TALL - FOOT - (TALL - TOP - FOOT) * share
+
+    parts = [f'<text x="{LEFT}" y="11">wealth, from 1 (scale of factors)</text>']
+    for value in sorted({low, 1.0, high}):
+        kind = "zero" if value == 1.0 else "grid"
+        parts.append(
+            f'<line class="{kind}" x1="{LEFT + 14}" x2="{WIDE - RIGHT}" y1="{y(value):.1f}" '
+            f'y2="{y(value):.1f}"/><text x="{LEFT + 8}" y="{y(value) + 4:.1f}" '
+            f'text-anchor="end">{show(value, 2)}</text>'
+        )
+    for at, anchor in ((first, "start"), (first + reach, "end")):
+        parts.append(
+            f'<text x="{x(at):.1f}" y="{TALL - FOOT + 18}" text-anchor="{anchor}">'
+            f"{from_us(at):%Y-%m-%d}</text>"
+        )
+    for k, (name, path) in enumerate(paths.items()):
+        points = [f"{x(first):.1f},{y(1.0):.1f}"]
+        for time, value in path:
+            along = f"{x(parse_us(time)):.1f}"
+            points += [f"{along},{points[-1].partition(',')[2]}", f"{along},{y(value):.1f}"]
+        parts.append(
+            f'<polyline class="forecast" style="stroke:{INK[k % len(INK)]}" '
+            f'points="{" ".join(points)}"/><text x="{LEFT + 14 + 150 * k}" y="{TALL - 6}" '
+            f'style="fill:{INK[k % len(INK)]}">{escape(name)} {show(path[-1][1], 2)}</text>'
+        )
+    label = escape(", ".join(f"{name} {show(path[-1][1], 2)}" for name, path in paths.items()))
+    return (
+        f'<svg viewBox="0 0 {WIDE} {TALL}" width="{WIDE}" height="{TALL}" role="img" '
+        f'aria-label="Wealth: {label}">{"".join(parts)}</svg>'
     )
 
 
