@@ -289,7 +289,55 @@ def test_an_answer_that_cannot_be_written_down_at_once_is_not_lost(
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("error", [Refused, Unauthorized, NotFound, BadAnswer])
+def test_a_missing_key_stops_the_run_and_spends_no_question(home: Path) -> None:
+    asked: list[str] = []
+    keyed: list[bool] = []
+
+    def action(args: Any, outputs: Any, context: Any) -> Any:
+        def send(key: str) -> str:
+            asked.append(key)
+            if not keyed:
+                raise Unauthorized("it needs a key")
+            return "yes"
+
+        return context.call("p", args, send)
+
+    def plan() -> Any:
+        return small({"p": action}, *(Step(f"a/{i}", "p", {"x": i}) for i in range(5)))
+
+    outcome, _ = run(home, plan(), concurrency=1)
+    assert (outcome.status, len(asked)) == ("stopped", 1)
+    keyed.append(True)
+    outcome, outputs = run(home, plan(), concurrency=1)
+    assert (outcome.status, set(outputs.values())) == ("success", {"yes"})
+
+
+def test_one_question_that_a_service_fails_at_does_not_end_the_run(home: Path) -> None:
+    """It is asked five times, given up, and the others are asked."""
+    asked: list[int] = []
+
+    def action(args: Any, outputs: Any, context: Any) -> Any:
+        def send(key: str) -> str:
+            asked.append(args["x"])
+            if args["x"] == 2:
+                error = Unavailable("it answered 500")
+                error.status = 500
+                raise error
+            return "yes"
+
+        try:
+            return context.call("p", args, send)
+        except Refused as refused:
+            return f"failed: {refused}"
+
+    steps = [Step(f"a/{i}", "p", {"x": i}) for i in range(5)]
+    outcome, outputs = run(home, small({"p": action}, *steps), concurrency=1)
+    assert outcome.status == "success"
+    assert [outputs[f"a/{i}"] for i in (1, 2, 3)] == ["yes", "failed: it answered 500", "yes"]
+    assert asked.count(2) == 5
+
+
+@pytest.mark.parametrize("error", [Refused, NotFound, BadAnswer])
 def test_every_refusal_is_final(home: Path, error: type[Exception]) -> None:
     asked: list[str] = []
 

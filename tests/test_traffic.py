@@ -106,7 +106,7 @@ def test_what_was_paid_is_not_asked_again_after_a_lost_answer(
 def test_a_request_that_never_left_may_be_sent_again(tmp_path: Path) -> None:
     nowhere = {p.override: "http://127.0.0.1:1" for p in PROVIDERS.values()} | {"EXA_API_KEY": "k"}
     traffic = Traffic(Ledger(tmp_path / "t.db"), HttpTransport(nowhere).send)
-    with counting() as spent, pytest.raises(Unavailable, match="within 4 attempts"):
+    with counting() as spent, pytest.raises(Unavailable, match="in 4 attempts"):
         traffic.fetch(PAID)
     assert spent.requests == 4
 
@@ -115,7 +115,7 @@ def test_the_deadline_covers_all_attempts(vendor: Vendor, tmp_path: Path) -> Non
     vendor.route("gamma", "/markets", "drip")
     traffic = open_traffic(vendor, tmp_path, timeout=0.4, deadline=1.0, attempts=10)
     began = time.monotonic()
-    with pytest.raises(Unavailable, match="check the network"):
+    with pytest.raises(Unavailable, match="gave no answer in"):
         traffic.fetch(READ)
     assert time.monotonic() - began < 2.0
     assert len(vendor.log) < 5

@@ -194,7 +194,7 @@ class Traffic:
 
     def _try(self, way: "_Exchange") -> Reply:
         request, provider, end = way.request, way.provider, way.end
-        problem, pause = "no time was left to try", 0.0
+        problem, pause, tried = "no time was left to try", 0.0, 0
         for attempt in range(1, provider.attempts + 1):
             if pause:
                 self._sleep(pause)
@@ -209,6 +209,7 @@ class Traffic:
                     f"{provider.title} was not asked: this process paused for too long, and "
                     "another one may be asking now"
                 )
+            tried = attempt
             try:
                 spent().requests += 1
                 reply = self._send(request, min(provider.timeout, left))
@@ -240,10 +241,15 @@ class Traffic:
                         asked,
                     )
                 break
+        attempts = f"{tried} attempt{'' if tried == 1 else 's'}"
+        if way.reached:
+            raise Unavailable(
+                f"{provider.title} was reached and gave no answer in {attempts} ({problem}): look "
+                f"at what it says there and try again, or {provider.instead}"
+            )
         raise Unavailable(
-            f"{provider.title} could not be reached within {provider.attempts} attempts and "
-            f"{provider.deadline:g} s ({problem}): check the network and try again, or "
-            f"{provider.instead}"
+            f"{provider.title} could not be reached in {attempts} ({problem}): check the network "
+            f"and try again, or {provider.instead}"
         )
 
     @staticmethod

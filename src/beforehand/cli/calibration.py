@@ -39,7 +39,7 @@ def calibration(
     workspace, journal = opened()
     checked = settings(seed, draws, 0, mark="--")
     between("bins", bins, 2, 50, "--")
-    folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal))
+    folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal, scored=True))
     one = subject_of(folder, forecaster)
     if bin is not None:
         rows = questions_of_bin(one, bin, bins, binning)

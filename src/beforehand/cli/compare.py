@@ -42,7 +42,7 @@ def compare(
     subjects = []
     for text in (a, b):
         name, _, forecaster = text.partition(":")
-        folder = open_run(home.runs, find_run(name, home, journal))
+        folder = open_run(home.runs, find_run(name, home, journal, scored=True))
         subjects.append(subject_of(folder, forecaster or None))
     if questions is not None:
         most = between("questions", questions, 1, 1_000_000, "--")

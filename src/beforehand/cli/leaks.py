@@ -32,7 +32,7 @@ def leaks(
     """
     workspace, journal = opened()
     home = workspace.home
-    found = leak_report(open_run(home.runs, find_run(run_id, home, journal)), seed)
+    found = leak_report(open_run(home.runs, find_run(run_id, home, journal, scored=True)), seed)
     if json:
         emit(found)
     else:

@@ -307,7 +307,7 @@ def export(
     from beforehand.runs.export import export as export_run
 
     workspace, journal = opened()
-    folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal))
+    folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal, scored=True))
     counts = export_run(folder, format, out, journal)
     if json:
         emit(counts)

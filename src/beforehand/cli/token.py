@@ -11,12 +11,14 @@ from beforehand.cli.output import Json, emit, note, plain_table
 from beforehand.clock import SystemClock, iso, parse_instant
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK, InputError, NotFound
+from beforehand.jobs.backtest.grid import parse_interval
+from beforehand.jobs.checks import between
 from beforehand.store.tokens import SCOPES, Token
 
 if TYPE_CHECKING:
     from beforehand.tools.caller import ToolLimit
 
-MOST_CALLS = 1_000_000
+MOST_CALLS, MOST_TOKENS = 1_000_000, 1_000
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 LONGEST = timedelta(days=366)
 USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
@@ -36,6 +38,13 @@ def issue(
     as_of: Annotated[
         str | None, Parameter(help="Pin the token to this instant: its user sees nothing later.")
     ] = None,
+    every: Annotated[
+        str | None,
+        Parameter(
+            help="With --as-of and --count: a token for each of several instants, so far apart."
+        ),
+    ] = None,
+    count: Annotated[int, Parameter(help="How many tokens, with --every.")] = 1,
     quota: Annotated[
         list[str] | None,
         Parameter(
@@ -46,7 +55,10 @@ def issue(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Issue a bearer token. Its text is printed once and stored nowhere."""
+    """Issue a bearer token. Its text is printed once and stored nowhere.
+
+    With `--every` and `--count` one for each of several pins: lines of the instant and its token.
+    """
     from beforehand.serve.auth import open_tokens
 
     if not USER.fullmatch(user):
@@ -57,19 +69,37 @@ def issue(
     covered, allowed, pinned = _servers(servers), _scopes(scopes), _pin(as_of)
     quotas = _quotas(quota or ())
     now = clock.now()
-    ends = now + _span(expires)
+    ends, pins = now + _span(expires), _pins(pinned, every, count)
     with open_tokens(Workspace.from_environment()) as tokens:
-        text, made = tokens.issue(user, covered, now, ends, pinned, allowed, quotas)
+        issued = [tokens.issue(user, covered, now, ends, pin, allowed, quotas) for pin in pins]
     if json:
-        emit({"token": text, **_row(made, now)})
+        rows = [{"token": text, **_row(made, now)} for text, made in issued]
+        emit(rows[0] if every is None else rows)
         return EXIT_OK
-    print(text)
+    made = issued[0][1]
+    for said, one in issued:
+        print(said if every is None or one.as_of is None else f"{iso(one.as_of)} {said}")
+    if every is not None:
+        note(f"{len(issued):,} tokens of {user}, shown this once; keep them like passwords")
+        return EXIT_OK
     pin = "" if pinned is None else f", pinned to {iso(pinned)}"
     note(
         f"token {made.id} of {user}: {', '.join(sorted(allowed))}; {_covers(made)}, "
         f"until {iso(made.expires_at)}{pin}. It is shown this once; keep it like a password"
     )
     return EXIT_OK
+
+
+def _pins(first: datetime | None, every: str | None, count: int) -> list[datetime | None]:
+    """The instants to pin tokens to. Raises InputError."""
+    between("count", count, 1, MOST_TOKENS, "--")
+    if every is None:
+        if count > 1:
+            raise InputError("--count needs --as-of and --every: how far apart the instants lie")
+        return [first]
+    if first is None:
+        raise InputError("--every needs --as-of: the first instant")
+    return [first + k * parse_interval(every) for k in range(count)]
 
 
 def list_(

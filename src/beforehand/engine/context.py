@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from beforehand.clock import stopwatch
 from beforehand.engine.free import FreeAnswers
@@ -44,7 +44,8 @@ class Signals:
     """How a process tells its steps to end: it sets `stop` and `reason`. `leaving` means that only
     this process ends, and other processes take its steps over. `number` is the signal that ended
     it, if one did. `slots` limits the calls in flight in this process. `silent` counts, for each
-    provider, the calls in a row without an answer."""
+    provider, the calls in a row without an answer, `given_up` the questions in a row that it failed
+    at for good; `answered` are those that have answered this process."""
 
     slots: threading.Semaphore
     stop: threading.Event = field(default_factory=threading.Event)
@@ -52,6 +53,8 @@ class Signals:
     leaving: bool = False
     number: int | None = None
     silent: Counter[str] = field(default_factory=Counter)
+    given_up: Counter[str] = field(default_factory=Counter)
+    answered: set[str] = field(default_factory=set)
 
     def end(self, reason: str, leaving: bool = False) -> None:
         """Ask every step to end at its next call."""
@@ -172,8 +175,8 @@ class StepContext:
         event is set: it is called before the intent is written, and not for a call that is recorded
         already. Raises what `send` raises. A final error (any refusal, and the fifth attempt
         without an answer) is recorded, and raised again as Refused on every replay. Raises Stopped,
-        and stops the run, if the provider cannot be connected to, or left three calls in a row
-        unanswered.
+        and stops the run, if the provider cannot be connected to, asks for a key, or left three
+        calls in a row unanswered.
         """
         key = call_key(provider, request, self.simulation)
         self.made.add(key)
@@ -202,7 +205,9 @@ class StepContext:
                     found = claim()
                 if found.state == "ask":
                     with suppress(Held):  # The lease lapsed meanwhile: look again.
-                        return self._ask(provider, key, send, measure)
+                        answer = self._ask(provider, key, send, measure)
+                        if answer is not None:
+                            return answer
             if found.state == "done":
                 assert found.answer is not None
                 return found.answer
@@ -216,21 +221,29 @@ class StepContext:
         key: str,
         send: Callable[[str], str],
         measure: Callable[[str], Usage],
-    ) -> str:
+    ) -> str | None:
+        """The answer; None where the service failed at this question and lives: ask it again."""
         started = stopwatch()
         run, owner, calls = self.run_id, self.owner, self.calls
         try:
             answer = _storable(send(key))
-        except (Refused, BadAnswer, Unauthorized, NotFound) as error:
+        except Unauthorized as error:
+            if provider in self.signals.answered:
+                return self._refused(key, error)
+            # Without a key no question is answered: none is spent on it.
+            said = _storable(str(error))
+            self._write_down(key, lambda: calls.lost(run, key, owner, said))
+            self.journal.stop(run, said)
+            raise Stopped(said) from None
+        except (Refused, BadAnswer, NotFound) as error:
             self.signals.silent[provider] = 0
-            refusal = _storable(str(error))
-            self._write_down(key, lambda: calls.refused(run, key, owner, refusal))
-            raise Refused(refusal) from None
+            return self._refused(key, error)
         except Held as error:  # It was not sent. An owner that took it over keeps it.
             calls.lost(run, key, owner, _storable(str(error)), arrived=False)
             raise
         except Unavailable as error:
-            self._no_answer(provider, key, error)
+            if self._no_answer(provider, key, error):
+                return None
             raise
         except BaseException as error:
             certain = isinstance(error, (InputError, NotConfigured))
@@ -239,12 +252,22 @@ class StepContext:
             self._write_down(key, lambda: record(run, key, owner, said))
             raise
         self.signals.silent[provider] = 0
+        self.signals.given_up[provider] = 0
+        self.signals.answered.add(provider)
         usage, took = measure(answer), 1000 * (stopwatch() - started)
         return self._write_down(key, lambda: calls.answered(run, key, answer, usage, took))
 
-    def _no_answer(self, provider: str, key: str, error: Unavailable) -> None:
+    def _refused(self, key: str, error: Exception) -> NoReturn:
+        """Record a refusal, which is final."""
+        refusal = _storable(str(error))
+        self._write_down(key, lambda: self.calls.refused(self.run_id, key, self.owner, refusal))
+        raise Refused(refusal) from None
+
+    def _no_answer(self, provider: str, key: str, error: Unavailable) -> bool:
         """The service failed. A call that it may have carried out, or that it failed at itself (500
-        and the like), counts against the question: the fifth such call is final."""
+        and the like), counts against the question: the fifth such call is final. True if it should
+        be asked again in this run: it has answered others, and has not failed at three questions in
+        a row."""
         run, owner, calls, said = self.run_id, self.owner, self.calls, _storable(str(error))
         state: State = "sent" if error.uncertain else "lost"
         failed_at_it = error.status >= 500 and error.status not in AWAY
@@ -252,7 +275,10 @@ class StepContext:
             arrived = not error.unreached
             self._write_down(key, lambda: calls.lost(run, key, owner, said, arrived))
         elif self._write_down(key, lambda: calls.unanswered(run, key, owner, said, state)):
+            self.signals.given_up[provider] += 1
             raise Refused(said) from None
+        elif not error.uncertain and provider in self.signals.answered:
+            return self.signals.given_up[provider] < MOST_SILENT
         if error.uncertain:
             self.signals.silent[provider] += 1
         if error.unreached or self.signals.silent[provider] >= MOST_SILENT:
@@ -260,6 +286,7 @@ class StepContext:
             many = "" if error.unreached else f"{MOST_SILENT} calls in a row without an answer: "
             self.journal.stop(run, many + said)  # No process makes another call.
             raise Stopped(many + said) from None
+        return False
 
     def _write_down(self, key: str, write: Callable[[], T]) -> T:
         """Record how a call ended, and try again while the database is unavailable: the call was

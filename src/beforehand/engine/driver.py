@@ -119,6 +119,7 @@ class _Drive:
         self._here: list[threading.Thread] = []
         self._looked = stopwatch()
         self._cancelled = self._told_others = False
+        self._cancelled_by = "cancelled by the user"
         self._ended_here = runtime.follow(self._run_id)
         # Other processes take steps as well, and a step that waits in the queue costs nothing.
         self._window = runtime.concurrency if runtime.alone else WINDOW
@@ -293,7 +294,7 @@ class _Drive:
     def _look_for_cancellation(self) -> None:
         found = self._journal.run(self._run_id)
         if found is not None and found.status in ENDED and not self._cancelled:
-            self._cancelled = True
+            self._cancelled, self._cancelled_by = True, found.reason or "cancelled by the user"
             self._signals.end("cancelled: the run was cancelled")
 
     def _tolerated(self) -> bool:
@@ -316,7 +317,7 @@ class _Drive:
             return Outcome("success", failed=failed)
         self._look_for_cancellation()
         if self._cancelled:
-            return Outcome("cancelled", "cancelled by the user", failed, undone)
+            return Outcome("cancelled", self._cancelled_by, failed, undone)
         if self._signals.leaving:
             return Outcome("left", self._signals.reason, failed, undone)
         if self._signals.stop.is_set():

@@ -6,13 +6,16 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any
 
+from beforehand.clock import stopwatch
+
+QUIET_S = 20.0
 Update = Callable[[str, int, int], None]
 """Called as (step, done, total)."""
 
 
 @contextmanager
 def progress(what: str, shown: bool = True) -> Iterator[Update]:
-    """A bar on stderr, or in the notebook; nothing where neither is there."""
+    """A bar on stderr, or in the notebook; where neither is there, a line now and then."""
     if shown and (display := _notebook()) is not None:
         yield from _in_notebook(what, display)
         return
@@ -33,10 +36,14 @@ def progress(what: str, shown: bool = True) -> Iterator[Update]:
     )
     hidden = not (shown and sys.stderr.isatty())
     with Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True) as bar:
-        task = bar.add_task(what, total=None)
+        task, said = bar.add_task(what, total=None), stopwatch()
 
         def update(step: str, done: int, total: int) -> None:
+            nonlocal said
             bar.update(task, description=f"{what}: {step}", completed=done, total=total)
+            if shown and hidden and stopwatch() - said > QUIET_S:
+                said = stopwatch()  # In a log, so that work can be told from a hang.
+                print(f"{what}: {step}, {done:,} of {total:,}", file=sys.stderr, flush=True)
 
         yield update
 

@@ -22,6 +22,7 @@ from beforehand.score import metrics
 from beforehand.sources.base import Provider
 from beforehand.sources.catalogue import PROVIDERS
 from beforehand.store.archive.reader import Archive
+from beforehand.store.journal.journal import opened_journal
 from beforehand.tools.discovery import load_tools
 from beforehand.tools.index import listed_tools
 from beforehand.world.importers import named as importers
@@ -61,6 +62,7 @@ def checks(workspace: Workspace) -> list[Check]:
         ("python", sys.version_info >= (3, 11), platform.python_version()),
         *(_library(name) for name in LIBRARIES),
         _home(workspace),
+        _database(workspace),
         _archive(workspace),
         _data(),
         _tools(workspace),
@@ -70,6 +72,18 @@ def checks(workspace: Workspace) -> list[Check]:
         *_plugins(),
     ]
     return [{"name": name, "ok": ok, "detail": detail} for name, ok, detail in found]
+
+
+def _database(workspace: Workspace) -> Found:
+    """Where the journal is, and whether it answers."""
+    if not workspace.database:
+        return "journal", True, f"SQLite, {workspace.home.journal}"
+    try:
+        with opened_journal(workspace) as journal:
+            runs = len(journal.runs())
+    except BeforehandError as error:
+        return "journal", False, str(error)
+    return "journal", True, f"Postgres (BEFOREHAND_DATABASE_URL), {runs:,} runs"
 
 
 def _tools(workspace: Workspace) -> Found:

@@ -56,9 +56,9 @@ def need_journal(workspace: Workspace) -> Journal:
     return found
 
 
-def find_run(run_id: str, home: Home, journal: Journal | None) -> str:
-    """A run's id; `latest` is the one started last. Raises NotFound if there is none, and for a
-    run that was removed."""
+def find_run(run_id: str, home: Home, journal: Journal | None, scored: bool = False) -> str:
+    """A run's id; `latest` is the one started last, or of those with scores if that is asked for.
+    Raises NotFound if there is none, and for a run that was removed."""
     gone = removed(home)
     if run_id in gone:
         raise NotFound(
@@ -67,12 +67,13 @@ def find_run(run_id: str, home: Home, journal: Journal | None) -> str:
     if run_id != "latest":
         return run_id
     rows = journal.runs() if journal else []
-    if here := [row.run_id for row in rows if row.run_id not in gone]:
-        return here[0]
-    folders = list_runs(home.runs)
-    if not folders:
+    names = [row.run_id for row in rows if row.run_id not in gone]
+    names = names or [folder.run_id for folder in list_runs(home.runs)]
+    if scored and (good := [n for n in names if (home.runs / n / "scores.json").is_file()]):
+        return good[0]
+    if not names:
         raise NotFound(f"there are no runs in {home.runs} yet")
-    return folders[0].run_id
+    return names[0]
 
 
 def removed(home: Home) -> set[str]:

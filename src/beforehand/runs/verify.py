@@ -94,6 +94,14 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
         checks.append(
             RunCheck("journal", "there is none here, so run.json is not checked against it")
         )
+    elif row is None and journal.database.postgres:
+        checks.append(
+            RunCheck(
+                "journal",
+                "this database does not know the run, so run.json is not checked against it "
+                "(a run made without BEFOREHAND_DATABASE_URL is known to its home's own journal)",
+            )
+        )
     elif row is None:
         checks.append(RunCheck("journal", "the run's row", 1, 1, ["the journal has no such run"]))
     else:

@@ -102,7 +102,8 @@ class Quotas:
             if wait > 0:
                 raise RateLimited(
                     f"the quota of {limit.name} ({calls:,} in {span(limit.seconds)}) is used up "
-                    f"for {user}: try again in {span(wait)}",
+                    f"for {user}: try again in {span(wait)} (a token can have more: `beforehand "
+                    f"token issue --quota {limit.name}=N`)",
                     wait,
                 )
 

@@ -216,7 +216,10 @@ def open_run(root: Path, run_id: str) -> RunFolder:
     if not folder.path.is_dir():
         known = [run.run_id for run in list_runs(root)[:5]]
         hint = f"the latest are {', '.join(known)}" if known else "there are none yet"
-        raise NotFound(f"no run {run_id!r} in {root}: {hint}")
+        raise NotFound(
+            f"no run {run_id!r} in {root}: {hint} (a run keeps its files in the home folder that "
+            "began it: see BEFOREHAND_HOME)"
+        )
     folder.check_form()
     return folder
 

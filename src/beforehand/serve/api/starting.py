@@ -231,6 +231,8 @@ def _started(
 ) -> Response:
     asked = asked or [type(body).__name__, body.model_dump(mode="json")]
     row, new = api.starter.begin(request, asked, who.user or "", key, run_id)
+    if new:
+        api.starter.tell(f"{who.user or 'anybody'} started run {row.run_id} ({row.kind})")
     url = f"/api/runs/{row.run_id}"
     found: Started = {
         "run_id": row.run_id,
@@ -547,13 +549,15 @@ def _scored(
 
 
 @router.post("/runs/{run_id}/cancel", response_model=Changed)
-def cancel(api: ApiDep, run_id: RunId) -> Response:
+def cancel(api: ApiDep, who: Who, run_id: RunId) -> Response:
     """Ask a run to end: no new calls are made, those in flight are recorded. It can be resumed."""
     journal = need_journal(api.workspace)
     row = journal.known_run(api.run_name(run_id))
     if row.run_id == ASIDE or row.status in ("success", "cancelled"):
         raise InputError(f"run {row.run_id} has ended already ({row.status})")
-    journal.cancel(row.run_id, is_driven(row, api.workspace.home, journal))
+    by = who.user or "the user"
+    journal.cancel(row.run_id, is_driven(row, api.workspace.home, journal), by)
+    api.starter.tell(f"{by} cancelled run {row.run_id}")
     return _changed(journal.known_run(row.run_id).status, row.run_id)
 
 
@@ -563,7 +567,7 @@ def _changed(status: str, run_id: str, code: int = 200) -> Response:
 
 
 @router.post("/runs/{run_id}/resume", response_model=Changed, status_code=202)
-def resume(api: ApiDep, run_id: RunId, body: Resume | None = None) -> Response:
+def resume(api: ApiDep, who: Who, run_id: RunId, body: Resume | None = None) -> Response:
     """Carry on with a run that was stopped, killed, cancelled or failed; nothing is paid twice."""
     given = body or Resume()
     row = need_journal(api.workspace).known_run(api.run_name(run_id))
@@ -572,6 +576,7 @@ def resume(api: ApiDep, run_id: RunId, body: Resume | None = None) -> Response:
     kind_named(row.kind)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()]
     api.starter.resume(row, [*options, *(["--fresh"] if given.fresh else [])])
+    api.starter.tell(f"{who.user or 'anybody'} resumed run {row.run_id}")
     return _changed("running", row.run_id, 202)
 
 

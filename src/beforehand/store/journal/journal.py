@@ -260,15 +260,16 @@ class Journal:
             if found:
                 add_event(tx, run_id, self.now(), "run ended", status="stopped", reason=reason)
 
-    def cancel(self, run_id: str, driven: bool) -> None:
-        """Ask a run to end; a run without a driver is cancelled at once. A run that has ended stays
-        as it is."""
+    def cancel(self, run_id: str, driven: bool, by: str = "the user") -> None:
+        """Ask a run to end, and say `by` whom; a run without a driver is cancelled at once. A run
+        that has ended stays as it is."""
         with self.database.write(run_lock(run_id)) as tx:
             found = tx.run(
-                "UPDATE runs SET status = :status, reason = 'cancelled by the user', "
+                "UPDATE runs SET status = :status, reason = :reason, "
                 "updated_at = :now WHERE run_id = :run_id "
                 "AND status NOT IN ('success', 'cancelled') RETURNING run_id",
                 status="cancelling" if driven else "cancelled",
+                reason=f"cancelled by {by}",
                 now=self.now(),
                 run_id=run_id,
             )
