@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from beforehand.score import metrics
-from beforehand.score.bets import score_bets
+from beforehand.score.bets import NO_BOOK, PLAY_MONEY, Kelly, Profit, profit, score_bets
 from beforehand.score.intervals import Resampler, lower_bound, t_quantile
-from beforehand.score.kelly import NO_BOOK, PLAY_MONEY, Kelly, Profit, profit
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options, paired, resamplers, skills
 from beforehand.score.table import Table, event_labels

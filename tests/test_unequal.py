@@ -12,12 +12,13 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.errors import InputError
 from beforehand.jobs.checks import stakes
+from beforehand.score.bets import Kelly, Profit, profit
 from beforehand.score.compare import compare
 from beforehand.score.evaluate import Result, Settings, evaluate
-from beforehand.score.kelly import Kelly, Profit, profit
+from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv
 from beforehand.score.report.words import few_answers, headline
 from beforehand.score.skill import Options
-from beforehand.score.summary import Summary, bets_csv, leaderboard_csv
+from beforehand.score.summary import Summary
 from beforehand.score.table import Table
 from beforehand.score.validity import SetFacts
 from beforehand.world.simulate import SimConfig

@@ -15,7 +15,7 @@ from beforehand.forecast.cutoff_guard import Knowledge
 from beforehand.jobs.checks import checked, stakes
 from beforehand.llm.names import LABEL, SCRIPTED
 from beforehand.sandbox.engines import Engine
-from beforehand.score.kelly import Kelly
+from beforehand.score.bets import Kelly
 
 LIMITS = Group("Limits", sort_key=10)
 MODELS = Group("Models", sort_key=20)

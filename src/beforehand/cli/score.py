@@ -1,5 +1,6 @@
 """`beforehand score FILE`: a verdict on your own forecasts."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,29 @@ from beforehand.jobs.checks import settings
 from beforehand.store.archive.reader import Archive
 
 
+@Parameter(name="*")
+@dataclass
+class Reading:
+    """How the file is to be read, and whether to score it."""
+
+    columns: Annotated[
+        str | None, Parameter(help="The file's own names: id=market_id,time=when,probability=p.")
+    ] = None
+    timezone: Annotated[
+        str | None, Parameter(help="The zone of times that state none: Europe/Berlin.")
+    ] = None
+    percent: Annotated[
+        bool, Parameter(negative="", help="The probabilities are in percent, from 0 to 100.")
+    ] = False
+    check: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Only say which rows can be scored: no score, no run, no variant counted.",
+        ),
+    ] = False
+
+
 def score(
     file: Annotated[
         Path, Parameter(help="CSV with id,time,probability (forecaster), or JSONL; .gz too.")
@@ -28,26 +52,11 @@ def score(
     training_cutoff: Annotated[
         str | None, Parameter(help="When the model's training ended (ISO 8601).")
     ] = None,
-    columns: Annotated[
-        str | None, Parameter(help="The file's own names: id=market_id,time=when,probability=p.")
-    ] = None,
-    timezone: Annotated[
-        str | None, Parameter(help="The zone of times that state none: Europe/Berlin.")
-    ] = None,
-    percent: Annotated[
-        bool, Parameter(negative="", help="The probabilities are in percent, from 0 to 100.")
-    ] = False,
+    reading: Reading | None = None,
     seed: Seed = 0,
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
     run_id: RunId = None,
-    check: Annotated[
-        bool,
-        Parameter(
-            negative="",
-            help="Only say which rows can be scored: no score, no run, no variant counted.",
-        ),
-    ] = False,
     bet_flags: BetFlags | None = None,
     verbose: Verbose = False,
     json: Json = False,
@@ -62,9 +71,10 @@ def score(
     except ValueError as error:
         raise InputError(f"--training-cutoff: {error}") from None
     world = Archive(archive_path(archive))
-    how = forecast_file.reading(columns, timezone, percent, "--")
-    stated = forecast_file.read_file(file, name, how)
-    if check:
+    how = reading or Reading()
+    how_read = forecast_file.reading(how.columns, how.timezone, how.percent, "--")
+    stated = forecast_file.read_file(file, name, how_read)
+    if how.check:
         return _check(stated, world, json)
     scored = score_file.run(
         stated,

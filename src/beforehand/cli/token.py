@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,6 @@ from beforehand.cli.output import Json, emit, note, plain_table
 from beforehand.clock import SystemClock, iso, parse_instant
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK, InputError, NotFound
-from beforehand.jobs.backtest.grid import parse_interval
-from beforehand.jobs.checks import between
 from beforehand.store.tokens import SCOPES, Token
 
 if TYPE_CHECKING:
@@ -22,6 +21,20 @@ MOST_CALLS, MOST_TOKENS = 1_000_000, 1_000
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 LONGEST = timedelta(days=366)
 USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+
+
+@Parameter(name="*")
+@dataclass
+class Several:
+    """A token for each of several pins."""
+
+    every: Annotated[
+        str | None,
+        Parameter(
+            help="With --as-of and --count: a token for each of several instants, so far apart."
+        ),
+    ] = None
+    count: Annotated[int, Parameter(help="How many tokens, with --every.")] = 1
 
 
 def issue(
@@ -38,13 +51,7 @@ def issue(
     as_of: Annotated[
         str | None, Parameter(help="Pin the token to this instant: its user sees nothing later.")
     ] = None,
-    every: Annotated[
-        str | None,
-        Parameter(
-            help="With --as-of and --count: a token for each of several instants, so far apart."
-        ),
-    ] = None,
-    count: Annotated[int, Parameter(help="How many tokens, with --every.")] = 1,
+    several: Several | None = None,
     quota: Annotated[
         list[str] | None,
         Parameter(
@@ -69,17 +76,17 @@ def issue(
     covered, allowed, pinned = _servers(servers), _scopes(scopes), _pin(as_of)
     quotas = _quotas(quota or ())
     now = clock.now()
-    ends, pins = now + _span(expires), _pins(pinned, every, count)
+    ends, pins = now + _span(expires), _pins(pinned, several)
     with open_tokens(Workspace.from_environment()) as tokens:
         issued = [tokens.issue(user, covered, now, ends, pin, allowed, quotas) for pin in pins]
     if json:
         rows = [{"token": text, **_row(made, now)} for text, made in issued]
-        emit(rows[0] if every is None else rows)
+        emit(rows[0] if several is None else rows)
         return EXIT_OK
     made = issued[0][1]
     for said, one in issued:
-        print(said if every is None or one.as_of is None else f"{iso(one.as_of)} {said}")
-    if every is not None:
+        print(said if several is None or one.as_of is None else f"{iso(one.as_of)} {said}")
+    if several is not None:
         note(f"{len(issued):,} tokens of {user}, shown this once; keep them like passwords")
         return EXIT_OK
     pin = "" if pinned is None else f", pinned to {iso(pinned)}"
@@ -90,15 +97,19 @@ def issue(
     return EXIT_OK
 
 
-def _pins(first: datetime | None, every: str | None, count: int) -> list[datetime | None]:
+def _pins(first: datetime | None, several: Several | None) -> list[datetime | None]:
     """The instants to pin tokens to. Raises InputError."""
-    between("count", count, 1, MOST_TOKENS, "--")
-    if every is None:
-        if count > 1:
-            raise InputError("--count needs --as-of and --every: how far apart the instants lie")
+    if several is None:
         return [first]
+    every, count = several.every, several.count
+    if not 1 <= count <= MOST_TOKENS:
+        raise InputError(f"--count must lie between 1 and {MOST_TOKENS:,}, not {count:,}")
+    if every is None:
+        raise InputError("--count needs --as-of and --every: how far apart the instants lie")
     if first is None:
         raise InputError("--every needs --as-of: the first instant")
+    from beforehand.jobs.backtest.grid import parse_interval  # It loads numpy.
+
     return [first + k * parse_interval(every) for k in range(count)]
 
 

@@ -37,8 +37,8 @@ from beforehand.jobs.checks import Fees, instant, stakes
 from beforehand.lazy import lazy
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.runs.verify import RunCheck
+from beforehand.score.bets import Kelly
 from beforehand.score.compare import Comparison
-from beforehand.score.kelly import Kelly
 from beforehand.store.files import read_bytes, write_atomic
 from beforehand.store.run_folder import RunFolder
 

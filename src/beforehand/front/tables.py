@@ -10,14 +10,13 @@ from beforehand.jobs.forecast_file import COLUMNS
 from beforehand.records.rows import DecisionRow, IntervalRow, PredictionLine, TraceRow, label
 from beforehand.runs.rows import questions_of
 from beforehand.runs.spent import ForecasterCost
-from beforehand.score.summary import CSV_COLUMNS, BoardRow, csv_cells
+from beforehand.score.report.spreadsheets import CSV_COLUMNS, csv_cells
+from beforehand.score.summary import BoardRow
 from beforehand.store.files import read_csv
 from beforehand.store.journal.calls import CallRow
 
 Kinds = Mapping[str, Kind]
-NUMBERS: Kinds = dict.fromkeys(
-    ("n", "n_questions", "missing", "kelly_bets", "kelly_unfunded"), "int"
-)
+NUMBERS: Kinds = dict.fromkeys(("n", "n_questions", "missing"), "int")
 WORDS = ("forecaster", "leading", "verdict", "isolation", "order", "kelly_note")
 
 

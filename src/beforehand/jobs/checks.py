@@ -15,8 +15,8 @@ from beforehand.errors import InputError
 from beforehand.forecast.schemes.http import parse_rate
 from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.records.world import Market
+from beforehand.score.bets import Kelly
 from beforehand.score.evaluate import Settings
-from beforehand.score.kelly import Kelly
 from beforehand.store.files import read_text
 
 MOST = 10**12

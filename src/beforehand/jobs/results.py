@@ -30,6 +30,7 @@ from beforehand.score.evaluate import (
 )
 from beforehand.score.leaks import CANARY, LeakReport
 from beforehand.score.report.page import html
+from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv, pairs_csv
 from beforehand.score.report.words import headline
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import (
@@ -38,10 +39,7 @@ from beforehand.score.summary import (
     PartWire,
     PluginFacts,
     Summary,
-    bets_csv,
-    leaderboard_csv,
     number,
-    pairs_csv,
 )
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl

@@ -8,8 +8,8 @@ from typing import Any
 from beforehand.clock import parse_instant
 from beforehand.records.rows import IntervalRow, forecasts
 from beforehand.runs.rows import read_jsonl
+from beforehand.score.bets import Kelly
 from beforehand.score.evaluate import FEES, Columns, Question
-from beforehand.score.kelly import Kelly
 
 
 def columns_of(rows: Iterable[IntervalRow], sort: bool = True) -> Columns:

@@ -1,16 +1,257 @@
-"""Profit of flat bets from a list.
+"""Profit after spread and fees: fractional Kelly bets on forecasts, and flat bets from a list.
 
-Every bet has the same stake. A bet on a side at price p wins 1/p per unit staked; a taker fee of
-rate * p * (1-p) a share costs rate * p * (1-p) / p per unit staked, won or lost. The drawdown is in
-stakes, from a peak that starts at 0, in the order given.
+Kelly bets are made at the recorded bid and ask, never in the middle. There is one bet per question,
+at the first forecast that sees an edge after spread and fee at a price no older than a week. With c
+the cost of a share and its fee (YES: ask + fee, NO: 1 - bid + fee; taker fee = rate * a * (1 - a) a
+share at price a), Kelly's part of the wealth is f = (p - c) / (1 - c) (Kelly 1956), scaled by
+`fraction` and capped. Wealth is cash plus what open bets cost; a bet pays out when its market
+resolves. Bets of one instant share what cash there is in proportion to what they ask for; where
+there is none, no bet is made, and the question may be bet on later. All that settles at one instant
+settles together. Without a recorded book there is nothing to compute, and play money has no profit.
+
+A wider assumed spread can end in more wealth: it leaves the bets with a small edge out, and makes
+the others later, at the first price that leaves an edge behind the spread; both change which bets
+there are, and not only what they cost.
+
+Flat bets, with the same stake for every entry of a list, give profit, return, win rate and
+drawdown. A bet on a side at price p wins 1/p per unit staked; a taker fee of rate * p * (1-p) a
+share costs rate * p * (1-p) / p per unit staked, won or lost. The drawdown is in stakes, from a
+peak that starts at 0, in the order given.
 """
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NotRequired
 
 import numpy as np
+import numpy.typing as npt
 from typing_extensions import TypedDict
+
+from beforehand.score.table import Floats, Ints, Table
+
+NO_BOOK = "not computable: no bid and ask were recorded"
+PLAY_MONEY = "not computable: play-money venues only"
+LAST = 2**63 - 1
+"""When a bet pays out whose resolution has no date."""
+
+
+@dataclass(frozen=True)
+class Kelly:
+    """Stake rules: the `fraction` of what Kelly's formula says, at most `cap` of the wealth on one
+    bet. `spread` (full width, in price) makes a book where none was recorded; the result is
+    labelled as such. `fees` replace the venues' own taker fee rates: by venue (`KALSHI`), by venue
+    and category (`POLYMARKET/crypto`), or for all (`*`); the closest one counts."""
+
+    fraction: float = 0.25
+    cap: float = 0.1
+    spread: float | None = None
+    fees: tuple[tuple[str, float], ...] = ()
+
+    def fee(self, venue: str, category: str | None, otherwise: float) -> float:
+        """The fee rate of a market."""
+        stated = {name.lower(): rate for name, rate in self.fees}
+        for name in (f"{venue}/{category}", venue, "*"):
+            if name.lower() in stated:
+                return stated[name.lower()]
+        return otherwise
+
+
+@dataclass(frozen=True)
+class Profit:
+    """Wealth starts at 1, and `staked`, `fees` and `gain` are in its units. Each array of the first
+    block has one value a bet, in the order in which they were made: `row` and `question` are places
+    in the table, `stake` is without the fee. `sharpe` is the mean over the standard deviation
+    (n - 1) of `returns`, the gains as shares of the wealth at the bet: for one bet and not for a
+    year. `wealth` is what there is after each instant at which something settled (`settled`,
+    microseconds, `LAST` where unknown). `unfunded` counts the questions with an edge for which
+    there was never cash. `note` says what prices and fees rest on."""
+
+    row: Ints
+    question: Ints
+    t: Ints
+    yes: npt.NDArray[np.bool_]
+    price: Floats
+    fee: Floats
+    stake: Floats
+    gain: Floats
+    returns: Floats
+
+    settled: Ints
+    wealth: Floats
+    unfunded: int
+    note: str
+    rules: Kelly
+    roi_ci: tuple[float, float] = (float("nan"), float("nan"))
+
+    @property
+    def bets(self) -> int:
+        """How many bets were made."""
+        return len(self.row)
+
+    @property
+    def staked(self) -> float:
+        """What all bets cost, without fees."""
+        return float(self.stake.sum())
+
+    @property
+    def fees(self) -> float:
+        """The fees of all bets."""
+        return float((self.stake * self.fee / self.price).sum())
+
+    @property
+    def final_wealth(self) -> float:
+        """The wealth at the end."""
+        return float(self.wealth[-1]) if len(self.wealth) else 1.0
+
+    @property
+    def roi(self) -> float | None:
+        """Gain over stake; None without a bet."""
+        return float(self.gain.sum()) / self.staked if self.staked > 0 else None
+
+    @property
+    def sharpe(self) -> float | None:
+        """Mean over standard deviation of a bet's return; None below two bets."""
+        spread = float(np.std(self.returns, ddof=1)) if self.bets > 1 else 0.0
+        return float(self.returns.mean()) / spread if spread > 0 else None
+
+    @property
+    def max_drawdown(self) -> float:
+        """The largest fall from a peak, as a share of it."""
+        wealth = np.concatenate([[1.0], self.wealth])
+        return float((1 - wealth / np.maximum.accumulate(wealth)).max())
+
+
+def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
+    """The bets on forecasts `p` (n,), or a sentence saying why there are none."""
+    real = ~table.play[table.q]
+    if not real.any():
+        return PLAY_MONEY
+    bid, ask = table.bid, table.ask
+    if rules.spread is not None:
+        missing = np.isnan(bid) | np.isnan(ask)
+        bid = np.where(missing, np.clip(table.market - rules.spread / 2, 0, 1), bid)
+        ask = np.where(missing, np.clip(table.market + rules.spread / 2, 0, 1), ask)
+    booked = real & np.isfinite(bid) & np.isfinite(ask)
+    if not booked.any():
+        return NO_BOOK
+    rate = table.fee[table.q]
+    usable = booked & table.fresh & np.isfinite(p) & (ask < 1) & (bid > 0)
+    yes = _kelly(np.where(usable, p, 0.0), ask, rate)
+    no = _kelly(np.where(usable, 1 - p, 0.0), 1 - bid, rate)
+    wanted = np.minimum(rules.fraction * np.maximum(yes, no), rules.cap)
+    buys_yes = yes > 0
+    price = np.where(buys_yes, ask, 1 - bid)
+    value = np.where(buys_yes, table.y[table.q], 1 - table.y[table.q])
+    fee = rate * price * (1 - price)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        paid = value / (price + fee)
+    edges = np.flatnonzero(wanted > 0)
+    edges = edges[np.lexsort((table.t[edges], table.q[edges]))]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        kept = price / (price + fee)
+    made, unfunded = _walk(table, edges, wanted, paid, kept)
+    row = np.array([one[0] for one in made.bets], dtype=np.int64)
+    outlay = np.array([one[1] for one in made.bets])
+    before = np.array([one[2] for one in made.bets])
+    gain = outlay * (paid[row] - 1)
+    return Profit(
+        row=row,
+        question=table.q[row],
+        t=table.t[row],
+        yes=buys_yes[row],
+        price=price[row],
+        fee=fee[row],
+        stake=outlay * kept[row],
+        gain=gain,
+        returns=gain / before,
+        settled=np.array(made.instants, dtype=np.int64),
+        wealth=np.array(made.wealth),
+        unfunded=unfunded,
+        note=_note(table, booked, rules),
+        rules=rules,
+    )
+
+
+def _kelly(p: Floats, price: Floats, rate: Floats) -> Floats:
+    """Kelly's part of the wealth at this price with its fee, 0 without an edge."""
+    cost = price + rate * price * (1 - price)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = np.where((p > cost) & (cost < 1), (p - cost) / (1 - cost), 0.0)
+    return np.asarray(found)
+
+
+@dataclass
+class _Made:
+    """`bets` are (row, outlay with the fee, wealth before it)."""
+
+    bets: list[tuple[int, float, float]]
+    instants: list[int]
+    wealth: list[float]
+
+
+def _walk(
+    table: Table, edges: Ints, wanted: Floats, paid: Floats, kept: Floats
+) -> tuple[_Made, int]:
+    """The bets through time, and for how many questions there was never cash. `edges` are the rows
+    with an edge by question and time, `wanted` the shares of the wealth that they ask for; an
+    outlay pays `paid` times as much, and all but its fee (`kept`) counts as wealth until then."""
+    t, q = table.t[edges].tolist(), table.q[edges].tolist()
+    starts = np.flatnonzero(np.diff(table.q[edges], prepend=-1)).tolist()
+    ends = {q[i]: j for i, j in zip(starts, [*starts[1:], len(q)], strict=False)}
+    due = [(t[i], q[i], i) for i in starts]
+    heapq.heapify(due)
+    open_bets: list[tuple[int, int, float]] = []  # (settles, row, outlay)
+    cash, at_cost, unfunded = 1.0, 0.0, 0
+    made = _Made([], [], [])
+    while due or open_bets:
+        if open_bets and (not due or open_bets[0][0] <= due[0][0]):
+            now = open_bets[0][0]
+            while open_bets and open_bets[0][0] == now:
+                _, row, outlay = heapq.heappop(open_bets)
+                cash += outlay * float(paid[row])
+                at_cost = max(at_cost - outlay * float(kept[row]), 0.0)
+            made.instants.append(now)
+            made.wealth.append(cash + (at_cost if open_bets else 0.0))
+            continue
+        now, asked = due[0][0], list[int]()
+        while due and due[0][0] == now:
+            asked.append(heapq.heappop(due)[2])
+        if cash <= 1e-12:
+            # Nothing can be bet before something settles.
+            later = open_bets[0][0] if open_bets else LAST
+            for i in asked:
+                n = int(np.searchsorted(t[i : ends[q[i]]], later)) + i
+                if n < ends[q[i]]:
+                    heapq.heappush(due, (t[n], q[n], n))
+                else:
+                    unfunded += 1
+            continue
+        wealth = cash + at_cost
+        outlays = [float(wanted[edges[i]]) * wealth for i in asked]
+        scale = min(1.0, cash / sum(outlays))
+        for i, outlay in zip(asked, outlays, strict=True):
+            row, outlay = int(edges[i]), outlay * scale
+            settles = int(table.resolved_at[q[i]]) or LAST
+            heapq.heappush(open_bets, (max(settles, now + 1), row, outlay))
+            made.bets.append((row, outlay, wealth))
+            at_cost += outlay * float(kept[row])
+        cash = 0.0 if scale < 1.0 else cash - sum(outlays)
+    return made, unfunded
+
+
+def _note(table: Table, booked: npt.NDArray[np.bool_], rules: Kelly) -> str:
+    """What the prices rest on, and the fee rates charged, by venue."""
+    book = "recorded book" if rules.spread is None else f"assumed spread {rules.spread:g}"
+    rates = dict[str, set[float]]()
+    for i in np.unique(table.q[booked]).tolist():
+        venue = table.questions[i].partition(":")[0]
+        rates.setdefault(venue, set()).add(float(table.fee[i]))
+    charged = [
+        f"{venue} {min(of):g}" + (f" to {max(of):g}" if len(of) > 1 else "")
+        for venue, of in sorted(rates.items())
+    ]
+    return f"{book}; fee rates charged: {', '.join(charged)}"
 
 
 class Bet(TypedDict):

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from beforehand.clock import iso, iso_us, to_us
 from beforehand.score import validity
+from beforehand.score.bets import Kelly
 from beforehand.score.compare import Comparison, pairs
-from beforehand.score.kelly import Kelly
 from beforehand.score.metrics import CLIP
 from beforehand.score.scoreboard import Row, score
 from beforehand.score.skill import MARKET, Options

@@ -78,7 +78,7 @@ def metric(name: str, better: Literal["lower", "higher"]) -> Callable[[RowMetric
     def add(rows: RowMetric) -> RowMetric:
         if better not in ("lower", "higher"):
             raise ValueError(f"the metric {name}: better is lower or higher, not {better!r}")
-        from beforehand.score.summary import CSV_COLUMNS  # It imports this module.
+        from beforehand.score.report.spreadsheets import CSV_COLUMNS  # It imports this module.
 
         taken = {name, f"{name}_low", f"{name}_high"}.intersection((*CSV_COLUMNS, *BUILT_IN))
         if not name.isidentifier() or name in ADDED or taken:

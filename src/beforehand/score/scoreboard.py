@@ -15,8 +15,8 @@ import numpy as np
 
 from beforehand.errors import InputError
 from beforehand.score import metrics
+from beforehand.score.bets import Profit, profit
 from beforehand.score.intervals import Resampler
-from beforehand.score.kelly import Profit, profit
 from beforehand.score.skill import (
     LEADING,
     MARKET,

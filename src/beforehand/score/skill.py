@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from beforehand.score.bets import Kelly
 from beforehand.score.intervals import DRAWS, Resampler, lower_bound, t_quantile
-from beforehand.score.kelly import Kelly
 from beforehand.score.table import Floats, Table
 
 MARKET = "market"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.score.kelly import Profit
+from beforehand.score.bets import Profit
 from beforehand.score.scoreboard import Row
 from beforehand.score.skill import LEADING, Options, resamplers, skills
 from beforehand.score.summary import MoneyWire, PartWire, SliceWire, number, pair

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.score.intervals import Resampler
+from beforehand.score.report.words import shortfall
 from beforehand.score.scoreboard import Kept, Row
 from beforehand.score.skill import (
     LEADING,
@@ -41,40 +42,7 @@ class Check:
     @property
     def sentence(self) -> str:
         """Why the bound is not met."""
-        return shortfall(self.field, self.value)
-
-
-def shortfall(name: str, value: float | str | None) -> str:
-    """Why a bound of the card is not met, for people; `name` is the field, `value` its value."""
-    if value is None:
-        return {
-            "share_after_training_cutoff": "when the model's training ended is not known, so it "
-            "may remember the answers",
-            "effective_n": "how many independent questions these are worth cannot be computed",
-        }.get(name, f"{name} is not known")
-    if isinstance(value, str):
-        return f"{name} is {value}"
-    share, count = f"{100 * value:.4g} %", f"{value:,.3g}" if value % 1 else f"{value:,.0f}"
-    return {
-        "n_events": f"it rests on {count} {_plural('event', value)}, and {MIN_EVENTS} are needed",
-        "effective_n": f"it is worth {count} independent questions (effective n), and "
-        f"{MIN_EFFECTIVE:g} are needed",
-        "share_answered": f"{share} of what was asked was answered, and {100 * MIN_ANSWERED:g} % "
-        "is needed",
-        SCORED: f"{share} of the file's rows could be scored, and {100 * MIN_SCORED:g} % is needed",
-        "share_price_older_than_7_days": f"{share} of the forecasts stand beside a price that is "
-        f"more than 7 days old, and at most {100 * MAX_STALE:g} % may",
-        "share_after_training_cutoff": f"{share} of the answers came after the model's training "
-        f"ended, and {100 * MIN_AFTER_TRAINING:g} % is needed",
-        "undated_forecasts": f"{count} {_plural('forecast', value)} without a time of "
-        f"{'its' if value == 1 else 'their'} own, and none may be",
-        "admitted_after_t": f"{count} {_plural('record', value)} from after t "
-        f"{'was' if value == 1 else 'were'} shown, and none may be",
-    }.get(name, f"{name} is {count}")
-
-
-def _plural(noun: str, n: float) -> str:
-    return noun if n == 1 else f"{noun}s"
+        return shortfall(self.field, self.value, self.bound)
 
 
 MARKET_KEPT = Kept("by construction", "memoryless")

@@ -17,6 +17,7 @@ from beforehand.jobs.forecasters import MAY_REMEMBER
 from beforehand.records.rows import IntervalRow
 from beforehand.runs.columns import columns_of, read_questions
 from beforehand.runs.rows import questions_of, read_intervals
+from beforehand.score.bets import Kelly
 from beforehand.score.compare import compare as paired_difference
 from beforehand.score.evaluate import (
     Columns,
@@ -24,7 +25,6 @@ from beforehand.score.evaluate import (
     build_table,
     score_only,
 )
-from beforehand.score.kelly import Kelly
 from beforehand.score.skill import Options
 from beforehand.score.summary import Pair, ProfitWire, number, pair, profit_wire
 from beforehand.store.files import read_json

@@ -147,13 +147,42 @@ def _silent(summary: "Summary") -> str:
 
 def unmet(summary: "ResultWire") -> list[str]:
     """The bounds of the card that the set does not meet, in words."""
-    from beforehand.score.validity import shortfall  # It loads numpy.
-
     return [
-        shortfall(name, check["value"])
+        shortfall(name, check["value"], check["bound"])
         for name, check in summary["validity"].items()
         if check["ok"] is False and name != "share_answered"  # See `few_answers`.
     ]
+
+
+def shortfall(name: str, value: float | str | None, bound: str | None) -> str:
+    """Why a bound of the card is not met, for people; `name` is the field, `value` its value."""
+    if value is None:
+        return {
+            "share_after_training_cutoff": "when the model's training ended is not known, so it "
+            "may remember the answers",
+            "effective_n": "how many independent questions these are worth cannot be computed",
+        }.get(name, f"{name} is not known")
+    if isinstance(value, str):
+        return f"{name} is {value}"
+    share, count = f"{100 * value:.4g} %", f"{value:,.3g}" if value % 1 else f"{value:,.0f}"
+    needed = bound_text(bound, name).rpartition("at least ")[2].rpartition("at most ")[2]
+    one = value == 1
+    return {
+        "n_events": f"it rests on {count} {'event' if one else 'events'}, and {needed} are needed",
+        "effective_n": f"it is worth {count} independent questions (effective n), and {needed} are "
+        "needed",
+        "share_answered": f"{share} of what was asked was answered, and {needed} is needed",
+        "share_of_rows_scored": f"{share} of the file's rows could be scored, and {needed} is "
+        "needed",
+        "share_price_older_than_7_days": f"{share} of the forecasts stand beside a price that is "
+        f"more than 7 days old, and at most {needed} may",
+        "share_after_training_cutoff": f"{share} of the answers came after the model's training "
+        f"ended, and {needed} is needed",
+        "undated_forecasts": f"{count} {'forecast' if one else 'forecasts'} without a time of "
+        f"{'its' if one else 'their'} own, and none may be",
+        "admitted_after_t": f"{count} {'record' if one else 'records'} from after t "
+        f"{'was' if one else 'were'} shown, and none may be",
+    }.get(name, f"{name} is {count}")
 
 
 def bound_text(bound: str | None, name: str) -> str:

@@ -1,0 +1,162 @@
+"""A scored run as CSV for spreadsheets: the leaderboard, the bets, the pairs."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from beforehand.records.rows import PairWire
+from beforehand.records.spreadsheet import spreadsheet_cell
+from beforehand.score.bets import Profit
+from beforehand.score.scoreboard import Row
+from beforehand.score.summary import BoardRow, ProfitWire, bet_wire
+from beforehand.score.table import Table
+
+CSV_COLUMNS = (
+    "forecaster",
+    "n",
+    "n_questions",
+    "missing",
+    "answered",
+    "brier",
+    "brier_low",
+    "brier_high",
+    "market_brier",
+    "log_loss",
+    "els",
+    "skill_vs_market",
+    "skill_low",
+    "skill_high",
+    "leading",
+    "deflated_lower",
+    "deflated_upper",
+    "accuracy",
+    "ece",
+    "effective_n",
+    "kelly_bets",
+    "kelly_staked",
+    "kelly_fees",
+    "kelly_unfunded",
+    "kelly_final_wealth",
+    "kelly_roi",
+    "kelly_roi_low",
+    "kelly_roi_high",
+    "kelly_max_drawdown",
+    "kelly_sharpe",
+    "kelly_note",
+    "verdict",
+    "isolation",
+    "order",
+)
+
+
+def leaderboard_csv(board: Sequence[BoardRow]) -> bytes:
+    """The leaderboard as CSV."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    added = [name + end for name in board[0].get("added", {}) for end in ("", "_low", "_high")]
+    columns = [*CSV_COLUMNS, *added]
+    writer.writerow(columns)
+    for row in board:
+        cells = csv_cells(row)
+        writer.writerow([spreadsheet_cell(cells[name]) for name in columns])
+    return out.getvalue().encode()
+
+
+def csv_cells(row: BoardRow) -> dict[str, object]:
+    """One row of the leaderboard by the columns of the CSV: those of `CSV_COLUMNS`, then those of
+    added metrics."""
+    nested, whole = _flat(row), cast(Mapping[str, object], row)
+    cells = {name: nested.get(name, whole.get(name)) for name in CSV_COLUMNS}
+    return {**cells, **{name: cell for name, cell in nested.items() if name not in cells}}
+
+
+def _flat(row: BoardRow) -> dict[str, object]:
+    """The columns that JSON nests."""
+    kelly = row["kelly"]
+    (brier_low, brier_high), (skill_low, skill_high) = row["brier_ci"], row["skill_ci"]
+    added = dict[str, object]()
+    for name, metric in row.get("added", {}).items():
+        added[name] = metric["value"]
+        added[f"{name}_low"], added[f"{name}_high"] = metric["ci"]
+    return {
+        **added,
+        "brier_low": brier_low,
+        "brier_high": brier_high,
+        "skill_low": skill_low,
+        "skill_high": skill_high,
+        **_kelly(kelly),
+    }
+
+
+def _kelly(kelly: ProfitWire | str) -> dict[str, object]:
+    """The columns of the bets: figures where there are any, and one sentence."""
+    if isinstance(kelly, str):
+        return {"kelly_note": kelly}
+    names = ("bets", "staked", "fees", "unfunded", "final_wealth", "roi", "max_drawdown", "sharpe")
+    low, high = kelly["roi_ci"]
+    return {
+        **{f"kelly_{name}": kelly[name] for name in (*names, "note")},  # type: ignore[literal-required]
+        "kelly_roi_low": low,
+        "kelly_roi_high": high,
+    }
+
+
+BET_COLUMNS = (
+    "forecaster",
+    "market_id",
+    "time",
+    "question",
+    "venue",
+    "side",
+    "forecast",
+    "market",
+    "price",
+    "stake",
+    "fee",
+    "gain",
+    "outcome",
+    "settled",
+)
+PAIR_COLUMNS = (
+    "a",
+    "b",
+    "n",
+    "n_questions",
+    "n_events",
+    "brier_a",
+    "brier_b",
+    "difference",
+    "low",
+    "high",
+    "verdict",
+)
+
+
+def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None]) -> bytes:
+    """Every Kelly bet of every forecaster as CSV, in the order in which they were made; `texts` are
+    the questions' by id."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, BET_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        if isinstance(found := row.profit, Profit):
+            for i in range(found.bets):
+                bet = bet_wire(found, i, table, row.forecaster)
+                market = bet["market_id"]
+                named = {"question": texts.get(market), "venue": market.partition(":")[0]}
+                cells = {"forecaster": row.forecaster, **bet, **named}
+                writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
+    return out.getvalue().encode()
+
+
+def pairs_csv(pairs: Sequence[PairWire]) -> bytes:
+    """Every two forecasters against each other as CSV."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, PAIR_COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for found in pairs:
+        low, high = found["ci"]
+        cells = {**found, "low": low, "high": high}
+        writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
+    return out.getvalue().encode()
