@@ -14,6 +14,9 @@ export function fixed(value: Maybe<number>, digits = 4): string {
   return value < 0 && Number(text) !== 0 ? `−${text}` : text;
 }
 
+/** A sentence of the API with real minus signs. */
+export const minus = (text: string) => text.replace(/(?<![\w.])-(?=\d)/g, "−");
+
 /** With its sign, for differences. */
 export function signed(value: Maybe<number>, digits = 4): string {
   if (!real(value)) return NONE;

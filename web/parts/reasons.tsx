@@ -3,7 +3,7 @@
 import Link from "@/parts/link";
 import { said, useGet } from "@/lib/api";
 import { board } from "@/lib/board";
-import { count, counted, dollars, fixed, pairText, percent } from "@/lib/format";
+import { count, counted, dollars, fixed, minus, pairText, percent } from "@/lib/format";
 import { later } from "@/lib/lazy";
 import { useAbouts } from "@/lib/run";
 import type { BoardRow, RunWhole } from "@/lib/schema";
@@ -102,7 +102,7 @@ export function Why({ run, id }: { run: RunWhole; id: string }) {
       key: "fresh", head: "On prices at most 7 days old", small: fresh ? counted(fresh, "forecast") : undefined, num: true, label: "On fresh prices",
       cell: (row) => (row.fresh ? <>{fixed(row.fresh.skill_vs_market)} <span className="text-12 text-ink-3">{pairText(row.fresh.skill_ci)}</span><span className="sub">deflated {pairText([row.fresh.deflated_lower, row.fresh.deflated_upper])}</span></> : "–"),
     },
-    { key: "why", head: "Reason", wide: true, cell: (row) => capital(row.reasons.join("; ")) || (row.verdict === "beats the market" ? "All four conditions hold" : row.verdict === "worse than the market" ? "The interval lies below 0, also deflated" : "–") },
+    { key: "why", head: "Reason", wide: true, cell: (row) => minus(capital(row.reasons.join("; "))) || (row.verdict === "beats the market" ? "All four conditions hold" : row.verdict === "worse than the market" ? "The interval lies below 0, also deflated" : "–") },
   ];
   return (
     <Panel title="Why each verdict" pad={false}>

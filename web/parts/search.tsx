@@ -5,6 +5,7 @@ import { useEffect, useState } from "react";
 import { useGet } from "@/lib/api";
 import { day } from "@/lib/format";
 import { to, useUrl } from "@/lib/url";
+import { SCORED } from "@/lib/words";
 import { Dialog } from "./dialog";
 
 const KEYS: [string, string][] = [
@@ -19,6 +20,13 @@ const KEYS: [string, string][] = [
   ["Esc", "close"],
 ];
 
+const MOST_WORLDS = 3;
+
+/** The best markets of an archive for some words, or by their id. */
+function useMarkets(archive: string | undefined, words: string) {
+  return useGet("/api/archives/{archive}/markets", archive && words ? { params: { path: { archive }, query: { q: words, limit: 6 } } } : null, { keepPreviousData: true });
+}
+
 export function Search({ open, onClose }: { open: boolean; onClose: () => void }) {
   const router = useRouter();
   const url = useUrl();
@@ -29,27 +37,29 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
     const waiting = setTimeout(() => setAsked(text.trim()), 200);
     return () => clearTimeout(waiting);
   }, [text]);
-  const home = useGet("/api/workspace", open ? {} : null);
-  const archive = home.data?.default_archive;
-  const markets = useGet(
-    "/api/archives/{archive}/markets",
-    open && asked && archive ? { params: { path: { archive }, query: { q: asked, limit: 8 } } } : null,
-    { keepPreviousData: true },
-  );
+  const worlds = useGet("/api/archives", open ? { params: { query: { limit: MOST_WORLDS } } } : null);
+  const archives = worlds.data?.items ?? [];
+  // Each archive is asked for itself: always so many, as hooks must be.
+  const answers = [useMarkets(archives[0]?.name, asked), useMarkets(archives[1]?.name, asked), useMarkets(archives[2]?.name, asked)];
   const runs = useGet("/api/runs", open ? { params: { query: { limit: 100 } } } : null);
   const found = (runs.data?.items ?? []).filter((run) => asked && run.run_id.includes(asked)).slice(0, 8);
   const go = (address: string) => {
     onClose();
     router.push(address);
   };
-  const hits = asked ? (markets.data?.items ?? []) : [];
-  const waiting = text.trim() !== asked || (asked !== "" && (markets.isLoading || markets.isValidating || home.isLoading));
+  // A market opens in the run of the address if that is of its archive, else in the newest of it.
+  const runOf = (digest: string) => {
+    const those = (runs.data?.items ?? []).filter((run) => run.archive_digest === digest && SCORED.includes(run.kind) && run.status === "success");
+    return (those.find((run) => run.run_id === kept.run) ?? those[0])?.run_id ?? null;
+  };
+  const hits = asked ? answers.flatMap((answer, i) => (answer.data?.items ?? []).map((market) => ({ ...market, archive: archives[i]!.name, run: runOf(archives[i]!.digest ?? "") }))).slice(0, 12) : [];
+  const waiting = text.trim() !== asked || (asked !== "" && (worlds.isLoading || answers.some((answer) => answer.isLoading || answer.isValidating)));
   return (
     <Dialog open={open} onClose={onClose} label="Search">
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          if (hits[0]) go(to("/market/", { id: hits[0].id, ...kept }));
+          if (hits[0]) go(to("/market/", { id: hits[0].id, run: hits[0].run, f: kept.f }));
           else if (found[0]) go(to("/run/", { run: found[0].run_id }));
         }}
       >
@@ -68,15 +78,15 @@ export function Search({ open, onClose }: { open: boolean; onClose: () => void }
           </li>
         ))}
         {hits.map((market) => (
-          <li key={market.id}>
-            <button type="button" className="w-full rounded-md px-2 py-1.5 text-left hover:bg-hover" onClick={() => go(to("/market/", { id: market.id, ...kept }))}>
-              {market.question ?? market.id} <span className="note">{market.venue}, closes {day(market.scheduled_close)}</span>
+          <li key={market.archive + market.id}>
+            <button type="button" className="w-full rounded-md px-2 py-1.5 text-left hover:bg-hover" onClick={() => go(to("/market/", { id: market.id, run: market.run, f: kept.f }))}>
+              {market.question ?? market.id} <span className="note">{market.id}, closes {day(market.scheduled_close)}{archives.length > 1 && `, in ${market.archive}`}</span>
             </button>
           </li>
         ))}
       </ul>
       {text.trim() !== "" && !hits.length && !found.length && (
-        <p className="note mt-2" role="status">{waiting ? "Searching…" : <>No run of that name, and no market with these words or this id in {archive ? <>the archive <b>{archive}</b></> : "this home folder"}.</>}</p>
+        <p className="note mt-2" role="status">{waiting ? "Searching…" : <>No run of that name, and no market with these words or this id in {archives.length ? archives.map((one) => one.name).join(", ") : "this home folder"}.</>}</p>
       )}
     </Dialog>
   );

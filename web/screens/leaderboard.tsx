@@ -2,7 +2,7 @@
 /** The verdict, whether it holds, the ranking, and why. */
 import { useRouter } from "next/navigation";
 import { board, tied, verdictOf, unmetBySet } from "@/lib/board";
-import { count, counted, fixed, pairText, percent } from "@/lib/format";
+import { count, counted, fixed, minus, pairText, percent } from "@/lib/format";
 import { later } from "@/lib/lazy";
 import { useAbouts, useRun } from "@/lib/run";
 import type { BoardRow, RunWhole } from "@/lib/schema";
@@ -49,7 +49,7 @@ export function Headline({ run }: { run: RunWhole }) {
             <>
               Over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")} the skill of <b>{best.forecaster}</b> is <b className="tnum">{fixed(best.skill_vs_market)}</b>{" "}
               (95 % interval {pairText(best.skill_ci)}): {Math.abs(best.skill_vs_market ?? 0) < 5e-5 ? "its squared error is the market’s, to four decimals." : `its squared error, on the Brier scale from 0 to 1, is ${(best.skill_vs_market ?? 0) > 0 ? "lower" : "higher"} than the market’s by so much.`}
-              {best.verdict === "not shown" && best.reasons.length > 0 && <> It is “not shown” because {best.reasons.join("; and ")}.</>}
+              {best.verdict === "not shown" && best.reasons.length > 0 && <> It is “not shown” because {minus(best.reasons.join("; and "))}.</>}
               {run.scores?.short && ` ${counted(run.scores.short.n_questions, "market")} too short for the grid ${run.scores.short.n_questions === 1 ? "is" : "are"} scored apart.`}
               {worse > 0 && ` ${counted(worse, "forecaster is", "forecasters are")} worse than the market.`}
             </>

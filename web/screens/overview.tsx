@@ -3,7 +3,7 @@
 import Link from "@/parts/link";
 import { useGet } from "@/lib/api";
 import { board, leader, verdictOf } from "@/lib/board";
-import { count, counted, fixed, pairText } from "@/lib/format";
+import { count, counted, fixed, minus, pairText } from "@/lib/format";
 import { worldOf } from "@/lib/run";
 import { later } from "@/lib/lazy";
 import type { RunRow } from "@/lib/schema";
@@ -72,7 +72,7 @@ function Result({ id }: { id: string }) {
   const axis = boardAxis(board(run));
   const { title, best } = verdictOf(run);
   return (
-    <section className="panel grid gap-3 p-5" data-result={id}>
+    <section className="panel grid content-start gap-3 p-5" data-result={id}>
       <p className="flex flex-wrap items-center gap-3">
         <WorldBadge world={worldOf(run)} />
         <Link className="font-mono text-12" href={to("/leaderboard/", { run: id })}>{id}</Link>
@@ -83,6 +83,7 @@ function Result({ id }: { id: string }) {
           <p className="text-ink-2">
             {best.verdict === "beats the market" ? "" : "Nearest: "}
             {best.forecaster}, skill <b className="tnum font-semibold text-ink" data-skill={best.skill_vs_market}>{fixed(best.skill_vs_market)}</b> (95 % interval {pairText(best.skill_ci)}) over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")}.
+            {best.verdict === "not shown" && best.reasons[0] && ` Not shown: ${minus(best.reasons[0])}.`}
           </p>
         )}
       </div>

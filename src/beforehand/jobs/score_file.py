@@ -45,7 +45,7 @@ from beforehand.runs.columns import read_questions
 from beforehand.runs.rows import InstantLine
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
 from beforehand.score.skill import MARKET
-from beforehand.score.summary import About, Summary, number
+from beforehand.score.summary import About, Pictured, Summary, number
 from beforehand.score.table import Table
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive.manifest import licences_of
@@ -158,15 +158,9 @@ def run(
     sizes = Counter(panel.market)
     drawn = max(used, key=lambda m: (sizes[m], m))
     about = _about(stated, archive, folder, names)
-    coverage = _coverage(gateway, endings, used)
-    about["subtitle"] += f" {coverage}"
+    about["subtitle"] += f" {_coverage(gateway, endings, used)}"
     about["hints"] = _hints(stated, table, names)
-    about["pictured"] = {
-        "why": "the one with the most forecasts",
-        "id": drawn,
-        "settled": used[drawn].payout,
-        "question": view.market(drawn).question,
-    }
+    about["pictured"] = _pictured(view, used[drawn])
     shown = _picture(panel, cells, drawn)
     summary = results.end_in_report(folder.path, result, leaks, about, shown)
     folder.seal("score", archive.digest, results.told(folder, stated.name))
@@ -238,6 +232,15 @@ def _hints(stated: Stated, table: Table, names: Iterable[str]) -> list[str]:
     if alike:
         said.append(f"{', '.join(alike)} differ in capitals alone, and are scored apart")
     return said
+
+
+def _pictured(view: View, ending: Resolution) -> Pictured:
+    return {
+        "why": "the one with the most forecasts",
+        "id": ending.market_id,
+        "settled": ending.payout,
+        "question": view.market(ending.market_id).question,
+    }
 
 
 Cells = dict[tuple[str, int], dict[str, float]]
