@@ -4,9 +4,10 @@ The report applies the same predicate again, from a run's own rows alone.
 
 The detector finds what in a text speaks of a time after t. It reads the text alone and knows no
 outcome: dates after t (written in the common ways), a year after t's beside a word of the past,
-words that say an update was made, and words that report an ending. A flag is a reason to look, not
-a proof; the report gives counts with their denominators, and scores are shown with and without the
-decisions that rest on a flagged document.
+words that say a correction was made, and words that report an ending. “Live updates” in a headline
+is no mark: of 206 flags on real headlines 157 were such, and none of them a leak. A flag is a
+reason to look, not a proof; the report gives counts with their denominators, and scores are shown
+with and without the decisions that rest on a flagged document.
 
 The dose-response says what would happen if a share of the contexts held a leak. Leaks of four
 grades are injected into copies of a run's contexts, from one that states the outcome with a date
@@ -50,8 +51,8 @@ _YEAR = re.compile(
     re.I,
 )
 _UPDATE = re.compile(
-    r"\b(?:update[ds]?(?: on| at|:)|\(updated\)|correction:|editor'?s note|this (?:article|story) "
-    r"(?:was|has been) updated)",
+    r"(?:\(updated\)|\bcorrection:|\beditor'?s note|\bthis (?:article|story) (?:was|has been) "
+    r"updated)",
     re.I,
 )
 _OUTCOME = re.compile(
