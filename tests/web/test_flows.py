@@ -139,7 +139,7 @@ def test_a_drawer_keeps_the_focus_and_gives_it_back(
     browse: Callable[..., Screen], serving: Api
 ) -> None:
     seen = browse(f"/market/?run=walk&id={market_of(serving)}&f=drift")
-    badge = seen.page.get_by_role("button", name=re.compile("rows after t")).first
+    badge = seen.page.get_by_role("button", name=re.compile("records from after t")).first
     badge.click()
     drawer = seen.page.get_by_role("dialog", name="Provenance")
     assert "0 records after t were shown" in drawer.inner_text()

@@ -9,6 +9,7 @@ import { useAbouts } from "@/lib/run";
 import type { BoardRow, RunWhole } from "@/lib/schema";
 import { to } from "@/lib/url";
 import { MEASURES } from "@/lib/words";
+import { Icon } from "@/parts/icons";
 import { IntervalAxis, IntervalMark, axisOf, tone } from "@/parts/interval";
 import { paired } from "@/parts/paired";
 import { Command, Exports, Facts, Panel, Verdict } from "@/parts/small";
@@ -51,6 +52,17 @@ export function Foot({ run, flagged }: { run: RunWhole; flagged: boolean }) {
         </dl>
       </details>
     </div>
+  );
+}
+
+/** What has to be said beside the verdict. */
+export function Warnings({ run }: { run: RunWhole }) {
+  return (
+    <ul className="grid gap-1 rounded-md bg-warn-soft px-3.5 py-2.5 text-warn" data-warnings={run.warnings.length}>
+      {run.warnings.map((text) => (
+        <li key={text} className="flex gap-2"><Icon name="bang" /><span>{text.charAt(0).toUpperCase() + text.slice(1)}.</span></li>
+      ))}
+    </ul>
   );
 }
 

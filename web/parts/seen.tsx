@@ -57,8 +57,23 @@ export function See({ at, busy, t, decided, why, steps, name, evidence, later, w
         <Big label={name ?? "forecast"} color="var(--c1)" value={fixed(decided?.p, 3)} id="forecast" />
         <Big label="difference" value={signed(decided && price !== null ? decided.p - price : null, 3)} id="difference" />
       </div>
+      {why && (
+        <section className="border-b border-line px-5 py-4">
+          <h3>What it gave as its reason</h3>
+          <p className="text-ink-2">“{why}”</p>
+        </section>
+      )}
+      {decided && decided.market !== null && typeof payout === "number" && (
+        <section className="border-b border-line px-5 py-4" data-far-off={((decided.p - payout) ** 2).toFixed(4)}>
+          <h3>How far off it was</h3>
+          <p className="text-ink-2">
+            Squared error <b className="tnum text-ink">{fixed((decided.p - payout) ** 2)}</b>. The market’s price then was off by <b className="tnum text-ink">{fixed((decided.market - payout) ** 2)}</b> itself;{" "}
+            {Math.abs(gain) < 5e-5 ? "it added nothing to that." : gain > 0 ? <>by leaving that price it took <b className="tnum text-beats">{fixed(gain)}</b> off that.</> : <>by leaving that price it added <b className="tnum text-worse">{fixed(-gain)}</b>.</>}
+          </p>
+        </section>
+      )}
       <section className="grid gap-1.5 border-b border-line px-5 py-4">
-        <h3 className="flex justify-between">It could see <span className="note !font-normal">{evidence.length ? counted(known, "document") + " shown to it up to then" : ""}</span></h3>
+        <h3 className="flex justify-between">It could see <span className="note !font-normal">{evidence.length ? counted(known, "document") + " in all up to then" : ""}</span></h3>
         {at?.odds ? (
           <Seen label="Price" onOpen={() => onRecord("price")}>{fixed(price, 3)}, observed {span(at.odds.price_age)} before t</Seen>
         ) : (
@@ -72,7 +87,7 @@ export function See({ at, busy, t, decided, why, steps, name, evidence, later, w
         ) : (
           at && <p className="text-ink-2">Its text was not known yet: the id and prices alone.</p>
         )}
-        <h3 className="mt-2 flex justify-between">{decided ? "Shown to it" : "It would be shown"} <span className="note !font-normal">{counted(shown.length, "document")}</span></h3>
+        <h3 className="mt-2 flex justify-between">{decided ? "Shown for this forecast" : "It would be shown"} <span className="note !font-normal">{counted(shown.length, "document")}</span></h3>
         {shown.length === 0 && <p className="text-ink-2">{evidence.length === 0 && whole.context.search_snippets.length === 0 ? "Untested: the archive has no document for this market." : "No document fitted then."}</p>}
         <ul>
           {shown.map((row) => (
@@ -84,21 +99,6 @@ export function See({ at, busy, t, decided, why, steps, name, evidence, later, w
           ))}
         </ul>
       </section>
-      {why && (
-        <section className="border-b border-line px-5 py-4">
-          <h3>What it gave as its reason</h3>
-          <p className="text-ink-2">“{why}”</p>
-        </section>
-      )}
-      {decided && decided.market !== null && typeof payout === "number" && (
-        <section className="border-b border-line px-5 py-4" data-far-off={((decided.p - payout) ** 2).toFixed(4)}>
-          <h3>How far off it was</h3>
-          <p className="text-ink-2">
-            Squared error <b className="tnum text-ink">{fixed((decided.p - payout) ** 2)}</b>. The market’s price then was off by <b className="tnum text-ink">{fixed((decided.market - payout) ** 2)}</b> itself;{" "}
-            {Math.abs(gain) < 5e-5 ? "it added nothing to that." : gain > 0 ? <>leaving the price took <b className="tnum text-beats">{fixed(gain)}</b> off that.</> : <>leaving the price added <b className="tnum text-worse">{fixed(-gain)}</b>.</>}
-          </p>
-        </section>
-      )}
       {earlier.length > 0 && (
         <section className="border-b border-line px-5 py-4">
           <h3 className="flex justify-between">Earlier forecasts of {name} <span className="note !font-normal">{earlier.length > 4 ? `the last 4 of ${count(earlier.length)}` : count(earlier.length)}</span></h3>

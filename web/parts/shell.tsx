@@ -21,19 +21,19 @@ const LINKS: [string, string, string[]][] = [
   ["/ask/", "Ask", []],
   ["/score/", "Score mine", []],
 ];
-/** Screens about one run: the links between them keep it. */
+/** Screens about one run: the links between them keep it, and its forecaster. */
 const ABOUT_A_RUN = ["/leaderboard/", "/markets/", "/market/", "/calibration/", "/run/", "/trace/"];
 
 function Links({ className }: { className: string }) {
   const path = usePathname();
-  const run = useUrl().get("run");
+  const url = useUrl();
+  const [run, f] = [url.get("run"), url.get("f")];
   return LINKS.map(([href, label, under]) => {
     const keeps = run && ABOUT_A_RUN.includes(href) && ABOUT_A_RUN.includes(path);
     return (
       <Link
         key={href}
-        href={keeps ? to(href, { run }) : href}
-       
+        href={keeps ? to(href, { run, f }) : href}
         className={className}
         aria-current={path === href || under.includes(path) ? "page" : undefined}
       >

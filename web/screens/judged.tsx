@@ -17,7 +17,7 @@ export function Judged({ run, children }: { run: RunWhole; children: React.React
   return (
     <>
       <Headline run={run} />
-      <Warnings run={run} />
+      {run.warnings.length > 0 && <Warnings run={run} />}
       <ValidityCard card={run.card} kept={run.kept} />
       <BoardTable run={run} id={run.run_id} url={url} selected={(url.get("sel") ?? "").split(",").filter(Boolean)} />
       <Why run={run} id={run.run_id} />

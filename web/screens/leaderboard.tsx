@@ -4,12 +4,11 @@ import { useRouter } from "next/navigation";
 import { board, tied, verdictOf, unmetBySet } from "@/lib/board";
 import { count, counted, fixed, minus, pairText, percent } from "@/lib/format";
 import { later } from "@/lib/lazy";
-import { useAbouts, useRun } from "@/lib/run";
+import { useRun } from "@/lib/run";
 import type { BoardRow, RunWhole } from "@/lib/schema";
 import { to, useUrl, type Url } from "@/lib/url";
 import { MEASURES } from "@/lib/words";
 import { ValidityCard } from "@/parts/card";
-import { Icon } from "@/parts/icons";
 import { IntervalAxis, IntervalMark, boardAxis, rangeOf, tone } from "@/parts/interval";
 import { RunScreen } from "@/parts/scope";
 import { Exports, Panel, Title, Verdict } from "@/parts/small";
@@ -20,6 +19,7 @@ const below = () => import("@/parts/reasons");
 export const Why = later(() => below().then((found) => found.Why), 300);
 const Behind = later(() => below().then((found) => found.Behind), 300);
 const Foot = later(() => below().then((found) => found.Foot), 80);
+export const Warnings = later(() => below().then((found) => found.Warnings), 40);
 const Dock = later(() => below().then((found) => found.Dock));
 
 export function Leaderboard() {
@@ -42,13 +42,13 @@ export function Headline({ run }: { run: RunWhole }) {
         unmet.length ? (
           <>
             {counted(run.scores!.validity.n_questions?.value as number, "question")}. {unmet.length === 1 ? "One bound" : `${unmet.length} bounds`} of the validity card{" "}
-            {unmet.length === 1 ? "is" : "are"} not met, so nobody can be said to beat the market here, with or without skill.
+            {unmet.length === 1 ? "is" : "are"} not met, so nobody can be said to beat the market here.
           </>
         ) : (
           best && (
             <>
               Over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")} the skill of <b>{best.forecaster}</b> is <b className="tnum">{fixed(best.skill_vs_market)}</b>{" "}
-              (95 % interval {pairText(best.skill_ci)}): {Math.abs(best.skill_vs_market ?? 0) < 5e-5 ? "its squared error is the market’s, to four decimals." : `its squared error, on the Brier scale from 0 to 1, is ${(best.skill_vs_market ?? 0) > 0 ? "lower" : "higher"} than the market’s by so much.`}
+              (95 % interval {pairText(best.skill_ci)}; above 0 is better).
               {best.verdict === "not shown" && best.reasons.length > 0 && <> It is “not shown” because {minus(best.reasons.join("; and "))}.</>}
               {run.scores?.short && ` ${counted(run.scores.short.n_questions, "market")} too short for the grid ${run.scores.short.n_questions === 1 ? "is" : "are"} scored apart.`}
               {worse > 0 && ` ${counted(worse, "forecaster is", "forecasters are")} worse than the market.`}
@@ -62,18 +62,6 @@ export function Headline({ run }: { run: RunWhole }) {
   );
 }
 
-/** What has to be said beside the verdict. */
-export function Warnings({ run }: { run: RunWhole }) {
-  if (!run.warnings.length) return null;
-  return (
-    <ul className="grid gap-1 rounded-md bg-warn-soft px-3.5 py-2.5 text-warn" data-warnings={run.warnings.length}>
-      {run.warnings.map((text) => (
-        <li key={text} className="flex gap-2"><Icon name="bang" /><span>{text.charAt(0).toUpperCase() + text.slice(1)}.</span></li>
-      ))}
-    </ul>
-  );
-}
-
 function Board({ run, id }: { run: RunWhole; id: string }) {
   const url = useUrl();
   const known = board(run).map((row) => row.forecaster);
@@ -81,7 +69,7 @@ function Board({ run, id }: { run: RunWhole; id: string }) {
   return (
     <>
       <Headline run={run} />
-      <Warnings run={run} />
+      {run.warnings.length > 0 && <Warnings run={run} />}
       <ValidityCard card={run.card} kept={run.kept} />
       <BoardTable run={run} id={id} url={url} selected={selected} />
       {selected.length === 2 && <Dock run={id} a={selected[0]!} b={selected[1]!} onClose={() => url.set({ sel: null })} />}
@@ -93,7 +81,6 @@ function Board({ run, id }: { run: RunWhole; id: string }) {
 
 export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: string; url: Url; selected: string[] }) {
   const router = useRouter();
-  const abouts = useAbouts(run);
   const rows = board(run);
   const axis = boardAxis(rows);
   const by = url.get("sort") ?? "skill_vs_market";
@@ -129,7 +116,7 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
       cell: (row) => (
         <span className="flex items-center gap-2.5 min-[720px]:whitespace-nowrap">
           <input type="checkbox" className="tick" checked={selected.includes(row.forecaster)} aria-label={`Compare ${row.forecaster}`} onChange={() => toggle(row.forecaster)} />
-          <span className="name" title={abouts(row.forecaster)}>{row.forecaster}</span>
+          <span className="name">{row.forecaster}</span>
         </span>
       ),
     },
@@ -158,9 +145,9 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
     })),
     ...(differs((row) => row.n) ? [{ key: "n", head: "Forecasts", num: true, sort: "n", skip: true, cell: (row: BoardRow) => count(row.n) }] : []),
     ...(missing ? [
-      { key: "missing", head: "Answered", small: "of what was asked", about: "Below 95 % a forecaster is ranked after the others and cannot be said to beat the market.", num: true, cell: (row: BoardRow) => percent(row.answered) },
+      { key: "missing", head: "Answered", small: "of what was asked", about: "Below 95 % ranked after the others, and never “beats the market”.", num: true, cell: (row: BoardRow) => percent(row.answered) },
     ] : []),
-    ...(hasFlags ? [{ key: "flags", head: "Leak flags", small: "to be looked at", about: "Decisions that rest on a document whose words look as if they were written after t, or that name one that was not shown. A flag is a mark and no proof: `beforehand runs leaks` lists them.", num: true, skip: true, cell: (row: BoardRow) => count(flagged(row)) }] : []),
+    ...(hasFlags ? [{ key: "flags", head: "Leak flags", small: "to be looked at", about: "Decisions on a document that looks later than t: no proof, see `beforehand runs leaks`.", num: true, skip: true, cell: (row: BoardRow) => count(flagged(row)) }] : []),
   ];
   return (
     <Panel

@@ -115,12 +115,12 @@ function OfRun({ run }: { run: RunWhole }) {
   ];
   return (
     <>
-      <Title lede={<>{counted(all, "resolved question")} of this run; {count(outcomes["1"] ?? 0)} ended YES, {count(outcomes["0"] ?? 0)} NO{between > 0 && `, ${count(between)} in between`}. Those first on which the squared errors of <b>{f}</b> and the market differ most, unless another order is chosen.</>}>Markets</Title>
+      <Title lede={!first.data ? "Loading the questions of this run." : <>{counted(all, "resolved question")} of this run; {count(outcomes["1"] ?? 0)} ended YES, {count(outcomes["0"] ?? 0)} NO{between > 0 && `, ${count(between)} in between`}. The squared errors of <b>{f}</b> beside the market’s.</>}>Markets</Title>
       <div className="chips">
         <Words url={url} />
         {venues.length > 1 && <Chips label="Venue" name="venue" values={venues.map(([name, n]) => [name, `${name} ${count(n)}`])} url={url} />}
         <Chips label="Outcome" name="outcome" values={[["1", `ended YES ${count(outcomes["1"] ?? 0)}`], ["0", `ended NO ${count(outcomes["0"] ?? 0)}`]]} url={url} />
-        <span className="chips" role="group" aria-label="Order">
+        <span className="chips items-center" role="group" aria-label="Order"><span className="text-12 text-ink-2">Order</span>
           {([["apart", false, "most apart"], ["difference", true, "lost most to the market"], ["difference", false, "gained most"], ["a", false, "worst forecasts"]] as [Sort, boolean, string][]).map(([sort, up, text]) => (
             <button key={text} type="button" className="chip" aria-pressed={by === sort && down === !up} onClick={() => url.set({ sort, up: up ? "1" : null })}>{text}</button>
           ))}

@@ -83,7 +83,7 @@ function Result({ id }: { id: string }) {
           <p className="text-ink-2">
             {best.verdict === "beats the market" ? "" : "Nearest: "}
             {best.forecaster}, skill <b className="tnum font-semibold text-ink" data-skill={best.skill_vs_market}>{fixed(best.skill_vs_market)}</b> (95 % interval {pairText(best.skill_ci)}) over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")}.
-            {best.verdict === "not shown" && best.reasons[0] && ` Not shown: ${minus(best.reasons[0])}.`}
+            {best.verdict === "not shown" && best.reasons[0] && ` Not shown to be better, because ${minus(best.reasons[0])}.`}
           </p>
         )}
       </div>
