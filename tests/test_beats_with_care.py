@@ -53,13 +53,14 @@ def mine(summary: Summary, name: str = "mine") -> tuple[str, float]:
     return row["verdict"], row["answered"]
 
 
-@pytest.mark.parametrize("slip", ["id", "late", "number", "blank", "time"])
+@pytest.mark.parametrize("slip", ["id", "late", "early", "number", "blank", "time"])
 def test_rows_that_a_file_got_wrong_count_as_not_answered(
     slip: str, skilled: list[Row], sim: Path, tmp_path: Path
 ) -> None:
     wrong = {
         "id": {"id": "SIMEX:nothing"},
         "late": {"time": "2035-01-01T00:00:00Z"},
+        "early": {"time": "2019-01-01T00:00:00Z"},
         "number": {"probability": "1.7"},
         "blank": {"probability": ""},
         "time": {"time": "yesterday"},
@@ -110,7 +111,18 @@ def test_odd_files_are_remarked_on(skilled: list[Row], sim: Path, tmp_path: Path
     assert any("probabilities of NO" in text for text in scored(turned, sim, tmp_path)["hints"])
     endings = outcomes(Archive(sim))
     known = [{**row, "probability": endings[str(row["id"])]} for row in skilled]
-    assert any("knowing the outcomes" in t for t in scored(known, sim, tmp_path / "k")["hints"])
+    found = scored(known, sim, tmp_path / "k")
+    row = next(r for r in found["leaderboard"] if r["forecaster"] == "mine")
+    assert (row["verdict"], "knowing the outcomes" in row["reasons"][0]) == ("not shown", True)
+    softened = [
+        {**row, "probability": 0.2 + 0.6 * float(endings[str(row["id"])] or 0.0)}
+        for row in skilled
+        if endings[str(row["id"])] in (0.0, 1.0)
+    ]
+    found = scored(softened, sim, tmp_path / "soft")
+    row = next(r for r in found["leaderboard"] if r["forecaster"] == "mine")
+    assert "on the right side in every forecast" in row["reasons"][0]
+    assert row["verdict"] == "not shown"
     assert scored(skilled, sim, tmp_path / "s")["hints"] == []
 
 

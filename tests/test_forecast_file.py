@@ -88,8 +88,11 @@ def test_percent_is_recognised_and_never_guessed(tmp_path: Path) -> None:
         read_rows(table, "n", reading(mark="--"))
     stated = read_rows(table, "n", reading(percent=True))
     assert [line.probability for line in stated.lines] == [0.04, 0.4, 0.975, 0.005]
-    with pytest.raises(InputError, match="no value is above 1"):
-        read_rows([{**table[0], "probability": 0.4}], "n", reading(percent=True))
+    low = read_rows([{**table[0], "probability": 0.4}], "n", reading(percent=True))
+    assert [line.probability for line in low.lines] == [0.004]
+    assert "0.4 was read as 0.004" in low.remarks[0]
+    signed = [{**table[0], "probability": p} for p in ("1%", "0.35", "40 %")]
+    assert [line.probability for line in read_rows(signed, "n").lines] == [0.01, 0.35, 0.4]
     # One slip among many is a row that is left out, not a file in percent.
     few = read_rows([{**table[0], "probability": p} for p in (0.1, 0.2, 0.3, 40)], "n")
     assert (len(few.lines), few.rejected.count) == (3, 1)

@@ -48,12 +48,18 @@ def test_tables_and_methods(scored: Home, capsys: Out) -> None:
     board = json.loads((scored.runs / "s" / "scores.json").read_text())["leaderboard"]
     text = export("markdown", capsys).read_text()
     cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
-    assert [row[0] for row in cells[2:]] == [r["forecaster"].replace("_", r"\_") for r in board]
-    assert [row[2] for row in cells[2:]] == [f"{r['brier']:.4f}" for r in board]
-    assert "We scored " in text
+    table, bets = cells[2 : 2 + len(board)], cells[2 + len(board) :]
+    assert [row[0] for row in table] == [r["forecaster"].replace("_", r"\_") for r in board]
+    assert [row[cells[0].index("Brier ↓")] for row in table] == [f"{r['brier']:.4f}" for r in board]
+    made = [r["kelly"] for r in board if isinstance(r["kelly"], dict) and r["kelly"]["bets"]]
+    assert [row[bets[0].index("Wealth")] for row in bets[2:]] == [
+        f"{kelly['final_wealth']:.3f}" for kelly in made
+    ]
+    assert made[0]["note"] in text
+    assert "We scored forecasts at " in text
     assert "200 draws" in text
     tex = export("latex", capsys).read_text()
-    assert tex.count(r" \\") == len(board) + 1
+    assert tex.count(r" \\") == len(board) + len(made) + 2
     assert r"lower\_9 \& \% &" in tex
     assert not set("−–“”") & set(tex)  # What plain LaTeX would not print.
 

@@ -263,7 +263,12 @@ def costs(run_id: Run = "latest", /, *, json: Json = False) -> int:
     folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal))
     if folder.wrote("intervals.jsonl"):
         rows = read_intervals(folder.path / "intervals.jsonl")
-        found = cost_by_forecaster(rows, folder, None if journal is None else journal.calls)
+        if journal is None or journal.run(folder.run_id) is None:
+            raise NotFound(
+                f"what run {folder.run_id} cost is not on record here: the journal with which it "
+                "was begun knows it (BEFOREHAND_DATABASE_URL set, or not)"
+            )
+        found = cost_by_forecaster(rows, folder, journal.calls)
     else:
         found = [] if journal is None else cost_so_far(folder.run_id, journal.calls)
     if not found:

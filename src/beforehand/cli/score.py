@@ -74,6 +74,7 @@ def score(
     how = reading or Reading()
     how_read = forecast_file.reading(how.columns, how.timezone, how.percent, "--")
     stated = forecast_file.read_file(file, name, how_read)
+    rules = bet_rules(bet_flags)
     if how.check:
         return _check(stated, world, json)
     scored = score_file.run(
@@ -82,7 +83,7 @@ def score(
         workspace.home.runs,
         workspace.home.trials,
         run_id=run_id,
-        settings=settings(seed, draws, placebo, bet_rules(bet_flags), "--"),
+        settings=settings(seed, draws, placebo, rules, "--"),
         training_cutoff=cutoff,
     )
     keep_seal(workspace, scored.folder, "score")
@@ -106,8 +107,15 @@ def _check(stated: forecast_file.Stated, archive: Archive, json: bool) -> int:
     else:
         left = stated.rows - found["scored"]
         print(f"{found['scored']:,} of {stated.rows:,} rows can be scored, {left:,} cannot")
+        read = ", ".join(f"{theirs!r} as {ours}" for ours, theirs in found["columns"].items())
+        print(f"read {read}")
         for name, row in found["forecasters"].items():
             print(f"{name}: {row['n']:,} of {row['asked']:,} forecasts, {row['markets']:,} markets")
+        for one in found["examples"]:
+            print(
+                f"line {one['line']}: {one['forecaster']} said {one['probability']:g} of "
+                f"{one['id']} at {one['time']}, when the market stood at {one['market']:g}"
+            )
         print("nothing was scored, nothing was written, no variant was counted")
     _notes(stated)
     return EXIT_PARTIAL if stated.rejected.count else EXIT_OK
@@ -121,6 +129,8 @@ def _notes(stated: forecast_file.Stated) -> None:
         more = "…" if len(lines) > 8 else ""
         note(f"not scored: {len(lines):,} × {reason} (lines {first}{more})")
     for text in rejected.unknown_ids:
+        note(text)
+    for text in stated.remarks:
         note(text)
     if stated.unread:
         note(f"columns that were not read: {', '.join(stated.unread)}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Summary,
     )
 
-NAME_WIDTH, MANY, MOST_NAMED, FOLDED = 18, 3, 8, 80
+NAME_WIDTH, MANY, MOST_NAMED, FOLDED, GAPS_FOLDED = 18, 3, 8, 80, 100
 
 
 def console() -> Console:
@@ -94,17 +94,20 @@ def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
     """The table a run ends with; a narrow terminal gets fewer columns, and at last two lines a
     forecaster, never cut figures."""
     board = summary["leaderboard"]
-    folded = width < FOLDED
+    gaps = any(row["missing"] for row in board if row["forecaster"] != "market")
+    # What the widest table without this part needs, so that no figure is cut.
+    folded = width < (GAPS_FOLDED if gaps else FOLDED)
     columns = [("forecaster", "left"), ("Brier ↓", "right"), ("skill ↑", "right")]
     columns += [("95 %", "right"), ("verdict", "left")]
-    gaps = any(row["missing"] for row in board if row["forecaster"] != "market")
     if (width >= 90 or gaps) and not folded:
         columns[1:1] = [("n", "right")]
     if gaps and not folded:
-        columns[2:2] = [("of", "right"), ("market, same rows", "right")]
-    if width >= 130:
+        columns[2:2] = [("of", "right")]
+    if gaps and width >= 130:
+        columns[3:3] = [("market, same rows", "right")]
+    if width >= (165 if gaps else 130):
         columns[-3:-3] = [("Brier 95 %", "right")]
-        columns[-1:-1] = [("ECE ↓", "right"), ("Kelly", "right")]
+        columns[-1:-1] = [("ECE ↓", "right"), ("wealth", "right")]
     if folded:
         columns = [column for column in columns if column[0] != "verdict"]
     added = board[0].get("added", {})
@@ -125,7 +128,7 @@ def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
             "skill ↑": figure(row["skill_vs_market"]),
             "95 %": span(row["skill_ci"]),
             "ECE ↓": figure(row["ece"], 3),
-            "Kelly": "–" if isinstance(kelly, str) else figure(kelly["final_wealth"], 2),
+            "wealth": "–" if isinstance(kelly, str) else f"{kelly['final_wealth']:,.2f}",
             "verdict": verdict,
         }
         for name, metric in row.get("added", {}).items():
@@ -293,7 +296,7 @@ def _bets(out: Console, summary: "ResultWire") -> None:
         why.add(f"{kelly['fraction']:g} of Kelly, at most {kelly['cap']:g} a bet, {kelly['note']}")
         if kelly["unfunded"]:
             n = kelly["unfunded"]
-            why.add(f"{short(row['forecaster'])} had no cash left for {n} more")
+            why.add(f"{short(row['forecaster'])} had no cash for {n:,} more, which are no bets")
         cells = [short(row["forecaster"]), f"{kelly['bets']:,}"]
         cells += [figure(kelly["staked"], 2), figure(kelly["fees"], 3)]
         cells += [figure(kelly["final_wealth"], 3)]
@@ -307,7 +310,7 @@ def _bets(out: Console, summary: "ResultWire") -> None:
         rows.append(cells)
     if rows:
         out.print(table("", columns, rows))
-    _say(out, "bets", "; ".join(sorted(why)) + (" (all in bets.csv)" if rows else ""))
+    _say(out, "bets", "; ".join(sorted(why)) + (" (bets.csv has each bet)" if rows else ""))
 
 
 def _card(out: Console, summary: "ResultWire") -> None:

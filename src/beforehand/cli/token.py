@@ -110,7 +110,14 @@ def _pins(first: datetime | None, several: Several | None) -> list[datetime | No
         raise InputError("--every needs --as-of: the first instant")
     from beforehand.jobs.backtest.grid import parse_interval  # It loads numpy.
 
-    return [first + k * parse_interval(every) for k in range(count)]
+    pins: list[datetime | None] = [first + k * parse_interval(every) for k in range(count)]
+    past = sum(1 for pin in pins if pin is not None and pin <= SystemClock().now())
+    if past < count:
+        raise InputError(
+            f"only {past:,} of these {count:,} pins lie in the past, and nobody can be pinned to "
+            f"the future: ask for --count {past}"
+        )
+    return pins
 
 
 def list_(

@@ -73,14 +73,15 @@ class View:
 
     def narrow(self, t: datetime | str) -> "View":
         """A View at an earlier instant (an aware datetime, or ISO 8601 with a zone); a later one
-        raises CutoffViolation. Raises InputError for what is no instant."""
+        raises CutoffViolation. One that is not pinned goes up to now, in a simulated world up to
+        its end. Raises InputError for what is no instant."""
         t = _instant("t", t)
-        if self._t is None and t > self.t:
+        if self._t is None and t > self.t and not self._world.reaches(t):
             raise CutoffViolation(f"{iso(t)} lies in the future: ask for an instant up to now")
-        if t > self.t:
+        if self._t is not None and t > self.t:
             raise CutoffViolation(
-                f"{iso(t)} lies after this View's instant {iso(self.t)}: "
-                "a View can only be narrowed"
+                f"{iso(t)} lies after the instant to which this is pinned, {iso(self.t)}: it can "
+                "only be narrowed, so leave as_of out, or give an earlier one"
             )
         return self._gateway.at(t)
 

@@ -14,9 +14,9 @@ from beforehand.engine.job import RunLimits
 from beforehand.errors import InputError
 from beforehand.forecast.schemes.http import parse_rate
 from beforehand.jobs.backtest.grid import parse_interval
-from beforehand.records.world import Market
+from beforehand.records.world import PLAY_MONEY, Market
 from beforehand.score.bets import Kelly
-from beforehand.score.evaluate import Settings
+from beforehand.score.evaluate import FEES, Settings
 from beforehand.store.files import read_text
 
 MOST = 10**12
@@ -60,15 +60,18 @@ def stakes(
 
 
 def fees_apply(rules: Kelly, markets: Collection[Market]) -> None:
-    """Raises InputError for a stated fee that no market pays: a slip would be charged to nobody."""
+    """Raises InputError for a stated fee of a venue or category that nobody knows: a slip would be
+    charged to nobody. (One of a known venue that has no market here is not used, and the rates
+    charged are printed.)"""
     if not any(name != "*" for name, _ in rules.fees):
         return
-    there = dict.fromkeys(market.venue for market in markets)
+    there = {market.venue for market in markets} | FEES.keys() | PLAY_MONEY
     pairs = {f"{market.venue}/{market.domain}".lower() for market in markets}
     for name, _ in rules.fees:
         if name != "*" and name.lower() not in {v.lower() for v in there} | pairs:
             raise InputError(
-                f"fee of {name}: no market here is of it; the venues are {', '.join(sorted(there))}"
+                f"fee of {name}: there is no such venue or category; venues are "
+                f"{', '.join(sorted(there))}"
             )
 
 
@@ -78,12 +81,15 @@ def _rates(fees: Fees, mark: str) -> dict[str, float]:
         return {}
     if isinstance(fees, (int, float)):
         fees = {"*": fees}
+    if isinstance(fees, str):
+        fees = [fees]
     if not isinstance(fees, Mapping):
         parts = [text.rpartition("=") for text in fees]
         fees = {(name or "*"): _rate(name, rate, mark) for name, _, rate in parts}
     for name, rate in fees.items():
         if not (_is_number(rate) and 0.0 <= rate <= 1.0):
-            raise InputError(f"{mark}fee of {name} must lie in [0, 1], not {rate!r}")
+            of = "" if name == "*" else f" of {name}"
+            raise InputError(f"{mark}fee{of} must lie in [0, 1], not {rate!r}")
     return {str(name): float(rate) for name, rate in fees.items()}
 
 

@@ -169,7 +169,7 @@ class Stated:
     and the others, of `rows` in all. `blank` are the rejected lines that name a market and a time
     and give no probability: questions that the forecaster left out. `bare_dates` is the number of
     times without a time of day: each means the end of its day. `unread` are columns of the file
-    that were not looked at."""
+    that were not looked at, `remarks` what is odd, `read_as` the file's columns by our names."""
 
     name: str
     lines: list[Line]
@@ -178,6 +178,8 @@ class Stated:
     blank: list[Line] = field(default_factory=list)
     bare_dates: int = 0
     unread: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    read_as: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_file(path: Path, name: str | None = None, how: Reading = Reading()) -> Stated:
@@ -215,9 +217,11 @@ def _stated(
             places[keys] = columns_of(keys, how, source, whole=False)
         plain = {ours: row[theirs] for ours, theirs in places[keys].items()}
         try:
-            p = _probability(plain.get("probability"))
-            numbers.append(p)
-            lines.append(_line(number, plain, p / 100 if how.percent else p, name, how))
+            p, signed = _probability(plain.get("probability"))
+            if not signed:
+                numbers.append(p)
+            p = p / 100 if signed or how.percent else p
+            lines.append(_line(number, plain, p, name, how))
             bare += _is_bare(str(plain.get("time")).strip())
         except ValueError as error:
             reason, who = str(error), str(plain.get("forecaster") or name).strip()
@@ -230,12 +234,13 @@ def _stated(
             rejected.add(reason, number, plain, unanswered)
     if rejected.count and not lines:
         columns_of(dict.fromkeys(key for keys in places for key in keys), how, source)
-    _check_scale(source, numbers, how)
+    remarks = tuple(_check_scale(source, numbers, how))
     unread = dict.fromkeys(
         key for keys, found in places.items() for key in keys if key not in found.values() and key
     )
     rows_in_all = len(lines) + rejected.count
-    return Stated(title, lines, rejected, rows_in_all, blank, bare, tuple(unread))
+    read_as = next(iter(places.values()), {})
+    return Stated(title, lines, rejected, rows_in_all, blank, bare, tuple(unread), remarks, read_as)
 
 
 def _is_bare(text: str) -> bool:
@@ -287,19 +292,22 @@ _LACKING = {
 }
 
 
-def _check_scale(source: str, numbers: list[float], how: Reading) -> None:
-    """Raises InputError where most values are percent and nobody said so, or the reverse."""
+def _check_scale(source: str, numbers: list[float], how: Reading) -> list[str]:
+    """What is remarkable of the numbers without a percent sign. Raises InputError where most of
+    them are percent and nobody said so."""
     above = sum(1 for p in numbers if 1 < p <= 100)
     if not how.percent and above * 2 > len(numbers):
         raise InputError(
             f"{source}: {above:,} of {len(numbers):,} probabilities lie above 1: if they are in "
             f"percent, say so with {how.mark}percent; else write them from 0 to 1"
         )
-    if how.percent and numbers and max((p for p in numbers if not math.isnan(p)), default=2) <= 1:
-        raise InputError(
-            f"{source}: no value is above 1, so these are not in percent: leave {how.mark}percent "
-            "out"
-        )
+    known = [p for p in numbers if not math.isnan(p)]
+    if how.percent and known and max(known) <= 1:
+        return [
+            f"no value is above 1, and {how.mark}percent says that they are in percent: "
+            f"{max(known)} was read as {max(known) / 100:g}"
+        ]
+    return []
 
 
 def _csv_rows(
@@ -335,18 +343,21 @@ def _json_rows(path: Path, rejected: Rejected) -> Iterator[tuple[int, Mapping[st
             rejected.add("not a JSON object", number)
 
 
-def _probability(value: object) -> float:
-    """A number as it is stated, NaN for none: `0.4`, `40 %`, and `0,4` where commas do not
-    separate the columns."""
+def _probability(value: object) -> tuple[float, bool]:
+    """A number as it is stated, NaN for none, and whether a percent sign follows it: `0.4`, `40 %`,
+    and `0,4` where commas do not separate the columns."""
     if isinstance(value, bool) or value is None:
-        return math.nan
+        return math.nan, False
     try:
         if isinstance(value, str):
-            text = value.strip().removesuffix("%").rstrip()
-            return plain_number(text.replace(",", ".") if text.count(",") == 1 else text)
-        return float(value)  # type: ignore[arg-type]
+            text = value.strip()
+            signed = text.endswith("%")
+            text = text.removesuffix("%").rstrip()
+            number = plain_number(text.replace(",", ".") if text.count(",") == 1 else text)
+            return number, signed
+        return float(value), False  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return math.nan
+        return math.nan, False
 
 
 def _instant(value: object, how: Reading) -> datetime:

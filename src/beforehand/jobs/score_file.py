@@ -6,7 +6,7 @@ not prove when its forecasts were made: the times are taken as stated.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,19 +43,25 @@ from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
 from beforehand.records.world import Resolution
 from beforehand.runs.columns import read_questions
 from beforehand.runs.rows import InstantLine
+from beforehand.score import metrics
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
-from beforehand.score.skill import MARKET
+from beforehand.score.leaks import LeakReport
+from beforehand.score.skill import MARKET, MIN_ANSWERED
 from beforehand.score.summary import About, Pictured, Summary, number
 from beforehand.score.table import Table
-from beforehand.score.validity import SetFacts
+from beforehand.score.validity import STATED, SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_jsonl
 from beforehand.store.run_folder import RunFolder, note_trials
 
-MOST_UNKNOWN, MOST_LATE, CLAIRVOYANT = 3, 0.05, 0.1
+MOST_UNKNOWN, MOST_LATE = 3, 0.05
+CLAIRVOYANT, LEAST_SUSPECT, ALL_BUT_ALL = 0.1, 30, 0.98
+"""What looks like the outcomes: this share of the market's Brier score, or no forecast on the wrong
+side where the market has more than one of fifty there; from so many questions on."""
 UNKNOWN = "no such market in the archive"
 LATE = "the time lies at or after the market's end"
+EARLY = "the time lies before the market's first known price"
 SECOND = (
     "a second forecast of the same market at the same instant (of several draws of one model take "
     "the mean, or give each a name in a column forecaster)"
@@ -80,12 +86,27 @@ class Readable(TypedDict):
     markets: int
 
 
+class Understood(TypedDict):
+    """A row as it was understood, with the market's price then."""
+
+    line: int
+    id: str
+    time: str
+    probability: float
+    forecaster: str
+    market: float
+
+
 class Checked(TypedDict):
-    """What a file would be scored on: its rows, and each forecaster's."""
+    """What a file would be scored on: its rows, and each forecaster's; which of its columns were
+    read as what, and some rows as they were understood (the lowest, a middle and the highest
+    probability)."""
 
     scored: int
     not_scored: dict[str, list[int]]
     forecasters: dict[str, Readable]
+    columns: dict[str, str]
+    examples: list[Understood]
 
 
 def check(stated: Stated, archive: Archive) -> Checked:
@@ -102,7 +123,35 @@ def check(stated: Stated, archive: Archive) -> Checked:
         "scored": sum(row["n"] for row in found.values()),
         "not_scored": dict(sorted(stated.rejected.reasons.items())),
         "forecasters": found,
+        "columns": dict(stated.read_as),
+        "examples": _examples(stated.lines, cells, gateway),
     }
+
+
+def _examples(lines: Sequence[Line], cells: "Cells", gateway: Gateway) -> list[Understood]:
+    view, there = gateway.full_view(), dict[int, tuple[str, int]]()
+    for line in lines:
+        with suppress(NotFound, InputError):
+            key = view.resolve_id(line.id), to_us(line.t)
+            if key in cells:
+                there[line.number] = key
+    known = sorted((x for x in lines if x.number in there), key=lambda x: x.probability)
+    chosen = {x.number: x for x in (known[:1] + known[len(known) // 2 :][:1] + known[-1:])}
+    found = list[Understood]()
+    for place, line in chosen.items():
+        market, t = there[place]
+        panel = _panel(gateway, {(market, t): {}})
+        found.append(
+            {
+                "line": place,
+                "id": market,
+                "time": iso_us(t),
+                "probability": line.probability,
+                "forecaster": line.forecaster,
+                "market": float(panel.price[0]),
+            }
+        )
+    return found
 
 
 def run(
@@ -141,30 +190,45 @@ def run(
     leaks = results.leak_report(gateway.audit, archive)
     leaks.rechecked, leaks.from_file = len(panel), True
     leaks.admitted_after_t = int((~visible_us(panel.known_at, panel.t)).sum())
-    facts = SetFacts(
-        documents=leaks.documents,
-        variants=tried,
-        admitted_after_t=leaks.admitted_after_t,
-        share_after_training_cutoff=_after(training_cutoff, used, columns),
-        subjects=tuple(names),
-        share_scored=1 - rejected.count / stated.rows,
-        kept={b.name: b.kept() for b in YARDSTICKS if b.name not in names},
-    )
     table = replace(
         build_table(columns, read_questions(folder.path, settings.kelly)),
         asked=_asked(cells, rejected),
+    )
+    clairvoyant = _clairvoyant(table, names)
+    facts = _facts(leaks, tried, names, clairvoyant)
+    facts = replace(
+        facts,
+        share_after_training_cutoff=_after(training_cutoff, used, columns),
+        share_scored=1 - rejected.count / stated.rows,
     )
     result = evaluate(table, facts, replace(settings, variants=tried, subjects=tuple(names)))
     sizes = Counter(panel.market)
     drawn = max(used, key=lambda m: (sizes[m], m))
     about = _about(stated, archive, folder, names)
-    about["subtitle"] += f" {_coverage(gateway, endings, used)}"
-    about["hints"] = _hints(stated, table, names)
+    coverage, whole = _coverage(gateway, endings, used)
+    about["subtitle"] += f" {coverage}"
+    about["hints"] = [*_hints(stated, table, names), *([] if whole else [coverage])]
     about["pictured"] = _pictured(view, used[drawn])
     shown = _picture(panel, cells, drawn)
     summary = results.end_in_report(folder.path, result, leaks, about, shown)
     folder.seal("score", archive.digest, results.told(folder, stated.name))
     return Scored(folder, summary, rejected)
+
+
+def _facts(
+    leaks: LeakReport, tried: int, names: list[str], clairvoyant: Mapping[str, str]
+) -> SetFacts:
+    """What the scorer is told of the set; `clairvoyant` may not be said to beat the market."""
+    return SetFacts(
+        documents=leaks.documents,
+        variants=tried,
+        admitted_after_t=leaks.admitted_after_t,
+        subjects=tuple(names),
+        kept={
+            **{b.name: b.kept() for b in YARDSTICKS if b.name not in names},
+            **{who: replace(STATED, because=why) for who, why in clairvoyant.items()},
+        },
+    )
 
 
 def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]) -> About:
@@ -195,38 +259,65 @@ def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]
 
 def _coverage(
     gateway: Gateway, endings: Mapping[str, Resolution], used: Mapping[str, Resolution]
-) -> str:
-    """How much of what could have been forecast the file speaks of."""
+) -> tuple[str, bool]:
+    """How much of what could have been forecast the file speaks of, and whether that is nearly
+    all."""
     first = gateway.full_view().first_prices()
     settled = sum(1 for name, r in endings.items() if r.payout is not None and name in first)
     return (
-        f"It speaks of {len(used):,} of the {settled:,} settled markets of the archive: which ones "
-        "is its own choice."
+        f"the file speaks of {len(used):,} of the {settled:,} settled markets of the archive: "
+        "which ones is its own choice",
+        len(used) >= MIN_ANSWERED * settled,
     )
+
+
+def _clairvoyant(table: Table, names: Iterable[str]) -> dict[str, str]:
+    """Forecasters of a file whose forecasts look like the outcomes themselves, and why: nobody saw
+    when they were made, so they are not said to beat the market."""
+    found = dict[str, str]()
+    y = table.y[table.q]
+    for name in names:
+        p = table.forecasts[name]
+        valid = np.isfinite(p) & np.isfinite(table.market)
+        weights = table.row_weights(valid)
+        n = int(table.question_means(p, valid)[1].sum())
+        if n < LEAST_SUSPECT:
+            continue
+        mine, market = (
+            metrics.brier(x[valid], y[valid], weights[valid]) for x in (p, table.market)
+        )
+        sure = valid & np.isin(y, (0.0, 1.0))
+        right, others = (float(((x >= 0.5) == (y == 1))[sure].mean()) for x in (p, table.market))
+        if mine < CLAIRVOYANT * market:
+            said = (
+                f"its Brier score, {mine:.4f}, is less than a tenth of the market's ({market:.4f})"
+            )
+        elif right == 1.0 and others < ALL_BUT_ALL:
+            said = f"it was on the right side in every forecast of {n:,} questions"
+        else:
+            continue
+        found[name] = f"it looks like knowing the outcomes: {said}"
+    return found
 
 
 def _hints(stated: Stated, table: Table, names: Iterable[str]) -> list[str]:
     """What looks odd in a file, so that a slip is not taken for a result."""
-    said = list[str]()
+    said = list(stated.remarks)
     late = len(stated.rejected.reasons.get(LATE, ()))
     if late > MOST_LATE * stated.rows:
         said.append(
             f"{late:,} of {stated.rows:,} rows are dated at or after the end of their market: can "
             "the times of the others be right?"
         )
-    y, market = table.y[table.q], float(np.nanmean((table.market - table.y[table.q]) ** 2))
     for name in names:
         p = table.forecasts[name]
-        mine, turned = (float(np.nanmean((one - y) ** 2)) for one in (p, 1 - p))
+        valid = np.isfinite(p) & np.isfinite(table.market)
+        w, y = table.row_weights(valid)[valid], table.y[table.q][valid]
+        mine, turned, market = (metrics.brier(x[valid], y, w) for x in (p, 1 - p, table.market))
         if turned < mine and turned < (mine + market) / 2:
             said.append(
                 f"{name} would do better turned round (1 − p: Brier {turned:.3f} instead of "
                 f"{mine:.3f}): are these probabilities of NO?"
-            )
-        if mine < CLAIRVOYANT * market:
-            said.append(
-                f"the Brier score of {name}, {mine:.4f}, is what knowing the outcomes looks like "
-                f"(the market: {market:.4f})"
             )
     alike = [one for one in names if sum(o.lower() == one.lower() for o in names) > 1]
     if alike:
@@ -272,7 +363,8 @@ def _match(
             reason = SECOND
         if reason is not None or market is None:
             stated = {"id": line.id, "time": iso(line.t), "probability": line.probability}
-            who = line.forecaster if market is None or reason in (UNKNOWN, LATE) else None
+            own = market is None or reason in (UNKNOWN, LATE, EARLY)
+            who = line.forecaster if own else None
             rejected.add(reason or UNKNOWN, line.number, stated, who)
             continue
         cells.setdefault((market, t), {})[line.forecaster] = line.probability
@@ -293,7 +385,7 @@ def _count_blank(
         market: str | None = None
         with suppress(NotFound, InputError):
             market = view.resolve_id(line.id)
-        if _misfit(market, line, first, endings) in (None, UNKNOWN, LATE):
+        if _misfit(market, line, first, endings) in (None, UNKNOWN, LATE, EARLY):
             rejected.unanswered[line.forecaster] += 1
 
 
@@ -342,7 +434,7 @@ def _misfit(
     if line.t >= grid.end_of(ending):
         return LATE
     if to_us(line.t) < first[market]:
-        return "the time lies before the market's first known price"
+        return EARLY
     return None
 
 

@@ -42,7 +42,7 @@ def providers(folder: RunFolder) -> dict[str, str]:
 
 def spent(folder: RunFolder, calls: Calls | None) -> Spent:
     """What was paid for each decision of a run. A fork did not pay for what it inherited."""
-    if calls is None:
+    if calls is None or not calls.knows(folder.run_id):
         return lambda row, said: None
     paid = {
         row["call_key"]: Cost()

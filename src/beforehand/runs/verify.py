@@ -103,7 +103,11 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
             )
         )
     elif row is None:
-        checks.append(RunCheck("journal", "the run's row", 1, 1, ["the journal has no such run"]))
+        lost = (
+            "the journal here has no such run (one made with BEFOREHAND_DATABASE_URL set is known "
+            "to that database: set it, and verify again)"
+        )
+        checks.append(RunCheck("journal", "the run's row", 1, 1, [lost]))
     else:
         checks += [_tasks(folder, journal, row), *_bus(journal, row)]
         asked = _asked(folder)

@@ -95,9 +95,14 @@ class Profit:
         return float(self.stake.sum())
 
     @property
+    def paid(self) -> Floats:
+        """What each bet cost, with its fee."""
+        return np.asarray(self.stake * (1 + self.fee / self.price))
+
+    @property
     def fees(self) -> float:
         """The fees of all bets."""
-        return float((self.stake * self.fee / self.price).sum())
+        return float(self.paid.sum()) - self.staked
 
     @property
     def final_wealth(self) -> float:
@@ -106,8 +111,9 @@ class Profit:
 
     @property
     def roi(self) -> float | None:
-        """Gain over stake; None without a bet."""
-        return float(self.gain.sum()) / self.staked if self.staked > 0 else None
+        """Gain over what the bets cost, fees included; None without a bet."""
+        paid = self.staked + self.fees
+        return float(self.gain.sum()) / paid if paid > 0 else None
 
     @property
     def sharpe(self) -> float | None:
@@ -117,7 +123,8 @@ class Profit:
 
     @property
     def max_drawdown(self) -> float:
-        """The largest fall from a peak, as a share of it."""
+        """The largest fall from a peak, as a share of it, at settlements: open bets stand at what
+        they cost."""
         wealth = np.concatenate([[1.0], self.wealth])
         return float((1 - wealth / np.maximum.accumulate(wealth)).max())
 

@@ -74,13 +74,27 @@ def group(
     questions: Mapping[str, Any], resolutions: Mapping[str, Any], combinations: bool
 ) -> Groups:
     """Sort resolution rows into the columns. Raises InputError if either file is something else."""
+    for what, body, other in (
+        ("question", questions, "--resolutions"),
+        ("resolution", resolutions, "--questions"),
+    ):
+        if not isinstance(body, Mapping) or not isinstance(body.get(f"{what}s"), list):
+            swapped = isinstance(body, Mapping) and {"questions", "resolutions"} & body.keys()
+            raise InputError(
+                f"not a ForecastBench {what} set: it has no list `{what}s`"
+                + (f" (it looks like the file for {other})" if swapped else "")
+            )
+    dates = [body.get("forecast_due_date") for body in (questions, resolutions)]
+    if None not in dates and dates[0] != dates[1]:
+        raise InputError(
+            f"the question set is of {dates[0]} and the resolution set of {dates[1]}: take two of "
+            "one forecast_due_date"
+        )
+    rows = list(resolutions["resolutions"])
     try:
         asked = {key_of(q) for q in questions["questions"]}
-        rows = list(resolutions["resolutions"])
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"not a ForecastBench question set and resolution set ({type(error).__name__}: {error})"
-        ) from None
+        raise InputError(f"a question has no id or source ({type(error).__name__})") from None
     groups = Groups()
     for number, row in enumerate(rows, start=1):
         try:

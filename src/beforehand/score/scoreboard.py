@@ -236,7 +236,7 @@ def _profit(
         return result
     columns = np.zeros((len(table.questions), 2))
     columns[result.question, 0] = result.gain
-    columns[result.question, 1] = result.stake
+    columns[result.question, 1] = result.paid
     found = [
         samplers[kind].interval(ratio(samplers[kind].totals(columns)), options.level)
         for kind in LEADING

@@ -32,7 +32,7 @@ def slices(table: Table, options: Options, rows: Sequence[Row]) -> list[SliceWir
         held = [(name, mask) for name, mask in parts if mask.any()]
         if len(held) > 1:
             found += [
-                {**_slice(by, name, table.where(mask), fast), "money": _money(rows, mask)}
+                {**_slice(by, name, table.where(mask), fast), "money": _money(rows, mask, by, name)}
                 for name, mask in held
             ]
     return found
@@ -66,18 +66,23 @@ def _groups(table: Table, of_question: list[str], most: int) -> list[tuple[str, 
     return [(name, rows == name) for name in [*kept, "others"]]
 
 
-def _money(rows: Sequence[Row], mask: Mask) -> list[MoneyWire]:
-    """The bets that were made on these rows."""
+def _money(rows: Sequence[Row], mask: Mask, by: str, name: str) -> list[MoneyWire]:
+    """The bets that were made on these rows; by price, those at a price paid in this band."""
     found = list[MoneyWire]()
     for row in rows:
-        if isinstance(made := row.profit, Profit) and (here := mask[made.row]).any():
+        if not isinstance(made := row.profit, Profit):
+            continue
+        here = mask[made.row]
+        if by == "price":
+            here = dict(_bands(made.price, PRICES, "90 to 100 %"))[name]
+        if here.any():
             gain = made.gain[here]
             found.append(
                 {
                     "forecaster": row.forecaster,
                     "bets": len(gain),
                     "won": float((gain > 0).mean()),
-                    "staked": float(made.stake[here].sum()),
+                    "staked": float(made.paid[here].sum()),
                     "gain": float(gain.sum()),
                 }
             )

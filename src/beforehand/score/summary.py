@@ -84,7 +84,8 @@ class WealthWire(TypedDict):
 class ProfitWire(TypedDict):
     """What fractional Kelly bets on the forecasts would have won, from a wealth of `start`; what
     they `staked` in all, and the `fees`; `gain` is the wealth at the end less the start, `roi` the
-    gain over the stake with its 95 % interval. `unfunded` counts the questions with an edge
+    gain over what the bets cost with their fees, with its 95 % interval; `max_drawdown` is at
+    settlements, with open bets at what they cost. `unfunded` counts the questions with an edge
     for which there was never cash. `sharpe` is the mean return of a bet over its standard
     deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
     wealth through time, thinned; all bets stand in bets.csv."""

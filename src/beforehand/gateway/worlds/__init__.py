@@ -47,6 +47,9 @@ class World(Protocol):
     grade: Grade
     live: bool
 
+    def reaches(self, t: datetime) -> bool:
+        """True for an instant ahead of the clock that may be asked about all the same."""
+
     def market_versions(self, market_id: str | None, until: int) -> Sequence[Market]: ...
     def states(self, market_id: str, until: int) -> Sequence[MarketState]: ...
     def books(self, market_id: str, until: int) -> Sequence[OrderBook]: ...

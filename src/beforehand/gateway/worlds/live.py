@@ -149,6 +149,10 @@ class LiveWorld:
         self._extra = extra
         self._singled: set[str] = set()
 
+    def reaches(self, t: datetime) -> bool:
+        """False: nobody answers about the future."""
+        return False
+
     def seen(self, model: type[R]) -> list[R]:
         """Every record of a kind that was fetched in this session."""
         return self._puller.seen(model)

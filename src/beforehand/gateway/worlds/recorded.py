@@ -94,6 +94,14 @@ class RecordedWorld:
         imports = getattr(self.archive, "manifest", {}).get("imports", ())
         return any(entry["importer"] == "simulate" for entry in imports)
 
+    def reaches(self, t: datetime) -> bool:
+        """True for an instant ahead of the clock that a simulated world holds records of."""
+        return self.simulated and t <= self._end
+
+    @lazy
+    def _end(self) -> datetime:
+        return self.archive.last_known()
+
     @lazy
     def market_index(self) -> MarketIndex:
         """The search index over all market texts."""

@@ -4,7 +4,7 @@ run's own figures, and a picture of every forecaster's skill with its interval."
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from beforehand.score.report.pictures import TONES, cut_ends, drawing_style, for_print, skill_axis
 from beforehand.score.report.words import (
@@ -18,7 +18,8 @@ from beforehand.score.report.words import (
 if TYPE_CHECKING:
     from beforehand.score.summary import BoardRow, Summary
 
-HEAD = ("Forecaster", "n", "Brier ↓", "95 %", "Skill ↑", "95 %", "Wealth", "Verdict")
+Column = tuple[str, str, Callable[["BoardRow"], str]]
+"""A column of the table: its heading, how it is aligned (l, c, r), and its cells."""
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
 _LATEX |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
 _LATEX |= {
@@ -33,31 +34,105 @@ _LATEX |= {
 
 
 def latex(summary: "Summary") -> str:
-    """A table for booktabs, its caption the headline, and the methods paragraph."""
-    lines = [r"\begin{table}", r"\centering", r"\begin{tabular}{lrrcrcrl}", r"\toprule"]
-    lines += [" & ".join(map(_tex, HEAD)) + r" \\", r"\midrule"]
-    for row in summary["leaderboard"]:
-        lines.append(" & ".join(_cells(row, _tex)) + r" \\")
-    caption = (
-        f"{headline(summary)} Skill is the market's Brier score minus the forecaster's; wealth is "
-        "what Kelly bets made of 1."
-    )
-    lines += [
-        r"\bottomrule",
-        r"\end{tabular}",
-        rf"\caption{{{_tex(caption)}}}",
-        r"\label{tab:beforehand}",
-    ]
-    lines.append(r"\end{table}")
+    """A table for booktabs, its caption the headline; the bets; and the methods paragraph."""
+    caption = f"{headline(summary)} Skill is the market's Brier score minus the forecaster's."
+    lines = _tabular(_columns(summary), summary["leaderboard"], caption, "tab:beforehand")
+    if bettors := _bettors(summary):
+        lines += ["", *_tabular(_bet_columns(), bettors, _terms(summary), "tab:beforehand-bets")]
     return "\n".join([*lines, "", _tex(methods(summary)), ""])
+
+
+def _tabular(
+    columns: Sequence[Column], rows: "Sequence[BoardRow]", caption: str, name: str
+) -> list[str]:
+    aligned = "".join(align for _, align, _ in columns)
+    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
+    lines += [" & ".join(_tex(head) for head, _, _ in columns) + r" \\", r"\midrule"]
+    lines += [" & ".join(_tex(cell(row)) for _, _, cell in columns) + r" \\" for row in rows]
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(caption)}}}"]
+    return [*lines, rf"\label{{{name}}}", r"\end{table}"]
 
 
 def markdown(summary: "Summary") -> str:
     """The same as Markdown."""
-    rows: list[Sequence[str]] = [HEAD, ("---", "--:", "--:", ":-:", "--:", ":-:", "--:", "---")]
-    rows += [_cells(row, _mark) for row in summary["leaderboard"]]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"**{_mark(headline(summary))}**\n\n{table}\n\n{methods(summary)}\n"
+    said = [f"**{_mark(headline(summary))}**", _pipes(_columns(summary), summary["leaderboard"])]
+    if bettors := _bettors(summary):
+        said += [_pipes(_bet_columns(), bettors), _terms(summary)]
+    return "\n\n".join([*said, methods(summary)]) + "\n"
+
+
+def _pipes(columns: Sequence[Column], rows: "Sequence[BoardRow]") -> str:
+    lines = [[head for head, _, _ in columns]]
+    lines.append([{"l": "---", "c": ":-:", "r": "--:"}[align] for _, align, _ in columns])
+    lines += [[_mark(cell(row)) for _, _, cell in columns] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _columns(summary: "Summary") -> list[Column]:
+    """The leaderboard's columns; where some left rows out, of how many, and the market there."""
+    gaps = any(row["missing"] for row in summary["leaderboard"])
+    own = len({row["n"] for row in summary["leaderboard"]}) > 1
+    found: list[Column] = [
+        ("Forecaster", "l", lambda row: row["forecaster"]),
+        ("n", "r", lambda row: f"{row['n']:,}"),
+    ]
+    if gaps:
+        found.append(("of", "r", lambda row: f"{row['n'] + row['missing']:,}"))
+    found += [
+        ("Brier ↓", "r", lambda row: show(row["brier"])),
+        ("95 %", "c", lambda row: _span(row["brier_ci"])),
+    ]
+    if gaps or own:
+        found.append(("Market, same rows", "r", lambda row: show(row["market_brier"])))
+    return [
+        *found,
+        ("Skill ↑", "r", lambda row: show(row["skill_vs_market"])),
+        ("95 %", "c", lambda row: _span(row["skill_ci"])),
+        ("Verdict", "l", lambda row: row["verdict"]),
+    ]
+
+
+def _bettors(summary: "Summary") -> "list[BoardRow]":
+    return [
+        r for r in summary["leaderboard"] if isinstance(r["kelly"], dict) and r["kelly"]["bets"]
+    ]
+
+
+def _bet_columns() -> list[Column]:
+    """What Kelly bets on the forecasts made."""
+
+    def of(name: str, digits: int) -> "Callable[[BoardRow], str]":
+        return lambda row: show(cast(Any, row["kelly"])[name], digits)
+
+    def share(value: float | None) -> str:
+        return "–" if value is None else f"{show(100 * value, 1)} %"
+
+    return [
+        ("Forecaster", "l", lambda row: row["forecaster"]),
+        ("Bets", "r", lambda row: f"{cast(Any, row['kelly'])['bets']:,}"),
+        ("No cash", "r", lambda row: f"{cast(Any, row['kelly'])['unfunded']:,}"),
+        ("Staked", "r", of("staked", 2)),
+        ("Fees", "r", of("fees", 3)),
+        ("Wealth", "r", of("final_wealth", 3)),
+        ("Gain over cost", "r", lambda row: share(cast(Any, row["kelly"])["roi"])),
+        (
+            "95 %",
+            "c",
+            lambda row: " to ".join(share(end) for end in cast(Any, row["kelly"])["roi_ci"]),
+        ),
+        ("Drawdown", "r", lambda row: share(cast(Any, row["kelly"])["max_drawdown"])),
+    ]
+
+
+def _terms(summary: "Summary") -> str:
+    """On what terms the bets were made."""
+    kelly = cast(Any, _bettors(summary)[0]["kelly"])
+    return (
+        f"Kelly bets on the forecasts, from a wealth of 1: {kelly['fraction']:g} of Kelly's stake "
+        f"behind spread and fee, at most {kelly['cap']:g} of the wealth a bet, one bet a question; "
+        f"{kelly['note']}. Bets that found no cash were not made; the drawdown is at settlements, "
+        "with open bets at what they cost. What bets gained is no verdict."
+    )
 
 
 def methods(summary: "Summary") -> str:
@@ -65,7 +140,7 @@ def methods(summary: "Summary") -> str:
     card = {name: check["value"] for name, check in summary["validity"].items()}
     placebo = summary["placebo"]
     said = [
-        f"We scored {_count(card['n_forecasts'], 'forecast')} of "
+        f"We scored forecasts at {_count(card['n_forecasts'], 'instant')} of "
         f"{_count(card['n_questions'], 'question')} in {_count(card['n_events'], 'event')} "
         f"({summary['world_kind']}) with beforehand {summary['version']} ({summary['settings']}).",
         "Markets of one venue event, and questions that read alike and resolve together, count as "
@@ -97,7 +172,7 @@ def methods(summary: "Summary") -> str:
     leaks, rows = summary["leaks"], summary.get("rows")
     if kept := kept_from_the_future(summary["leaderboard"]):
         said.append(f"How each forecaster was kept from the future: {'; '.join(kept)}.")
-    said += [f"{text[0].upper()}{text[1:]}." for text in warnings(summary)]
+    said += [f"Note: {text}." for text in warnings(summary)]
     if rows is None:
         said.append(
             f"Of {leaks['rechecked']:,} records shown and checked again, "
@@ -189,15 +264,6 @@ def picture(summary: "Summary") -> str:
         f'width="{wide}" height="{tall}" role="img"><title>{title}</title>'
         f"<style>{drawing_style()}</style>{''.join(parts)}</svg>"
     )
-
-
-def _cells(row: "BoardRow", text: Callable[[str], str]) -> Sequence[str]:
-    """A row of the table, in the order of HEAD."""
-    said = [row["forecaster"], f"{row['n']:,}", show(row["brier"]), _span(row["brier_ci"])]
-    said += [show(row["skill_vs_market"]), _span(row["skill_ci"])]
-    kelly = row["kelly"]
-    said += ["–" if isinstance(kelly, str) else show(kelly["final_wealth"], 2), row["verdict"]]
-    return [text(cell) for cell in said]
 
 
 def _span(interval: Sequence[float | None]) -> str:

@@ -200,7 +200,7 @@ def reliability(row: "BoardRow") -> str:
 def wealth_line(name: str, kelly: "ProfitWire") -> str:
     """The wealth after each settlement, on its own scale, with a line at the start and the ends of
     the scale beside it."""
-    width, height, pad, left = 220, 44, 6, 44
+    width, height, pad, left = 170, 44, 6, 40
     values = [kelly["start"], *(point["wealth"] for point in kelly["path"])]
     low, high = min(values), max(values)
     reach = (high - low) or 1.0

@@ -374,6 +374,12 @@ class Calls:
                 )
             )
 
+    def knows(self, run_id: str) -> bool:
+        """True if this journal has the run: else its calls are on record elsewhere."""
+        with self._database.read() as tx:
+            found = tx.run("SELECT 1 FROM runs WHERE run_id = :run_id", run_id=run_id)
+        return bool(found)
+
     def rows(self, run_id: str) -> list[CallRow]:
         """Every call of a run, in the order sent."""
         names = list(CallRow.__annotations__)

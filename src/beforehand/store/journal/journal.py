@@ -122,7 +122,10 @@ class Journal:
         """A run's row; raises NotFound."""
         found = self.run(run_id)
         if found is None:
-            raise NotFound(f"the journal has no run {run_id!r}: `beforehand runs list` shows them")
+            raise NotFound(
+                f"the journal has no run {run_id!r}: `beforehand runs list` shows them; a run is "
+                "known to the journal with which it was begun (BEFOREHAND_DATABASE_URL set, or not)"
+            )
         return found
 
     def policy(self, run_id: str) -> Policy:
