@@ -244,8 +244,8 @@ class Traffic:
         attempts = f"{tried} attempt{'' if tried == 1 else 's'}"
         if way.reached:
             raise Unavailable(
-                f"{provider.title} was reached and gave no answer in {attempts} ({problem}): look "
-                f"at what it says there and try again, or {provider.instead}"
+                f"{provider.title} gave no answer in {attempts}, {problem}: look at what it says "
+                f"there and try again, or {provider.instead}"
             )
         raise Unavailable(
             f"{provider.title} could not be reached in {attempts} ({problem}): check the network "

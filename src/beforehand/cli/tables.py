@@ -87,12 +87,15 @@ def short(name: str) -> str:
     return name
 
 
+MOST_REASONS = 5
 _TONE = {"beats the market": "green", "worse than the market": "red"}
 
 
 def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
     """The table a run ends with; a narrow terminal gets fewer columns, and at last two lines a
     forecaster, never cut figures."""
+    from beforehand.score.report.words import verdict_text
+
     board = summary["leaderboard"]
     gaps = any(row["missing"] for row in board if row["forecaster"] != "market")
     # What the widest table without this part needs, so that no figure is cut.
@@ -117,7 +120,7 @@ def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
     rows = list[Sequence[str | Text]]()
     for row in board:
         kelly = row["kelly"]
-        verdict = Text(row["verdict"], style=_TONE.get(row["verdict"], "default"))
+        verdict = Text(verdict_text(row), style=_TONE.get(row["verdict"], "default"))
         cells: dict[str, str | Text] = {
             "forecaster": short(row["forecaster"]),
             "n": f"{row['n']:,}",
@@ -172,7 +175,9 @@ def _made(found: "DecisionCounts | None") -> str:
     said = f"{', '.join(parts) or 'none'}; {found['failed']:,} failed"
     why = {**found["reasons"], **found["failures"]}
     if why:
-        said += f" ({', '.join(f'{name}: {n:,}' for name, n in why.items())})"
+        most = sorted(why.items(), key=lambda pair: -pair[1])[:MOST_REASONS]
+        more = f", and {len(why) - len(most):,} other reasons" if len(why) > len(most) else ""
+        said += f" ({', '.join(f'{name}: {n:,}' for name, n in most)}{more})"
     marks = {
         "cite what was not in their context": found["unshown_evidence_ids"],
         "on a question whose answer is older than the model's training": found[
@@ -333,11 +338,12 @@ def _apart(out: Console, found: "PartWire | None") -> None:
         f"{row['forecaster']} {figure(row['brier'])}" for row in found["leaderboard"][:MOST_NAMED]
     )
     more = ", …" if len(found["leaderboard"]) > MOST_NAMED else ""
+    n = found["n_questions"]
     _say(
         out,
         "short",
-        f"{found['n_questions']:,} markets hold no instant of the grid: asked once, at their first "
-        f"price, and scored apart (Brier: {scores}{more})",
+        f"{n:,} {'market holds' if n == 1 else 'markets hold'} no instant of the grid: asked once, "
+        f"at the first price, and scored apart (Brier: {scores}{more})",
     )
 
 

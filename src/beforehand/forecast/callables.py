@@ -295,7 +295,8 @@ def load(target: str, folder: Path | None = None) -> Declared:
             return REGISTERED[target]
         raise InputError(
             f"python:{target}: write python:package.module:name or python:./file.py:name; a "
-            "callable of a notebook is known to that notebook alone: define it there again first"
+            "callable that a script or a notebook defines is known to that program alone: run it "
+            "again with the same run_id"
         )
     seen_from = folder or Path.cwd()
     file = place.endswith(".py")

@@ -46,6 +46,7 @@ from beforehand.runs.rows import InstantLine
 from beforehand.score import metrics
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
 from beforehand.score.leaks import LeakReport
+from beforehand.score.report.words import LOOKS_KNOWN
 from beforehand.score.skill import MARKET, MIN_ANSWERED
 from beforehand.score.summary import About, Pictured, Summary, number
 from beforehand.score.table import Table
@@ -296,7 +297,7 @@ def _clairvoyant(table: Table, names: Iterable[str]) -> dict[str, str]:
             said = f"it was on the right side in every forecast of {n:,} questions"
         else:
             continue
-        found[name] = f"it looks like knowing the outcomes: {said}"
+        found[name] = f"it {LOOKS_KNOWN}: {said}"
     return found
 
 

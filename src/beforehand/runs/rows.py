@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
 
 import msgspec
@@ -168,7 +169,8 @@ def counts(intervals: Iterable[IntervalRow], traces: Iterable[TraceRow]) -> "Dec
 def reason(text: str) -> str:
     """A reason without its details, so that it can be counted."""
     arms = [part for part in _ARM.split(text) if part]
-    return "; ".join(part.partition(": ")[0].partition(" (")[0][:80] for part in arms)
+    bare = (part.partition(": ")[0].partition(" (")[0] for part in arms)
+    return "; ".join(shorten(part, 100, placeholder=" …") for part in bare)
 
 
 def _kind(decision: DecisionRow, fallback: bool) -> str:

@@ -134,10 +134,11 @@ def parse(address: str, answer: str) -> Decision:
     if body is None:
         raise BadAnswer(f"{where} did not answer with a JSON object")
     p = body.get("probability")
+    if "probability" not in body:
+        keys = ", ".join(map(str, body)) or "nothing"
+        raise BadAnswer(f"{where} answered without a field `probability`: it has {keys[:120]}")
     if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0.0 <= p <= 1.0:
-        raise BadAnswer(
-            f"{where} answered probability {_short(p)}: it must be a number from 0 to 1"
-        )
+        raise BadAnswer(f"{where} answered no probability from 0 to 1: {_short(p)} is {_what(p)}")
     rationale = body.get("rationale")
     if rationale is not None and not isinstance(rationale, str):
         raise BadAnswer(f"{where} answered a rationale that is not text")
@@ -183,6 +184,13 @@ def _object(answer: str) -> dict[str, object] | None:
     except orjson.JSONDecodeError:
         return None
     return body if isinstance(body, dict) else None
+
+
+def _what(value: object) -> str:
+    """What is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "no number"
+    return "percent, it seems" if 1 < value <= 100 else "outside"
 
 
 def _short(value: object) -> str:

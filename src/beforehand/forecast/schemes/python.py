@@ -407,7 +407,11 @@ def _share(value: object, name: str, what: str) -> float:
     except (TypeError, ValueError):
         found = float("nan")
     if not 0.0 <= found <= 1.0:
-        raise BadAnswer(f"{name} returned {_short(value)}: return {what} from 0 to 1")
+        percent = ", or is this percent?" if 1.0 < found <= 100.0 else ""
+        raise BadAnswer(
+            f"{name} returned no {what.removeprefix('a ')} from 0 to 1: {_short(value)} (return "
+            f"{what} from 0 to 1{percent})"
+        )
     return found
 
 

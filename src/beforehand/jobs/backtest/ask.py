@@ -219,7 +219,7 @@ def _made(one: Forecaster, context: Context, meter: StepContext) -> Decision:
     said = _asked_once(one, context, meter) if one.stateful else one.decide(context, meter)
     p = float(said.probability)
     if not 0.0 <= p <= 1.0:
-        raise NoDecision(f"{one.name} answered probability {p:g}: it must be a number from 0 to 1")
+        raise NoDecision(f"{one.name} answered no probability from 0 to 1: {p:g} is outside")
     return said if p is said.probability else msgspec.structs.replace(said, probability=p)
 
 

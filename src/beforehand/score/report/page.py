@@ -22,6 +22,7 @@ from beforehand.score.report.words import (
     kept_from_the_future,
     show,
     unmet,
+    verdict_text,
     warnings,
 )
 
@@ -39,6 +40,7 @@ def _template() -> Any:
     environment.filters["show"] = show
     environment.filters["value"] = card_value
     environment.filters["bound"] = bound_text
+    environment.filters["verdict"] = verdict_text
     return environment.from_string(source())
 
 

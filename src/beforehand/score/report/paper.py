@@ -12,6 +12,7 @@ from beforehand.score.report.words import (
     kept_from_the_future,
     show,
     unmet,
+    verdict_text,
     warnings,
 )
 
@@ -88,7 +89,7 @@ def _columns(summary: "Summary") -> list[Column]:
         *found,
         ("Skill ↑", "r", lambda row: show(row["skill_vs_market"])),
         ("95 %", "c", lambda row: _span(row["skill_ci"])),
-        ("Verdict", "l", lambda row: row["verdict"]),
+        ("Verdict", "l", verdict_text),
     ]
 
 

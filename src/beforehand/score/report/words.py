@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from beforehand.score.summary import BoardRow, ResultWire, Summary
 
 MOST_NAMED = 8
+LOOKS_KNOWN = "looks like knowing the outcomes"
 AS_STATED = "not asked (times as stated)"
 """The order of forecasts that came in a file."""
 TILES: dict[str, tuple[str, str]] = {
@@ -23,8 +24,8 @@ TILES: dict[str, tuple[str, str]] = {
         "answered",
         "of what was asked: the least of those under test; it binds that forecaster alone",
     ),
-    "price_age_days_p50": ("price age, median", "days since the price was observed"),
-    "price_age_days_p90": ("price age, 90 % below", "days since the price was observed"),
+    "price_age_days_p50": ("price age in days, median", "days since the price was observed"),
+    "price_age_days_p90": ("price age in days, 90 % below", "days since the price was observed"),
     "share_price_older_than_7_days": (
         "stale prices",
         "share of forecasts at a price over 7 days old",
@@ -97,6 +98,23 @@ def _by_what(rows: "Sequence[BoardRow]", winners: Sequence[str]) -> str:
     return ""
 
 
+def verdict_text(row: "BoardRow") -> str:
+    """A verdict for a table: beside "beats the market" what it rests on, beside "not shown" that
+    the forecaster was caught, or looks like it."""
+    verdict, isolation = row["verdict"], row.get("isolation") or ""
+    if verdict == "beats the market":
+        if row.get("order") == AS_STATED:
+            return f"{verdict} (times as stated)"
+        if isolation.startswith("trusted"):
+            return f"{verdict} (on trust)"
+        return f"{verdict} (probed)" if isolation.startswith("probed") else verdict
+    if verdict == "not shown" and "caught" in isolation:
+        return f"{verdict} (caught by a probe)"
+    if verdict == "not shown" and any(LOOKS_KNOWN in why for why in row.get("reasons", ())):
+        return f"{verdict} ({LOOKS_KNOWN})"
+    return verdict
+
+
 def warnings(summary: "Summary") -> list[str]:
     """What has to be said beside the headline: what "beats" rests on, who answered too little, and
     what looks odd."""
@@ -113,8 +131,8 @@ def warnings(summary: "Summary") -> list[str]:
         isolation = row["isolation"] or "trusted"
         if isolation == "trusted":
             said.append(
-                f"nothing kept {row['forecaster']} from the outcomes but trust: `beforehand "
-                "backtest probe` tests a callable"
+                f"nothing kept {row['forecaster']} from the outcomes but trust (`beforehand "
+                "backtest probe` tests Python callables; an address cannot be probed)"
             )
         elif not isolation.startswith("by construction"):
             said.append(
