@@ -76,7 +76,7 @@ export function IntervalMark({ name, range, axis, color, height = 30 }: { name: 
         <path d={`M-5 ${middle}h10M0 ${middle - 5}v10`} stroke="var(--m)" strokeWidth="2" style={{ transform: `translateX(${at(0)})` }} />
       ) : has && off ? (
         <g fill={color}>
-          <line x1={off < 0 ? 62 : at(low)} x2={at(high)} y1={middle} y2={middle} stroke={color} strokeWidth="9" strokeOpacity="0.34" />
+          {off < 0 && high > axis.low && <line x1={62} x2={at(high)} y1={middle} y2={middle} stroke={color} strokeWidth="9" strokeOpacity="0.34" />}
           <path d={off < 0 ? `M2 ${middle}l7-4.5v9z` : `M-2 ${middle}l-7-4.5v9z`} style={off > 0 ? { transform: "translateX(100%)" } : undefined} />
           <text x={off < 0 ? 14 : "calc(100% - 14px)"} y={middle + 4} textAnchor={off < 0 ? "start" : "end"} className="axis-text halo">{signed(value)}</text>
         </g>

@@ -137,7 +137,7 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
     { key: "accuracy", head: "Accuracy", small: "of YES / NO", about: about("accuracy").about, num: true, sort: "accuracy", skip: true, cell: (row) => percent(row.accuracy) },
     {
       key: "kelly", head: "Kelly", small: "final wealth", about: about("kelly").about, num: true, sort: "kelly", skip: true,
-      cell: (row) => (typeof row.kelly === "object" ? `× ${fixed(row.kelly.final_wealth, 2)}` : <span title={row.kelly} className="text-ink-3">–</span>),
+      cell: (row) => (typeof row.kelly === "object" ? `× ${fixed(row.kelly.final_wealth, 2)}` : "–"),
     },
     ...added.map(([name, metric]): Column<BoardRow> => ({
       key: `added-${name}`, head: name, small: metric.better, about: metric.about, num: true, skip: true,
