@@ -81,12 +81,14 @@ def execute_python_code(
 
 
 class ToolCall(TypedDict):
-    """A call that a piece of code made: how long it took, and why it failed if it did."""
+    """A call that a piece of code made: how long it took, why it failed if it did, and how it goes
+    on where its answer was cut."""
 
     tool: str
     arguments: Mapping[str, object]
     error: NotRequired[str]
     ms: NotRequired[float]
+    next_cursor: NotRequired[str]
 
 
 @dataclass
@@ -179,7 +181,11 @@ class CodeMode:
                 raise
             finally:
                 row["ms"] = round(1000 * (stopwatch() - started), 3)
-            found.pop("_meta", None)
+            meta = found.pop("_meta", None)
+            cut = meta.get("cut") if isinstance(meta, Mapping) else None
+            if isinstance(cut, Mapping) and (more := cut.get("next_cursor")) is not None:
+                # Else a program would take the first page for all there is.
+                found["next_cursor"] = row["next_cursor"] = str(more)
             return found
 
         return call

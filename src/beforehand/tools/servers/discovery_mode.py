@@ -101,6 +101,8 @@ def _run(
         call.note(note)
     for failed in [row for row in made.calls if "error" in row][:5]:
         call.note(f"{failed['tool']}: {failed['error']}")
+    if cut := sorted({row["tool"] for row in made.calls if "next_cursor" in row}):
+        call.note(f"{', '.join(cut)}: cut; cursor=answer['next_cursor'] goes on")
     return {
         "success": done.success,
         "output": done.output,
