@@ -2,13 +2,16 @@
 do not take a verdict away, and the headline says what the verdict rests on."""
 
 import csv
+import io
 import json
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from beforehand.cli.app import run as cli
+from beforehand.cli.tables import figure, leaderboard, span
 from beforehand.clock import iso, parse_instant
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
@@ -184,3 +187,20 @@ def test_a_file_that_a_forecaster_reads_is_named_beside_its_verdict(
     said = capsys.readouterr().out
     assert "it reads outcomes.json, which a probe does not vary" in said
     assert "on trust alone" in said
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 130, 200])
+def test_no_figure_is_cut_at_any_width(
+    width: int, skilled: list[Row], sim: Path, tmp_path: Path
+) -> None:
+    few = [row for row in skilled if str(row["id"]) < "SIMEX:m0020"]
+    rows = [{**row, "forecaster": "mine"} for row in skilled]
+    rows += [{**row, "forecaster": "a_name_that_goes_on_and_on"} for row in few]
+    found = scored(rows, sim, tmp_path)
+    out = Console(width=width, record=True, file=io.StringIO())
+    out.print(leaderboard(found, width))
+    text = out.export_text()
+    for row in found["leaderboard"]:
+        for cell in (figure(row["brier"]), figure(row["skill_vs_market"]), span(row["skill_ci"])):
+            assert cell in text, (row["forecaster"], cell)
+    assert max(map(len, text.splitlines())) <= width

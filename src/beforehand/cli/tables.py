@@ -42,9 +42,16 @@ def table(
         pad_edge=False,
     )
     for i, (name, justify) in enumerate(columns):
-        # Only the first column, a name, may be cut; figures never are.
+        # Only the first column, a name, may be cut; words go on below, figures are never cut.
         limit = name_width if i == 0 and len(columns) > MANY else None
-        made.add_column(name, justify=justify, no_wrap=True, max_width=limit)  # type: ignore[arg-type]
+        figures, first = justify == "right", i == 0
+        made.add_column(
+            name,
+            justify=justify,  # type: ignore[arg-type]
+            no_wrap=figures or (first and "\n" not in str(rows[0][0] if rows else "")),
+            max_width=limit,
+            min_width=max(len(str(row[i])) for row in rows) if figures and rows else None,
+        )
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return made
