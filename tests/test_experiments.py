@@ -61,7 +61,7 @@ def test_a_forecaster_at_an_address(
         ('{"probability": "0.5"}', "from 0 to 1"),
         ('{"probability": true}', "from 0 to 1"),
         ('{"probability": NaN}', "JSON object"),
-        ('{"p": 0.5}', "from 0 to 1"),
+        ('{"p": 0.5}', "without a field `probability`: it has p"),
         ('{"probability": 0.5, "rationale": 3}', "not text"),
         ('{"probability": 0.5, "evidence_ids": "x"}', "not a list"),
     ],

@@ -41,7 +41,7 @@ def skill_axis(rows: "Sequence[BoardRow]") -> tuple[float, float]:
 
 def whisker(row: "BoardRow", axis: tuple[float, float]) -> str:
     """Point and interval on a shared axis with a line at 0; an arrow where it leaves the axis."""
-    width, height = 190, 22
+    width, height = 140, 22
     low, high = axis
 
     def x(value: float) -> float:
