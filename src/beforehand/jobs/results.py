@@ -185,8 +185,8 @@ def end_in_report(
     write_json(path / "scores.json", summary)
     write_atomic(path / "leaderboard.csv", leaderboard_csv(summary["leaderboard"]))
     write_atomic(path / "pairs.csv", pairs_csv(summary["pairs"]))
-    asked = path / "events.jsonl"  # An evaluation of files keeps none beside its result.
-    texts = {e["id"]: e["question"] for e in (read_jsonl(asked) if asked.is_file() else ())}
+    events = path / "events.jsonl"  # An evaluation of files keeps none beside its result.
+    texts = {e["id"]: e["question"] for e in (read_jsonl(events) if events.is_file() else ())}
     write_atomic(path / "bets.csv", bets_csv(result.rows, result.table, texts))
     write_atomic(path / "report.html", html(summary, intervals, texts).encode())
     return summary
