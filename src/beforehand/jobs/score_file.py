@@ -195,10 +195,8 @@ def run(
         build_table(columns, read_questions(folder.path, settings.kelly)),
         asked=_asked(cells, rejected),
     )
-    clairvoyant = _clairvoyant(table, names)
-    facts = _facts(leaks, tried, names, clairvoyant)
     facts = replace(
-        facts,
+        _facts(leaks, tried, names, _clairvoyant(table, names)),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
         share_scored=1 - rejected.count / stated.rows,
     )
@@ -207,7 +205,7 @@ def run(
     drawn = max(used, key=lambda m: (sizes[m], m))
     about = _about(stated, archive, folder, names)
     coverage, whole = _coverage(gateway, endings, used)
-    about["subtitle"] += f" {coverage}"
+    about["subtitle"] += f" {coverage[0].upper()}{coverage[1:]}."
     about["hints"] = [*_hints(stated, table, names), *([] if whole else [coverage])]
     about["pictured"] = _pictured(view, used[drawn])
     shown = _picture(panel, cells, drawn)
