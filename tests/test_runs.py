@@ -26,7 +26,8 @@ from beforehand.score.evaluate import Settings
 from beforehand.score.leaks import LeakReport, recheck
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
-from beforehand.store.run_folder import RunFolder, note_trials, open_run
+from beforehand.store.run_folder import RunFolder, open_run
+from beforehand.store.trials import note_trials
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 
@@ -330,19 +331,23 @@ def test_several_experiments_keep_their_own_settings(
 
 def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
     ledger, markets = tmp_path / "trials.jsonl", [f"A:{i}" for i in range(10)]
-    assert note_trials(ledger, "file", markets, ["a", "b"]) == 2
-    assert note_trials(ledger, "file", markets, ["b", "a"]) == 2
-    assert note_trials(ledger, "file", markets[:6], ["c"]) == 3, "dropping rows starts no new count"
-    assert note_trials(ledger, "file", markets[:3], ["scratch"]) == 4
-    assert note_trials(ledger, "file", markets, ["a"]) == 3, "a scratch file costs nothing"
-    assert note_trials(ledger, "backtest", markets, ["x"]) == 1, "families are counted apart"
-    assert note_trials(ledger, "file", [f"B:{i}" for i in range(10)], ["c"]) == 1
+
+    def tried(family: str, of: list[str], variants: list[str]) -> int:
+        return note_trials(ledger, family, of, dict.fromkeys(variants, "mine"), "r1", "2026-01-01")
+
+    assert tried("file", markets, ["a", "b"]) == 2
+    assert tried("file", markets, ["b", "a"]) == 2
+    assert tried("file", markets[:6], ["c"]) == 3, "dropping rows starts no new count"
+    assert tried("file", markets[:3], ["scratch"]) == 4
+    assert tried("file", markets, ["a"]) == 3, "a scratch file costs nothing"
+    assert tried("backtest", markets, ["x"]) == 1, "families are counted apart"
+    assert tried("file", [f"B:{i}" for i in range(10)], ["c"]) == 1
     with ledger.open("ab") as out:
         out.write(
             b'{"family": "file", "variant": ["x"], "markets": null}\n{"variant": "torn", "mark'
         )
-    assert note_trials(ledger, "file", markets, ["d"]) == 4
-    assert note_trials(ledger, "file", markets, ["d"]) == 4
+    assert tried("file", markets, ["d"]) == 4
+    assert tried("file", markets, ["d"]) == 4
     kept = ledger.read_bytes()
     assert b'"variant": ["x"]' in kept, "a damaged line is passed over, not deleted"
     assert b"torn" not in kept

@@ -38,7 +38,7 @@ RESERVED = {
     "dbos": {"engine/shared.py"},
     "sqlalchemy": {"store/"},
     "psycopg": {"store/"},
-    "opentelemetry": {"runs/telemetry.py"},
+    "opentelemetry": {"runs/traces/otlp.py"},
     "galileo": set(),
     "openai": {"llm/"},
     "anthropic": {"llm/"},

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -79,6 +79,15 @@ DryRun = Annotated[
     bool, Parameter(negative="", help="Say what would be asked and paid; do nothing.")
 ]
 
+Try = Annotated[
+    int | None,
+    Parameter(
+        name="--try",
+        help="Ask about so many questions only (1 to 10) and show the answers: no score, no run, "
+        "no variant counted.",
+    ),
+]
+
 
 def run(
     config: ConfigFile = None,
@@ -103,6 +112,7 @@ def run(
     model_flags: ModelFlags | None = None,
     bet_flags: BetFlags | None = None,
     dry_run: DryRun = False,
+    trial: Try = None,
     verbose: Verbose = False,
     json: Json = False,
 ) -> int:
@@ -129,6 +139,8 @@ def run(
     in_order(request.start, request.stop, "--")
     if dry_run:
         return _dry_run(request, workspace, json)
+    if trial is not None:
+        return _trial(request, workspace, trial, json)
     with reporting("backtest") as report_to:
         finished = start_run(request, workspace, run_id, report_to)
     found, report = scores_of(finished), finished.folder.path / "report.html"
@@ -298,6 +310,40 @@ def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
         print(f"the validity card will lack: {text}")
     print("nothing was asked, nothing was written")
     return EXIT_OK
+
+
+def _trial(request: BacktestRequest, workspace: Workspace, n: int, json: bool) -> int:
+    """Ask a few questions of a run of this request, and print the answers."""
+    from beforehand.jobs.backtest.trial import trial
+
+    tried = trial(request, workspace, n)
+    failed = [one for one in tried.answers if one.error is not None]
+    if json:
+        emit(asdict(tried))
+        return EXIT_PARTIAL if failed else EXIT_OK
+    columns = [("forecaster", "left"), ("market", "left"), ("at", "left"), ("price", "right")]
+    columns += [("answer", "right")]
+    rows = [
+        [
+            one.forecaster,
+            one.market_id,
+            one.time[:16].replace("T", " "),
+            "–" if one.market is None else figure(one.market),
+            "failed" if one.probability is None else figure(one.probability),
+        ]
+        for one in tried.answers
+    ]
+    console().print(table("", columns, rows))
+    for one in tried.answers:
+        said = one.error or one.rationale
+        if said:
+            print(f"{one.forecaster} on {one.market_id}: {said}")
+    print(
+        f"{n:,} of {tried.questions:,} questions asked, {len(tried.answers):,} answers, "
+        f"{len(failed):,} of them no forecast; {tried.calls:,} paid calls, ${tried.cost:,.4f}. "
+        "Nothing was scored, no variant was counted"
+    )
+    return EXIT_PARTIAL if failed else EXIT_OK
 
 
 def _waiting(found: "OrderCost") -> str:

@@ -53,13 +53,14 @@ def list_(*, json: Json = False) -> int:
     if not found:
         print("no runs yet: `beforehand demo` or `beforehand backtest run` makes one")
         return EXIT_OK
-    header = ["run", "kind", "status", "started", "calls", "cost", "of", "verdict"]
+    header = ["run", "kind", "status", "started", "by", "calls", "cost", "of", "verdict"]
     rows = [
         [
             f["run_id"],
             f["kind"],
             f["status"],
             (f.get("created_at") or "")[:16].replace("T", " "),
+            f.get("started_by") or "",
             f"{f['calls']:,}" if f.get("calls") else "",
             f"${f['cost']:.2f}" if f.get("cost") else "",
             _brief(f.get("subject") or ""),
@@ -67,10 +68,16 @@ def list_(*, json: Json = False) -> int:
         ]
         for f in found
     ]
+    if not any(f.get("started_by") for f in found):
+        header, rows = _without(header, 4), [_without(row, 4) for row in rows]
     print(plain_table([header, *rows]))
     if any(f["status"] in ("unfinished", "stopped", "cancelled") for f in found):
         print("unfinished, stopped, cancelled: `beforehand runs resume RUN` goes on")
     return EXIT_OK
+
+
+def _without(cells: list[str], place: int) -> list[str]:
+    return cells[:place] + cells[place + 1 :]
 
 
 def _brief(text: str, most: int = LONGEST_SUBJECT) -> str:
@@ -101,6 +108,8 @@ def show(run_id: Run, /, *, verbose: Verbose = False, json: Json = False) -> int
     if state and row and journal:
         status = status_of(row, home, journal)
         _print_state(replace(state, status=status))
+        if found["started_by"]:
+            print(f"started by {found['started_by']}")
         if status == "unfinished":
             print(f"no process is carrying it out; `beforehand runs resume {name}` continues it")
     if summary is not None:

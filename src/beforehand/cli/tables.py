@@ -298,7 +298,7 @@ def _bets(out: Console, summary: "ResultWire") -> None:
     """What Kelly bets on the forecasts would have won."""
     columns = [("Kelly bets", "left"), ("n", "right"), ("staked", "right"), ("fees", "right")]
     columns += [("wealth, from 1", "right"), ("ROI", "right"), ("95 %", "right")]
-    columns += [("drawdown", "right"), ("Sharpe a bet", "right")]
+    columns += [("drawdown", "right"), ("at prices", "right"), ("Sharpe a bet", "right")]
     rows, why = [], set[str]()
     for row in summary["leaderboard"]:
         kelly = row["kelly"]
@@ -318,7 +318,10 @@ def _bets(out: Console, summary: "ResultWire") -> None:
             cells.append("–")
         else:
             cells.append(f"[{100 * low:.1f} %, {100 * high:.1f} %]")
-        cells += [f"{100 * kelly['max_drawdown']:.1f} %", figure(kelly["sharpe"], 3)]
+        cells += [f"{100 * kelly['max_drawdown']:.1f} %"]
+        marked = kelly.get("drawdown_at_prices")
+        cells += ["–" if marked is None else f"{100 * marked:.1f} %"]
+        cells += [figure(kelly["sharpe"], 3)]
         rows.append(cells)
     if rows:
         out.print(table("", columns, rows))

@@ -21,15 +21,17 @@ from beforehand.store.journal.schema import ASIDE, RunRow
 
 
 @contextmanager
-def aside(workspace: Workspace, limits: RunLimits, what: str) -> Iterator[StepContext]:
+def aside(
+    workspace: Workspace, limits: RunLimits, what: str, name: str = ASIDE
+) -> Iterator[StepContext]:
     """The meter for calls outside of runs; `what` names them for people. Limits that are given hold
-    from now on, for every process."""
+    from now on, for every process. Another `name` has calls and a budget of its own."""
     with opened_journal(workspace) as journal:
         row, new = journal.enter(
-            ASIDE,
+            name,
             ASIDE,
             {},
-            ASIDE,
+            name,
             str(workspace.home.root),
             limits=limits.budget,
             policy=limits.in_flight,
@@ -37,14 +39,14 @@ def aside(workspace: Workspace, limits: RunLimits, what: str) -> Iterator[StepCo
         )
         if not new:
             merged = {**row.limits, **limits.budget}
-            journal.allow(ASIDE, merged, None, limits.cost_per_call)
-            journal.calls.forget_failed(ASIDE)
+            journal.allow(name, merged, None, limits.cost_per_call)
+            journal.calls.forget_failed(name)
         if row.status != "running":
-            journal.begin(ASIDE, 0, "run resumed")
+            journal.begin(name, 0, "run resumed")
         executor = ThreadExecutor(1)
         with Runtime(journal, _unopened, executor, limits.concurrency or PAID_AT_ONCE) as runtime:
-            owner, signals = runtime.worker_id, runtime.signals(ASIDE)
-            yield StepContext(ASIDE, what, owner, journal, signals)
+            owner, signals = runtime.worker_id, runtime.signals(name)
+            yield StepContext(name, what, owner, journal, signals)
 
 
 def _unopened(row: RunRow) -> Job:

@@ -45,7 +45,8 @@ class Signals:
     this process ends, and other processes take its steps over. `number` is the signal that ended
     it, if one did. `slots` limits the calls in flight in this process. `silent` counts, for each
     provider, the calls in a row without an answer, `given_up` the questions in a row that it failed
-    at for good; `answered` are those that have answered this process."""
+    at for good; `answered` are those that have answered this process. `useless` counts, for each
+    forecaster, the answers that were no forecast; one that gave a forecast stands in `useful`."""
 
     slots: threading.Semaphore
     stop: threading.Event = field(default_factory=threading.Event)
@@ -55,6 +56,8 @@ class Signals:
     silent: Counter[str] = field(default_factory=Counter)
     given_up: Counter[str] = field(default_factory=Counter)
     answered: set[str] = field(default_factory=set)
+    useless: Counter[str] = field(default_factory=Counter)
+    useful: set[str] = field(default_factory=set)
 
     def end(self, reason: str, leaving: bool = False) -> None:
         """Ask every step to end at its next call."""

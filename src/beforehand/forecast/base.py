@@ -44,6 +44,7 @@ from beforehand.sources.base import Limit
 from beforehand.store.journal.calls import TOOL, Usage
 
 __all__ = [
+    "Abstained",
     "CallCounter",
     "Context",
     "Decision",
@@ -109,6 +110,10 @@ class NoDecision(BadAnswer):
     def __init__(self, text: str, traces: Sequence[TraceRow] = ()) -> None:
         super().__init__(text)
         self.traces = traces
+
+
+class Abstained(NoDecision):
+    """A forecaster said that it has no forecast here: it works, and answers nothing."""
 
 
 class Forecaster(ABC):

@@ -3,6 +3,7 @@ sentences that say which world it was, what was walked, and what was left out.""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import cast
@@ -14,6 +15,7 @@ from beforehand.errors import NotFound
 from beforehand.forecast.base import Forecaster
 from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.gateway.gateway import Audit, Gateway
+from beforehand.ids import digest
 from beforehand.jobs.backtest.grid import end_of
 from beforehand.plugins import PLUGINS
 from beforehand.records.rows import IntervalRow
@@ -44,6 +46,7 @@ from beforehand.score.summary import (
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl
 from beforehand.store.run_folder import RunFolder, Told
+from beforehand.store.trials import note_trials
 
 SCORED = ("scores.json", "leaderboard.csv", "pairs.csv", "bets.csv", "report.html")
 """The files that every scored run ends in."""
@@ -51,6 +54,23 @@ LEAK_NOTE = (
     "This says that no record after t was shown. A language model's own memory lies outside the "
     "wall: for that the card has the share of forecasts after the training cutoff."
 )
+
+
+def with_trials(
+    settings: Settings,
+    ledger: Path,
+    family: str,
+    markets: Iterable[str],
+    variants: Mapping[str, str],
+    run: str,
+    at: str,
+) -> Settings:
+    """The settings of a run with how many variants, and how many stake rules, were ever tried on
+    such a set of markets; those of this run are added to the ledger."""
+    used, rules = list(markets), repr(settings.kelly)
+    tried = note_trials(ledger, family, used, variants, run, at)
+    n = note_trials(ledger, "stakes", used, {digest(rules.encode()): rules}, run, at)
+    return replace(settings, variants=tried, kelly=replace(settings.kelly, tried=n))
 
 
 def event_wire(market: Market, resolution: Resolution | None) -> EventLine:

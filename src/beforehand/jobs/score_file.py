@@ -54,7 +54,7 @@ from beforehand.score.validity import STATED, SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_jsonl
-from beforehand.store.run_folder import RunFolder, note_trials
+from beforehand.store.run_folder import RunFolder
 
 MOST_UNKNOWN, MOST_LATE = 3, 0.05
 CLAIRVOYANT, LEAST_SUSPECT, ALL_BUT_ALL = 0.1, 30, 0.98
@@ -187,7 +187,8 @@ def run(
     write_jsonl(folder.path / "instants.jsonl", _instants(panel, columns))
     write_jsonl(folder.path / "rejected.jsonl", rejected.rows())
     names = sorted({who for said in cells.values() for who in said})
-    tried = note_trials(ledger, "file", used, _variants(panel, cells, names))
+    variants, here = _variants(panel, cells, names), (folder.run_id, iso(now))
+    settings = results.with_trials(settings, ledger, "file", used, variants, *here)
     leaks = results.leak_report(gateway.audit, archive)
     leaks.rechecked, leaks.from_file = len(panel), True
     leaks.admitted_after_t = int((~visible_us(panel.known_at, panel.t)).sum())
@@ -196,11 +197,11 @@ def run(
         asked=_asked(cells, rejected),
     )
     facts = replace(
-        _facts(leaks, tried, names, _clairvoyant(table, names)),
+        _facts(leaks, settings.variants, names, _clairvoyant(table, names)),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
         share_scored=1 - rejected.count / stated.rows,
     )
-    result = evaluate(table, facts, replace(settings, variants=tried, subjects=tuple(names)))
+    result = evaluate(table, facts, replace(settings, subjects=tuple(names)))
     sizes = Counter(panel.market)
     drawn = max(used, key=lambda m: (sizes[m], m))
     about = _about(stated, archive, folder, names)
@@ -215,12 +216,12 @@ def run(
 
 
 def _facts(
-    leaks: LeakReport, tried: int, names: list[str], clairvoyant: Mapping[str, str]
+    leaks: LeakReport, tried: int | None, names: list[str], clairvoyant: Mapping[str, str]
 ) -> SetFacts:
     """What the scorer is told of the set; `clairvoyant` may not be said to beat the market."""
     return SetFacts(
         documents=leaks.documents,
-        variants=tried,
+        variants=tried or 0,
         admitted_after_t=leaks.admitted_after_t,
         subjects=tuple(names),
         kept={
@@ -467,9 +468,9 @@ def _columns(panel: Panel, cells: Cells) -> Columns:
     return columns
 
 
-def _variants(panel: Panel, cells: Cells, names: Iterable[str]) -> list[str]:
+def _variants(panel: Panel, cells: Cells, names: Iterable[str]) -> dict[str, str]:
     """A variant is identified by its forecasts, not its name. Prices of the market do not count."""
-    return [digest(_said(cells, who)) for who in names if not _copies(panel, cells, who)]
+    return {digest(_said(cells, who)): who for who in names if not _copies(panel, cells, who)}
 
 
 def _copies(panel: Panel, cells: Cells, who: str) -> bool:

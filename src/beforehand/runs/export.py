@@ -10,11 +10,11 @@ from typing import Any, NotRequired, TypedDict
 from beforehand.errors import InputError, NotConfigured, NotFound
 from beforehand.records.rows import DecisionRow, FailureRow
 from beforehand.records.spreadsheet import spreadsheet_cell
-from beforehand.runs.galileo_traces import ingest_request, interval_traces, question_trace
 from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions
 from beforehand.runs.scouted import COLUMNS as DOCUMENT_COLUMNS
 from beforehand.runs.scouted import documents, is_scouted, trace
 from beforehand.runs.spent import Cost, spent
+from beforehand.runs.traces.galileo import ingest_request, interval_traces, question_trace
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import Summary
 from beforehand.store.files import (
@@ -171,7 +171,7 @@ def _send(folder: RunFolder, journal: Journal | None, address: str | None) -> Ex
     if address is None:
         raise InputError("--out: name the collector's address, such as http://localhost:4318")
     try:
-        from beforehand.runs.telemetry import send
+        from beforehand.runs.traces.otlp import send
     except ImportError:
         raise NotConfigured(
             "OpenTelemetry needs the extra: pip install 'beforehand[otel]'; csv, parquet, jsonl "

@@ -13,6 +13,7 @@ from beforehand.store.files import read_json
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import ASIDE, RunRow
 from beforehand.store.run_folder import RunFolder, list_runs, open_run
+from beforehand.store.starts import started_by
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,26 @@ def shown(run_id: str, workspace: Workspace, journal: Journal | None) -> dict[st
     found: dict[str, Any] = dict(folder.facts() if folder.path.is_dir() else {"run_id": run_id})
     if row is not None and journal is not None:
         found |= {**state_of(row, journal).wire(), "status": status_of(row, home, journal)}
+    found["started_by"] = _started_by(home, journal).get(run_id)
     answered = {"answer": read_json(answer)} if answer.is_file() else {}
     return {**found, "scores": summary, **answered}
+
+
+def _asked(row: RunRow) -> str | None:
+    """What a run that is not finished is about, as it was asked for."""
+    for name in ("question", "forecasters", "models"):
+        said = row.request.get(name)
+        if isinstance(said, list):
+            said = ", ".join(map(str, said))
+        if isinstance(said, str) and said:
+            return said
+    return None
+
+
+def _started_by(home: Home, journal: Journal | None) -> dict[str, str]:
+    """Whose token started a run over HTTP, by the run's id."""
+    found = {} if journal is None else started_by(journal.database)
+    return found if found or not home.access.is_file() else started_by(Database(home.access))
 
 
 def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:
@@ -135,7 +154,7 @@ def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:
     found_here = {run.run_id: run for run in list_runs(home.runs)}
     folders = [run.facts() for run in found_here.values()]
     told = {facts["run_id"]: {name: facts.get(name) for name in TOLD} for facts in folders}
-    known = {row.run_id for row in rows}
+    known, by = {row.run_id for row in rows}, _started_by(home, journal)
     states = [
         {**state_of(row, journal).wire(), "status": status_of(row, home, journal)}
         for row in rows
@@ -143,12 +162,16 @@ def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:
     ]
     nothing: dict[str, object] = dict.fromkeys(TOLD)
     found = [{**state, **told.get(str(state["run_id"]), nothing)} for state in states]
+    for row, each in zip(rows, found, strict=False):
+        each["subject"] = each["subject"] or _asked(row)
     for facts in folders:
         if facts["run_id"] not in known:
             started, finished = found_here[facts["run_id"]].times()
             times = {"created_at": started, "updated_at": finished}
             held = {k: v for k, v in facts.items() if k != "files"}
             found.append({"kind": "", **nothing, **times, **held})
+    for each in found:
+        each["started_by"] = by.get(str(each["run_id"]))
     found.sort(key=lambda run: str(run.get("created_at") or ""), reverse=True)
     return [*found]
 

@@ -8,7 +8,7 @@ from beforehand.clock import parse_instant
 from beforehand.errors import BeforehandError
 from beforehand.records.plan import PLAN_FILE, NodeSpec, ScoutPlan
 from beforehand.runs.evidence import THREADS, Document
-from beforehand.runs.galileo_traces import call_span, facts_of, identity, said_as_text, took
+from beforehand.runs.traces.galileo import call_span, facts_of, identity, said_as_text, took
 from beforehand.store.files import read_json
 from beforehand.store.journal.journal import Journal
 from beforehand.store.run_folder import RunFolder

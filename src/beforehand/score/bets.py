@@ -21,7 +21,7 @@ peak that starts at 0, in the order given.
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NotRequired
 
 import numpy as np
@@ -47,6 +47,8 @@ class Kelly:
     cap: float = 0.1
     spread: float | None = None
     fees: tuple[tuple[str, float], ...] = ()
+    tried: int = field(default=1, repr=False, compare=False)
+    """How many stake rules were ever tried on such a set of markets, these included."""
 
     def fee(self, venue: str, category: str | None, otherwise: float) -> float:
         """The fee rate of a market."""
@@ -83,6 +85,9 @@ class Profit:
     note: str
     rules: Kelly
     roi_ci: tuple[float, float] = (float("nan"), float("nan"))
+    drawdown_at_prices: float = 0.0
+    """The largest fall from a peak, as a share of it, with open bets at the market's price at every
+    instant of the table, and not only at settlements."""
 
     @property
     def bets(self) -> int:
@@ -162,6 +167,8 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
     outlay = np.array([one[1] for one in made.bets])
     before = np.array([one[2] for one in made.bets])
     gain = outlay * (paid[row] - 1)
+    settles = np.array([one[3] for one in made.bets], dtype=np.int64)
+    shares = outlay * kept[row] / price[row]
     return Profit(
         row=row,
         question=table.q[row],
@@ -177,7 +184,40 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         unfunded=unfunded,
         note=_note(table, booked, rules),
         rules=rules,
+        drawdown_at_prices=_fall(table, row, buys_yes[row], shares, outlay, outlay + gain, settles),
     )
+
+
+def _fall(
+    table: Table,
+    row: Ints,
+    yes: npt.NDArray[np.bool_],
+    shares: Floats,
+    outlay: Floats,
+    payout: Floats,
+    settles: Ints,
+) -> float:
+    """The largest fall of the wealth with open bets at the market's price. Each bet adds what its
+    price gained since the row before, its first row what it lost on buying, and its settlement what
+    it then paid: their sums through time are the wealth."""
+    if not len(row):
+        return 0.0
+    order = np.lexsort((table.t, table.q))
+    bet_of = np.full(len(table.questions), -1)
+    bet_of[table.q[row]] = np.arange(len(row))
+    bet, t, price = bet_of[table.q[order]], table.t[order], table.market[order]
+    open_then = (bet >= 0) & (t >= table.t[row][bet]) & (t < settles[bet]) & np.isfinite(price)
+    bet, t, price = bet[open_then], t[open_then], price[open_then]
+    value = shares[bet] * np.where(yes[bet], price, 1 - price)
+    first = np.diff(bet, prepend=-1) != 0
+    before = np.where(first, outlay[bet], np.concatenate([[0.0], value[:-1]]))
+    last = outlay.copy()
+    last[bet] = value  # Of a bet's rows in order of time, the last one stays.
+    when, place = np.unique(np.concatenate([t, settles]), return_inverse=True)
+    moved = np.concatenate([value - before, payout - last])
+    steps = np.bincount(place, weights=moved, minlength=len(when))
+    wealth = np.concatenate([[1.0], 1.0 + np.cumsum(steps)])
+    return float((1 - wealth / np.maximum.accumulate(wealth)).max())
 
 
 def _kelly(p: Floats, price: Floats, rate: Floats) -> Floats:
@@ -190,9 +230,9 @@ def _kelly(p: Floats, price: Floats, rate: Floats) -> Floats:
 
 @dataclass
 class _Made:
-    """`bets` are (row, outlay with the fee, wealth before it)."""
+    """`bets` are (row, outlay with the fee, wealth before it, when it settles)."""
 
-    bets: list[tuple[int, float, float]]
+    bets: list[tuple[int, float, float, int]]
     instants: list[int]
     wealth: list[float]
 
@@ -240,8 +280,9 @@ def _walk(
         for i, outlay in zip(asked, outlays, strict=True):
             row, outlay = int(edges[i]), outlay * scale
             settles = int(table.resolved_at[q[i]]) or LAST
-            heapq.heappush(open_bets, (max(settles, now + 1), row, outlay))
-            made.bets.append((row, outlay, wealth))
+            settles = max(settles, now + 1)
+            heapq.heappush(open_bets, (settles, row, outlay))
+            made.bets.append((row, outlay, wealth, settles))
             at_cost += outlay * float(kept[row])
         cash = 0.0 if scale < 1.0 else cash - sum(outlays)
     return made, unfunded
@@ -258,7 +299,8 @@ def _note(table: Table, booked: npt.NDArray[np.bool_], rules: Kelly) -> str:
         f"{venue} {min(of):g}" + (f" to {max(of):g}" if len(of) > 1 else "")
         for venue, of in sorted(rates.items())
     ]
-    return f"{book}; fee rates charged: {', '.join(charged)}"
+    tried = f"; {rules.tried:,} stake rules tried on such a set" if rules.tried > 1 else ""
+    return f"{book}; fee rates charged: {', '.join(charged)}{tried}"
 
 
 class Bet(TypedDict):

@@ -85,7 +85,8 @@ class ProfitWire(TypedDict):
     """What fractional Kelly bets on the forecasts would have won, from a wealth of `start`; what
     they `staked` in all, and the `fees`; `gain` is the wealth at the end less the start, `roi` the
     gain over what the bets cost with their fees, with its 95 % interval; `max_drawdown` is at
-    settlements, with open bets at what they cost. `unfunded` counts the questions with an edge
+    settlements, with open bets at what they cost, `drawdown_at_prices` at every instant, with
+    open bets at the market's price then. `unfunded` counts the questions with an edge
     for which there was never cash. `sharpe` is the mean return of a bet over its standard
     deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
     wealth through time, thinned; all bets stand in bets.csv."""
@@ -101,6 +102,7 @@ class ProfitWire(TypedDict):
     roi_ci: Pair
     sharpe: float | None
     max_drawdown: float
+    drawdown_at_prices: NotRequired[float]
     fraction: float
     cap: float
     note: str
@@ -392,6 +394,7 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
         "roi_ci": pair(result.roi_ci),
         "sharpe": result.sharpe,
         "max_drawdown": result.max_drawdown,
+        "drawdown_at_prices": result.drawdown_at_prices,
         "fraction": result.rules.fraction,
         "cap": result.rules.cap,
         "note": result.note,

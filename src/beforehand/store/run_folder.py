@@ -5,7 +5,7 @@ written last. Wall-clock times go to `log.json` alone: two runs with the same se
 bytes except for the run id.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NotRequired, Required, TypedDict, TypeGuard
 
@@ -13,7 +13,7 @@ import orjson
 
 from beforehand import __version__
 from beforehand.errors import InputError, NotFound
-from beforehand.ids import check_segment, digest, is_segment
+from beforehand.ids import check_segment, is_segment
 from beforehand.store.files import (
     append_jsonl,
     exclusive,
@@ -50,14 +50,6 @@ class RunFacts(Told):
     form: NotRequired[int]
     archive_digest: NotRequired[str]
     files: NotRequired[dict[str, str]]
-
-
-class Trial(TypedDict):
-    """A line of the ledger: a variant that was tried on a set of markets."""
-
-    family: str
-    variant: str
-    markets: list[str]
 
 
 class RunFolder:
@@ -271,53 +263,3 @@ def last_probe(ledger: Path, code: str | None, place: str | None) -> ProbeNote |
 
 
 _NOTED = ProbeNote.__required_keys__
-
-
-def _trials(ledger: Path) -> list[Trial]:
-    """The ledger's readable lines; a damaged one is skipped, and stays in the file."""
-    rows = []
-    for line in ledger.read_bytes().splitlines() if ledger.is_file() else ():
-        try:
-            row = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if _is_trial(row):
-            rows.append(row)
-    return rows
-
-
-def _is_trial(row: object) -> TypeGuard[Trial]:
-    if not isinstance(row, dict):
-        return False
-    markets = row.get("markets")
-    return (
-        isinstance(row.get("family"), str)
-        and isinstance(row.get("variant"), str)
-        and isinstance(markets, list)
-        and all(isinstance(name, str) for name in markets)
-    )
-
-
-def note_trials(ledger: Path, family: str, markets: Iterable[str], variants: Iterable[str]) -> int:
-    """Add variants tried on a set of markets; returns how many of the family were ever tried on
-    such a set, these included.
-
-    An earlier trial counts if it covered half of the present markets: dropping a few rows or
-    importing more does not restart the count, and a test file of three rows does not count.
-    Families (a user's files, the forecasters of backtests) are counted apart.
-    """
-    mine = {digest(name.encode())[:8] for name in markets}
-    now = set(variants)
-    with exclusive(ledger.with_suffix(".lock")):
-        rows = _trials(ledger)
-        seen = {
-            row["variant"]
-            for row in rows
-            if row["family"] == family and 2 * len(mine & set(row["markets"])) >= len(mine)
-        }
-        if new := sorted(now - seen):
-            markets_of = sorted(mine)
-            append_jsonl(
-                ledger, [{"family": family, "variant": v, "markets": markets_of} for v in new]
-            )
-    return len(seen | now)

@@ -16,6 +16,15 @@ CREATE TABLE IF NOT EXISTS starts (
 """
 
 
+def started_by(database: Database) -> dict[str, str]:
+    """Whose token started each run over HTTP, by the run's id. Only reads."""
+    if "starts" not in database.tables():
+        return {}
+    with database.read() as db:
+        rows = db.run("SELECT run_id, holder FROM starts WHERE holder <> ''")
+    return {str(run): str(holder) for run, holder in rows}
+
+
 class Starts:
     """Safe for threads and processes."""
 

@@ -18,6 +18,7 @@ from msgspec import structs
 from beforehand.errors import BadAnswer, InputError
 from beforehand.forecast.base import (
     TIMEOUT_S,
+    Abstained,
     Context,
     Decision,
     Forecaster,
@@ -137,6 +138,8 @@ def parse(address: str, answer: str) -> Decision:
     if "probability" not in body:
         keys = ", ".join(map(str, body)) or "nothing"
         raise BadAnswer(f"{where} answered without a field `probability`: it has {keys[:120]}")
+    if p is None:
+        raise Abstained(f"{where} answered no probability: null")
     if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0.0 <= p <= 1.0:
         raise BadAnswer(f"{where} answered no probability from 0 to 1: {_short(p)} is {_what(p)}")
     rationale = body.get("rationale")

@@ -35,6 +35,7 @@ from beforehand.errors import (
     Unavailable,
 )
 from beforehand.forecast.base import (
+    Abstained,
     Context,
     Decision,
     Forecaster,
@@ -312,7 +313,8 @@ class PythonForecaster(Forecaster):
             if isinstance(error, BadAnswer):
                 text = trace = str(error)
             failed = self._trace(context, meter, trace[-LONGEST_TRACEBACK:])
-            raise NoDecision(text, [failed]) from None
+            kind = Abstained if isinstance(error, Abstained) else NoDecision
+            raise kind(text, [failed]) from None
         looked_up = shown.audit
         return found if looked_up is None else structs.replace(found, audit=looked_up)
 
@@ -362,6 +364,8 @@ async def _awaited(said: Awaitable[Any]) -> Any:
 
 def _decision(said: Any, name: str) -> Decision:
     """What was returned, checked. Raises BadAnswer for what is not a forecast."""
+    if said is None:
+        raise Abstained(f"{name} returned None: no forecast here")
     if isinstance(said, Mapping):
         if "probability" not in said:
             raise BadAnswer(f"{name} returned {_short(said)}: a mapping needs a probability")

@@ -17,8 +17,9 @@ import msgspec
 
 from beforehand.clock import from_us
 from beforehand.engine.context import StepContext
-from beforehand.errors import BadAnswer, Refused
+from beforehand.errors import BadAnswer, Refused, Stopped
 from beforehand.forecast.base import (
+    Abstained,
     Context,
     Decision,
     Forecaster,
@@ -30,8 +31,11 @@ from beforehand.forecast.schemes.http import kept_text, read_kept
 from beforehand.records.rows import DecisionRow, FailureRow, TraceRow
 from beforehand.score.leaks import flags
 from beforehand.store.journal.calls import call_key
+from beforehand.store.journal.events import was_resumed
 from beforehand.store.journal.free import FreeAnswer
 
+MOST_USELESS = 20
+"""After so many answers without one forecast among them, the run stops."""
 SIDE_BY_SIDE = 256
 """Threads that ask, started as they are needed; the run's concurrency caps the calls."""
 
@@ -174,9 +178,32 @@ def _answer(one: Forecaster, i: int, interval: Interval, step: StepContext) -> A
             said = _decide(arm, context, meter)
         except (BadAnswer, Refused) as error:
             found.fail(error, one, i)
+            _useless(one, error, meter)
         else:
             found.keep(said, one, i, context)
+            step.signals.useful.add(one.entry)
     return found
+
+
+def _useless(one: Forecaster, error: Exception, step: StepContext) -> None:
+    """Count an answer that was no forecast. Raises Stopped, and stops the run, where a forecaster
+    has given nothing else: the other questions would be asked (and paid) for nothing. A run that
+    somebody has resumed goes on, and so does one whose forecaster says that it has no forecast."""
+    signals = step.signals
+    if one.entry in signals.useful or isinstance(error, Abstained):
+        return
+    signals.useless[one.entry] += 1
+    if signals.useless[one.entry] >= MOST_USELESS:
+        if was_resumed(step.journal.database, step.run_id):
+            signals.useful.add(one.entry)
+            return
+        why = (
+            f"{one.name} gave no valid forecast in its first {MOST_USELESS} answers, the last: "
+            f"{error}. Correct it and begin a new run (`backtest run --try 3` asks a few questions "
+            "first); a resume goes on as it is"
+        )
+        step.journal.stop(step.run_id, why)
+        raise Stopped(why)
 
 
 def _ask_batch(one: Forecaster, asked: Sequence[Asked], context: StepContext) -> None:
@@ -210,8 +237,10 @@ def _ask_batch(one: Forecaster, asked: Sequence[Asked], context: StepContext) ->
                     said = read_kept(one.provider, kept)
         except (BadAnswer, Refused) as error:
             mine.fail(error, one, i)
+            _useless(one, error, context)
         else:
             mine.keep(said, one, i, shown)
+            context.signals.useful.add(one.entry)
 
 
 def _made(one: Forecaster, context: Context, meter: StepContext) -> Decision:

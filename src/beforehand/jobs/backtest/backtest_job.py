@@ -57,7 +57,7 @@ from beforehand.score.validity import SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_jsonl
-from beforehand.store.run_folder import RunFolder, note_trials
+from beforehand.store.run_folder import RunFolder
 
 MOST_QUESTIONS = 2_000_000
 """The most questions (a market at an instant) of a run."""
@@ -181,7 +181,7 @@ class BacktestJob:
         fork, settings = self.request.fork, self.request.settings
         left = [] if fork is None else [fork.parent, iso(fork.at), dict(self.replacement.models)]
         options = TypeAdapter(ModelOptions).dump_python(self.request.model_options, mode="json")
-        how = [self.request.grade, repr(settings), self.variants(), left, options]
+        how = [self.request.grade, repr(settings), list(self.variants()), left, options]
         return digest([self.archive.digest, asked, how])
 
     @property
@@ -343,15 +343,16 @@ class BacktestJob:
     def _grid(self) -> str:
         return "configured" if self.request.configs is not None else self.request.grid
 
-    def variants(self) -> list[str]:
-        """Fingerprints of what is tried: the forecaster, its version, and how it was run."""
+    def variants(self) -> dict[str, str]:
+        """What is tried: the forecaster, its version, and how it was run; names by fingerprints."""
         request = self.request
         settings = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
         how = [settings, request.grade, _stamp(request.start), _stamp(request.stop), self._grid]
         sims = sorted({(config.num_sims, config.mode) for config in self.configs})
         pure = [f for f in self.forecasters.values() if isinstance(f, PanelForecaster)]
-        tried = [digest([f.name, f.version, how]) for f in pure if f.name != MARKET]
-        return tried + [digest([f.entry, sims, how]) for f in self.asked if f.ranked]
+        tried = {digest([f.name, f.version, how]): f.name for f in pure if f.name != MARKET}
+        asked = {digest([f.entry, sims, how]): f.entry for f in self.asked if f.ranked}
+        return {**tried, **asked}
 
     def _spoken(self, one: Model) -> dict[str, int]:
         """At how many instants of each market a model is asked."""
@@ -418,8 +419,13 @@ class BacktestJob:
         collected = outputs["collect"]
         codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
         kept = how_kept(everyone, collected["differs"], context, codes)
-        facts, paths = self._facts(leaks, kept), unranked(everyone)
-        result = evaluate(table, facts, replace(settings, variants=facts.variants, unranked=paths))
+        markets = [c.market_id for c in self.configs]
+        here = self.folder.run_id, context.journal.now()
+        tried = results.with_trials(
+            settings, self._ledger, "backtest", markets, self.variants(), *here
+        )
+        facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
+        result = evaluate(table, facts, replace(tried, unranked=paths))
         drawn = pictured(intervals)
         asked = next(q for q in questions if q.id == drawn)
         about: About = {
@@ -460,17 +466,16 @@ class BacktestJob:
         write_jsonl(self.folder.path / "leaks.jsonl", forecasts)
         return leaks, ["leaks.jsonl"]
 
-    def _facts(self, leaks: LeakReport, kept: Mapping[str, Kept]) -> SetFacts:
-        """What the validity card needs beside the forecasts; notes the trial in the ledger."""
+    def _facts(self, leaks: LeakReport, kept: Mapping[str, Kept], tried: int | None) -> SetFacts:
+        """What the validity card needs beside the forecasts."""
         left_out = self.selection.left_out
         models = models_of(self.forecasters.values())
         training = self._opening.guard.training([(one.spec, self._spoken(one)) for one in models])
-        markets = [c.market_id for c in self.configs]
         return SetFacts(
             documents=leaks.documents,
             void=left_out.get("void", 0),
             unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
-            variants=note_trials(self._ledger, "backtest", markets, self.variants()),
+            variants=tried or 0,
             short=len(self.selection.short),
             kept=kept,
             admitted_after_t=leaks.admitted_after_t,

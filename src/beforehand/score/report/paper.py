@@ -122,6 +122,11 @@ def _bet_columns() -> list[Column]:
             lambda row: " to ".join(share(end) for end in cast(Any, row["kelly"])["roi_ci"]),
         ),
         ("Drawdown", "r", lambda row: share(cast(Any, row["kelly"])["max_drawdown"])),
+        (
+            "At prices",
+            "r",
+            lambda row: share(cast(Any, row["kelly"]).get("drawdown_at_prices")),
+        ),
     ]
 
 
@@ -132,7 +137,8 @@ def _terms(summary: "Summary") -> str:
         f"Kelly bets on the forecasts, from a wealth of 1: {kelly['fraction']:g} of Kelly's stake "
         f"behind spread and fee, at most {kelly['cap']:g} of the wealth a bet, one bet a question; "
         f"{kelly['note']}. Bets that found no cash were not made; the drawdown is at settlements, "
-        "with open bets at what they cost. What bets gained is no verdict."
+        "with open bets at what they cost; at prices, with open bets at the market's price. What "
+        "bets gained is no verdict."
     )
 
 

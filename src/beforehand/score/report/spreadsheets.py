@@ -42,6 +42,7 @@ CSV_COLUMNS = (
     "kelly_roi_low",
     "kelly_roi_high",
     "kelly_max_drawdown",
+    "kelly_drawdown_at_prices",
     "kelly_sharpe",
     "kelly_note",
     "verdict",
@@ -99,6 +100,7 @@ def _kelly(kelly: ProfitWire | str) -> dict[str, object]:
         **{f"kelly_{name}": kelly[name] for name in (*names, "note")},  # type: ignore[literal-required]
         "kelly_roi_low": low,
         "kelly_roi_high": high,
+        "kelly_drawdown_at_prices": kelly.get("drawdown_at_prices"),
     }
 
 

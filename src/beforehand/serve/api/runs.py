@@ -47,7 +47,8 @@ class RunRow(TypedDict):
     """A run in a list. `status` is running, success, stopped, cancelled, failed, unfinished (no
     process carries it out) or damaged; `cost` is in US dollars. `subject` is what it was about
     (forecasters, a file, a question), `headline` its verdict in one sentence, `valid` whether every
-    bound of its validity card is met; null before it is finished."""
+    bound of its validity card is met; null before it is finished. `started_by` is whose token
+    started it over HTTP (null: nobody's)."""
 
     run_id: str
     kind: str
@@ -67,6 +68,7 @@ class RunRow(TypedDict):
     subject: str | None
     headline: str | None
     valid: bool | None
+    started_by: str | None
 
 
 class Citation(TypedDict):
@@ -114,7 +116,8 @@ class RunWhole(TypedDict):
     """A run: how it stands, what its `run.json` says once it is finished, its scores (null where it
     has none), and the answer of a question. `headline` is the verdict in one sentence, `warnings`
     what has to be said beside it, `card` the validity card in reading order, `kept` how each
-    forecaster was kept from the future; `archive` is the name of its world, if it is here still."""
+    forecaster was kept from the future; `started_by` is whose token started it over HTTP; `archive`
+    is the name of its world, if it is here still."""
 
     run_id: str
     status: str
@@ -135,6 +138,7 @@ class RunWhole(TypedDict):
     parent: NotRequired[str | None]
     created_at: NotRequired[str]
     updated_at: NotRequired[str]
+    started_by: str | None
     scores: Summary | None
     answer: NotRequired[AnswerWire]
     headline: str | None

@@ -9,18 +9,16 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from beforehand.clock import iso_us, to_us
-from beforehand.errors import NotFound
 from beforehand.forecast.prompts import prompt_of
 from beforehand.front import tables as front
 from beforehand.front.run import Run
 from beforehand.jobs.checks import instant
-from beforehand.records.rows import IntervalRow, label
-from beforehand.runs.rows import read_traces
+from beforehand.runs.traces.decision import traced
 from beforehand.sandbox.policy import DEFAULT
 from beforehand.serve.api.base import ApiDep, Unpinned
 from beforehand.serve.api.markets import SeenContext
 from beforehand.serve.api.runs import RunId
-from beforehand.serve.api.tables import CallRow, Filter, TraceWire, groups, plain, there
+from beforehand.serve.api.tables import CallRow, Filter, TraceWire, plain, there
 
 router = APIRouter(prefix="/api/runs/{run_id}", tags=["rows"], dependencies=[Unpinned])
 
@@ -70,28 +68,11 @@ def trace(
     folder, at = api.folder(run_id), to_us(instant("time", time))
 
     def made() -> object:
-        path = folder.path / "intervals.jsonl"
-        run = Run(folder, api.workspace)
-        chosen = there(run, Filter(market_id, forecaster, at, at))
-        found_here = groups(path, chosen) if path.is_file() else ()
-        mine = [row for _, group in found_here for row in group if _said(row, forecaster)]
-        if not mine:
-            raise NotFound(f"{forecaster} said nothing about {chosen.market} at {iso_us(at)}")
-        found = [
-            one
-            for one in read_traces(folder.path / "traces.jsonl")
-            if (one.market_id, one.time) == (chosen.market, mine[0].time)
-            and label(one.model_id) == forecaster
-            and one.simulation_index == simulation
-        ]
-        context = mine[0].context.wire()
-        keys = {key for one in found for key in one.calls}
-        journal = api.journal()
-        calls = [
-            row
-            for row in (journal.calls.rows(folder.run_id) if journal is not None else ())
-            if row["call_key"] in keys
-        ]
+        chosen = there(Run(folder, api.workspace), Filter(market_id, forecaster, at, at))
+        row, found, calls = traced(
+            folder, api.journal(), chosen.market or market_id, at, forecaster, simulation
+        )
+        context = row.context.wire()
         return {
             "run_id": folder.run_id,
             "market_id": chosen.market,
@@ -114,8 +95,3 @@ def trace(
         }
 
     return api.answers.reply(request, made)
-
-
-def _said(row: IntervalRow, forecaster: str) -> bool:
-    names = [one.model_id for one in row.decisions] + [one.model_id for one in row.failures]
-    return any(label(name) == forecaster for name in names)

@@ -74,6 +74,16 @@ def events_after(database: Database, run_id: str, number: int, most: int = 1000)
     ]
 
 
+def was_resumed(database: Database, run_id: str) -> bool:
+    """True if somebody has continued this run since it was begun."""
+    with database.read() as tx:
+        found = tx.run(
+            "SELECT 1 FROM events WHERE run_id = :run_id AND what = 'run resumed' LIMIT 1",
+            run_id=run_id,
+        )
+    return bool(found)
+
+
 def last_number(database: Database, run_id: str) -> int:
     """The number of a run's last event; 0 where it has none."""
     with database.read() as tx:

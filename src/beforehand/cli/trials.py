@@ -1,0 +1,43 @@
+"""`beforehand runs trials`."""
+
+from beforehand.cli.output import Json, emit, plain_table
+from beforehand.config import Workspace
+from beforehand.errors import EXIT_OK
+from beforehand.store.trials import read_trials
+
+WHAT = {
+    "file": "forecasters of scored files",
+    "backtest": "forecasters of backtests",
+    "stakes": "stake rules",
+}
+
+
+def trials(*, json: Json = False) -> int:
+    """What was tried on which markets: what the validity card counts as variants.
+
+    A variant of a file is its forecasts, one of a backtest is a forecaster with its version and how
+    it was run. An earlier one counts for a later run if it covered half of that run's markets;
+    each kind is counted apart. A trial (`--try`, `--check`) counts nothing.
+    """
+    path = Workspace.from_environment().home.trials
+    found = read_trials(path)
+    if json:
+        emit({"ledger": str(path), "trials": found})
+        return EXIT_OK
+    if not found:
+        print(f"nothing was tried yet: {path} is empty")
+        return EXIT_OK
+    rows = [["tried", "of", "first in run", "at", "markets"]]
+    rows += [
+        [
+            WHAT.get(row["family"], row["family"]),
+            row.get("name", "(noted by an earlier version)"),
+            row.get("run_id", ""),
+            row.get("at", "")[:16].replace("T", " "),
+            f"{len(row['markets']):,}",
+        ]
+        for row in found
+    ]
+    print(plain_table(rows))
+    print(f"{len(found):,} variants in {path}")
+    return EXIT_OK

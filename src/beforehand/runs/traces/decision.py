@@ -1,0 +1,63 @@
+"""One decision of a model, whole, from a run's files and the journal."""
+
+from typing import NamedTuple
+
+from beforehand.clock import iso_us
+from beforehand.errors import NotFound
+from beforehand.records.rows import IntervalRow, TraceRow, decode_interval, label
+from beforehand.runs.rows import read_traces
+from beforehand.store.journal.calls import CallRow
+from beforehand.store.journal.journal import Journal
+from beforehand.store.run_folder import RunFolder
+
+
+class Traced(NamedTuple):
+    """The row of the interval, the attempts in order (code, then a direct answer where code gave
+    none), and their calls on record."""
+
+    row: IntervalRow
+    attempts: list[TraceRow]
+    calls: list[CallRow]
+
+
+def traced(
+    folder: RunFolder,
+    journal: Journal | None,
+    market: str,
+    t: int | None,
+    forecaster: str | None,
+    simulation: int = 0,
+) -> Traced:
+    """How `forecaster` (None: any) came to its decision about a market at an instant (microseconds;
+    None: the last one). Raises NotFound where it said nothing there."""
+    path, found = folder.path / "intervals.jsonl", list[IntervalRow]()
+    needle = market.encode()
+    if path.is_file():
+        with path.open("rb") as lines:
+            for line in lines:
+                if needle not in line:
+                    continue
+                row = decode_interval(line)
+                here = row.market_id == market and t in (None, row.context.t)
+                if here and _said(row, forecaster):
+                    found.append(row)
+    if not found:
+        when = "at any instant" if t is None else f"at {iso_us(t)}"
+        said = "nobody said anything" if forecaster is None else f"{forecaster} said nothing"
+        raise NotFound(f"{said} about {market} {when}")
+    row = found[0] if t is not None else max(found, key=lambda one: one.context.t)
+    attempts = [
+        one
+        for one in read_traces(folder.path / "traces.jsonl")
+        if (one.market_id, one.time) == (market, row.time)
+        and forecaster in (None, label(one.model_id))
+        and one.simulation_index == simulation
+    ]
+    keys = {key for one in attempts for key in one.calls}
+    calls = journal.calls.rows(folder.run_id) if journal is not None and keys else []
+    return Traced(row, attempts, [call for call in calls if call["call_key"] in keys])
+
+
+def _said(row: IntervalRow, forecaster: str | None) -> bool:
+    names = [one.model_id for one in row.decisions] + [one.model_id for one in row.failures]
+    return forecaster is None or any(label(name) == forecaster for name in names)

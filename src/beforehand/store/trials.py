@@ -1,0 +1,92 @@
+"""The ledger of what was tried: each variant of a forecaster on a set of markets, once.
+
+Whoever tries many things on the same markets finds one that looks good by chance. The validity card
+and the deflated interval count what stands here.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NotRequired, TypeGuard
+
+import orjson
+from typing_extensions import TypedDict
+
+from beforehand.ids import digest
+from beforehand.store.files import append_jsonl, exclusive
+
+
+class Trial(TypedDict):
+    """A line of the ledger: a variant that was tried on a set of markets (digests of their ids).
+    `name`, `run_id` and `at` say what it was called, and which run tried it first, and when; lines
+    of earlier versions have none."""
+
+    family: str
+    variant: str
+    markets: list[str]
+    name: NotRequired[str]
+    run_id: NotRequired[str]
+    at: NotRequired[str]
+
+
+def read_trials(ledger: Path) -> list[Trial]:
+    """The ledger's readable lines; a damaged one is skipped, and stays in the file."""
+    rows = []
+    for line in ledger.read_bytes().splitlines() if ledger.is_file() else ():
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if _is_trial(row):
+            rows.append(row)
+    return rows
+
+
+def _is_trial(row: object) -> TypeGuard[Trial]:
+    if not isinstance(row, dict):
+        return False
+    markets = row.get("markets")
+    return (
+        isinstance(row.get("family"), str)
+        and isinstance(row.get("variant"), str)
+        and isinstance(markets, list)
+        and all(isinstance(name, str) for name in markets)
+    )
+
+
+def note_trials(
+    ledger: Path,
+    family: str,
+    markets: Iterable[str],
+    variants: Mapping[str, str],
+    run_id: str,
+    at: str,
+) -> int:
+    """Add variants tried on a set of markets, each with its name, by a run at a time (ISO 8601);
+    returns how many of the family were ever tried on such a set, these included.
+
+    An earlier trial counts if it covered half of the present markets: dropping a few rows or
+    importing more does not restart the count, and a test file of three rows does not count.
+    Families (a user's files, the forecasters of backtests) are counted apart.
+    """
+    mine = {digest(name.encode())[:8] for name in markets}
+    with exclusive(ledger.with_suffix(".lock")):
+        seen = {
+            row["variant"]
+            for row in read_trials(ledger)
+            if row["family"] == family and 2 * len(mine & set(row["markets"])) >= len(mine)
+        }
+        new = [
+            Trial(
+                family=family,
+                variant=variant,
+                markets=sorted(mine),
+                name=name,
+                run_id=run_id,
+                at=at,
+            )
+            for variant, name in sorted(variants.items())
+            if variant not in seen
+        ]
+        if new:
+            append_jsonl(ledger, new)
+    return len(seen | set(variants))

@@ -1,0 +1,174 @@
+"""Before a run is paid for: a few questions first, an end where nothing useful comes back, and a
+ledger that anybody can read."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beforehand.cli.app import run as cli
+from beforehand.config import Home, Workspace
+from beforehand.runs.query import find_journal, find_run
+from beforehand.score.bets import Kelly, Profit, profit
+from test_scores import bets_at
+
+MINE = """
+def good(context): return context.odds
+def percent(context): return 55
+def silent(context): return None
+def late(context):
+    late.asked += 1
+    return 55 if late.asked < 20 else context.odds
+late.asked = 0
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return f"python:{path}"
+
+
+def backtest(sim: Path, forecaster: str, *more: str) -> int:
+    common = ["--archive", str(sim), "--draws", "200", "--placebo", "0", "--json"]
+    return cli(["backtest", "run", "--forecasters", forecaster, *common, *more])
+
+
+def test_a_trial_asks_a_few_and_counts_nothing(
+    sim: Path, mine: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert backtest(sim, f"{mine}:good,drift", "--try", "3") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["answers"]) == 3, "baselines are computed, not asked"
+    assert all(one["probability"] == one["market"] for one in found["answers"])
+    assert found["questions"] > 3
+    times = [one["time"] for one in found["answers"]]
+    assert times == sorted(times)
+    assert backtest(sim, f"{mine}:percent", "--try", "2") == 3
+    assert "percent?" in capsys.readouterr().out
+    workspace = Workspace.from_environment()
+    assert not workspace.home.trials.exists(), "nothing counts as tried"
+    assert cli(["runs", "list"]) == 0
+    assert "no runs yet" in capsys.readouterr().out
+    for wrong in ("0", "11"):
+        assert backtest(sim, f"{mine}:good", "--try", wrong) == 2
+        assert "1 to 10 questions" in capsys.readouterr().err
+    assert backtest(sim, "drift", "--try", "2") == 2
+    assert "computed from prices" in capsys.readouterr().err
+
+
+def test_a_second_trial_asks_anew(
+    sim: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was answered in an earlier trial is not taken for the answer of changed code."""
+    for p in (0.25, 0.75):
+        path = tmp_path / f"mine{p}.py"
+        path.write_text(f"def same(context): return {p}\n")
+        assert backtest(sim, f"python:{path}:same", "--try", "1") == 0
+        assert json.loads(capsys.readouterr().out)["answers"][0]["probability"] == p
+
+
+def test_a_run_whose_forecaster_gives_no_forecast_stops(
+    sim: Path, mine: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert backtest(sim, f"{mine}:percent") == 3
+    said = capsys.readouterr().err
+    assert "no valid forecast in its first 20 answers" in said
+    assert "--try 3" in said
+    journal = find_journal(Workspace.from_environment())
+    assert journal is not None
+    row = journal.known_run(find_run("latest", Home(home), journal))
+    assert row.status == "stopped"
+    assert cli(["runs", "list"]) == 0
+    assert f"{mine}:percent"[:39] in capsys.readouterr().out, "the list says of what"
+    # A resume is a decision of the user: it goes on, to the end.
+    assert cli(["runs", "resume", "latest", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decisions"]["models"]
+
+
+@pytest.mark.parametrize("name", ["silent", "late", "good"])
+def test_who_abstains_or_answers_once_is_asked_to_the_end(
+    sim: Path, mine: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """None is no forecast and no fault; one valid forecast among twenty is enough."""
+    assert backtest(sim, f"{mine}:{name}") == (3 if name == "silent" else 0)
+    found = json.loads(capsys.readouterr().out)["decisions"]["models"]
+    (made,) = (row for entry, row in found.items() if entry.endswith(name))
+    assert made["made"] + made["failed"] > 100
+    assert (made["made"] > 0) == (name != "silent")
+
+
+def test_the_ledger_says_what_was_tried_and_by_which_run(
+    sim: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli(["runs", "trials"]) == 0
+    assert "nothing was tried yet" in capsys.readouterr().out
+    for spread in ("0.02", "0.04", "0.02"):
+        assert backtest(sim, "drift", "--spread", spread) == 0
+        kelly = [row["kelly"] for row in json.loads(capsys.readouterr().out)["leaderboard"]]
+    assert all("2 stake rules tried" in one["note"] for one in kelly), "each rule counts once"
+    assert cli(["runs", "trials", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["trials"]
+    assert (rows[0]["family"], rows[0]["name"]) == ("backtest", "drift")
+    assert [row["family"] for row in rows].count("stakes") == 2
+    assert all(row["run_id"] and row["at"] for row in rows)
+
+
+def test_a_decision_is_traced_on_the_terminal(
+    sim: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert backtest(sim, "scripted", "--every", "30d") == 0
+    run = json.loads(capsys.readouterr().out)
+    market = run["pictured"]["id"]
+    assert cli(["runs", "trace", "latest", market]) == 0
+    said = capsys.readouterr().out
+    assert "--- scripted, code" in said
+    assert "code:" in said
+    assert "scripted said 0." in said
+    assert cli(["runs", "trace", "latest", market, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["attempts"][0]["code"]
+    assert found["calls"][0]["state"] == "done"
+    for more, why in (
+        (["--at", "2001-01-01"], "nobody said anything"),
+        (["--forecaster", "x"], "x said"),
+    ):
+        assert cli(["runs", "trace", "latest", market, *more]) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_the_drawdown_at_prices_is_that_of_a_slow_walk() -> None:
+    """Against the definition, step by step: cash and shares, with open bets at the price."""
+    random = np.random.default_rng(5)
+    n, each = 30, 12
+    made = bets_at([0] * (n * each), [200] * (n * each), [0.0] * (n * each))
+    made.q[:] = np.repeat(np.arange(n), each)
+    made.t[:] = np.tile(np.arange(each) * 10, n)
+    made.market[:] = np.clip(0.5 + random.normal(0, 0.1, n * each).cumsum() % 0.4 - 0.2, 0.1, 0.9)
+    made.bid[:], made.ask[:] = made.market - 0.01, made.market + 0.01
+    made.resolved_at[:n] = random.integers(60, 140, n)
+    made.y[:n] = random.integers(0, 2, n)
+    p = np.clip(made.market + random.normal(0, 0.1, n * each), 0.01, 0.99)
+    got = profit(made, p, Kelly(fraction=1.0, cap=0.05))
+    assert isinstance(got, Profit)
+    assert got.bets > 20
+    shares, paid = got.stake / got.price, got.paid
+    peak, fall = 1.0, 0.0
+    for now in range(201):
+        wealth = 1.0
+        for i in range(got.bets):
+            q, t = got.question[i], got.t[i]
+            if t > now:
+                continue
+            if made.resolved_at[q] <= now:
+                wealth += got.gain[i]
+                continue
+            rows = (made.q == q) & (made.t >= t) & (made.t <= now)
+            price = made.market[rows][-1]
+            wealth += shares[i] * (price if got.yes[i] else 1 - price) - paid[i]
+        peak = max(peak, wealth)
+        fall = max(fall, 1 - wealth / peak)
+    assert got.drawdown_at_prices == pytest.approx(fall)
+    assert fall != pytest.approx(got.max_drawdown)
