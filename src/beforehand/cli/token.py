@@ -12,12 +12,12 @@ from beforehand.cli.output import Json, emit, note, plain_table
 from beforehand.clock import SystemClock, iso, parse_instant
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK, InputError, NotFound
-from beforehand.store.tokens import SCOPES, Token
+from beforehand.store.tokens import BUDGET, CENT, SCOPES, Token
 
 if TYPE_CHECKING:
     from beforehand.tools.caller import ToolLimit
 
-MOST_CALLS, MOST_TOKENS = 1_000_000, 1_000
+MOST_CALLS, MOST_TOKENS, MOST_DOLLARS = 1_000_000, 1_000, 1_000_000
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 LONGEST = timedelta(days=366)
 USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
@@ -37,6 +37,30 @@ class Several:
     count: Annotated[int, Parameter(help="How many tokens, with --every.")] = 1
 
 
+@Parameter(name="*")
+@dataclass
+class Allowance:
+    """What the token's user may use."""
+
+    quota: Annotated[
+        list[str] | None,
+        Parameter(
+            negative="",
+            help="How often its user may call what is limited, as executions=500 (within the "
+            "documented time) [the documented number]. Repeat.",
+        ),
+    ] = None
+    budget: Annotated[
+        float | None,
+        Parameter(help="Most US dollars that the runs of its user may cost, all together."),
+    ] = None
+
+    @property
+    def pairs(self) -> tuple[tuple[str, int], ...]:
+        """As the table of tokens keeps it. Raises InputError."""
+        return (*_quotas(self.quota or ()), *_budget(self.budget))
+
+
 def issue(
     *,
     user: Annotated[str, Parameter(help="The token's user; quotas count per user.")],
@@ -52,14 +76,7 @@ def issue(
         str | None, Parameter(help="Pin the token to this instant: its user sees nothing later.")
     ] = None,
     several: Several | None = None,
-    quota: Annotated[
-        list[str] | None,
-        Parameter(
-            negative="",
-            help="How often its user may call what is limited, as executions=500 (within the "
-            "documented time) [the documented number]. Repeat.",
-        ),
-    ] = None,
+    allowance: Allowance | None = None,
     json: Json = False,
 ) -> int:
     """Issue a bearer token. Its text is printed once and stored nowhere.
@@ -74,7 +91,7 @@ def issue(
         )
     clock = SystemClock()
     covered, allowed, pinned = _servers(servers), _scopes(scopes), _pin(as_of)
-    quotas = _quotas(quota or ())
+    quotas = () if allowance is None else allowance.pairs
     now = clock.now()
     ends, pins = now + _span(expires), _pins(pinned, several)
     with open_tokens(Workspace.from_environment()) as tokens:
@@ -169,6 +186,8 @@ def usage(
                     "seconds": limit.seconds,
                 }
             )
+        if budgets := [quota[BUDGET] / CENT for quota in own if BUDGET in quota]:
+            rows.append(_spent(workspace, name, max(budgets)))
     quotas.close()
     if json:
         emit({"usage": rows})
@@ -177,10 +196,25 @@ def usage(
     else:
         head = ["user", "limit", "used", "left", "of", "in"]
         for row in rows:
-            row["in"] = span(float(str(row["seconds"])))
+            row["in"] = span(row["seconds"]) if isinstance(row["seconds"], int) else "all"
         cells = [[str(row[name]) for name in head] for row in rows]
         print(plain_table([head, *cells]))
     return EXIT_OK
+
+
+def _spent(workspace: Workspace, user: str, budget: float) -> dict[str, object]:
+    """What is left of a user's budget: what the runs under way may still spend is taken."""
+    from beforehand.serve.budgets import spoken_for
+
+    used = spoken_for(workspace, user)
+    return {
+        "user": user,
+        "limit": "US dollars for runs",
+        "used": round(used, 6),
+        "left": round(max(budget - used, 0), 6),
+        "of": budget,
+        "seconds": None,
+    }
 
 
 def revoke(
@@ -251,6 +285,14 @@ def _quotas(stated: Sequence[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found.items()))
 
 
+def _budget(dollars: float | None) -> tuple[tuple[str, int], ...]:
+    if dollars is None:
+        return ()
+    if not 0 <= dollars <= MOST_DOLLARS:
+        raise InputError(f"--budget must lie between 0 and {MOST_DOLLARS:,} US dollars")
+    return ((BUDGET, round(dollars * CENT)),)
+
+
 def _pin(as_of: str | None) -> datetime | None:
     try:
         pinned = None if as_of is None else parse_instant(as_of)
@@ -280,7 +322,8 @@ def _row(token: Token, now: datetime) -> dict[str, object]:
         "as_of": None if token.as_of is None else iso(token.as_of),
         "created_at": iso(token.created_at),
         "expires_at": iso(token.expires_at),
-        "quotas": dict(token.quotas),
+        "quotas": {name: n for name, n in token.quotas if name != BUDGET},
+        "budget": next((n / CENT for name, n in token.quotas if name == BUDGET), None),
         "state": token.state(now),
     }
 

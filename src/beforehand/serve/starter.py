@@ -69,6 +69,7 @@ class Starter:
         self._running: dict[str, Program[bytes]] = {}
         self._starting = 0
         self._lock = threading.Lock()
+        self._affording = threading.Lock()
 
     @property
     def uploads(self) -> Path:
@@ -80,12 +81,22 @@ class Starter:
         self._log(text)
 
     def begin(
-        self, request: Any, asked: object, holder: str, key: str | None, run_id: str | None
+        self,
+        request: Any,
+        asked: object,
+        holder: str,
+        key: str | None,
+        run_id: str | None,
+        afford: Callable[[], None],
     ) -> tuple[RunRow, bool]:
         """Enter a run and start its process; the row, and False where the key (or the run's own id)
-        stands for a run that exists. `asked` is the request as it was sent."""
+        stands for a run that exists. `asked` is the request as it was sent; `afford` raises where
+        a new run would spend too much."""
         with self.once(holder, key, asked, run_id) as start, self._room(start.made):
-            row, new = enroll(request, self._workspace, start.run_id)
+            with self._affording:  # Two runs at once do not share one rest of a budget.
+                if not start.made:
+                    afford()
+                row, new = enroll(request, self._workspace, start.run_id)
             if row.status == "running" and not self._driven(row):
                 self._under_way(row.run_id, self.carry_on(row.run_id))
         return row, new

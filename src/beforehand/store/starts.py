@@ -75,6 +75,12 @@ class Starts:
             rows = db.run("SELECT run_id FROM starts ORDER BY created_at DESC")
         return [str(row[0]) for row in rows]
 
+    def of(self, holder: str) -> list[str]:
+        """The runs that this holder started."""
+        with self._database.read() as db:
+            rows = db.run("SELECT run_id FROM starts WHERE holder = :holder", holder=holder)
+        return [str(row[0]) for row in rows]
+
     def close(self) -> None:
         """Give the connections back."""
         self._database.close()

@@ -28,6 +28,8 @@ CREATE TABLE IF NOT EXISTS tokens (
 )
 """
 _COLUMNS = "id, holder, servers, scopes, as_of, created_at, expires_at, quotas, revoked_at"
+BUDGET, CENT = "budget", 100
+"""The quota that caps what the runs of a user may cost, in US cents."""
 QuotaPairs = tuple[tuple[str, int], ...]
 """Calls in a limit's window, by the limit's name."""
 

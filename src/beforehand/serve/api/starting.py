@@ -7,9 +7,9 @@ ends. A request with an Idempotency-Key that is sent again starts nothing.
 import shutil
 import tempfile
 import threading
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
@@ -27,7 +27,7 @@ from beforehand.forecast.base import ModelOptions
 from beforehand.ids import check_segment, digest, new_run_id
 from beforehand.jobs import forecast_file, score_file
 from beforehand.jobs.ask.ask_job import AGENTS_AT_ONCE, AskJob, AskRequest
-from beforehand.jobs.backtest.backtest_job import BacktestJob, BacktestRequest
+from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.jobs.backtest.cost import Predicted, predicted
 from beforehand.jobs.checks import (
     between,
@@ -50,6 +50,7 @@ from beforehand.serve.api.answers import encode
 from beforehand.serve.api.base import Api, ApiDep, Json, Unpinned, Who
 from beforehand.serve.api.runs import RunId, RunWhole, whole
 from beforehand.serve.auth import Visitor
+from beforehand.serve.budgets import need_budget, need_limits, paid_by, paid_model
 from beforehand.store.archive.reader import Archive
 from beforehand.store.journal.schema import ASIDE
 from beforehand.store.run_folder import SEAL, RunFolder
@@ -227,10 +228,13 @@ def _started(
     body: BaseModel,
     key: str | None,
     run_id: str | None,
+    paid: list[str],
     asked: object = None,
 ) -> Response:
+    """Start a run, unless the key's request has; `paid` names what costs money in it."""
     asked = asked or [type(body).__name__, body.model_dump(mode="json")]
-    row, new = api.starter.begin(request, asked, who.user or "", key, run_id)
+    afford = partial(need_budget, api.workspace, who, request.limits, paid)
+    row, new = api.starter.begin(request, asked, who.user or "", key, run_id, afford)
     if new:
         api.starter.tell(f"{who.user or 'anybody'} started run {row.run_id} ({row.kind})")
     url = f"/api/runs/{row.run_id}"
@@ -243,6 +247,11 @@ def _started(
         "events": f"{url}/events",
     }
     return JSONResponse(found, 202, {"Location": url, "Cache-Control": "no-store"})
+
+
+def _paid(api: Api, request: BacktestRequest) -> tuple[list[str], list[str]]:
+    with api.answers.slot():
+        return paid_by(api.workspace, request)
 
 
 def _backtest(api: Api, body: Backtest) -> BacktestRequest:
@@ -277,22 +286,6 @@ def _backtest(api: Api, body: Backtest) -> BacktestRequest:
     return request
 
 
-def _need_budget(limits: RunLimits, paid: list[str]) -> None:
-    """Raises InputError where a model is paid for without a limit."""
-    if paid and not limits.budget:
-        raise InputError(
-            f"{', '.join(paid)} cost money: set limits.max_cost, limits.max_calls or "
-            "limits.max_tokens; the run stops before it spends more"
-        )
-
-
-def _models(api: Api, request: BacktestRequest) -> list[str]:
-    """The models of a backtest that cost money. Raises whatever is wrong with the request."""
-    with api.answers.slot(), closing(BacktestJob(request, "dry-run", api.workspace)) as job:
-        asked = {name: job.forecasters[name] for name in job.paid}
-        return [name for name, one in asked.items() if one.kind == "model" and not one.free]
-
-
 @router.post("/backtests", response_model=Predicted, responses=STARTED)
 def start_backtest(
     request: Request,
@@ -309,8 +302,9 @@ def start_backtest(
         check_name(check_segment(body.run_id))
     if dry_run:
         return api.answers.reply(request, lambda: predicted(asked, api.workspace), heavy=True)
-    _need_budget(asked.limits, _models(api, asked))
-    return _started(api, who, asked, body, key, body.run_id)
+    models, paid = _paid(api, asked)
+    need_limits(asked.limits, models)
+    return _started(api, who, asked, body, key, body.run_id, paid)
 
 
 @router.post("/asks", response_model=AskPlan, responses=STARTED)
@@ -332,8 +326,9 @@ def start_ask(
         by_rules = AskRequest(asked.question, asked.archive, asked.as_of)
         planned = AskJob(by_rules, "plan", api.workspace)
         return api.answers.reply(request, lambda: {"plan": planned.planned()})
-    _need_budget(limits, _paid_model(body.model))
-    return _started(api, who, asked, body, key, body.run_id)
+    paid = paid_model(body.model)
+    need_limits(limits, paid)
+    return _started(api, who, asked, body, key, body.run_id, paid)
 
 
 @router.post("/scouts", response_model=AskPlan, responses=STARTED)
@@ -381,8 +376,9 @@ def start_scout(
         limits=limits,
         model=body.model,
     )
-    _need_budget(limits, _paid_model(body.model))
-    return _started(api, who, asked, body, key, name)
+    paid = paid_model(body.model)
+    need_limits(limits, paid)
+    return _started(api, who, asked, body, key, name, paid)
 
 
 def _past(api: Api, as_of: str | None) -> Any:
@@ -395,11 +391,6 @@ def _past(api: Api, as_of: str | None) -> Any:
 
 def _side_by_side(limits: RunLimits) -> RunLimits:
     return replace(limits, concurrency=limits.concurrency or AGENTS_AT_ONCE)
-
-
-def _paid_model(name: str | None) -> list[str]:
-    """The model, where asking it costs money."""
-    return [] if name is None or name in ("scripted", "local") else [name]
 
 
 @router.post(
@@ -574,6 +565,8 @@ def resume(api: ApiDep, who: Who, run_id: RunId, body: Resume | None = None) -> 
     changes = given.model_dump(exclude_none=True, exclude={"fresh"})
     checked(RunLimits(**changes))
     kind_named(row.kind)
+    may_pay = [row.run_id] if row.cost or given.max_cost is not None else []
+    need_budget(api.workspace, who, RunLimits(**changes), may_pay, row)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()]
     api.starter.resume(row, [*options, *(["--fresh"] if given.fresh else [])])
     api.starter.tell(f"{who.user or 'anybody'} resumed run {row.run_id}")
@@ -588,6 +581,7 @@ def fork(api: ApiDep, who: Who, run_id: RunId, body: Fork, key: Key = None) -> R
     kind = kind_named(row.kind)
     at = instant("at", body.at)
     forked = kind.forked(kind.load(row), row.run_id, at, body.models, body.fresh)
-    _need_budget(forked.limits, _models(api, forked))
+    models, paid = _paid(api, forked)
+    need_limits(forked.limits, models)
     asked = ["fork", row.run_id, body.model_dump(mode="json")]
-    return _started(api, who, forked, body, key, body.run_id, asked)
+    return _started(api, who, forked, body, key, body.run_id, paid, asked)

@@ -1,0 +1,79 @@
+"""What runs may spend that are started over HTTP: their own limits, and the budget of a token's
+user."""
+
+from contextlib import closing
+
+from beforehand.config import Workspace
+from beforehand.engine.job import RunLimits
+from beforehand.errors import InputError
+from beforehand.jobs.backtest.backtest_job import BacktestJob, BacktestRequest
+from beforehand.runs.query import find_journal
+from beforehand.serve.auth import Visitor
+from beforehand.store.journal.schema import RunRow
+from beforehand.store.starts import Starts
+from beforehand.store.tokens import BUDGET, CENT
+
+OVER = ("success", "cancelled", "failed", "stopped")
+
+
+def need_limits(limits: RunLimits, models: list[str]) -> None:
+    """Raises InputError where a model is paid for without a limit."""
+    if models and not limits.budget:
+        raise InputError(
+            f"{', '.join(models)} cost money: set limits.max_cost, limits.max_calls or "
+            "limits.max_tokens; the run stops before it spends more"
+        )
+
+
+def need_budget(
+    workspace: Workspace,
+    who: Visitor,
+    limits: RunLimits,
+    paid: list[str],
+    row: RunRow | None = None,
+) -> None:
+    """Raises InputError where the budget of the user's token does not cover what a run may spend
+    in all, its max_cost (that of `row`, a run that is resumed, unless it is set anew). `paid` names
+    what costs money."""
+    budget = dict(who.quotas).get(BUDGET)
+    if budget is None or who.user is None or not paid:
+        return
+    left = budget / CENT - spoken_for(workspace, who.user, row)
+    stated = limits.max_cost
+    if stated is None and row is not None:
+        stated = row.limits.get("cost")
+    told = f"the budget of {who.user} is ${budget / CENT:,.2f}, ${max(left, 0):,.2f} of it are left"
+    if stated is None:
+        raise InputError(f"{told}: {', '.join(paid)} may cost money, so set limits.max_cost")
+    if stated > left:
+        raise InputError(f"{told}: set limits.max_cost to that or less")
+
+
+def spoken_for(workspace: Workspace, user: str, but: RunRow | None = None) -> float:
+    """US dollars that the user's runs have spent, and that those under way may still spend."""
+    journal = find_journal(workspace)
+    if journal is None:
+        return 0.0
+    with closing(Starts(workspace.access)) as starts:
+        mine = set(starts.of(user))
+    found = 0.0
+    for row in journal.runs():
+        if row.run_id in mine and (but is None or row.run_id != but.run_id):
+            found += row.cost
+            if row.status not in OVER:
+                found += max(row.limits.get("cost", 0.0) - row.cost, 0.0)
+    return found
+
+
+def paid_by(workspace: Workspace, request: BacktestRequest) -> tuple[list[str], list[str]]:
+    """The models of a backtest that cost money, and all its forecasters that may: addresses too.
+    Raises whatever is wrong with the request."""
+    with closing(BacktestJob(request, "dry-run", workspace)) as job:
+        asked = {name: job.forecasters[name] for name in job.paid}
+        may = [name for name, one in asked.items() if not one.free]
+        return [name for name in may if asked[name].kind == "model"], may
+
+
+def paid_model(name: str | None) -> list[str]:
+    """The model, where asking it costs money."""
+    return [] if name is None or name in ("scripted", "local") else [name]
