@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -32,6 +32,10 @@ class Reading:
     percent: Annotated[
         bool, Parameter(negative="", help="The probabilities are in percent, from 0 to 100.")
     ] = False
+    dates: Annotated[
+        Literal["day-first", "month-first"] | None,
+        Parameter(help="What comes first in dates such as 05.01.2026."),
+    ] = None
     check: Annotated[
         bool,
         Parameter(
@@ -72,7 +76,7 @@ def score(
         raise InputError(f"--training-cutoff: {error}") from None
     world = Archive(archive_path(archive))
     how = reading or Reading()
-    how_read = forecast_file.reading(how.columns, how.timezone, how.percent, "--")
+    how_read = forecast_file.reading(how.columns, how.timezone, how.percent, "--", how.dates)
     stated = forecast_file.read_file(file, name, how_read)
     rules = bet_rules(bet_flags)
     if how.check:
@@ -101,6 +105,8 @@ def score(
 
 def _check(stated: forecast_file.Stated, archive: Archive, json: bool) -> int:
     """Say which rows of a file can be scored, and nothing of how good they are."""
+    if not stated.rows:
+        raise InputError(f"{stated.name} has a header and no rows: nothing can be scored")
     found = score_file.check(stated, archive)
     if json:
         emit(found)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 from urllib.parse import quote
 
 import orjson
@@ -164,6 +164,7 @@ class Client:
         columns: Mapping[str, str] | None = None,
         timezone: str | None = None,
         percent: bool = False,
+        dates: Literal["day-first", "month-first"] | None = None,
         training_cutoff: datetime | str | None = None,
         seed: int = 0,
         draws: int = 2000,
@@ -192,6 +193,7 @@ class Client:
             "columns": ",".join(f"{ours}={own}" for ours, own in (columns or {}).items()) or None,
             "timezone": timezone,
             "percent": percent or None,
+            "dates": dates,
             "training_cutoff": cutoff,
             "seed": seed,
             "draws": draws,

@@ -1,10 +1,11 @@
 """Runs as objects: opened, read, drawn, verified, compared."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from shutil import copyfile
+from typing import cast
 
 from beforehand.config import Workspace
 from beforehand.engine.runs import resume
@@ -18,7 +19,13 @@ from beforehand.lazy import lazy
 from beforehand.records.rows import IntervalRow, label
 from beforehand.runs.compare import Subject, compare_forecasters, subject_of
 from beforehand.runs.query import find_journal, find_run, status_of
-from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions, read_traces
+from beforehand.runs.rows import (
+    InstantLine,
+    read_intervals,
+    read_jsonl,
+    read_predictions,
+    read_traces,
+)
 from beforehand.runs.spent import cost_by_forecaster
 from beforehand.runs.verify import RunCheck, sound, verdict
 from beforehand.runs.verify import verify as verify_run
@@ -206,11 +213,13 @@ class Run:
     def forecasts(self) -> Table:
         """One row per forecast: market_id, time, forecaster, probability; `market` is the price
         then, `price_age` its age in seconds, `outcome` what the market settled at, `short` whether
-        the market is scored apart, because it was too short for the grid. A scored file keeps its
-        own forecasts alone, without the price."""
+        the market is scored apart, because it was too short for the grid. A scored file keeps
+        market_id, time, forecaster, probability, market, price_age and outcome."""
         if self._finished() is None:
             said = read_predictions(self._file("predictions.jsonl"))
-            return tables.stated(said, self.outcomes)
+            beside = self._file("instants.jsonl")
+            prices = read_jsonl(beside) if beside.is_file() else ()
+            return tables.stated(said, self.outcomes, cast(Iterable[InstantLine], prices))
         return tables.forecasts(self._finished() or (), self.outcomes, self.apart)
 
     @lazy

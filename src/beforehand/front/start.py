@@ -141,6 +141,7 @@ def score_forecasts(
     columns: Mapping[str, str] | None = None,
     timezone: str | None = None,
     percent: bool = False,
+    dates: Literal["day-first", "month-first"] | None = None,
     training_cutoff: datetime | str | None = None,
     seed: int = 0,
     draws: int = 2000,
@@ -160,7 +161,8 @@ def score_forecasts(
     `time` (with a time zone, or Unix seconds; a date stands for its end), `probability`, and
     `forecaster` where it holds several; their usual other names are known, and `columns` states
     others (`{"id": "contract"}`). `timezone` is that of times that state none; `percent` says that
-    the probabilities lie between 0 and 100. `name` is the forecaster's of rows that name none.
+    the probabilities lie between 0 and 100, `dates` what comes first in dates such as 05.01.2026.
+    `name` is the forecaster's of rows that name none.
     `training_cutoff` is when the model's training ended. Rows that cannot be scored are in
     `run.rejected`, with the reason.
 
@@ -169,7 +171,7 @@ def score_forecasts(
     cutoff = None if training_cutoff is None else instant("training_cutoff", training_cutoff)
     if run_id == "latest":
         raise InputError('run_id "latest" stands for the newest run: choose another')
-    how = forecast_file.reading(columns, timezone, flag("percent", percent))
+    how = forecast_file.reading(columns, timezone, flag("percent", percent), "", dates)
     if isinstance(forecasts, (str, Path)):
         stated = forecast_file.read_file(Path(forecasts), name, how)
     else:

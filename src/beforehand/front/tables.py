@@ -8,7 +8,7 @@ from beforehand.clock import parse_us
 from beforehand.front.arrow import Column, Kind, Table
 from beforehand.jobs.forecast_file import COLUMNS
 from beforehand.records.rows import DecisionRow, IntervalRow, PredictionLine, TraceRow, label
-from beforehand.runs.rows import questions_of
+from beforehand.runs.rows import InstantLine, questions_of
 from beforehand.runs.spent import ForecasterCost
 from beforehand.score.report.spreadsheets import CSV_COLUMNS, csv_cells
 from beforehand.score.summary import BoardRow
@@ -145,12 +145,21 @@ def forecasts(
 
 
 STATED: Kinds = {
-    name: FORECASTS[name] for name in ("market_id", "time", "forecaster", "probability", "outcome")
+    name: FORECASTS[name]
+    for name in (
+        *("market_id", "time", "forecaster", "probability"),
+        *("market", "price_age", "outcome"),
+    )
 }
 
 
-def stated(rows: Iterable[PredictionLine], outcomes: Mapping[str, float]) -> Table:
-    """One row per forecast of a scored file."""
+def stated(
+    rows: Iterable[PredictionLine],
+    outcomes: Mapping[str, float],
+    beside: Iterable[InstantLine] = (),
+) -> Table:
+    """One row per forecast of a scored file; `beside` is what stood beside it."""
+    prices = {(row["id"], row["time"]): (row["odds"], row["price_age_s"]) for row in beside}
     return table_of(
         "forecasts",
         STATED,
@@ -160,6 +169,7 @@ def stated(rows: Iterable[PredictionLine], outcomes: Mapping[str, float]) -> Tab
                 parse_us(row.metadata.timestamp),
                 row.metadata.predictor_id or None,
                 row.prediction.probability,
+                *prices.get((row.id, row.metadata.timestamp), (None, None)),
                 outcomes.get(row.id),
             )
             for row in rows

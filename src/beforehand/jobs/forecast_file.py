@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Literal, cast, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
@@ -54,6 +55,9 @@ ALIASES = {
 NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none", "-"})
 """What stands in a cell where there is no probability."""
 BARE = len("2026-01-05")
+Dates = Literal["day-first", "month-first"]
+_WRITTEN = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})(?:[ ,T]+(\d{1,2}):(\d{2}(?::\d{2})?))?")
+"""05.01.2026, 1/5/2026 9:30."""
 FIRST_S, LAST_S, LAST_MS = 10**8, 10**11, 10**14
 """Numbers from the first to the second are Unix seconds (1973 to 5138), from there milliseconds."""
 
@@ -61,13 +65,15 @@ FIRST_S, LAST_S, LAST_MS = 10**8, 10**11, 10**14
 @dataclass(frozen=True)
 class Reading:
     """How to read forecasts: `columns` names those of the file (`{"id": "market_id"}`), `timezone`
-    the zone of times that state none, `percent` says that probabilities are in percent. `mark`
-    stands before the name of an option in a message."""
+    the zone of times that state none, `percent` says that probabilities are in percent, `dates`
+    what comes first in dates such as 05.01.2026. `mark` stands before the name of an option in a
+    message."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     timezone: ZoneInfo | None = None
     percent: bool = False
     mark: str = ""
+    dates: Dates | None = None
 
 
 def reading(
@@ -75,6 +81,7 @@ def reading(
     timezone: str | None = None,
     percent: bool = False,
     mark: str = "",
+    dates: str | None = None,
 ) -> Reading:
     """How to read, as a user states it: columns as `id=market_id,time=when`. Raises InputError."""
     named = dict[str, str]()
@@ -94,7 +101,9 @@ def reading(
         raise InputError(
             f"{mark}timezone {timezone!r} is not known: write it like Europe/Berlin or UTC"
         ) from None
-    return Reading(named, zone, percent, mark)
+    if dates not in (None, *get_args(Dates)):
+        raise InputError(f"{mark}dates {dates!r} must be {' or '.join(get_args(Dates))}")
+    return Reading(named, zone, percent, mark, cast("Dates | None", dates))
 
 
 @dataclass(frozen=True)
@@ -222,7 +231,7 @@ def _stated(
                 numbers.append(p)
             p = p / 100 if signed or how.percent else p
             lines.append(_line(number, plain, p, name, how))
-            bare += _is_bare(str(plain.get("time")).strip())
+            bare += _is_bare(_in_order(str(plain.get("time")).strip(), how))
         except ValueError as error:
             reason, who = str(error), str(plain.get("forecaster") or name).strip()
             unanswered: str | None = who
@@ -246,6 +255,16 @@ def _stated(
 def _is_bare(text: str) -> bool:
     """True for a date without a time of day."""
     return len(text) == BARE and text[4:5] == "-"
+
+
+def _in_order(text: str, how: Reading) -> str:
+    """A time whose date has the day or the month first, as ISO 8601, where that is said."""
+    if how.dates is None or not (found := _WRITTEN.fullmatch(text)):
+        return text
+    first, second, year, hour, rest = found.groups()
+    day, month = (first, second) if how.dates == "day-first" else (second, first)
+    date = f"{year}-{int(month):02}-{int(day):02}"
+    return date if hour is None else f"{date}T{int(hour):02}:{rest}"
 
 
 def columns_of(
@@ -362,7 +381,7 @@ def _probability(value: object) -> tuple[float, bool]:
 
 def _instant(value: object, how: Reading) -> datetime:
     """A time as it is stated: ISO 8601, or Unix seconds or milliseconds."""
-    text = str(value if value is not None else "").strip()
+    text = _in_order(str(value if value is not None else "").strip(), how)
     try:
         number = plain_number(text)
     except ValueError:
@@ -385,8 +404,11 @@ def _instant(value: object, how: Reading) -> datetime:
 
 def _unread_time(text: str, how: Reading) -> str:
     """Why a time cannot be read."""
-    if re.match(r"\d{1,2}[./]\d{1,2}[./]\d{4}", text):
-        return "the time has the day or the month first: write it like 2026-01-05T12:00:00Z"
+    if how.dates is None and re.match(r"\d{1,2}[./-]\d{1,2}[./-]\d{4}", text):
+        return (
+            "the time has the day or the month first: say which with "
+            f"{how.mark}dates day-first (or month-first), or write it like 2026-01-05T12:00:00Z"
+        )
     try:
         datetime.fromisoformat(text)
     except ValueError:

@@ -7,7 +7,7 @@ key that is unset is left out. Times are ISO 8601 in UTC.
 
 from collections.abc import Iterable
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 import msgspec
 import orjson
@@ -224,7 +224,9 @@ def forecasts(decisions: Iterable[DecisionRow]) -> dict[str, float]:
 class PairWire(TypedDict):
     """a against b on the rows that both forecast: `difference` is b's Brier score minus a's (above
     0, a is better), `ci` its 95 % interval, `minimum_detectable_effect` the difference that is
-    found with a power of 80 %, `power_at_0_01` the power to find one of .01."""
+    found with a power of 80 %, `power_at_0_01` the power to find one of .01. Of two that never
+    forecast at the same instant, `difference` is that of their `skills` against the market, each at
+    its own instants, and `n` counts the rows of both."""
 
     a: str
     b: str
@@ -239,3 +241,4 @@ class PairWire(TypedDict):
     brier_a: float
     brier_b: float
     verdict: str
+    skills: NotRequired[list[float | None]]

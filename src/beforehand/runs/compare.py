@@ -12,7 +12,7 @@ from beforehand.records.rows import forecasts
 from beforehand.runs.columns import read_questions
 from beforehand.runs.rows import questions_of, read_intervals, read_jsonl, read_predictions
 from beforehand.score.calibration import column
-from beforehand.score.compare import Comparison, compare
+from beforehand.score.compare import Comparison, compare, compare_apart
 from beforehand.score.evaluate import Columns, Question, build_table
 from beforehand.score.skill import MARKET, Options
 from beforehand.score.summary import Summary
@@ -77,10 +77,21 @@ def subject_of(folder: RunFolder, name: str | None = None) -> Subject:
 
 
 def compare_forecasters(a: Subject, b: Subject, options: Options = Options()) -> Comparison:
-    """The paired difference of two forecasters, of one run or of two. Raises InputError if a run
-    has no such forecaster, if they share no row, or if their runs settled a question otherwise."""
-    table, names = _paired(a, b)
-    return compare(table, *names, options)
+    """The paired difference of two forecasters, of one run or of two; of two that never forecast at
+    the same instant, that of their skills against the market. Raises InputError if a run has no
+    such forecaster, if they share no question, or if their runs settled a question otherwise."""
+    said, names = _said(a, b)
+    if said[0].keys() & said[1].keys():
+        return compare(_shared(a, b, said, names), *names, options)
+    if MARKET in (a.name, b.name):
+        raise InputError(_NOTHING.format(*names))
+    prices = {**said_by(Subject(a.folder, MARKET)), **said_by(Subject(b.folder, MARKET))}
+    of_both = {market for market, _ in said[0]} & {market for market, _ in said[1]}
+    rows = sorted(key for key in said[0].keys() | said[1].keys() if key[0] in of_both)
+    if not rows:
+        raise InputError(f"{names[0]} and {names[1]} have no market in common: nothing to compare")
+    columns = _columns(rows, {**dict(zip(names, said, strict=True)), MARKET: prices})
+    return compare_apart(build_table(columns, _questions(a, b)), *names, options)
 
 
 def compare_questions(a: Subject, b: Subject, prices: int = 0) -> list[QuestionWire]:
@@ -119,22 +130,36 @@ def _thinned(n: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
 
 
+_NOTHING = (
+    "{0} and {1} have no market and instant in common: nothing can be paired (a date without a "
+    "time of day is the end of that day)"
+)
+
+
 def _paired(a: Subject, b: Subject) -> tuple[Table, tuple[str, str]]:
     """The rows that both forecast, of questions that have settled, and the names in them."""
+    said, names = _said(a, b)
+    return _shared(a, b, said, names), names
+
+
+def _said(a: Subject, b: Subject) -> tuple[tuple[Said, Said], tuple[str, str]]:
+    """What the two said, and names that tell them apart."""
     said = (said_by(a), said_by(b))
     names = (a.name, b.name)
     if a.name == b.name:
         names = (f"{a.name} ({a.folder.run_id})", f"{b.name} ({b.folder.run_id})")
     if names[0] == names[1]:
         raise InputError(f"{names[0]} is compared with itself: name another forecaster or run")
+    return said, names
+
+
+def _shared(a: Subject, b: Subject, said: tuple[Said, Said], names: tuple[str, str]) -> Table:
+    """The rows that both forecast. Raises InputError where there are none."""
     shared = sorted(said[0].keys() & said[1].keys())
     if not shared:
-        raise InputError(
-            f"{names[0]} and {names[1]} have no market and instant in common: nothing can be "
-            "paired (a date without a time of day is the end of that day)"
-        )
+        raise InputError(_NOTHING.format(*names))
     columns = _columns(shared, dict(zip(names, said, strict=True)))
-    return build_table(columns, _questions(a, b)), names
+    return build_table(columns, _questions(a, b))
 
 
 def table_of(one: Subject) -> Table:
@@ -150,13 +175,16 @@ def _columns(rows: Sequence[tuple[str, int]], said: Mapping[str, Said]) -> Colum
     return Columns(
         id=[market for market, _ in rows],
         t=[t for _, t in rows],
-        market=[said[MARKET][key] for key in rows] if MARKET in said else [nan] * n,
+        market=[said[MARKET].get(key, nan) for key in rows] if MARKET in said else [nan] * n,
         price_age=[nan] * n,
         strict=[False] * n,
         evidence=[0] * n,
         bid=[nan] * n,
         ask=[nan] * n,
-        forecasts=[{name: p[key] for name, p in said.items() if name != MARKET} for key in rows],
+        forecasts=[
+            {name: p[key] for name, p in said.items() if name != MARKET and key in p}
+            for key in rows
+        ],
     )
 
 

@@ -156,7 +156,8 @@ def _paired(left: RunFolder, right: RunFolder, row: Mapping[str, Any]) -> PairWi
 
     name = row["forecaster"]
     try:
-        return compare_forecasters(Subject(left, name), Subject(right, name)).wire()
+        found = compare_forecasters(Subject(left, name), Subject(right, name))
+        return found.wire() if found.skills is None else None
     except InputError:  # No row in common, or another truth.
         return None
 

@@ -45,6 +45,9 @@ class Comparison:
     error: float
     clusters: int
     """The difference's standard error, and the clusters that it rests on."""
+    skills: tuple[float, float] | None = None
+    """Where the two never forecast at one instant: their skills against the market, each at its own
+    instants. `difference` is then the first less the second."""
 
     @property
     def verdict(self) -> str:
@@ -78,6 +81,15 @@ class Comparison:
         if self.error == 0 and self.brier_a == self.brier_b:
             return f"{self.verdict} over {self.n:,} forecasts of {self.n_questions:,} questions"
         digits = _digits(low, high)
+        if self.skills is not None:
+            skill_a, skill_b = self.skills
+            return (
+                f"{self.verdict}: they never forecast at the same instant, so each is held against "
+                f"the market at its own; skill of {self.a} {skill_a:.4f}, of {self.b} "
+                f"{skill_b:.4f}, difference {self.difference:.{digits}f} [{low:.{digits}f}, "
+                f"{high:.{digits}f}] over {self.n_questions:,} questions that both forecast; "
+                f"{self.minimum_detectable_effect:.4f} is found with a power of 80 %"
+            )
         return (
             f"{self.verdict}: {self.a} {self.brier_a:.4f}, {self.b} {self.brier_b:.4f}, difference "
             f"{self.difference:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}] over {self.n:,} "
@@ -87,7 +99,7 @@ class Comparison:
 
     def wire(self) -> PairWire:
         """JSON-ready; null is unknown."""
-        return {
+        found: PairWire = {
             "a": self.a,
             "b": self.b,
             "n": self.n,
@@ -102,6 +114,9 @@ class Comparison:
             "brier_b": self.brier_b,
             "verdict": self.verdict,
         }
+        if self.skills is not None:
+            found["skills"] = [number(one) for one in self.skills]
+        return found
 
 
 def _digits(low: float, high: float) -> int:
@@ -159,6 +174,43 @@ def compare(
         brier_b=brier(q[both], y, weights),
         error=found.error,
         clusters=found.clusters,
+    )
+
+
+def compare_apart(table: Table, a: str, b: str, options: Options = Options()) -> Comparison:
+    """Two forecasters that share questions and no instant: each one's skill against the market at
+    its own instants, and their difference per question. Raises InputError where no question has
+    both."""
+    p, q = _column(table, a), _column(table, b)
+    (gain_a, in_a), (gain_b, in_b) = skill_columns(table, p), skill_columns(table, q)
+    both = in_a * in_b
+    n = float(both.sum())
+    if not n:
+        raise InputError(
+            f"{a} and {b} have no question in common at which the market had a price: nothing can "
+            "be paired"
+        )
+    found = paired((gain_a - gain_b) * both, both, resamplers(table, options), 1, options.level)
+    on = both[table.q] > 0
+    scores = []
+    for said in (p, q):
+        mine = on & np.isfinite(said) & np.isfinite(table.market)
+        scores.append(brier(said[mine], table.y[table.q][mine], table.row_weights(mine)[mine]))
+    return Comparison(
+        a=a,
+        b=b,
+        n=int((on & (np.isfinite(p) | np.isfinite(q))).sum()),
+        n_questions=found.n_questions,
+        n_events=found.n_events,
+        difference=found.skill,
+        ci=found.ci,
+        leading=found.leading,
+        minimum_detectable_effect=found.minimum_detectable_effect,
+        brier_a=scores[0],
+        brier_b=scores[1],
+        error=found.error,
+        clusters=found.clusters,
+        skills=(float((gain_a * both).sum()) / n, float((gain_b * both).sum()) / n),
     )
 
 

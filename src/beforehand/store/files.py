@@ -147,6 +147,10 @@ def read_bytes(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read: permission denied") from None
     if data[:2] == b"\x1f\x8b":
         data = unpack(data, str(path))
+    if data[:4] == b"PK\x03\x04":
+        raise InputError(
+            f"{path} is a workbook (xlsx) or a zip: export it as CSV in UTF-8, or unpack it first"
+        )
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{path} is UTF-16: save it as UTF-8")
     if data.startswith(b"version https://git-lfs.github.com/spec/"):
@@ -217,7 +221,9 @@ def read_text(path: Path) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text (byte {error.start})") from None
+        raise InputError(
+            f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8 (Excel: “CSV UTF-8”)"
+        ) from None
 
 
 SEPARATORS = ",;\t|"

@@ -428,6 +428,9 @@ async def score(
         str | None, Query(max_length=64, description="The zone of times that state none.")
     ] = None,
     percent: Annotated[bool, Query(description="The probabilities are in percent.")] = False,
+    dates: Annotated[
+        Literal["day-first", "month-first"] | None, Query(description="First in 05.01.2026.")
+    ] = None,
     seed: Annotated[int, Query(ge=0, le=2**31, description="Of the resampling.")] = 0,
     draws: Annotated[int, Query(ge=100, le=20_000, description="Bootstrap draws.")] = 2000,
     placebo: Annotated[int, Query(ge=0, le=1000, description="Placebo redraws; 0: none.")] = 200,
@@ -453,9 +456,9 @@ async def score(
             f"Content-Type {media[:80]!r} is not known here: send text/csv or application/x-ndjson"
         )
     how = settings(seed, draws, placebo, stakes(spread, fee, kelly, cap))
-    reading = forecast_file.reading(columns, timezone, percent)
+    reading = forecast_file.reading(columns, timezone, percent, "", dates)
     asked: list[object] = [archive, name, training_cutoff, asdict(how), run_id]
-    asked += [columns, timezone, percent]
+    asked += [columns, timezone, percent, dates]
     content = await request.body()
     upload = Upload(content, endings[media], archive, name, training_cutoff, run_id, reading)
     found, new = await anyio.to_thread.run_sync(_score, api, who, upload, how, asked, key)

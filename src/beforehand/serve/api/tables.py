@@ -54,7 +54,7 @@ FROM_HERE = "leave the cursor out to start again"
 class ForecastRow(TypedDict):
     """A forecast. `market` is the price then, `price_age` its age in seconds; `outcome` is what the
     market settled at; `short` marks markets that are scored apart. Forecasts that came in a file
-    have the first five columns alone."""
+    have no simulation, confidence, short, mode and rationale."""
 
     market_id: str
     time: str
