@@ -545,7 +545,7 @@ def test_a_damaged_run_says_so(world: bh.World) -> None:
 def test_what_a_view_is_asked_wrongly(world: bh.World) -> None:
     view = world.at("2025-03-01")
     assert view.narrow("2025-02-01").t == datetime(2025, 2, 1, tzinfo=UTC)
-    for told, said in (
+    for question, said in (
         (lambda: view.odds(5), "a market's id is text"),  # type: ignore[arg-type]
         (lambda: view.narrow("soon"), "not an ISO 8601 time"),
         (lambda: view.narrow(5), "an aware datetime"),  # type: ignore[arg-type]
@@ -553,7 +553,7 @@ def test_what_a_view_is_asked_wrongly(world: bh.World) -> None:
         (lambda: view.search("x", "y"), "limit must lie between"),  # type: ignore[arg-type]
     ):
         with pytest.raises(InputError, match=said):
-            told()
+            question()
 
 
 def test_what_a_callable_pays_for_is_paid_once(world: bh.World) -> None:

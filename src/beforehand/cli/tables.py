@@ -259,6 +259,7 @@ def _all_of_it(out: Console, summary: "Summary") -> None:
     if common := summary["common"]:
         _common(out, common)
     _bets(out, summary)
+    _slices(out, summary)
 
 
 def _pairs(out: Console, pairs: "Sequence[PairWire]") -> None:
@@ -326,6 +327,35 @@ def _bets(out: Console, summary: "ResultWire") -> None:
     if rows:
         out.print(table("", columns, rows))
     _say(out, "bets", "; ".join(sorted(why)) + (" (bets.csv has each bet)" if rows else ""))
+
+
+def _slices(out: Console, summary: "Summary") -> None:
+    """Skill and money on parts of the rows, for those under test."""
+    named = summary.get("subjects")
+    columns = [("by", "left"), ("part", "left"), ("questions", "right"), ("forecaster", "left")]
+    columns += [("skill ↑", "right"), ("95 %", "right"), ("bets", "right"), ("gain", "right")]
+    rows = []
+    for part in summary["slices"]:
+        money = {one["forecaster"]: one for one in part["money"]}
+        for row in part["leaderboard"]:
+            name = row["forecaster"]
+            if name == "market" or (named is not None and name not in named):
+                continue
+            bets = money.get(name)
+            rows.append(
+                [
+                    part["by"],
+                    part["name"],
+                    f"{part['n_questions']:,}",
+                    short(name),
+                    figure(row["skill_vs_market"]),
+                    span(row["skill_ci"]),
+                    "–" if bets is None else f"{bets['bets']:,}",
+                    "–" if bets is None else figure(bets["gain"], 3),
+                ]
+            )
+    if rows:
+        out.print(table("parts of the rows", columns, rows))
 
 
 def _card(out: Console, summary: "ResultWire") -> None:

@@ -2,6 +2,7 @@
 sentences that say which world it was, what was walked, and what was left out."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from datetime import datetime
@@ -41,8 +42,10 @@ from beforehand.score.summary import (
     PartWire,
     PluginFacts,
     Summary,
+    VenueWire,
     number,
 )
+from beforehand.score.table import Table
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl
 from beforehand.store.run_folder import RunFolder, Told
@@ -201,6 +204,7 @@ def end_in_report(
         for row in result.rows
         if row.forecaster in BASELINES and row.forecaster not in (MARKET, *named)
     }
+    about["venues"] = _venues(result.table)
     summary: Summary = {**about, **result.wire(), "leaks": leaks.wire()}
     write_json(path / "scores.json", summary)
     write_atomic(path / "leaderboard.csv", leaderboard_csv(summary["leaderboard"]))
@@ -210,6 +214,16 @@ def end_in_report(
     write_atomic(path / "bets.csv", bets_csv(result.rows, result.table, texts))
     write_atomic(path / "report.html", html(summary, intervals, texts).encode())
     return summary
+
+
+def _venues(table: Table) -> list[VenueWire]:
+    """The venues of the questions, those with the most first."""
+    of = [name.partition(":")[0] for name in table.questions]
+    play = {venue for venue, flag in zip(of, table.play.tolist(), strict=True) if flag}
+    return [
+        {"venue": venue, "n_questions": n, "play_money": venue in play}
+        for venue, n in Counter(of).most_common()
+    ]
 
 
 def _plugins(asked: Iterable[Forecaster]) -> list[PluginFacts]:

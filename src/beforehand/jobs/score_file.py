@@ -205,6 +205,8 @@ def run(
     sizes = Counter(panel.market)
     drawn = max(used, key=lambda m: (sizes[m], m))
     about = _about(stated, archive, folder, names)
+    if training_cutoff is not None:
+        about["training_ends"] = dict.fromkeys(names, iso(training_cutoff))
     coverage, whole = _coverage(gateway, endings, used)
     about["subtitle"] += f" {coverage[0].upper()}{coverage[1:]}."
     about["hints"] = [*_hints(stated, table, names), *([] if whole else [coverage])]

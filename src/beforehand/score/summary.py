@@ -89,7 +89,7 @@ class ProfitWire(TypedDict):
     open bets at the market's price then. `unfunded` counts the questions with an edge
     for which there was never cash. `sharpe` is the mean return of a bet over its standard
     deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
-    wealth through time, thinned; all bets stand in bets.csv."""
+    wealth from the first bet on, after each settlement, thinned; all bets stand in bets.csv."""
 
     start: float
     bets: int
@@ -286,6 +286,14 @@ class EvidenceAudit(TypedDict):
     failures: list[str]
 
 
+class VenueWire(TypedDict):
+    """How many of the questions are of a venue, and whether its money is play money."""
+
+    venue: str
+    n_questions: int
+    play_money: bool
+
+
 class About(TypedDict):
     """What a report says besides the figures: which world, what was asked, what was left out."""
 
@@ -311,6 +319,8 @@ class About(TypedDict):
     inputs: NotRequired[list[str]]
     counts: NotRequired[dict[str, int]]
     licences: NotRequired[list[str]]
+    venues: NotRequired[list[VenueWire]]
+    training_ends: NotRequired[dict[str, str]]
 
 
 class Summary(About, ResultWire):
@@ -382,6 +392,12 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
     told = [i for i in by_gain if result.gain[i]]
     n = len(result.wealth)
     shown = np.unique(np.linspace(0, n - 1, min(n, PATH_POINTS)).round().astype(int))
+    path = list[WealthWire]()
+    if result.bets:
+        path.append({"time": iso_us(int(result.t.min())), "wealth": 1.0})
+    for i in shown:
+        at = iso_us(int(result.settled[i])) if result.settled[i] < LAST else None
+        path.append({"time": at, "wealth": float(result.wealth[i])})
     return {
         "start": 1.0,
         "bets": result.bets,
@@ -404,13 +420,7 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
             if result.gain[i] > 0
         ],
         "lost": [bet_wire(result, i, table, name) for i in told[:MOST_BETS] if result.gain[i] < 0],
-        "path": [
-            {
-                "time": iso_us(int(result.settled[i])) if result.settled[i] < LAST else None,
-                "wealth": float(result.wealth[i]),
-            }
-            for i in shown
-        ],
+        "path": path,
     }
 
 

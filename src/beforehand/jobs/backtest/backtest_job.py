@@ -438,6 +438,9 @@ class BacktestJob:
             "grid": grid.statement(self._grid),
             "left_out": left_out_sentence(self.selection.left_out),
             "leak_note": LEAK_NOTE,
+            "training_ends": {
+                one.name: iso(one.spec.cutoff) for one in models_of(everyone) if one.spec.cutoff
+            },
             "decisions": counts(intervals, read_traces(path / "traces.jsonl")),
             "without_flagged": results.without_flagged(rows, questions, settings),
             "short": results.short_wire(short, questions, settings),

@@ -161,7 +161,8 @@ def methods(summary: "Summary") -> str:
         f"{_count(card['variants_tried'], 'variant')} tried on this set, lies above 0 over all "
         "forecasts and again over those at a price at most seven days old, over at least 20 events "
         "and an effective n of at least 10, where it answered at least 95 % of what it was asked.",
-        *_of_the_set(card),
+        *_venues(summary),
+        *_of_the_set(card, summary.get("training_ends", {})),
         *_yardsticks(summary),
     ]
     if placebo is not None:
@@ -190,7 +191,7 @@ def methods(summary: "Summary") -> str:
     return " ".join(said)
 
 
-def _of_the_set(card: "Mapping[str, Any]") -> Iterator[str]:
+def _of_the_set(card: "Mapping[str, Any]", trained: "Mapping[str, str]") -> Iterator[str]:
     """What a referee asks of the set: its worth, the age of its prices, what a model may know."""
     if (effective := card["effective_n"]) is not None:
         said = f"The set is worth {effective:.0f} independent questions"
@@ -199,11 +200,22 @@ def _of_the_set(card: "Mapping[str, Any]") -> Iterator[str]:
         yield f"{said} (for the best-ranked forecaster)."
     if (stale := card["share_price_older_than_7_days"]) is not None:
         yield f"{100 * stale:.1f} % of the prices were more than seven days old."
+    ends = ", ".join(f"{name}: {at[:10]}" for name, at in trained.items())
     if (after := card["share_after_training_cutoff"]) is not None:
         yield (
             f"{100 * after:.1f} % of the questions resolved after the end of training that was "
-            "stated for the model."
+            f"stated for the model{f' ({ends})' if ends else ''}."
         )
+
+
+def _venues(summary: "Summary") -> Iterator[str]:
+    """Where the questions were traded."""
+    if found := summary.get("venues"):
+        told = [
+            f"{one['venue']} ({one['n_questions']:,}{', play money' if one['play_money'] else ''})"
+            for one in found
+        ]
+        yield f"Questions by venue: {', '.join(told)}."
 
 
 def _yardsticks(summary: "Summary") -> Iterator[str]:

@@ -237,8 +237,10 @@ def wealth_lines(paths: Mapping[str, Sequence[tuple[str, float]]]) -> str:
         share = (log(max(value, LEAST)) - log(low)) / (log(high) - log(low))
         return TALL - FOOT - (TALL - TOP - FOOT) * share
 
-    parts = [f'<text x="{LEFT}" y="11">wealth, from 1 (scale of factors)</text>']
+    parts = [f'<text x="{LEFT + 14}" y="11">wealth, from 1 (scale of factors)</text>']
     for value in sorted({low, 1.0, high}):
+        if value != 1.0 and abs(y(value) - y(1.0)) < 14:
+            continue  # Two labels would lie on each other.
         kind = "zero" if value == 1.0 else "grid"
         parts.append(
             f'<line class="{kind}" x1="{LEFT + 14}" x2="{WIDE - RIGHT}" y1="{y(value):.1f}" '
