@@ -395,8 +395,10 @@ CONTROLS = {
 """Attempts that plain Python carries out, and by what that is seen."""
 
 CLOCK = """
-import datetime
-clock = datetime.datetime.__mro__[1]
-print(clock.now(datetime.UTC).year)
+import sys
+del sys.modules["time"]
+import time
+print(time.gmtime()[0])
 """
-"""The real clock is there for those who look for it: known, and recorded by a test."""
+"""Whoever takes the interpreter apart finds the real clock (no lock can keep a process from reading
+the processor's): known, and recorded by a test."""

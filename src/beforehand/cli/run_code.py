@@ -1,8 +1,9 @@
 """`beforehand run-code`: a file of Python in the sandbox."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from cyclopts import Parameter
@@ -19,20 +20,35 @@ from beforehand.tools.servers.code import CodeMode, CodeRun
 from beforehand.tools.storage import Storage
 
 
+@Parameter(name="*")
+@dataclass
+class How:
+    """Where the code runs, and within what."""
+
+    engine: Annotated[Engine, Parameter(help="Where to run it.")] = "auto"
+    timeout: Annotated[float, Parameter(help="Seconds that it may take, at most 30.")] = TIMEOUT_S
+    as_of: Annotated[
+        str | None, Parameter(help="The time that the sandbox's clock shows [the real time].")
+    ] = None
+    seed: Annotated[int, Parameter(help="Seed of random numbers in the sandbox.")] = 0
+    allow: Annotated[
+        list[Literal["numpy"]] | None,
+        Parameter(negative="", help="A package that the code may import besides."),
+    ] = None
+
+
 def run_code(
-    file: Annotated[str, Parameter(help="A file of Python; - reads standard input.")],
+    file: Annotated[
+        str,
+        Parameter(help="A file of Python; - reads standard input.", allow_leading_hyphen=True),
+    ],
     /,
     *,
     input: Annotated[
         str | None,
         Parameter(help="The input as a JSON object, or a file of it: each key is a global."),
     ] = None,
-    engine: Annotated[Engine, Parameter(help="Where to run it.")] = "auto",
-    timeout: Annotated[float, Parameter(help="Seconds that it may take, at most 30.")] = TIMEOUT_S,
-    as_of: Annotated[
-        str | None, Parameter(help="The time that the sandbox's clock shows [the real time].")
-    ] = None,
-    seed: Annotated[int, Parameter(help="Seed of random numbers in the sandbox.")] = 0,
+    how: How | None = None,
     tools: Annotated[
         bool, Parameter(negative="", help="Code mode: every tool is an async function inside.")
     ] = False,
@@ -45,21 +61,22 @@ def run_code(
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
-    """Run Python in the sandbox: ten modules, 512 MB, no files, no network, nothing kept.
+    """Run Python in the sandbox: modules that only compute, 512 MB, no files, no network.
 
     With --tools the code can call tools, as in `await get_market(id="…")`, and find them with
     `await search_tools("order book")`. Only what it prints or returns comes back.
 
-    Exit code 0 if the code ran to its end, 1 if it failed. --json prints the whole Execution, with
-    the engine and the layers of protection that were active.
+    Exit code 1 if the code failed. --json prints the whole Execution, with engine and layers.
     """
     code = _text(file, LONGEST_CODE, "the code")
+    how = how or How()
     try:
-        now = None if as_of is None else parse_instant(as_of)
+        now = None if how.as_of is None else parse_instant(how.as_of)
     except ValueError as error:
         raise InputError(f"--as-of: {error}") from None
-    policy = Policy(timeout=timeout, now=now, seed=seed, modules=CODE_MODULES)
-    sandbox = Sandbox(engine)
+    modules = (*CODE_MODULES, *(how.allow or ()))
+    policy = Policy(timeout=how.timeout, now=now, seed=how.seed, modules=modules)
+    sandbox = Sandbox(how.engine)
     try:
         if tools:
             made = _with_tools(code, _input(input), policy, sandbox, mode, archive)

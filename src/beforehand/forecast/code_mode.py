@@ -18,7 +18,7 @@ from beforehand.ids import digest
 from beforehand.llm.prompt import Asks, Prompt
 from beforehand.records.rows import Mode, TraceRow
 from beforehand.sandbox.engines import Sandbox
-from beforehand.sandbox.policy import Execution, Policy
+from beforehand.sandbox.policy import PURE_MODULES, Execution, Policy
 
 ARMS: dict[str, tuple[Arm, ...]] = {
     "daytona_agent": ("code",),
@@ -163,7 +163,8 @@ def policy_of(context: Mapping[str, Any], index: int) -> Policy:
     """The limits of a decision's code. Its clock shows the context's time, and its seed is derived
     from the question, so that running it again gives the same result."""
     seed = int(digest([context["market"]["id"], context["time"], index])[:8], 16)
-    return Policy(now=datetime.fromisoformat(context["time"]), seed=seed)
+    at = datetime.fromisoformat(context["time"])
+    return Policy(now=at, seed=seed, modules=PURE_MODULES)
 
 
 def _text(done: Execution) -> str:

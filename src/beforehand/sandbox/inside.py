@@ -10,7 +10,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,13 @@ PRELOADED = (
     "contextlib reprlib keyword abc enum types weakref struct typing"
 ).split()
 """Modules that the allowed ones import late: no file can be opened once the lock is on."""
+LATER = (
+    *("asyncio", "array", "base64", "cmath", "csv", "dataclasses", "difflib", "graphlib"),
+    *("pprint", "textwrap", "numpy"),
+)
+"""Modules that the server imports when the first code asks for them: the place of each is its bit
+in a request."""
+PARTS = {"numpy": ("linalg", "fft", "random", "polynomial")}
 
 
 class JobOptions(program.RunOptions):
@@ -47,14 +54,36 @@ def preload() -> None:
         importlib.import_module(name)
 
 
-def preload_asyncio() -> None:
-    """Import asyncio when the first run needs it: it takes as long as all the rest, mostly for
-    TLS."""
-    if "asyncio" not in sys.modules:
-        sys.modules["ssl"] = None  # type: ignore[assignment]
-        import asyncio
+def wanted(code: str, modules: Iterable[str]) -> int:
+    """The modules of `LATER` that code may import, as bits. (With asyncio the code gets a loop,
+    whether it names it or not.)"""
+    allowed = set(modules)
+    return sum(
+        1 << i
+        for i, name in enumerate(LATER)
+        if name in allowed and (name == "asyncio" or name in code)
+    )
 
-        asyncio.new_event_loop().close()
+
+def preload_later(bits: int, packages: str) -> None:
+    """Import what a request asks for. asyncio takes as long as all the rest, mostly for TLS, which
+    is left out; numpy lies in the folder `packages`."""
+    for i, name in enumerate(LATER):
+        if not bits >> i & 1 or name in sys.modules:
+            continue
+        if name == "asyncio":
+            sys.modules["ssl"] = None  # type: ignore[assignment]
+        sys.path.append(packages)
+        try:
+            module = importlib.import_module(name)
+            for part in PARTS.get(name, ()):
+                importlib.import_module(f"{name}.{part}")
+        except ImportError:
+            continue  # The code is told when it imports it.
+        finally:
+            sys.path.remove(packages)
+        if name == "asyncio":
+            module.new_event_loop().close()
 
 
 def run() -> None:
@@ -91,6 +120,8 @@ def _prepare() -> tuple[bytes, bytes, JobOptions, "asyncio.AbstractEventLoop | N
     code, raw = source.read(options["code"]), source.read(options["input"])
     os.close(JOB)
     program.seed_random(options["seed"])
+    if "numpy" in options["modules"] and "numpy" in sys.modules:
+        program.seed_numpy(options["seed"])
     if options["now"] is not None:
         program.freeze_clock(options["now"])
     loop = None
@@ -130,9 +161,16 @@ class _Remote:
         """The async function that stands for a tool."""
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            self._asked += 1
-            number = self._asked
-            line = json.dumps([number, name, args, kwargs]).encode() + b"\n"
+            number = self._asked + 1
+            try:
+                asked = json.dumps([number, name, args, kwargs], ensure_ascii=False)
+                line = asked.encode() + b"\n"
+            except (UnicodeEncodeError, RecursionError):
+                raise ValueError(
+                    f"{name}: the arguments hold half a character (a lone surrogate), or nest too "
+                    "deeply"
+                ) from None
+            self._asked = number
             answer = self._waiting[number] = self._loop.create_future()
             while line:
                 line = line[os.write(TOOLS, line) :]

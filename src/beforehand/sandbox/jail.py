@@ -5,6 +5,7 @@ per run. It fails closed: where the kernel has no seccomp, nothing runs. Where n
 allowed, the whole server also runs in bubblewrap.
 """
 
+import importlib.util
 import json
 import os
 import shutil
@@ -19,12 +20,12 @@ from typing import Any
 
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured, Unavailable
-from beforehand.sandbox import lock
+from beforehand.sandbox import inside, lock
 from beforehand.sandbox.inside import JobOptions
 from beforehand.sandbox.pipes import GRACE_S, Run, ToolLines
 from beforehand.sandbox.policy import DEFAULT, INSTEAD, Execution, Policy, Tools, check
 
-REQUEST = struct.Struct("<d?")
+REQUEST = struct.Struct("<dI")
 START_S = 20.0
 HERE = Path(__file__).resolve().parents[2]
 WITHOUT = "the engines monty and daytona run without it"
@@ -69,7 +70,7 @@ class Jail:
         }
         job = json.dumps(options).encode() + b"\n" + source + raw
         started = stopwatch()
-        request = REQUEST.pack(policy.timeout, "asyncio" in policy.modules)
+        request = REQUEST.pack(policy.timeout, inside.wanted(code, policy.modules))
         for _ in range(2):  # A server that has just ended is noticed only by its missing answer.
             run = Run(job, policy, ToolLines(tools or {}))
             try:
@@ -157,7 +158,8 @@ class Jail:
 
     def _start(self, wrapping: list[str]) -> bool:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        environment = {"TZ": "UTC", "PYTHONHASHSEED": "0"}
+        one = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        environment = {"TZ": "UTC", "PYTHONHASHSEED": "0", **one}
         process = subprocess.Popen(
             [*wrapping, *_interpreter()],
             stdin=theirs.fileno(),
@@ -186,9 +188,15 @@ class Jail:
 def _interpreter() -> list[str]:
     start = (
         f"import sys; sys.path.insert(0, {str(HERE)!r}); "
-        "from beforehand.sandbox.server import main; main()"
+        f"from beforehand.sandbox.server import main; main({_packages()!r})"
     )
     return [sys.executable, "-S", "-s", "-P", "-B", "-X", "utf8", "-c", start]
+
+
+def _packages() -> str:
+    """The folder in which numpy is installed; empty where it is not."""
+    found = importlib.util.find_spec("numpy")
+    return "" if found is None or found.origin is None else str(Path(found.origin).parents[1])
 
 
 def _wrapping() -> list[str]:

@@ -18,7 +18,7 @@ import orjson
 from beforehand.clock import stopwatch
 from beforehand.errors import NotConfigured
 from beforehand.sandbox import program
-from beforehand.sandbox.pipes import raised
+from beforehand.sandbox.pipes import check_arguments, raised
 from beforehand.sandbox.policy import DEFAULT, Execution, Policy, Tools, check
 from beforehand.sandbox.reports import Ended
 
@@ -55,6 +55,7 @@ class ToolCalls:
         def made(args: Any, kwargs: Any) -> Any:
             if self._stopped:
                 raise RuntimeError("the run is over")
+            check_arguments(name, args, kwargs)
             return tool(*args, **kwargs)
 
         async def call(*args: Any, **kwargs: Any) -> Any:

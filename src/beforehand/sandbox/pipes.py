@@ -20,6 +20,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import orjson
+
 from beforehand.clock import stopwatch
 from beforehand.errors import BeforehandError, InputError, NotFound
 from beforehand.sandbox import reports
@@ -83,9 +85,19 @@ class ToolLines:
         try:
             if name not in self._tools:
                 raise NotFound(f"no tool is named {name!r}")
+            check_arguments(name, args, kwargs)
             return _line(number, "value", self._tools[name](*args, **kwargs))
         except Exception as error:
             return _line(number, *raised(error))
+
+
+def check_arguments(name: str, args: object, kwargs: object) -> None:
+    """Raises InputError for arguments that are no JSON of ours: half a character (a lone
+    surrogate), a key that is not text, or a nesting as deep as no tool needs it."""
+    try:
+        orjson.dumps([args, kwargs])
+    except (TypeError, RecursionError) as error:
+        raise InputError(f"{name}: the arguments are not plain JSON: {error}") from None
 
 
 def raised(error: Exception) -> tuple[str, str]:

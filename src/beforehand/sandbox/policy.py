@@ -1,7 +1,8 @@
 """What untrusted code may do, and the result of a run: one policy for every engine.
 
-Allowed are ten modules (code mode adds asyncio), 30 seconds, 512 MB. Nothing stays from one run to
-the next. Inside, the clock answers `now` and random is seeded.
+Allowed are ten modules (where a model's own code runs also what else of the standard library only
+computes, and numpy where it is asked for), 30 seconds, 512 MB. Nothing stays from one run to the
+next. Inside, the clock answers `now` and random is seeded.
 """
 
 import json
@@ -28,7 +29,16 @@ MODULES = (
     "string",
     "random",
 )
-CODE_MODULES = (*MODULES, "asyncio")
+STANDARD = (
+    *("abc", "array", "base64", "bisect", "calendar", "cmath", "contextlib", "copy", "csv"),
+    *("dataclasses", "decimal", "difflib", "enum", "fractions", "graphlib", "heapq", "numbers"),
+    *("operator", "pprint", "textwrap", "types", "typing", "unicodedata"),
+)
+"""What else of the standard library only computes: for code mode and for models' decisions."""
+PURE_MODULES = (*MODULES, *STANDARD)
+CODE_MODULES = (*PURE_MODULES, "asyncio")
+ON_REQUEST = ("numpy",)
+"""What `run-code --allow` adds."""
 TIMEOUT_S = 30.0
 MEMORY = 512 * 2**20
 OUTPUT = 2**20

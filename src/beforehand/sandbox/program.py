@@ -192,8 +192,80 @@ def seed_random(seed: int) -> None:
             setattr(random, name, getattr(made, name))
 
 
+def seed_numpy(seed: int) -> None:
+    """The same for numpy's generators."""
+    import numpy
+
+    source, plain = random.Random(seed), numpy.random.default_rng
+
+    def default_rng(seed: Any = None) -> Any:
+        return plain(source.getrandbits(64) if seed is None else seed)
+
+    numpy.random.seed(seed % 2**32)
+    numpy.random.default_rng = default_rng
+
+
 def freeze_clock(now: float) -> None:
-    """Let the clock answer `now` (seconds since 1970), in UTC."""
+    """Let the clock answer `now` (seconds since 1970), in UTC: in datetime's own classes where this
+    interpreter lets them be changed, and everywhere in time but for the clocks that only measure
+    how long something takes."""
+    moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
+
+    def at(seconds: float | None = None) -> time.struct_time:
+        known = (
+            moment if seconds is None else datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+        )
+        found = known.timetuple()
+        return time.struct_time((*found[:8], 0))
+
+    formatted, texts = time.strftime, time.asctime
+    clocks = {
+        "time": lambda: now,
+        "time_ns": lambda: int(now * 1_000_000) * 1000,
+        "localtime": at,
+        "gmtime": at,
+        "ctime": lambda seconds=None: texts(at(seconds)),
+        "asctime": lambda t=None: texts(at() if t is None else t),
+        "strftime": lambda format, t=None: formatted(format, at() if t is None else t),
+    }
+    for name, function in clocks.items():
+        setattr(time, name, function)
+    for name in ("clock_gettime", "clock_gettime_ns", "clock_settime", "clock_settime_ns"):
+        if hasattr(time, name):
+            delattr(time, name)
+
+    def current(cls: Any, tz: Any = None) -> Any:
+        return cls.fromtimestamp(now, tz)
+
+    def utcnow(cls: Any) -> Any:
+        return cls.fromtimestamp(now, datetime.UTC).replace(tzinfo=None)
+
+    def today(cls: Any) -> Any:
+        return cls.fromtimestamp(now)
+
+    methods: dict[str, Callable[..., Any]] = {"now": current, "utcnow": utcnow, "today": today}
+    if not (_changed(datetime.datetime, methods) and _changed(datetime.date, {"today": today})):
+        _frozen(methods)
+
+
+def _changed(cls: type, methods: dict[str, Callable[..., Any]]) -> bool:
+    """Put class methods into a class that is written in C; False where that cannot be done. A
+    class above it, or another one derived from it, would still have the real ones."""
+    try:
+        import ctypes
+        import gc
+
+        (space,) = gc.get_referents(cls.__dict__)
+        for name, method in methods.items():
+            space[name] = classmethod(method)
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(cls))
+    except (ImportError, AttributeError, ValueError):
+        return False
+    return all(getattr(cls, name).__func__ is method for name, method in methods.items())
+
+
+def _frozen(methods: dict[str, Callable[..., Any]]) -> None:
+    """A class in datetime's place, where the class itself cannot be changed."""
     real = datetime.datetime
 
     class Frozen(real):  # type: ignore[misc,valid-type]
@@ -201,32 +273,14 @@ def freeze_clock(now: float) -> None:
 
         __slots__ = ()
 
-        @classmethod
-        def now(cls, tz: Any = None) -> Any:
-            return cls.fromtimestamp(now, tz)
-
-        @classmethod
-        def utcnow(cls) -> Any:
-            return cls.fromtimestamp(now, datetime.UTC).replace(tzinfo=None)
-
-        @classmethod
-        def today(cls) -> Any:
-            return cls.fromtimestamp(now)
-
         def __repr__(self) -> str:
             return f"datetime.{super().__repr__()}"
 
+    for name, method in methods.items():
+        setattr(Frozen, name, classmethod(method))
     Frozen.__module__, Frozen.__name__, Frozen.__qualname__ = "datetime", "datetime", "datetime"
     Frozen.min, Frozen.max = Frozen(1, 1, 1), Frozen(9999, 12, 31, 23, 59, 59, 999999)
     datetime.datetime = Frozen  # type: ignore[misc]
-    local, utc = time.localtime, time.gmtime
-    for name, function in {
-        "time": lambda: now,
-        "time_ns": lambda: int(now * 1_000_000) * 1000,
-        "localtime": lambda seconds=None: local(now if seconds is None else seconds),
-        "gmtime": lambda seconds=None: utc(now if seconds is None else seconds),
-    }.items():
-        setattr(time, name, function)
 
 
 def _runner(loop: "asyncio.AbstractEventLoop") -> Any:

@@ -19,16 +19,16 @@ from beforehand.clock import stopwatch
 from beforehand.sandbox import inside
 
 CONTROL = 0
-REQUEST = struct.Struct("<d?")
-"""Seconds that the run may take, and whether it needs asyncio."""
+REQUEST = struct.Struct("<dI")
+"""Seconds that the run may take, and the modules of `inside.LATER` that it may import, as bits."""
 STATUS = struct.Struct("<iiq")
 """The wait status, whether time ran out, the peak of resident memory in KiB."""
 FDS = 5
 READY = b"ready"
 
 
-def main() -> None:
-    """Serve until the control socket closes."""
+def main(packages: str) -> None:
+    """Serve until the control socket closes. `packages` is the folder in which numpy lies."""
     os.closerange(3, 4096)
     inside.preload()
     gc.collect()
@@ -39,10 +39,10 @@ def main() -> None:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     control = socket.socket(fileno=CONTROL)
     control.sendall(READY)
-    _serve(control, wake)
+    _serve(control, wake, packages)
 
 
-def _serve(control: socket.socket, wake: int) -> None:
+def _serve(control: socket.socket, wake: int, packages: str) -> None:
     running: dict[int, tuple[int, float]] = {}
     late: set[int] = set()
     poll = select.poll()
@@ -74,9 +74,8 @@ def _serve(control: socket.socket, wake: int) -> None:
             if not message:
                 return
             job, output, report, tools, status = fds
-            timeout, concurrent = REQUEST.unpack(message)
-            if concurrent:
-                inside.preload_asyncio()
+            timeout, modules = REQUEST.unpack(message)
+            inside.preload_later(modules, packages)
             try:
                 pid = os.fork()
             except OSError:  # No room for another process: the caller sees its pipes close.

@@ -18,7 +18,7 @@ from beforehand.errors import Held, InputError, NotFound, Refused, Stopped
 from beforehand.ids import check_storable
 from beforehand.meter import Meter
 from beforehand.sandbox.engines import Sandbox
-from beforehand.sandbox.policy import CODE_MODULES, Execution, Policy
+from beforehand.sandbox.policy import CODE_MODULES, ON_REQUEST, Execution, Policy
 from beforehand.tools.caller import ToolLimit
 from beforehand.tools.discovery import Described, Named, describe_tool, load_tools, search_tools
 from beforehand.tools.metered import metered
@@ -132,7 +132,9 @@ class CodeMode:
         """Run the code with every tool of the caller as an async function. The clock inside
         answers the toolbox's instant. `told` is called for each tool call. Raises InputError for
         code that cannot be run."""
-        policy = replace(policy or Policy(), modules=CODE_MODULES)
+        policy = policy or Policy()
+        more = tuple(name for name in ON_REQUEST if name in policy.modules)
+        policy = replace(policy, modules=(*CODE_MODULES, *more))
         if self._toolbox.pinned is not None:
             policy = replace(policy, now=self._toolbox.pinned)
         made = CodeRun(Execution(False, "", None, 0.0))
