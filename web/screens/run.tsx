@@ -110,7 +110,7 @@ function Counts({ run, told, silent, done, total }: { run: RunWhole; told: Told;
   const calls = silent ? (run.calls ?? 0) : Math.max(told.answered, run.calls ?? 0);
   const cost = Math.max(told.spent, run.cost ?? 0);
   const unknown = silent && typeof run.calls !== "number" && run.kind !== "score"; // A scored file asks nobody.
-  const limit = run.limits?.max_cost;
+  const limit = run.limits?.cost;
   const took = run.created_at && run.updated_at ? (ms(run.updated_at) - ms(run.created_at)) / 1000 : null;
   const cells: [string, string, string][] = [
     ["done", total ? `${count(done)} of ${count(total)}` : "–", "steps done"],

@@ -265,6 +265,10 @@ def _import(
 def _say(report: ImportReport) -> None:
     new = ", ".join(f"{n:,} {kind}" for kind, n in sorted(report.new.items())) or "nothing new"
     print(f"{report.source}: {new}")
+    if not report.new:
+        print(
+            "  a licence or a source that was stated now is not kept: `world prune --import` first"
+        )
     if report.same:
         print("  already there: " + ", ".join(f"{n:,} {k}" for k, n in sorted(report.same.items())))
     for name, n in report.notes.items():

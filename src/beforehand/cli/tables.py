@@ -105,6 +105,7 @@ def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
 
     board = summary["leaderboard"]
     gaps = any(row["missing"] for row in board if row["forecaster"] != "market")
+    other = len({row["market_brier"] for row in board}) > 1  # Not all on the same rows.
     # What the widest table without this part needs, so that no figure is cut.
     folded = width < (GAPS_FOLDED if gaps else FOLDED)
     columns = [("forecaster", "left"), ("Brier ↓", "right"), ("skill ↑", "right")]
@@ -113,9 +114,9 @@ def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
         columns[1:1] = [("n", "right")]
     if gaps and not folded:
         columns[2:2] = [("of", "right")]
-    if gaps and width >= 130:
-        columns[3:3] = [("market, same rows", "right")]
-    if width >= (165 if gaps else 130):
+    if (gaps or other) and width >= 130:
+        columns[2 + gaps : 2 + gaps] = [("market, same rows", "right")]
+    if width >= (165 if gaps or other else 130):
         columns[-3:-3] = [("Brier 95 %", "right")]
         columns[-1:-1] = [("ECE ↓", "right"), ("wealth", "right")]
     if folded:

@@ -241,7 +241,7 @@ def _stated(
                     unanswered = None  # Whether the market could be forecast is seen later.
                     reason = "the probability is missing: it counts as not answered"
             rejected.add(reason, number, plain, unanswered)
-    if rejected.count and not lines:
+    if rejected.count and not lines and places:
         columns_of(dict.fromkeys(key for keys in places for key in keys), how, source)
     remarks = tuple(_check_scale(source, numbers, how))
     unread = dict.fromkeys(
@@ -410,7 +410,7 @@ def _unread_time(text: str, how: Reading) -> str:
             f"{how.mark}dates day-first (or month-first), or write it like 2026-01-05T12:00:00Z"
         )
     try:
-        datetime.fromisoformat(text)
+        datetime.fromisoformat(_in_order(text, how))
     except ValueError:
         return "the time is not ISO 8601 (write it like 2026-01-05T12:00:00Z)"
     return (

@@ -97,7 +97,13 @@ def compare_forecasters(a: Subject, b: Subject, options: Options = Options()) ->
 def compare_questions(a: Subject, b: Subject, prices: int = 0) -> list[QuestionWire]:
     """The same for each question alone, those first on which the two differ most, with at most so
     many prices of each. Raises InputError as `compare_forecasters`."""
-    table, names = _paired(a, b)
+    said, names = _said(a, b)
+    if not said[0].keys() & said[1].keys() and MARKET not in (a.name, b.name):
+        raise InputError(
+            f"{names[0]} and {names[1]} never forecast at the same instant, so no question can be "
+            "set side by side: compare them as a whole"
+        )
+    table = _shared(a, b, said, names)
     p, q = (column(table, name) for name in names)
     texts = {question.id: question.text for question in _questions(a, b)}
     order = np.lexsort((table.t, table.q))
@@ -134,12 +140,6 @@ _NOTHING = (
     "{0} and {1} have no market and instant in common: nothing can be paired (a date without a "
     "time of day is the end of that day)"
 )
-
-
-def _paired(a: Subject, b: Subject) -> tuple[Table, tuple[str, str]]:
-    """The rows that both forecast, of questions that have settled, and the names in them."""
-    said, names = _said(a, b)
-    return _shared(a, b, said, names), names
 
 
 def _said(a: Subject, b: Subject) -> tuple[tuple[Said, Said], tuple[str, str]]:

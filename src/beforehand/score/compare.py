@@ -53,6 +53,9 @@ class Comparison:
     def verdict(self) -> str:
         """What may be said: which one is better, or that no difference is shown."""
         low, high = self.ci
+        if self.skills is not None and self.n_events >= MIN_EVENTS and not low <= 0 <= high:
+            first, second = (self.a, self.b) if low > 0 else (self.b, self.a)
+            return f"{first} stood better against the market of its hours than {second}"
         if self.brier_a == self.brier_b and self.error == 0:
             return f"{self.a} and {self.b} forecast alike"
         if self.n_events >= MIN_EVENTS and low > 0:
@@ -85,8 +88,9 @@ class Comparison:
             skill_a, skill_b = self.skills
             return (
                 f"{self.verdict}: they never forecast at the same instant, so each is held against "
-                f"the market at its own; skill of {self.a} {skill_a:.4f}, of {self.b} "
-                f"{skill_b:.4f}, difference {self.difference:.{digits}f} [{low:.{digits}f}, "
+                f"the market at its own, and the hours may make the difference; skill of {self.a} "
+                f"{skill_a:.4f} (Brier {self.brier_a:.4f}), of {self.b} {skill_b:.4f} (Brier "
+                f"{self.brier_b:.4f}), difference {self.difference:.{digits}f} [{low:.{digits}f}, "
                 f"{high:.{digits}f}] over {self.n_questions:,} questions that both forecast; "
                 f"{self.minimum_detectable_effect:.4f} is found with a power of 80 %"
             )

@@ -43,10 +43,13 @@ def need_budget(
     if stated is None and row is not None:
         stated = row.limits.get("cost")
     told = f"the budget of {who.user} is ${budget / CENT:,.2f}, ${max(left, 0):,.2f} of it are left"
+    name, whole = "limits.max_cost", ""
+    if row is not None:
+        name, whole = "max_cost", f" for this run in all (it has spent ${row.cost:,.2f})"
     if stated is None:
-        raise InputError(f"{told}: {', '.join(paid)} may cost money, so set limits.max_cost")
+        raise InputError(f"{told}{whole}: {', '.join(paid)} may cost money, so set {name}")
     if stated > left:
-        raise InputError(f"{told}: set limits.max_cost to that or less")
+        raise InputError(f"{told}{whole}: set {name} to that or less")
 
 
 def spoken_for(workspace: Workspace, user: str, but: RunRow | None = None) -> float:

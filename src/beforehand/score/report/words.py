@@ -148,10 +148,13 @@ def few_answers(summary: "Summary") -> list[str]:
         return []
     from beforehand.score.skill import MIN_ANSWERED
 
+    did, why = "answered", ""
+    if "rows" in summary:  # Of a file: what could not be scored counts as not answered.
+        did, why = "could be scored on", " (the others have no price then, or an odd id or time)"
     return [
-        f"{row['forecaster']} answered {row['n']:,} of {row['n'] + row['missing']:,} "
-        f"({100 * row['answered']:.1f} %): its figures are over these alone, and it cannot be said "
-        "to beat the market"
+        f"{row['forecaster']} {did} {row['n']:,} of {row['n'] + row['missing']:,} "
+        f"({100 * row['answered']:.1f} %){why}: its figures are over these alone, and it cannot be "
+        "said to beat the market"
         for row in summary["leaderboard"]
         if row["forecaster"] != "market" and row["answered"] < MIN_ANSWERED
     ]

@@ -79,6 +79,9 @@ class CallRow(TypedDict):
     origin: str | None
 
 
+ROUNDING = 1e-9
+
+
 def call_key(provider: str, request: Any, index: int) -> str:
     """The content key of a call; it is also its idempotency key."""
     return digest([provider, request, index])
@@ -332,9 +335,10 @@ class Calls:
             limit = run.limits.get(name)
             if limit is None:
                 continue
-            if (unsure and others) or (others and spent + (others + 1) * one > limit):
+            most = limit + ROUNDING  # Thirty times a hundredth is a little more than .3.
+            if (unsure and others) or (others and spent + (others + 1) * one > most):
                 return False
-            if spent + one > limit or (name != "calls" and spent >= limit):
+            if spent + one > most or (name != "calls" and spent >= limit):
                 raise Stopped(
                     f"skipped: the budget of {limit:g} {UNITS[name]} allows no further call "
                     f"({spent:g} spent): resume with a larger --max-{name} to go on"
