@@ -2,6 +2,8 @@
 ledger that anybody can read."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -105,15 +107,33 @@ def test_the_ledger_says_what_was_tried_and_by_which_run(
 ) -> None:
     assert cli(["runs", "trials"]) == 0
     assert "nothing was tried yet" in capsys.readouterr().out
-    for spread in ("0.02", "0.04", "0.02"):
-        assert backtest(sim, "drift", "--spread", spread) == 0
-        kelly = [row["kelly"] for row in json.loads(capsys.readouterr().out)["leaderboard"]]
-    assert all("2 stake rules tried" in one["note"] for one in kelly), "each rule counts once"
+    for kelly in ("0.25", "0.5", "0.25"):
+        assert backtest(sim, "drift", "--kelly", kelly, "--spread", "0.02") == 0
+        found = [row["kelly"] for row in json.loads(capsys.readouterr().out)["leaderboard"]]
+    assert all("2 stake rules tried" in one["note"] for one in found), "each rule counts once"
+    assert not any("assumed" in one["note"] for one in found), "every market has a book"
+    assert backtest(sim, "drift", "--fee", "KALSHI=0.07") == 2
+    assert "no market here pays it" in capsys.readouterr().err
     assert cli(["runs", "trials", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["trials"]
     assert (rows[0]["family"], rows[0]["name"]) == ("backtest", "drift")
     assert [row["family"] for row in rows].count("stakes") == 2
     assert all(row["run_id"] and row["at"] for row in rows)
+
+
+def test_changed_code_is_another_variant_and_a_new_name_is_none(sim: Path, tmp_path: Path) -> None:
+    path, tried = tmp_path / "tuned.py", list[int]()
+    for name, factor in (("", 1.1), ("", 1.2), ("other=", 1.2), ("", 1.2)):
+        path.write_text(f"def mine(c): return min(0.99, {factor} * c.odds)\n")
+        code = "from beforehand.cli.app import run; import sys; sys.exit(run(sys.argv[1:]))"
+        done = subprocess.run(  # A process of its own: a module is read once.
+            [sys.executable, "-c", code, "backtest", "run", "--forecasters",
+             f"{name}python:{path}:mine", "--archive", str(sim), "--draws", "200", "--placebo", "0",
+             "--json"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        tried.append(json.loads(done.stdout)["validity"]["variants_tried"]["value"])
+    assert tried == [1, 2, 2, 2]
 
 
 def test_a_decision_is_traced_on_the_terminal(

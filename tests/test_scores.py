@@ -269,9 +269,9 @@ def test_the_placebo_counts_a_real_edge(world: Table, monkeypatch: pytest.Monkey
 
     truth = world.forecasts["truth"]
     honest = copies(world, truth=truth)
-    redraw = module._redraw
+    redraw = module.redraw
     assert placebo(honest, Options(draws=300), draws=20).any_share <= 0.05
-    monkeypatch.setattr(module, "_redraw", lambda t, price, *rest: redraw(t, truth, *rest))
+    monkeypatch.setattr(module, "redraw", lambda t, price, *rest: redraw(t, truth, *rest))
     assert placebo(honest, Options(draws=300), draws=20).any_share > 0.5
 
 

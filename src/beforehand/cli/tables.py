@@ -300,7 +300,12 @@ def _bets(out: Console, summary: "ResultWire") -> None:
     """What Kelly bets on the forecasts would have won."""
     columns = [("Kelly bets", "left"), ("n", "right"), ("staked", "right"), ("fees", "right")]
     columns += [("wealth, from 1", "right"), ("ROI", "right"), ("95 %", "right")]
-    columns += [("drawdown", "right"), ("at prices", "right"), ("Sharpe a bet", "right")]
+    columns += [
+        ("drawdown", "right"),
+        ("at prices", "right"),
+        ("by chance", "right"),
+        ("Sharpe a bet", "right"),
+    ]
     rows, why = [], set[str]()
     for row in summary["leaderboard"]:
         kelly = row["kelly"]
@@ -323,6 +328,8 @@ def _bets(out: Console, summary: "ResultWire") -> None:
         cells += [f"{100 * kelly['max_drawdown']:.1f} %"]
         marked = kelly.get("drawdown_at_prices")
         cells += ["–" if marked is None else f"{100 * marked:.1f} %"]
+        chance = kelly.get("by_chance")
+        cells += ["–" if chance is None else f"{100 * chance:.1f} %"]
         cells += [figure(kelly["sharpe"], 3)]
         rows.append(cells)
     if rows:
@@ -345,7 +352,7 @@ def _slices(out: Console, summary: "Summary") -> None:
             bets = money.get(name)
             rows.append(
                 [
-                    part["by"],
+                    "price (bets: paid)" if part["by"] == "price" else part["by"],
                     part["name"],
                     f"{part['n_questions']:,}",
                     short(name),

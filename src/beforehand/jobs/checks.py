@@ -16,7 +16,7 @@ from beforehand.forecast.schemes.http import parse_rate
 from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.records.world import PLAY_MONEY, Market
 from beforehand.score.bets import Kelly
-from beforehand.score.evaluate import FEES, Settings
+from beforehand.score.evaluate import Settings
 from beforehand.store.files import read_text
 
 MOST = 10**12
@@ -60,18 +60,17 @@ def stakes(
 
 
 def fees_apply(rules: Kelly, markets: Collection[Market]) -> None:
-    """Raises InputError for a stated fee of a venue or category that nobody knows: a slip would be
-    charged to nobody. (One of a known venue that has no market here is not used, and the rates
-    charged are printed.)"""
+    """Raises InputError for a stated fee that no market of these pays: it would be charged to
+    nobody."""
     if not any(name != "*" for name, _ in rules.fees):
         return
-    there = {market.venue for market in markets} | FEES.keys() | PLAY_MONEY
+    there = {market.venue for market in markets} - PLAY_MONEY
     pairs = {f"{market.venue}/{market.domain}".lower() for market in markets}
     for name, _ in rules.fees:
         if name != "*" and name.lower() not in {v.lower() for v in there} | pairs:
             raise InputError(
-                f"fee of {name}: there is no such venue or category; venues are "
-                f"{', '.join(sorted(there))}"
+                f"fee of {name}: no market here pays it; venues with money are "
+                f"{', '.join(sorted(there)) or 'none'}"
             )
 
 

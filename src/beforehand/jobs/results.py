@@ -23,6 +23,7 @@ from beforehand.records.rows import IntervalRow
 from beforehand.records.world import Market, Resolution
 from beforehand.runs.columns import columns_of
 from beforehand.runs.rows import EventLine, ResolutionLine, read_jsonl
+from beforehand.score.bets import in_effect
 from beforehand.score.evaluate import (
     Question,
     Result,
@@ -63,6 +64,7 @@ def with_trials(
     settings: Settings,
     ledger: Path,
     family: str,
+    table: Table,
     markets: Iterable[str],
     variants: Mapping[str, str],
     run: str,
@@ -70,9 +72,12 @@ def with_trials(
 ) -> Settings:
     """The settings of a run with how many variants, and how many stake rules, were ever tried on
     such a set of markets; those of this run are added to the ledger."""
-    used, rules = list(markets), repr(settings.kelly)
+    used, rules = list(markets), in_effect(table, settings.kelly)
     tried = note_trials(ledger, family, used, variants, run, at)
-    n = note_trials(ledger, "stakes", used, {digest(rules.encode()): rules}, run, at)
+    if rules is None:
+        return replace(settings, variants=tried)
+    said = rules.said
+    n = note_trials(ledger, "stakes", used, {digest(said.encode()): said}, run, at)
     return replace(settings, variants=tried, kelly=replace(settings.kelly, tried=n))
 
 

@@ -187,8 +187,6 @@ def run(
     write_jsonl(folder.path / "instants.jsonl", _instants(panel, columns))
     write_jsonl(folder.path / "rejected.jsonl", rejected.rows())
     names = sorted({who for said in cells.values() for who in said})
-    variants, here = _variants(panel, cells, names), (folder.run_id, iso(now))
-    settings = results.with_trials(settings, ledger, "file", used, variants, *here)
     leaks = results.leak_report(gateway.audit, archive)
     leaks.rechecked, leaks.from_file = len(panel), True
     leaks.admitted_after_t = int((~visible_us(panel.known_at, panel.t)).sum())
@@ -196,6 +194,8 @@ def run(
         build_table(columns, read_questions(folder.path, settings.kelly)),
         asked=_asked(cells, rejected),
     )
+    variants, here = _variants(panel, cells, names), (folder.run_id, iso(now))
+    settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
     facts = replace(
         _facts(leaks, settings.variants, names, _clairvoyant(table, names)),
         share_after_training_cutoff=_after(training_cutoff, used, columns),

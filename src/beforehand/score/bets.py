@@ -21,7 +21,7 @@ peak that starts at 0, in the order given.
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NotRequired
 
 import numpy as np
@@ -49,6 +49,13 @@ class Kelly:
     fees: tuple[tuple[str, float], ...] = ()
     tried: int = field(default=1, repr=False, compare=False)
     """How many stake rules were ever tried on such a set of markets, these included."""
+
+    @property
+    def said(self) -> str:
+        """The rules in words."""
+        spread = "recorded book" if self.spread is None else f"spread {self.spread:g}"
+        fees = "".join(f", fee {name}={rate:g}" for name, rate in self.fees)
+        return f"{self.fraction:g} of Kelly, at most {self.cap:g} a bet, {spread}{fees}"
 
     def fee(self, venue: str, category: str | None, otherwise: float) -> float:
         """The fee rate of a market."""
@@ -85,6 +92,8 @@ class Profit:
     note: str
     rules: Kelly
     roi_ci: tuple[float, float] = (float("nan"), float("nan"))
+    by_chance: float | None = None
+    """How often the same bets gain as much where the market's prices are the true probabilities."""
     drawdown_at_prices: float = 0.0
     """The largest fall from a peak, as a share of it, with open bets at the market's price at every
     instant of the table, and not only at settlements."""
@@ -220,6 +229,23 @@ def _fall(
     return float((1 - wealth / np.maximum.accumulate(wealth)).max())
 
 
+def in_effect(table: Table, rules: Kelly) -> Kelly | None:
+    """The rules as far as they change anything on these rows: a spread only where a book is
+    missing, fees only of venues that are bet on. None where no bet can be made at all."""
+    real = ~table.play[table.q]
+    recorded = np.isfinite(table.bid) & np.isfinite(table.ask)
+    if not (real & (recorded | (rules.spread is not None))).any():
+        return None
+    venues = {table.questions[i].partition(":")[0].lower() for i in np.unique(table.q[real])}
+    return replace(
+        rules,
+        spread=rules.spread if (real & ~recorded).any() else None,
+        fees=tuple(
+            f for f in rules.fees if f[0] == "*" or f[0].partition("/")[0].lower() in venues
+        ),
+    )
+
+
 def _kelly(p: Floats, price: Floats, rate: Floats) -> Floats:
     """Kelly's part of the wealth at this price with its fee, 0 without an edge."""
     cost = price + rate * price * (1 - price)
@@ -290,7 +316,14 @@ def _walk(
 
 def _note(table: Table, booked: npt.NDArray[np.bool_], rules: Kelly) -> str:
     """What the prices rest on, and the fee rates charged, by venue."""
-    book = "recorded book" if rules.spread is None else f"assumed spread {rules.spread:g}"
+    book = "recorded book"
+    if rules.spread is not None:
+        recorded = np.isfinite(table.bid) & np.isfinite(table.ask)
+        without = int((booked & ~recorded).sum())
+        if without == booked.sum():
+            book = f"assumed spread {rules.spread:g}"
+        elif without:
+            book += f", and an assumed spread of {rules.spread:g} where there was none"
     rates = dict[str, set[float]]()
     for i in np.unique(table.q[booked]).tolist():
         venue = table.questions[i].partition(":")[0]
@@ -301,6 +334,20 @@ def _note(table: Table, booked: npt.NDArray[np.bool_], rules: Kelly) -> str:
     ]
     tried = f"; {rules.tried:,} stake rules tried on such a set" if rules.tried > 1 else ""
     return f"{book}; fee rates charged: {', '.join(charged)}{tried}"
+
+
+def by_chance(table: Table, made: Profit, starts: Floats, draws: int, seed: int) -> float | None:
+    """How often bets gain as much as these did, or more, where the market's price at each bet is
+    the true probability: the bets and their stakes stay, the outcomes are redrawn, one uniform per
+    event. Rows without a price have no bet. None without a bet."""
+    if not made.bets:
+        return None
+    rng = np.random.default_rng([seed, 3])
+    u = rng.random((draws, int(table.event.max()) + 1))
+    yes = (u[:, table.event[made.question]] - starts[made.question]) % 1.0 < table.market[made.row]
+    shares = made.stake / made.price
+    gain = np.where(yes == made.yes, shares, 0.0).sum(axis=1) - made.paid.sum()
+    return float((gain >= made.gain.sum() - 1e-12).mean())
 
 
 class Bet(TypedDict):

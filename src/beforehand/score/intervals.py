@@ -14,6 +14,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
+from beforehand.score.table import Table
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 DRAWS = 2000
@@ -116,3 +118,20 @@ def lower_bound(
     if clusters < 2:
         return float("nan")
     return estimate - t_quantile(1 - (1 - level) / (2 * tests), clusters - 1) * error
+
+
+def redraw(table: Table, price: Floats, starts: Floats, rng: np.random.Generator) -> Floats:
+    """An outcome per row: 1 with probability `price`, by one uniform per event."""
+    u = rng.random(int(table.event.max()) + 1)
+    arc = (u[table.event] - starts)[table.q] % 1.0
+    return (arc < price).astype(np.float64)
+
+
+def arcs(table: Table) -> Floats:
+    """Each question's place on its event's circle: after the mean prices of those before it."""
+    mean_price, _ = table.question_means(table.market, np.isfinite(table.market))
+    starts = np.zeros(len(table.questions))
+    for event in range(int(table.event.max()) + 1):
+        members = np.flatnonzero(table.event == event)
+        starts[members] = np.concatenate([[0.0], np.cumsum(mean_price[members])[:-1]])
+    return starts % 1.0

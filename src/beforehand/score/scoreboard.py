@@ -15,8 +15,8 @@ import numpy as np
 
 from beforehand.errors import InputError
 from beforehand.score import metrics
-from beforehand.score.bets import Profit, profit
-from beforehand.score.intervals import Resampler
+from beforehand.score.bets import Profit, by_chance, profit
+from beforehand.score.intervals import Resampler, arcs
 from beforehand.score.skill import (
     LEADING,
     MARKET,
@@ -97,7 +97,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
     overall = skills(table, samplers, options)
     newer = table.where(table.fresh)
     fresh = skills(newer, resamplers(newer, options), options) if len(newer.q) else {}
-    rows, start = [], 0
+    rows, start, starts = [], 0, arcs(table)
     for name, (part, row) in parts.items():
         size = part.shape[1]
         row.forecaster, row.missing = name, table.missing(name, everyone[name])
@@ -105,7 +105,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         row.intervals = _intervals(mine, samplers, part[:, 0], options)
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
-        row.profit = _profit(table, everyone[name], samplers, options)
+        row.profit = _profit(table, everyone[name], samplers, options, starts)
         start += size
         rows.append(row)
     for added, metric in metrics.added().items():
@@ -227,10 +227,11 @@ def _added(
 
 
 def _profit(
-    table: Table, p: Floats, samplers: dict[str, Resampler], options: Options
+    table: Table, p: Floats, samplers: dict[str, Resampler], options: Options, starts: Floats
 ) -> Profit | str:
     """Kelly figures with an interval of the return on what was staked; the bets are resampled as
-    they were made, with their stakes. (The wealth has none: it grew bet upon bet.)"""
+    they were made, with their stakes. (The wealth has none: it grew bet upon bet.) `starts` are the
+    questions' places for redrawn outcomes."""
     result = profit(table, p, options.kelly)
     if isinstance(result, str):
         return result
@@ -241,7 +242,8 @@ def _profit(
         samplers[kind].interval(ratio(samplers[kind].totals(columns)), options.level)
         for kind in LEADING
     ]
-    return replace(result, roi_ci=max(found, key=width))
+    chance = by_chance(table, result, starts, options.draws, options.seed)
+    return replace(result, roi_ci=max(found, key=width), by_chance=chance)
 
 
 def _empty_bins() -> metrics.Reliability:

@@ -86,8 +86,9 @@ class ProfitWire(TypedDict):
     they `staked` in all, and the `fees`; `gain` is the wealth at the end less the start, `roi` the
     gain over what the bets cost with their fees, with its 95 % interval; `max_drawdown` is at
     settlements, with open bets at what they cost, `drawdown_at_prices` at every instant, with
-    open bets at the market's price then. `unfunded` counts the questions with an edge
-    for which there was never cash. `sharpe` is the mean return of a bet over its standard
+    open bets at the market's price then. `by_chance` is how often the same bets gain as much where
+    the outcomes are redrawn from the market's own prices. `unfunded` counts the questions with an
+    edge for which there was never cash. `sharpe` is the mean return of a bet over its standard
     deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
     wealth from the first bet on, after each settlement, thinned; all bets stand in bets.csv."""
 
@@ -103,6 +104,7 @@ class ProfitWire(TypedDict):
     sharpe: float | None
     max_drawdown: float
     drawdown_at_prices: NotRequired[float]
+    by_chance: NotRequired[float | None]
     fraction: float
     cap: float
     note: str
@@ -411,6 +413,7 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
         "sharpe": result.sharpe,
         "max_drawdown": result.max_drawdown,
         "drawdown_at_prices": result.drawdown_at_prices,
+        "by_chance": result.by_chance,
         "fraction": result.rules.fraction,
         "cap": result.rules.cap,
         "note": result.note,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.score.intervals import Resampler
+from beforehand.score.intervals import Resampler, arcs, redraw
 from beforehand.score.report.words import shortfall
 from beforehand.score.scoreboard import Kept, Row
 from beforehand.score.skill import (
@@ -213,7 +213,7 @@ class Placebo:
 def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> Placebo:
     """Redraw `draws` times and count how often the verdict would be "beats the market"."""
     rng = np.random.default_rng([seed, 2])
-    starts = _arcs(table)
+    starts = arcs(table)
     tests = options.tests(table)
     names = [
         name
@@ -228,7 +228,7 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
     wins = dict.fromkeys(options.under_test(table), 0)
     any_wins = 0
     for _ in range(draws):
-        y = _redraw(table, table.market, starts, rng)
+        y = redraw(table, table.market, starts, rng)
         won = [
             name
             for name in names
@@ -238,23 +238,6 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
             wins[name] += 1
         any_wins += bool(won)
     return Placebo(draws, any_wins / draws, {name: n / draws for name, n in wins.items()})
-
-
-def _redraw(table: Table, price: Floats, starts: Floats, rng: np.random.Generator) -> Floats:
-    """An outcome per row: 1 with probability `price`, by one uniform per event."""
-    u = rng.random(int(table.event.max()) + 1)
-    arc = (u[table.event] - starts)[table.q] % 1.0
-    return (arc < price).astype(np.float64)
-
-
-def _arcs(table: Table) -> Floats:
-    """Each question's place on its event's circle: after the mean prices of those before it."""
-    mean_price, _ = table.question_means(table.market, np.isfinite(table.market))
-    starts = np.zeros(len(table.questions))
-    for event in range(int(table.event.max()) + 1):
-        members = np.flatnonzero(table.event == event)
-        starts[members] = np.concatenate([[0.0], np.cumsum(mean_price[members])[:-1]])
-    return starts % 1.0
 
 
 def _wins(

@@ -181,7 +181,8 @@ class BacktestJob:
         fork, settings = self.request.fork, self.request.settings
         left = [] if fork is None else [fork.parent, iso(fork.at), dict(self.replacement.models)]
         options = TypeAdapter(ModelOptions).dump_python(self.request.model_options, mode="json")
-        how = [self.request.grade, repr(settings), list(self.variants()), left, options]
+        variants = list(self.variants(by_code=False))
+        how = [self.request.grade, repr(settings), variants, left, options]
         return digest([self.archive.digest, asked, how])
 
     @property
@@ -343,7 +344,7 @@ class BacktestJob:
     def _grid(self) -> str:
         return "configured" if self.request.configs is not None else self.request.grid
 
-    def variants(self) -> dict[str, str]:
+    def variants(self, by_code: bool = True) -> dict[str, str]:
         """What is tried: the forecaster, its version, and how it was run; names by fingerprints."""
         request = self.request
         settings = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
@@ -351,7 +352,12 @@ class BacktestJob:
         sims = sorted({(config.num_sims, config.mode) for config in self.configs})
         pure = [f for f in self.forecasters.values() if isinstance(f, PanelForecaster)]
         tried = {digest([f.name, f.version, how]): f.name for f in pure if f.name != MARKET}
-        asked = {digest([f.entry, sims, how]): f.entry for f in self.asked if f.ranked}
+        # Changed code under the old name is another variant, the same code under a new name is not.
+        asked = {
+            digest([(f.code if by_code else None) or f.entry, sims, how]): f.entry
+            for f in self.asked
+            if f.ranked
+        }
         return {**tried, **asked}
 
     def _spoken(self, one: Model) -> dict[str, int]:
@@ -422,7 +428,7 @@ class BacktestJob:
         markets = [c.market_id for c in self.configs]
         here = self.folder.run_id, context.journal.now()
         tried = results.with_trials(
-            settings, self._ledger, "backtest", markets, self.variants(), *here
+            settings, self._ledger, "backtest", table, markets, self.variants(), *here
         )
         facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
         result = evaluate(table, facts, replace(tried, unranked=paths))

@@ -127,6 +127,7 @@ def _bet_columns() -> list[Column]:
             "r",
             lambda row: share(cast(Any, row["kelly"]).get("drawdown_at_prices")),
         ),
+        ("By chance", "r", lambda row: share(cast(Any, row["kelly"]).get("by_chance"))),
     ]
 
 
@@ -137,8 +138,9 @@ def _terms(summary: "Summary") -> str:
         f"Kelly bets on the forecasts, from a wealth of 1: {kelly['fraction']:g} of Kelly's stake "
         f"behind spread and fee, at most {kelly['cap']:g} of the wealth a bet, one bet a question; "
         f"{kelly['note']}. Bets that found no cash were not made; the drawdown is at settlements, "
-        "with open bets at what they cost; at prices, with open bets at the market's price. What "
-        "bets gained is no verdict."
+        "with open bets at what they cost; at prices, with open bets at the market's price. By "
+        "chance: how often the same bets gain as much where outcomes are redrawn from the market's "
+        "own prices. What bets gained is no verdict."
     )
 
 

@@ -43,6 +43,7 @@ CSV_COLUMNS = (
     "kelly_roi_high",
     "kelly_max_drawdown",
     "kelly_drawdown_at_prices",
+    "kelly_by_chance",
     "kelly_sharpe",
     "kelly_note",
     "verdict",
@@ -101,6 +102,7 @@ def _kelly(kelly: ProfitWire | str) -> dict[str, object]:
         "kelly_roi_low": low,
         "kelly_roi_high": high,
         "kelly_drawdown_at_prices": kelly.get("drawdown_at_prices"),
+        "kelly_by_chance": kelly.get("by_chance"),
     }
 
 
