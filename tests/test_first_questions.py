@@ -4,13 +4,17 @@ ledger that anybody can read."""
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from provider import Provider, serving
 
+import beforehand as bh
 from beforehand.cli.app import run as cli
 from beforehand.config import Home, Workspace
+from beforehand.errors import InputError, Stopped
 from beforehand.runs.query import find_journal, find_run
 from beforehand.score.bets import Kelly, Profit, profit
 from test_scores import bets_at
@@ -192,3 +196,58 @@ def test_the_drawdown_at_prices_is_that_of_a_slow_walk() -> None:
         fall = max(fall, 1 - wealth / peak)
     assert got.drawdown_at_prices == pytest.approx(fall)
     assert fall != pytest.approx(got.max_drawdown)
+
+
+def test_what_was_tried_since_is_said(
+    sim: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A report that was printed before counts too few: the command and the export say so."""
+    path = tmp_path / "mine.py"
+    path.write_text("def one(c): return c.odds\ndef two(c): return 0.9 * c.odds\n")
+    assert backtest(sim, f"python:{path}:one", "--run-id", "first") == 0
+    assert cli(["runs", "show", "first"]) == 0
+    assert "tried on such a set since" not in capsys.readouterr().err
+    assert backtest(sim, f"python:{path}:two", "--run-id", "second") == 0
+    capsys.readouterr()
+    assert cli(["runs", "show", "first"]) == 0
+    assert "1 more tried on such a set since" in capsys.readouterr().err
+    out = tmp_path / "paper.markdown"
+    assert cli(["runs", "export", "first", "--format", "markdown", "--out", str(out)]) == 0
+    assert "1 more tried on such a set after this run" in out.read_text()
+    assert cli(["runs", "show", "second"]) == 0
+    assert "tried on such a set since" not in capsys.readouterr().err
+
+
+def test_a_spent_budget_is_raised_from_python(sim: Path, provider: Provider, home: Path) -> None:
+    world = bh.World(sim)
+    asked = {"draws": 200, "placebo": 0, "progress": False, "every": "28d"}
+    with pytest.raises(Stopped):
+        bh.backtest(world, provider.address(), run_id="spent", max_cost=0.2, **asked)
+    with pytest.raises(Stopped):
+        bh.open_run("spent").resume(progress=False)
+    with pytest.raises(InputError, match="max_cost"):
+        bh.open_run("spent").resume(progress=False, max_cost=-1.0)
+    run = bh.open_run("spent").resume(progress=False, max_cost=1000.0)
+    assert run.summary["leaderboard"]
+    assert max(provider.paid().values()) == 1, "nothing is paid twice"
+
+
+class Slow(Provider):
+    """Hangs at one question in eight, whenever it is asked first; answers the others."""
+
+    def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+        with self._lock:
+            first = self._tried[key] == 0
+        if first and int(key[:4], 16) % 8 == 0:
+            self._tried[key] += 1
+            time.sleep(1.5)
+        return super().answer(key, path, body, index)
+
+
+def test_a_slow_tail_ends_no_run(sim: Path, home: Path) -> None:
+    """Calls that time out beside others that are answered say nothing about the service; control:
+    one that answers nobody stops the run (tests/test_unanswered.py)."""
+    with serving(Slow(latency=0.0)) as slow:
+        more = ["--every", "28d", "--timeout", "0.5", "--concurrency", "8", "--max-calls", "100000"]
+        assert backtest(sim, slow.address(), *more) == 0
+        assert sum(slow._tried.values()) > 100

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from beforehand.gateway.view import View
     from beforehand.jobs.probe.probe import Probe
     from beforehand.score.compare import Comparison
+    from beforehand.store.journal.calls import Usage
 
 __version__ = "0.1.0"
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Standing",
     "Table",
     "Toolbox",
+    "Usage",
     "Verification",
     "View",
     "World",
@@ -84,6 +86,7 @@ _PLACES = {
     "Standing": "front.run",
     "Table": "front.arrow",
     "Toolbox": "front.world",
+    "Usage": "store.journal.calls",
     "Verification": "front.run",
     "View": "gateway.view",
     "World": "front.world",

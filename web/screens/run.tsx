@@ -98,7 +98,7 @@ function Story({ run, told, silent }: { run: RunWhole; told: Told; silent: boole
   const times = (n: number) => (n === 1 ? "once" : n === 2 ? "twice" : `${n} times`);
   return (
     <>
-      {KINDS[run.kind ?? ""] ?? run.kind}{run.created_at ? `, started ${instant(run.created_at)}` : ""}
+      {KINDS[run.kind ?? ""] ?? run.kind}{run.created_at ? `, started ${instant(run.created_at)}${run.started_by ? ` by ${run.started_by}` : ""}` : ""}
       {run.parent ? <>, forked from <Link href={to("/run/", { run: run.parent })}>{run.parent}</Link></> : ""}. {run.reason ? `${run.reason}. ` : ""}
       {!silent && told.resumed > 0 && `It was resumed ${times(told.resumed)}: ${counted(told.answered, "call was", "calls were")} answered, ${told.repeated ? `${told.repeated} of them asked again` : "and none of them was asked again"}${told.again ? `; ${told.again} in flight when its process ended were sent again under the same key` : ""}.`}
       {silent && "This home has no journal of it, so no events of it."}

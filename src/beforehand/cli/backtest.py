@@ -329,7 +329,7 @@ def _trial(request: BacktestRequest, workspace: Workspace, n: int, json: bool) -
             one.market_id,
             one.time[:16].replace("T", " "),
             "–" if one.market is None else figure(one.market),
-            "failed" if one.probability is None else figure(one.probability),
+            "–" if one.probability is None else figure(one.probability),
         ]
         for one in tried.answers
     ]

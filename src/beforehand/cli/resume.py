@@ -33,6 +33,12 @@ def resume(
         Parameter(help="For calls whose answer never came: send again, give up, or stop."),
     ] = None,
     concurrency: Annotated[int | None, Parameter(help="Steps and calls in flight.")] = None,
+    timeout: Annotated[
+        float | None, Parameter(help="Seconds that one answer may take, from now on.")
+    ] = None,
+    rate: Annotated[
+        str | None, Parameter(help="Most requests to each address, from now on: 10/s, 600/min.")
+    ] = None,
     fresh: Fresh = False,
     json: Json = False,
 ) -> int:
@@ -45,6 +51,8 @@ def resume(
         "cost_per_call": cost_per_call,
         "in_flight": in_flight,
         "concurrency": concurrency,
+        "timeout": timeout,
+        "rate": rate,
     }
     changes = {name: value for name, value in given.items() if value is not None}
     run_limits(LimitFlags(**changes))  # type: ignore[arg-type]  # The checks of a new run.

@@ -118,6 +118,11 @@ def show(run_id: Run, /, *, verbose: Verbose = False, json: Json = False) -> int
         if not state:
             print(f"run {name}")
         print_result(cast("Summary", summary), folder.path / "report.html", verbose)
+        if since := found.get("tried_since"):
+            note(
+                f"{since:,} more tried on such a set since: the bounds here do not count them; "
+                "score again for bounds that do (`beforehand runs trials`)"
+            )
     elif answer.is_file():
         print()
         print_answer(read_json(answer))
@@ -298,6 +303,8 @@ def costs(run_id: Run = "latest", /, *, json: Json = False) -> int:
         for one in found
     ]
     print(plain_table([header, *cells]))
+    if journal is not None and (again := journal.calls.sent_again(folder.run_id)):
+        print(f"{again:,} calls were sent again: what attempts without an answer cost is not known")
     return EXIT_OK
 
 
@@ -322,7 +329,7 @@ def export(
 
     workspace, journal = opened()
     folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal, scored=True))
-    counts = export_run(folder, format, out, journal)
+    counts = export_run(folder, format, out, journal, workspace.home)
     if json:
         emit(counts)
     else:

@@ -45,7 +45,8 @@ class Signals:
     this process ends, and other processes take its steps over. `number` is the signal that ended
     it, if one did. `slots` limits the calls in flight in this process. `silent` counts, for each
     provider, the calls in a row without an answer, `given_up` the questions in a row that it failed
-    at for good; `answered` are those that have answered this process. `useless` counts, for each
+    at for good; `answered` are those that have answered this process,
+    and when (stopwatch) they last did. `useless` counts, for each
     forecaster, the answers that were no forecast; one that gave a forecast stands in `useful`."""
 
     slots: threading.Semaphore
@@ -55,7 +56,7 @@ class Signals:
     number: int | None = None
     silent: Counter[str] = field(default_factory=Counter)
     given_up: Counter[str] = field(default_factory=Counter)
-    answered: set[str] = field(default_factory=set)
+    answered: dict[str, float] = field(default_factory=dict)
     useless: Counter[str] = field(default_factory=Counter)
     useful: set[str] = field(default_factory=set)
 
@@ -245,7 +246,7 @@ class StepContext:
             calls.lost(run, key, owner, _storable(str(error)), arrived=False)
             raise
         except Unavailable as error:
-            if self._no_answer(provider, key, error):
+            if self._no_answer(provider, key, error, started):
                 return None
             raise
         except BaseException as error:
@@ -256,7 +257,7 @@ class StepContext:
             raise
         self.signals.silent[provider] = 0
         self.signals.given_up[provider] = 0
-        self.signals.answered.add(provider)
+        self.signals.answered[provider] = stopwatch()
         usage, took = measure(answer), 1000 * (stopwatch() - started)
         return self._write_down(key, lambda: calls.answered(run, key, answer, usage, took))
 
@@ -266,11 +267,12 @@ class StepContext:
         self._write_down(key, lambda: self.calls.refused(self.run_id, key, self.owner, refusal))
         raise Refused(refusal) from None
 
-    def _no_answer(self, provider: str, key: str, error: Unavailable) -> bool:
+    def _no_answer(self, provider: str, key: str, error: Unavailable, started: float) -> bool:
         """The service failed. A call that it may have carried out, or that it failed at itself (500
         and the like), counts against the question: the fifth such call is final. True if it should
         be asked again in this run: it has answered others, and has not failed at three questions in
-        a row."""
+        a row. A service that answered another call after this one was sent (`started`, stopwatch)
+        is not silent: only this question waits."""
         run, owner, calls, said = self.run_id, self.owner, self.calls, _storable(str(error))
         state: State = "sent" if error.uncertain else "lost"
         failed_at_it = error.status >= 500 and error.status not in AWAY
@@ -280,7 +282,7 @@ class StepContext:
         elif self._write_down(key, lambda: calls.unanswered(run, key, owner, said, state)):
             self.signals.given_up[provider] += 1
             raise Refused(said) from None
-        elif not error.uncertain and provider in self.signals.answered:
+        elif self.signals.answered.get(provider, -1.0) > (started if error.uncertain else -1.0):
             return self.signals.given_up[provider] < MOST_SILENT
         if error.uncertain:
             self.signals.silent[provider] += 1

@@ -370,7 +370,12 @@ def _drive(
     try:
         with nullcontext() if given else runtime:
             if runtime.alone:  # We hold the lock: the owners of these leases are dead.
-                journal.calls.release(row.run_id, runtime.worker_id)
+                waiting = journal.calls.release(row.run_id, runtime.worker_id)
+                if waiting and allowed.policy == "resend":
+                    report.say(
+                        f"{waiting:,} without an answer when the run stopped: sent again under the "
+                        "same Idempotency-Key (--in-flight skip gives up on them)"
+                    )
             progress = _counting(job, journal, report.progress)
             what: What = "run taken over" if given else "run resumed" if row.total else "run begun"
             outcome = drive(

@@ -418,10 +418,13 @@ class RemoteRun(Run):
         found = self._client.get(f"/api/runs/{self.id}/verify")
         return Verification(self.id, [RunCheck(**check) for check in found["checks"]])
 
-    def resume(self, *, fresh: bool = False, progress: bool = True) -> "RemoteRun":
-        """Continue a run that was stopped, killed, cancelled or failed; nothing is paid twice."""
+    def resume(
+        self, *, fresh: bool = False, progress: bool = True, **limits: "Unpack[Limits]"
+    ) -> "RemoteRun":
+        """Continue a run that was stopped, killed, cancelled or failed; nothing is paid twice.
+        `limits` replace those that it had."""
         number = max((event["number"] for event in self.log()), default=0)
-        self._client.post(f"/api/runs/{self.id}/resume", {"fresh": fresh})
+        self._client.post(f"/api/runs/{self.id}/resume", {**limits, "fresh": fresh})
         self.wait("resume", progress, number)
         return self
 

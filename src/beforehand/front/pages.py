@@ -43,8 +43,8 @@ assert run.verify().sound
 Whatever is wrong with a request is said in one sentence: `beforehand.errors.InputError` for an
 argument, `NotFound` for something that is not there, `NotConfigured` for a missing package or
 key. All of them are `BeforehandError`. A run that was stopped (Ctrl-C, a budget) raises
-`Interrupted` or `Stopped`, and `bh.open_run("latest").resume()` goes on with it: nothing is
-paid for twice.
+`Interrupted` or `Stopped`, and `bh.open_run("latest").resume()` goes on with it, after a
+spent budget with a larger one, `resume(max_calls=2000)`: nothing is paid for twice.
 
 **How a callable is asked.** One question at a time, in order of time; a class may keep what it
 likes, and begins each run as a new object. `memoryless=True` declares that it keeps nothing: it
@@ -57,8 +57,10 @@ processes, so that `beforehand runs resume` goes on with its run; one of a noteb
 traceback in `run.failures`, and the run goes on.
 
 What a callable pays for itself goes through its context: `context.meter.call(provider, request,
-send)` sends a request once, however often the run is resumed, and counts it against the budget
-(`max_calls`, `max_cost`). A probe asks for real: what a forecaster pays for is paid there as well.
+send, measure)` sends a request once, however often the run is resumed, and counts it against the
+budget (`max_calls`, `max_cost`). `measure` reads from the answer what it cost: `lambda text:
+bh.Usage(tokens=812, cost=0.0031)`. A probe asks for real: what a forecaster pays for is paid
+there as well.
 
 **How it is kept from the future.** Through its context, it sees what was known at t. It runs in
 your process and could look elsewhere: the card says `trusted`. `bh.probe` finds out, and then
@@ -87,6 +89,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Comparing and probing": (
         "compare",
         "Comparison",
+        "Usage",
         "probe",
         "Probe",
         "check_tool",

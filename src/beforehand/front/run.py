@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from shutil import copyfile
-from typing import cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from beforehand.config import Workspace
+from beforehand.engine.job import RunLimits
 from beforehand.engine.runs import resume
 from beforehand.errors import InputError, NotFound
 from beforehand.front import plot, tables
 from beforehand.front.arrow import Table
 from beforehand.front.paths import need_path
 from beforehand.front.reporting import reporting, told_in_python
-from beforehand.jobs.checks import settings
+from beforehand.jobs.checks import checked, settings
 from beforehand.lazy import lazy
 from beforehand.records.rows import IntervalRow, label
 from beforehand.runs.compare import Subject, compare_forecasters, subject_of
@@ -36,6 +37,9 @@ from beforehand.score.summary import BoardRow, CheckWire, Pair, Summary
 from beforehand.store.files import file_digest, read_json
 from beforehand.store.run_folder import RunFolder
 from beforehand.store.run_folder import open_run as open_folder
+
+if TYPE_CHECKING:
+    from beforehand.front.start import Limits
 
 
 @dataclass(frozen=True)
@@ -303,10 +307,14 @@ class Run:
         shown = self._market(id)
         return plot.market(self._rows or (), shown, name, self.outcomes.get(shown))
 
-    def resume(self, *, fresh: bool = False, progress: bool = True) -> "Run":
-        """Continue a run that was stopped, killed, cancelled or failed; nothing is paid twice."""
+    def resume(
+        self, *, fresh: bool = False, progress: bool = True, **limits: "Unpack[Limits]"
+    ) -> "Run":
+        """Continue a run that was stopped, killed, cancelled or failed; nothing is paid twice.
+        `limits` (max_calls, max_cost, timeout…) replace those that it had."""
+        checked(RunLimits(**limits))
         with told_in_python(self.id), reporting(f"run {self.id}", progress) as report:
-            resume(self._workspace, self.id, None, report, fresh)
+            resume(self._workspace, self.id, limits, report, fresh)
         return Run(self._folder, self._workspace)
 
     def _finished(self) -> list[IntervalRow] | None:

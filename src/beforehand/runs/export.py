@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from beforehand.config import Home
 from beforehand.errors import InputError, NotConfigured, NotFound
 from beforehand.records.rows import DecisionRow, FailureRow
 from beforehand.records.spreadsheet import spreadsheet_cell
+from beforehand.runs.query import tried_since
 from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions
 from beforehand.runs.scouted import COLUMNS as DOCUMENT_COLUMNS
 from beforehand.runs.scouted import documents, is_scouted, trace
@@ -51,6 +53,7 @@ COLUMNS = {
 """The columns of the tables; `outcome` is what the market settled at, empty where it is void."""
 
 
+ALSO = {".tex": (".latex",), ".md": (".markdown",)}
 PAPER = {"latex": ".tex", "markdown": ".md", "svg": ".svg", "png": ".png"}
 """Formats for a paper, and how their files end."""
 
@@ -64,7 +67,13 @@ class Exported(TypedDict):
     licences: NotRequired[list[str]]
 
 
-def export(folder: RunFolder, format: str, out: str | None, journal: Journal | None) -> Exported:
+def export(
+    folder: RunFolder,
+    format: str,
+    out: str | None,
+    journal: Journal | None,
+    home: Home | None = None,
+) -> Exported:
     """Write one format; returns where it went, and how many rows of what. Raises NotFound for a run
     that is not finished or has no forecasts, NotConfigured if an extra is missing."""
     if folder.facts()["status"] != "success":
@@ -73,7 +82,7 @@ def export(folder: RunFolder, format: str, out: str | None, journal: Journal | N
         f"nothing is exported; `beforehand runs verify {folder.run_id}` says what can be trusted"
     )
     if format in PAPER:
-        return _paper(folder, format, out)
+        return _paper(folder, format, out, home)
     if format == "otlp":
         return _send(folder, journal, out)
     asked, scouted = (folder.path / "answer.json").is_file(), is_scouted(folder)
@@ -125,8 +134,8 @@ def _licences(folder: RunFolder) -> list[str]:
     return [] if summary is None else summary.get("licences", [])
 
 
-def _paper(folder: RunFolder, format: str, out: str | None) -> Exported:
-    """The leaderboard and what was done, for a paper."""
+def _paper(folder: RunFolder, format: str, out: str | None, home: Home | None) -> Exported:
+    """The leaderboard and what was done, for a paper. With `home`, also what was tried since."""
     from beforehand.score.report import paper
     from beforehand.score.report.pictures import png
 
@@ -134,6 +143,9 @@ def _paper(folder: RunFolder, format: str, out: str | None) -> Exported:
     if not scores.is_file():
         raise folder.without_scores()
     summary: Summary = read_json(scores)
+    if home is not None and (since := tried_since(folder, home, summary)):
+        more = f"{since:,} more tried on such a set after this run: its bounds do not count them"
+        summary["hints"] = [*summary.get("hints", []), more]
     path = _target(folder, out, f"{folder.run_id}{PAPER[format]}")
     if format == "latex":
         content = paper.latex(summary).encode()
@@ -150,7 +162,7 @@ def _paper(folder: RunFolder, format: str, out: str | None) -> Exported:
 def _target(folder: RunFolder, out: str | None, name: str) -> Path:
     """Where an export goes: `out`, else beside the run's folder. Raises InputError."""
     path, suffix = Path(out) if out else folder.path.with_name(name), Path(name).suffix
-    if path.suffix and path.suffix != suffix:
+    if path.suffix and path.suffix not in (suffix, *ALSO.get(suffix, ())):
         raise InputError(f"--out {path} ends in {path.suffix}, and this format is {suffix}")
     if path.resolve().is_relative_to(folder.path.resolve()):
         raise InputError(f"--out {path} lies inside the run's own folder, which is sealed")

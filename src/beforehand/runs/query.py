@@ -6,14 +6,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from beforehand.config import Home, Workspace
 from beforehand.errors import Corrupt, Held, NotFound
 from beforehand.store.database import Database
-from beforehand.store.files import read_json
+from beforehand.store.files import read_json, read_lines
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import ASIDE, RunRow
 from beforehand.store.run_folder import RunFolder, list_runs, open_run
 from beforehand.store.starts import started_by
+from beforehand.store.trials import tried_so_far
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,22 @@ def shown(run_id: str, workspace: Workspace, journal: Journal | None) -> dict[st
     if row is not None and journal is not None:
         found |= {**state_of(row, journal).wire(), "status": status_of(row, home, journal)}
     found["started_by"] = _started_by(home, journal).get(run_id)
+    if summary is not None and (since := tried_since(folder, home, summary)):
+        found["tried_since"] = since
     answered = {"answer": read_json(answer)} if answer.is_file() else {}
     return {**found, "scores": summary, **answered}
+
+
+def tried_since(folder: RunFolder, home: Home, summary: Mapping[str, Any]) -> int:
+    """How many variants were tried on such a set of markets after this run: its bounds do not count
+    them."""
+    counted = summary["validity"].get("variants_tried", {}).get("value")
+    events = folder.path / "events.jsonl"
+    if counted is None or not events.is_file():
+        return 0
+    markets = [orjson.loads(line)["id"] for _, line in read_lines(events)]
+    found = tried_so_far(home.trials, folder.run_id, markets)
+    return 0 if found is None else max(0, found - int(counted))
 
 
 def _asked(row: RunRow) -> str | None:

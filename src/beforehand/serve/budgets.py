@@ -52,6 +52,15 @@ def need_budget(
         raise InputError(f"{told}{whole}: set {name} to that or less")
 
 
+def left_of(workspace: Workspace, who: Visitor) -> dict[str, float] | None:
+    """A user's budget and what is left of it; None where there is none."""
+    budget = dict(who.quotas).get(BUDGET)
+    if budget is None or who.user is None:
+        return None
+    left = budget / CENT - spoken_for(workspace, who.user)
+    return {"of": budget / CENT, "left": round(max(left, 0.0), 6)}
+
+
 def spoken_for(workspace: Workspace, user: str, but: RunRow | None = None) -> float:
     """US dollars that the user's runs have spent, and that those under way may still spend."""
     journal = find_journal(workspace)

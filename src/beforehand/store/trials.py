@@ -53,6 +53,27 @@ def _is_trial(row: object) -> TypeGuard[Trial]:
     )
 
 
+def tried_so_far(ledger: Path, run_id: str, markets: Iterable[str]) -> int | None:
+    """How many variants of a run's family were ever tried on such a set of markets, until now;
+    None where the ledger does not know the run."""
+    rows = read_trials(ledger)
+    family = next((r["family"] for r in rows if r.get("run_id") == run_id and _counts(r)), None)
+    if family is None:
+        return None
+    mine = {digest(name.encode())[:8] for name in markets}
+    return len(
+        {
+            row["variant"]
+            for row in rows
+            if row["family"] == family and 2 * len(mine & set(row["markets"])) >= len(mine)
+        }
+    )
+
+
+def _counts(row: Trial) -> bool:
+    return row["family"] != "stakes"
+
+
 def note_trials(
     ledger: Path,
     family: str,

@@ -47,7 +47,13 @@ def _tabular(
     columns: Sequence[Column], rows: "Sequence[BoardRow]", caption: str, name: str
 ) -> list[str]:
     aligned = "".join(align for _, align, _ in columns)
-    lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{aligned}}}", r"\toprule"]
+    lines = [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\begin{{tabular}}{{{aligned}}}",
+        r"\toprule",
+    ]
     lines += [" & ".join(_tex(head) for head, _, _ in columns) + r" \\", r"\midrule"]
     lines += [" & ".join(_tex(cell(row)) for _, _, cell in columns) + r" \\" for row in rows]
     lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(caption)}}}"]

@@ -15,6 +15,7 @@ from beforehand.runs.query import all_runs
 from beforehand.serve.api.answers import Cursor, Limit, Listed, page
 from beforehand.serve.api.base import ApiDep, Unpinned, Who, pin_of
 from beforehand.serve.auth import open_tokens
+from beforehand.serve.budgets import left_of
 from beforehand.store.tokens import Token
 
 router = APIRouter(prefix="/api", tags=["workspace"])
@@ -29,7 +30,8 @@ class Health(TypedDict):
 
 class Workspace(TypedDict):
     """What a home folder holds. `mode` says where tools' answers come from; `as_of` is the instant
-    that you are pinned to (null: none); `may` lists what you may do."""
+    that you are pinned to (null: none); `may` lists what you may do; `budget` is what your runs may
+    cost in US dollars (`of`), and what is `left` of it (null: no limit)."""
 
     version: str
     mode: str
@@ -40,6 +42,7 @@ class Workspace(TypedDict):
     archives: list[str]
     default_archive: str | None
     runs: dict[str, int] | None
+    budget: dict[str, float] | None
 
 
 class TokenRow(TypedDict):
@@ -97,6 +100,7 @@ def workspace(request: Request, api: ApiDep, who: Who) -> Response:
             "archives": sorted(api.archives()),
             "default_archive": api.worlds.default(),
             "runs": counts if pin is None else None,
+            "budget": left_of(api.workspace, who),
         }
 
     return api.answers.reply(request, made)

@@ -175,6 +175,8 @@ class Resume(_Body):
     cost_per_call: float | None = None
     in_flight: Literal["resend", "skip", "stop"] | None = None
     concurrency: int | None = None
+    timeout: float | None = None
+    rate: str | None = None
     fresh: bool = False
 
 

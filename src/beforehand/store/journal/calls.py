@@ -378,6 +378,16 @@ class Calls:
                 )
             )
 
+    def sent_again(self, run_id: str) -> int:
+        """How many attempts of a run's calls came after a first one."""
+        with self._database.read() as tx:
+            found = tx.run(
+                "SELECT coalesce(sum(attempts - 1), 0) FROM calls WHERE run_id = :run_id "
+                "AND origin IS NULL AND attempts > 1",
+                run_id=run_id,
+            )
+        return int(found[0][0])
+
     def knows(self, run_id: str) -> bool:
         """True if this journal has the run: else its calls are on record elsewhere."""
         with self._database.read() as tx:
