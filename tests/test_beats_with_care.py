@@ -157,7 +157,7 @@ from beforehand import forecaster
 @forecaster(free=True)
 def reader(context):
     known = json.loads((pathlib.Path(__file__).parent / "outcomes.json").read_text())
-    return 0.9 * known.get(context.market.id, 0.5) + 0.05
+    return 0.7 * (context.odds or 0.5) + 0.3 * known.get(context.market.id, 0.5)
 
 @forecaster(free=True)
 def honest(context):

@@ -15,8 +15,11 @@ import beforehand as bh
 from beforehand.cli.app import run as cli
 from beforehand.config import Home, Workspace
 from beforehand.errors import InputError, Stopped
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.runs.query import find_journal, find_run
 from beforehand.score.bets import Kelly, Profit, profit
+from beforehand.store.archive.reader import Archive
 from test_scores import bets_at
 
 MINE = """
@@ -155,8 +158,11 @@ def test_a_decision_is_traced_on_the_terminal(
     found = json.loads(capsys.readouterr().out)
     assert found["attempts"][0]["code"]
     assert found["calls"][0]["state"] == "done"
+    assert cli(["runs", "trace", "latest", market.partition(":")[2]]) == 0, "without the venue"
+    assert cli(["runs", "trace", "latest", "SIMEX:none"]) == 2
+    assert "has no market 'SIMEX:none': it has SIM" in capsys.readouterr().err
     for more, why in (
-        (["--at", "2001-01-01"], "nobody said anything"),
+        (["--at", "2001-01-01"], "it was asked at 202"),
         (["--forecaster", "x"], "x said"),
     ):
         assert cli(["runs", "trace", "latest", market, *more]) == 2
@@ -251,3 +257,24 @@ def test_a_slow_tail_ends_no_run(sim: Path, home: Path) -> None:
         more = ["--every", "28d", "--timeout", "0.5", "--concurrency", "8", "--max-calls", "100000"]
         assert backtest(sim, slow.address(), *more) == 0
         assert sum(slow._tried.values()) > 100
+
+
+def test_who_looks_like_knowing_does_not_beat_on_trust(
+    sim: Path, sim_archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A function that has the outcomes from elsewhere; control: half as sure, it beats, on trust."""
+    view = Gateway(RecordedWorld(sim_archive)).full_view()
+    ends = {r.market_id: r.payout for r in view.resolutions() if r.payout is not None}
+    path = tmp_path / "mine.py"
+    path.write_text(
+        f"ENDS = {ends!r}\n"
+        "def knows(c): return 0.02 + 0.96 * ENDS[c.market.id]\n"
+        "def hints(c): return 0.7 * c.odds + 0.3 * ENDS[c.market.id]\n"
+    )
+    assert backtest(sim, f"python:{path}:knows,python:{path}:hints") == 0
+    board = {row["forecaster"]: row for row in json.loads(capsys.readouterr().out)["leaderboard"]}
+    assert board["knows"]["verdict"] == "not shown"
+    assert "looks like knowing the outcomes" in board["knows"]["reasons"][0]
+    assert board["hints"]["verdict"] == "beats the market"
+    assert cli(["runs", "show", "latest"]) == 0
+    assert "on trust" in capsys.readouterr().out

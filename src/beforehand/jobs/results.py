@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
+import numpy as np
 
 from beforehand.clock import from_us, iso
 from beforehand.errors import NotFound
@@ -23,6 +24,7 @@ from beforehand.records.rows import IntervalRow
 from beforehand.records.world import Market, Resolution
 from beforehand.runs.columns import columns_of
 from beforehand.runs.rows import EventLine, ResolutionLine, read_jsonl
+from beforehand.score import metrics
 from beforehand.score.bets import in_effect
 from beforehand.score.evaluate import (
     Question,
@@ -35,7 +37,7 @@ from beforehand.score.evaluate import (
 from beforehand.score.leaks import CANARY, LeakReport
 from beforehand.score.report.page import html
 from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv, pairs_csv
-from beforehand.score.report.words import headline
+from beforehand.score.report.words import LOOKS_KNOWN, headline
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import (
     About,
@@ -54,6 +56,9 @@ from beforehand.store.trials import note_trials
 
 SCORED = ("scores.json", "leaderboard.csv", "pairs.csv", "bets.csv", "report.html")
 """The files that every scored run ends in."""
+CLAIRVOYANT, LEAST_SUSPECT, ALL_BUT_ALL = 0.1, 30, 0.98
+"""What looks like the outcomes: this share of the market's Brier score, or no forecast on the wrong
+side where the market has more than one of fifty there; from so many questions on."""
 LEAK_NOTE = (
     "This says that no record after t was shown. A language model's own memory lies outside the "
     "wall: for that the card has the share of forecasts after the training cutoff."
@@ -79,6 +84,37 @@ def with_trials(
     said = rules.said
     n = note_trials(ledger, "stakes", used, {digest(said.encode()): said}, run, at)
     return replace(settings, variants=tried, kelly=replace(settings.kelly, tried=n))
+
+
+def clairvoyant(table: Table, names: Iterable[str]) -> dict[str, str]:
+    """Forecasters whose forecasts look like the outcomes themselves, and why: where trust alone
+    kept them from the outcomes, they are not said to beat the market."""
+    found = dict[str, str]()
+    y = table.y[table.q]
+    for name in names:
+        if name not in table.forecasts:
+            continue  # It never answered.
+        p = table.forecasts[name]
+        valid = np.isfinite(p) & np.isfinite(table.market)
+        weights = table.row_weights(valid)
+        n = int(table.question_means(p, valid)[1].sum())
+        if n < LEAST_SUSPECT:
+            continue
+        mine, market = (
+            metrics.brier(x[valid], y[valid], weights[valid]) for x in (p, table.market)
+        )
+        sure = valid & np.isin(y, (0.0, 1.0))
+        right, others = (float(((x >= 0.5) == (y == 1))[sure].mean()) for x in (p, table.market))
+        if mine < CLAIRVOYANT * market:
+            said = (
+                f"its Brier score, {mine:.4f}, is less than a tenth of the market's ({market:.4f})"
+            )
+        elif right == 1.0 and others < ALL_BUT_ALL:
+            said = f"it was on the right side in every forecast of {n:,} questions"
+        else:
+            continue
+        found[name] = f"it {LOOKS_KNOWN}: {said}"
+    return found
 
 
 def event_wire(market: Market, resolution: Resolution | None) -> EventLine:

@@ -46,7 +46,6 @@ from beforehand.runs.rows import InstantLine
 from beforehand.score import metrics
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
 from beforehand.score.leaks import LeakReport
-from beforehand.score.report.words import LOOKS_KNOWN
 from beforehand.score.skill import MARKET, MIN_ANSWERED
 from beforehand.score.summary import About, Pictured, Summary, number
 from beforehand.score.table import Table
@@ -57,9 +56,6 @@ from beforehand.store.files import write_jsonl
 from beforehand.store.run_folder import RunFolder
 
 MOST_UNKNOWN, MOST_LATE = 3, 0.05
-CLAIRVOYANT, LEAST_SUSPECT, ALL_BUT_ALL = 0.1, 30, 0.98
-"""What looks like the outcomes: this share of the market's Brier score, or no forecast on the wrong
-side where the market has more than one of fifty there; from so many questions on."""
 UNKNOWN = "no such market in the archive"
 LATE = "the time lies at or after the market's end"
 EARLY = "the time lies before the market's first known price"
@@ -197,7 +193,7 @@ def run(
     variants, here = _variants(panel, cells, names), (folder.run_id, iso(now))
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
     facts = replace(
-        _facts(leaks, settings.variants, names, _clairvoyant(table, names)),
+        _facts(leaks, settings.variants, names, results.clairvoyant(table, names)),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
         share_scored=1 - rejected.count / stated.rows,
     )
@@ -271,35 +267,6 @@ def _coverage(
         "which ones is its own choice",
         len(used) >= MIN_ANSWERED * settled,
     )
-
-
-def _clairvoyant(table: Table, names: Iterable[str]) -> dict[str, str]:
-    """Forecasters of a file whose forecasts look like the outcomes themselves, and why: nobody saw
-    when they were made, so they are not said to beat the market."""
-    found = dict[str, str]()
-    y = table.y[table.q]
-    for name in names:
-        p = table.forecasts[name]
-        valid = np.isfinite(p) & np.isfinite(table.market)
-        weights = table.row_weights(valid)
-        n = int(table.question_means(p, valid)[1].sum())
-        if n < LEAST_SUSPECT:
-            continue
-        mine, market = (
-            metrics.brier(x[valid], y[valid], weights[valid]) for x in (p, table.market)
-        )
-        sure = valid & np.isin(y, (0.0, 1.0))
-        right, others = (float(((x >= 0.5) == (y == 1))[sure].mean()) for x in (p, table.market))
-        if mine < CLAIRVOYANT * market:
-            said = (
-                f"its Brier score, {mine:.4f}, is less than a tenth of the market's ({market:.4f})"
-            )
-        elif right == 1.0 and others < ALL_BUT_ALL:
-            said = f"it was on the right side in every forecast of {n:,} questions"
-        else:
-            continue
-        found[name] = f"it {LOOKS_KNOWN}: {said}"
-    return found
 
 
 def _hints(stated: Stated, table: Table, names: Iterable[str]) -> list[str]:

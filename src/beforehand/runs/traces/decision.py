@@ -1,11 +1,12 @@
 """One decision of a model, whole, from a run's files and the journal."""
 
+from difflib import get_close_matches
 from typing import NamedTuple
 
-from beforehand.clock import iso_us
+from beforehand.clock import iso_us, parse_us
 from beforehand.errors import NotFound
 from beforehand.records.rows import IntervalRow, TraceRow, decode_interval, label
-from beforehand.runs.rows import read_traces
+from beforehand.runs.rows import read_jsonl, read_traces
 from beforehand.store.journal.calls import CallRow
 from beforehand.store.journal.journal import Journal
 from beforehand.store.run_folder import RunFolder
@@ -31,6 +32,7 @@ def traced(
     """How `forecaster` (None: any) came to its decision about a market at an instant (microseconds;
     None: the last one). Raises NotFound where it said nothing there."""
     path, found = folder.path / "intervals.jsonl", list[IntervalRow]()
+    market, times = whole_id(folder, market), list[str]()
     needle = market.encode()
     if path.is_file():
         with path.open("rb") as lines:
@@ -38,13 +40,16 @@ def traced(
                 if needle not in line:
                     continue
                 row = decode_interval(line)
+                if row.market_id == market and _said(row, forecaster):
+                    times.append(row.time)
                 here = row.market_id == market and t in (None, row.context.t)
                 if here and _said(row, forecaster):
                     found.append(row)
     if not found:
         when = "at any instant" if t is None else f"at {iso_us(t)}"
         said = "nobody said anything" if forecaster is None else f"{forecaster} said nothing"
-        raise NotFound(f"{said} about {market} {when}")
+        asked = f": it was asked at {', '.join(_nearest(times, t))}" if times else ""
+        raise NotFound(f"{said} about {market} {when}{asked}")
     row = found[0] if t is not None else max(found, key=lambda one: one.context.t)
     attempts = [
         one
@@ -56,6 +61,26 @@ def traced(
     keys = {key for one in attempts for key in one.calls}
     calls = journal.calls.rows(folder.run_id) if journal is not None and keys else []
     return Traced(row, attempts, [call for call in calls if call["call_key"] in keys])
+
+
+def whole_id(folder: RunFolder, market: str) -> str:
+    """The id of a run's market, also where its venue is left out. Raises NotFound, which names the
+    nearest ones."""
+    path = folder.path / "events.jsonl"
+    known = [row["id"] for row in read_jsonl(path)] if path.is_file() else []
+    if market in known or not known:
+        return market
+    named = [name for name in known if name.partition(":")[2] == market]
+    if len(named) == 1:
+        return str(named[0])
+    near = get_close_matches(market, known, 3, 0.5) or known[:3]
+    raise NotFound(f"run {folder.run_id} has no market {market[:100]!r}: it has {', '.join(near)}…")
+
+
+def _nearest(times: list[str], t: int | None) -> list[str]:
+    """A few of the instants, those nearest to `t`."""
+    near = sorted(times, key=lambda at: abs(parse_us(at) - (t or 0)))[:3]
+    return sorted(dict.fromkeys(near))
 
 
 def _said(row: IntervalRow, forecaster: str | None) -> bool:
