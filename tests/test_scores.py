@@ -1,6 +1,7 @@
 """Metrics, intervals, clusters, Kelly and verdicts against plain re-computations."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from beforehand.score import metrics
-from beforehand.score.bets import NO_BOOK, PLAY_MONEY, Kelly, Profit, profit, score_bets
-from beforehand.score.intervals import Resampler, lower_bound, t_quantile
+from beforehand.score.bets import (
+    NO_BOOK,
+    PLAY_MONEY,
+    Kelly,
+    Profit,
+    by_chance,
+    profit,
+    score_bets,
+)
+from beforehand.score.intervals import Resampler, arcs, lower_bound, t_quantile
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options, paired, resamplers, skills
 from beforehand.score.table import Table, event_labels
@@ -400,3 +409,23 @@ def test_what_settles_together_is_one_step_of_the_wealth() -> None:
     paid = profit(undated, undated.forecasts["f"], rules)
     assert isinstance(paid, Profit)
     assert paid.final_wealth > 1
+
+
+def test_what_bets_gain_by_chance() -> None:
+    """A coin that came up once is as good as half of all coins, ten in a row as one in a thousand;
+    bets that lost all they could are never beaten downwards. Against the binomial."""
+    rules = Kelly(fraction=1.0, cap=0.05)
+    for n, won, expected in ((1, 1, 0.5), (10, 10, 1 / 1024), (10, 5, 0.623), (10, 0, 1.0)):
+        y = [1.0] * won + [0.0] * (n - won)
+        made = bets_at([5] * n, [10] * n, y)
+        got = profit(made, made.forecasts["f"], rules)
+        assert isinstance(got, Profit)
+        assert got.bets == n
+        share = by_chance(made, got, arcs(made), 20_000, 1)
+        assert share == pytest.approx(expected, abs=0.01)
+    joint = replace(bets_at([5] * 10, [10] * 10, [1.0] * 10), event=np.zeros(10, dtype=np.int64))
+    got = profit(joint, joint.forecasts["f"], rules)
+    assert isinstance(got, Profit)
+    assert by_chance(joint, got, np.zeros(10), 20_000, 1) == pytest.approx(0.5, abs=0.02), (
+        "one draw"
+    )

@@ -149,8 +149,8 @@ def in_order(
     if not per_instant:
         return None
     side_by_side = request.limits.concurrency or PAID_AT_ONCE
-    if any(one.provider == LOCAL for one in job.forecasters.values()):
-        side_by_side = 1  # The local model answers one call at a time.
+    if any(one.provider == LOCAL or one.stateful for one in job.asked):
+        side_by_side = 1  # The local model, and what remembers in this process, go one by one.
     n = sum(ceil(one / side_by_side) for one in per_instant.values())
     waited = [row for row in calls if not job.forecasters[row["provider"]].memoryless]
     took = [row["seconds_a_call"] for row in waited]
