@@ -44,12 +44,20 @@ COLUMNS = (
 
 
 BUSY_S = 5.0
+MOST_KEPT, LOOK_EACH = 10_000, 100
+"""Searches kept of each holder, the newest ones; looked at after each so many."""
+_OLD = """
+SELECT id FROM (
+  SELECT id, row_number() OVER (PARTITION BY holder ORDER BY id DESC) AS n
+  FROM prediction_queries LEFT JOIN query_holders ON query_id = id
+) WHERE n > :most
+"""
 
 
 class QueryLog:
     """Adds a row for each search and lists them, newest first. Safe for threads. A user of a server
     (`holder`) sees only that user's rows; the owner of this machine, who has no holder name, sees
-    only rows without one. Raises Unavailable where the file is locked or cannot be used."""
+    only rows without one. The newest 10,000 of each are kept. Raises Unavailable where the file is locked or cannot be used."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._writing = path, threading.Lock()
@@ -94,11 +102,18 @@ class QueryLog:
                 if holder is not None:
                     values = (made.lastrowid, holder)
                     self._writer.execute("INSERT INTO query_holders VALUES (?, ?)", values)
+                if made.lastrowid and made.lastrowid % LOOK_EACH == 0:
+                    self._forget_old()
             except BaseException:
                 self._writer.execute("ROLLBACK")
                 raise
             self._writer.execute("COMMIT")
         return int(made.lastrowid or 0)
+
+    def _forget_old(self) -> None:
+        old = self._writer.execute(_OLD, {"most": MOST_KEPT}).fetchall()
+        self._writer.executemany("DELETE FROM query_holders WHERE query_id = ?", old)
+        self._writer.executemany("DELETE FROM prediction_queries WHERE id = ?", old)
 
     def history(
         self,
