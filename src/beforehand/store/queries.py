@@ -57,7 +57,8 @@ SELECT id FROM (
 class QueryLog:
     """Adds a row for each search and lists them, newest first. Safe for threads. A user of a server
     (`holder`) sees only that user's rows; the owner of this machine, who has no holder name, sees
-    only rows without one. The newest 10,000 of each are kept. Raises Unavailable where the file is locked or cannot be used."""
+    only rows without one. The newest 10,000 of each are kept. Raises Unavailable where the file is
+    locked or cannot be used."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._writing = path, threading.Lock()
