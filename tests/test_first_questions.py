@@ -57,6 +57,8 @@ def test_a_trial_asks_a_few_and_counts_nothing(
     assert times == sorted(times)
     assert backtest(sim, f"{mine}:percent", "--try", "2") == 3
     assert "percent?" in capsys.readouterr().out
+    assert backtest(sim, f"{mine}:silent", "--try", "2") == 0, "None is an answer too"
+    assert all(one["abstained"] for one in json.loads(capsys.readouterr().out)["answers"])
     workspace = Workspace.from_environment()
     assert not workspace.home.trials.exists(), "nothing counts as tried"
     assert cli(["runs", "list"]) == 0

@@ -317,7 +317,7 @@ def _trial(request: BacktestRequest, workspace: Workspace, n: int, json: bool) -
     from beforehand.jobs.backtest.trial import trial
 
     tried = trial(request, workspace, n)
-    failed = [one for one in tried.answers if one.error is not None]
+    failed = [one for one in tried.answers if one.error is not None and not one.abstained]
     if json:
         emit(asdict(tried))
         return EXIT_PARTIAL if failed else EXIT_OK
@@ -340,7 +340,7 @@ def _trial(request: BacktestRequest, workspace: Workspace, n: int, json: bool) -
             print(f"{one.forecaster} on {one.market_id}: {said}")
     print(
         f"{n:,} of {tried.questions:,} questions asked, {len(tried.answers):,} answers, "
-        f"{len(failed):,} of them no forecast; {tried.calls:,} paid calls, ${tried.cost:,.4f}. "
+        f"{len(failed):,} of them failures; {tried.calls:,} paid calls, ${tried.cost:,.4f}. "
         "Nothing was scored, no variant was counted"
     )
     return EXIT_PARTIAL if failed else EXIT_OK

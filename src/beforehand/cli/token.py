@@ -154,7 +154,8 @@ def list_(
     if not rows:
         print("no token was issued: beforehand token issue --user NAME --servers all")
         return EXIT_OK
-    names = ("id", "user", "scopes", "servers", "as_of", "expires_at", "state")
+    names = ["id", "user", "scopes", "servers", "as_of", "expires_at", "state"]
+    names += [name for name in ("quotas", "budget") if any(row[name] for row in rows)]
     print(plain_table([names, *([_cell(row[name]) for name in names] for row in rows)]))
     return EXIT_OK
 
@@ -335,4 +336,6 @@ def _covers(token: Token) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
+    if isinstance(value, dict):
+        return ",".join(f"{name}={n}" for name, n in value.items()) or "-"
     return ",".join(value) if isinstance(value, list) else str(value)

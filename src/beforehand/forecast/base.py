@@ -44,6 +44,7 @@ from beforehand.sources.base import Limit
 from beforehand.store.journal.calls import TOOL, Usage
 
 __all__ = [
+    "NONE_HERE",
     "Abstained",
     "CallCounter",
     "Context",
@@ -112,8 +113,15 @@ class NoDecision(BadAnswer):
         self.traces = traces
 
 
+NONE_HERE = "no forecast here"
+
+
 class Abstained(NoDecision):
     """A forecaster said that it has no forecast here: it works, and answers nothing."""
+
+    def __init__(self, text: str, traces: Sequence[TraceRow] = ()) -> None:
+        text = text.removesuffix(f": {NONE_HERE}")
+        super().__init__(f"{text}: {NONE_HERE}", traces)
 
 
 class Forecaster(ABC):

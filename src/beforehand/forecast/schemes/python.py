@@ -365,7 +365,7 @@ async def _awaited(said: Awaitable[Any]) -> Any:
 def _decision(said: Any, name: str) -> Decision:
     """What was returned, checked. Raises BadAnswer for what is not a forecast."""
     if said is None:
-        raise Abstained(f"{name} returned None: no forecast here")
+        raise Abstained(f"{name} returned None")
     if isinstance(said, Mapping):
         if "probability" not in said:
             raise BadAnswer(f"{name} returned {_short(said)}: a mapping needs a probability")

@@ -13,7 +13,7 @@ from beforehand.config import Workspace
 from beforehand.engine.aside import aside
 from beforehand.engine.context import StepContext
 from beforehand.errors import InputError
-from beforehand.forecast.base import PanelForecaster
+from beforehand.forecast.base import NONE_HERE, PanelForecaster
 from beforehand.gateway.panel import Evidence
 from beforehand.ids import new_run_id
 from beforehand.jobs.backtest import grid
@@ -29,7 +29,8 @@ MOST_TRIED = 10
 @dataclass(frozen=True)
 class Answer:
     """What a forecaster answered about a market at an instant: a probability of YES, or an error.
-    `market` is the price then, None where none was known."""
+    `market` is the price then, None where none was known; `abstained` where it said that it has no
+    forecast."""
 
     forecaster: str
     market_id: str
@@ -38,6 +39,7 @@ class Answer:
     probability: float | None
     rationale: str
     error: str | None
+    abstained: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,5 +106,7 @@ def _ask(
         place = (one.name, config.market_id, shown.time, shown.odds)
         said, failed = answers[one.entry].decisions, answers[one.entry].failures
         found += [Answer(*place, row.probability, row.rationale, None) for row in said]
-        found += [Answer(*place, None, "", row.error) for row in failed]
+        for row in failed:
+            none = row.error.endswith(NONE_HERE)
+            found.append(Answer(*place, None, "", row.error, none))
     return found
