@@ -17,11 +17,11 @@ from beforehand.cli.options import (
     Seed,
     run_limits,
 )
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, scores_of
+from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, scores_of
 from beforehand.cli.tables import console, figure, print_evaluation, print_result, table
 from beforehand.config import Workspace
 from beforehand.engine.runs import start
-from beforehand.errors import EXIT_OK, InputError
+from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.front.reporting import reporting
 from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.jobs.benchmark import evaluation
@@ -31,7 +31,7 @@ from beforehand.jobs.benchmark.evaluation import load_bets, parse_terms
 from beforehand.jobs.checks import folder_for, settings
 from beforehand.score import forecastbench as recipe
 from beforehand.store.archive.reader import Archive
-from beforehand.store.files import read_json
+from beforehand.store.files import read_json, write_json
 
 
 def ingest(
@@ -159,7 +159,7 @@ def evaluate(
             "--bets excludes --events, --predictions and --resolutions: leave them out"
         )
     if bets is not None:
-        return _evaluate_bets(bets, stake, fee, order, json)
+        return _evaluate_bets(bets, stake, fee, order, out, json)
     if events is None or predictions is None or resolutions is None:
         raise InputError("name --events, --predictions and --resolutions (or --bets)")
     done = evaluation.evaluate_files(
@@ -174,7 +174,7 @@ def evaluate(
     report = evaluation.store(done, paths, out) if out else None
     if json:
         emit({**found, "report": str(report) if report else None})
-        return EXIT_OK
+        return _left(done)
     print_evaluation(found)
     screen = console()
     screen.print(f"\n{evaluation.counted(done.counts)}", soft_wrap=True)
@@ -184,14 +184,31 @@ def evaluate(
         screen.print(Text(f"  {failure}"), soft_wrap=True)
     if report:
         screen.print(Text(f"report: {report}"), soft_wrap=True)
-    return EXIT_OK
+    by_reason = dict[str, list[str]]()
+    for one in done.unscored:
+        by_reason.setdefault(one["reason"], []).append(f"{one['line']}")
+    for reason, lines in by_reason.items():
+        more = "…" if len(lines) > 8 else ""
+        note(f"not scored: {len(lines):,} × {reason} (lines {', '.join(lines[:8])}{more})")
+    return _left(done)
 
 
-def _evaluate_bets(path: Path, stake: str, fee: str, order: str, json: bool) -> int:
+def _left(done: evaluation.Evaluation) -> int:
+    """Partial where a prediction was left out; one that was brought up to date is no fault."""
+    faults = [one for one in done.unscored if one["reason"] != evaluation.SUPERSEDED]
+    return EXIT_PARTIAL if faults else EXIT_OK
+
+
+def _evaluate_bets(
+    path: Path, stake: str, fee: str, order: str, out: Path | None, json: bool
+) -> int:
     from beforehand.score.bets import score_bets
 
     amount, rate = parse_terms(stake, fee)
     scored = score_bets(load_bets(path, order), amount, rate, order)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "scores.json", {"bets": str(path), **asdict(scored)})
     if json:
         emit(asdict(scored))
     else:

@@ -2,13 +2,15 @@
 bets and their terms."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import orjson
+from typing_extensions import TypedDict
 
 from beforehand import __version__
 from beforehand.clock import to_us
@@ -29,7 +31,16 @@ from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, EvidenceAudit, ResultWire
 from beforehand.score.validity import SetFacts
-from beforehand.store.files import read_bytes, read_lines
+from beforehand.store.files import read_bytes, read_lines, write_jsonl
+
+
+class UnscoredWire(TypedDict):
+    """A prediction that was not scored: its line in the file, and why."""
+
+    line: int
+    id: str
+    predictor: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,15 @@ class Evaluation:
     result: Result
     audit: EvidenceAudit
     counts: dict[str, int]
+    unscored: list[UnscoredWire]
+
+
+UNKNOWN, UNRESOLVED = "no event has this id", "the event is not resolved, or void"
+TOO_LATE, AFTER_PRICE = "made at or after the resolution", "made after the market's price was taken"
+NO_PRICE = "the market has no price at its instant"
+SECOND = "a second prediction of the same event at the same instant"
+SUPERSEDED = "a later prediction of the same predictor counts"
+"""No fault: a forecast may be brought up to date."""
 
 
 def evaluate_files(
@@ -62,16 +82,18 @@ def evaluate_files(
     endings = _load_resolutions(resolutions, assume_utc)
     rows = _load_predictions(predictions, assume_utc)
     questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
-    placed = place(rows, specs, endings, _ages(events.with_name("events_snapshots.jsonl")))
+    placed = place(
+        [row for _, row in rows], specs, endings, _ages(events.with_name("events_snapshots.jsonl"))
+    )
     counts = {
         "predictions": len(rows),
         "events": len(specs),
-        "predictions_of_unknown_events": sum(row.id not in specs for row in rows),
+        "predictions_of_unknown_events": sum(row.id not in specs for _, row in rows),
         "events_without_resolution": sum(name not in endings for name in specs),
         "resolutions_without_a_time": sum(
             q.settled is not None and not q.resolved_at for q in questions
         ),
-        "events_without_prediction": len(specs.keys() - {row.id for row in rows}),
+        "events_without_prediction": len(specs.keys() - {row.id for _, row in rows}),
         **placed.counts,
     }
     table = build_table(placed.columns, questions)
@@ -80,7 +102,15 @@ def evaluate_files(
             f"nothing to score: no prediction in {predictions} is for an event of {events} that "
             f"{resolutions} resolves ({', '.join(f'{n} {what}' for what, n in counts.items())})"
         )
-    total, passed, failures = audit_evidence(rows)
+    settled = {q.id for q in questions if q.settled is not None}
+    unscored = _unscored(rows, placed.left, specs, settled)
+    if len(unscored) == len(rows):
+        reasons = Counter(one["reason"] for one in unscored)
+        why = "; ".join(f"{n:,} × {reason}" for reason, n in reasons.most_common())
+        raise InputError(
+            f"none of the {len(rows):,} predictions of {predictions} can be scored: {why}"
+        )
+    total, passed, failures = audit_evidence([row for _, row in rows])
     facts = SetFacts(
         documents=0,
         models=training is not None,
@@ -90,10 +120,32 @@ def evaluate_files(
         admitted_after_t=total - passed,
         undated=counts["predictions_without_a_time"],
         texts_known=False,
-        kept=_stated(rows) if kept is None else kept,
+        kept=_stated([row for _, row in rows]) if kept is None else kept,
     )
     audit: EvidenceAudit = {"total": total, "passed": passed, "failures": failures[:200]}
-    return Evaluation(evaluate(table, facts, settings), audit, counts)
+    return Evaluation(evaluate(table, facts, settings), audit, counts, unscored)
+
+
+def _unscored(
+    rows: Sequence[tuple[int, PredictionRow]],
+    left: Mapping[int, str],
+    specs: Mapping[str, EventSpec],
+    settled: Container[str],
+) -> list[UnscoredWire]:
+    """Every prediction that was not scored, in the order of the file; `left` has those that found
+    no place, by their place in `rows`."""
+    found = list[UnscoredWire]()
+    for i, (line, row) in enumerate(rows):
+        reason = left.get(i)
+        if row.id not in specs:
+            reason = UNKNOWN
+        elif row.id not in settled:
+            reason = UNRESOLVED
+        if reason is not None:
+            found.append(
+                {"line": line, "id": row.id, "predictor": predictor_of(row), "reason": reason}
+            )
+    return found
 
 
 def _load_resolutions(path: Path, assume_utc: bool) -> dict[str, ResolutionRecord]:
@@ -106,11 +158,12 @@ def _load_resolutions(path: Path, assume_utc: bool) -> dict[str, ResolutionRecor
     return endings
 
 
-def _load_predictions(path: Path, assume_utc: bool) -> list[PredictionRow]:
+def _load_predictions(path: Path, assume_utc: bool) -> list[tuple[int, PredictionRow]]:
+    """The rows, each with the number of its line."""
     rows = []
     for number, line in read_lines(path):
         try:
-            rows.append(decode_prediction(zoned(line, assume_utc)))
+            rows.append((number, decode_prediction(zoned(line, assume_utc))))
         except msgspec.ValidationError as error:
             raise InputError(f"{path}:{number}: {error}") from None
         except msgspec.DecodeError as error:
@@ -150,10 +203,12 @@ def _stated(rows: Sequence[PredictionRow]) -> dict[str, Kept]:
 
 @dataclass(frozen=True)
 class Placed:
-    """Predictions at the instants at which they can be compared, and counts of the others."""
+    """Predictions at the instants at which they can be compared; counts of the others, and why each
+    found no place, by its place among the rows."""
 
     columns: Columns
     counts: dict[str, int]
+    left: dict[int, str]
 
 
 def place(
@@ -175,17 +230,20 @@ def place(
             "predictions_made_after_the_market_price",
             "predictions_without_a_market_price",
             "predictions_replaced_by_a_later_one",
+            "predictions_repeated",
             "predictions_without_a_time",
             "predictions_at_or_after_the_resolution",
             "market_rows_that_contradict_the_events",
         ),
         0,
     )
-    known = [row for row in rows if row.id in specs]
-    counts["predictions_without_a_time"] = sum(row.metadata is None for row in known)
-    in_time = [row for row in known if not _too_late(row, endings.get(row.id))]
-    counts["predictions_at_or_after_the_resolution"] = len(known) - len(in_time)
-    cells = put(in_time, specs, counts)
+    left = dict[int, str]()
+    known = [(i, row) for i, row in enumerate(rows) if row.id in specs]
+    counts["predictions_without_a_time"] = sum(row.metadata is None for _, row in known)
+    late = {i for i, row in known if _too_late(row, endings.get(row.id))}
+    left |= dict.fromkeys(late, TOO_LATE)
+    counts["predictions_at_or_after_the_resolution"] = len(late)
+    cells = put([(i, row) for i, row in known if i not in late], specs, counts, left)
     columns = Columns()
     for (event, t), said in sorted(cells.items()):
         price = said.pop(MARKET, None if by_market else specs[event].baseline_probability)
@@ -200,7 +258,7 @@ def place(
         columns.bid.append(math.nan)
         columns.ask.append(math.nan)
         columns.forecasts.append(said)
-    return Placed(columns, counts)
+    return Placed(columns, counts, left)
 
 
 Cells = dict[tuple[str, int], dict[str, float]]
@@ -225,43 +283,60 @@ def _forged(row: PredictionRow, spec: EventSpec) -> bool:
 
 
 def _at_same_instant(
-    rows: Sequence[PredictionRow], specs: Mapping[str, EventSpec], counts: dict[str, int]
+    rows: Sequence[tuple[int, PredictionRow]],
+    specs: Mapping[str, EventSpec],
+    counts: dict[str, int],
+    left: dict[int, str],
 ) -> Cells:
     forged = {
         (row.id, _instant(row))
-        for row in rows
+        for _, row in rows
         if predictor_of(row) == MARKET and _forged(row, specs[row.id])
     }
     counts["market_rows_that_contradict_the_events"] = len(forged)
-    priced = {(row.id, _instant(row)) for row in rows if predictor_of(row) == MARKET} - forged
+    priced = {(row.id, _instant(row)) for _, row in rows if predictor_of(row) == MARKET} - forged
     cells: Cells = {key: {} for key in priced}
-    for row in rows:
+    for i, row in rows:
         key = (row.id, _instant(row))
         if key not in priced:
             counts["predictions_without_a_market_price"] += 1
-            continue
-        counts["predictions_replaced_by_a_later_one"] += predictor_of(row) in cells[key]
-        cells[key][predictor_of(row)] = row.prediction.probability
+            left[i] = NO_PRICE
+        elif predictor_of(row) in cells[key]:
+            counts["predictions_repeated"] += 1
+            left[i] = SECOND
+        else:
+            cells[key][predictor_of(row)] = row.prediction.probability
     return cells
 
 
 def _at_deadline(
-    rows: Sequence[PredictionRow], specs: Mapping[str, EventSpec], counts: dict[str, int]
+    rows: Sequence[tuple[int, PredictionRow]],
+    specs: Mapping[str, EventSpec],
+    counts: dict[str, int],
+    left: dict[int, str],
 ) -> Cells:
     limits = {
         name: None if (at := deadline(spec)) is None else to_us(at) for name, spec in specs.items()
     }
     cells: Cells = {(name, limit or 0): {} for name, limit in limits.items()}
-    last: dict[tuple[str, str], int] = {}
-    for row in rows:
+    last: dict[tuple[str, str], tuple[int, int]] = {}
+    for i, row in rows:
         limit, t = limits[row.id], _instant(row)
         if limit is not None and t > limit:
             counts["predictions_made_after_the_market_price"] += 1
+            left[i] = AFTER_PRICE
             continue
         key = (row.id, predictor_of(row))
-        counts["predictions_replaced_by_a_later_one"] += key in last
-        if t >= last.get(key, t):
-            last[key] = t
+        before = last.get(key)
+        if before is not None and before[0] == t:
+            counts["predictions_repeated"] += 1
+            left[i] = SECOND
+            continue
+        if before is not None:
+            counts["predictions_replaced_by_a_later_one"] += 1
+            left[before[1] if t > before[0] else i] = SUPERSEDED
+        if before is None or t > before[0]:
+            last[key] = t, i
             cells[row.id, limit or 0][key[1]] = row.prediction.probability
     return cells
 
@@ -276,6 +351,7 @@ class EvaluationWire(ResultWire):
 
     inputs: list[str]
     counts: dict[str, int]
+    unscored: list[UnscoredWire]
     audit: EvidenceAudit
     leaks: LeaksWire
 
@@ -285,6 +361,7 @@ def summary(evaluation: Evaluation, paths: Sequence[Path]) -> EvaluationWire:
     return {
         "inputs": [str(path) for path in paths],
         "counts": evaluation.counts,
+        "unscored": evaluation.unscored,
         "audit": evaluation.audit,
         "leaks": _leaks(evaluation).wire(),
         **evaluation.result.wire(),
@@ -309,8 +386,9 @@ def counted(counts: Mapping[str, int]) -> str:
 def store(
     evaluation: Evaluation, paths: Sequence[Path], out: Path, asked: Iterable[Forecaster] = ()
 ) -> Path:
-    """Write scores.json, leaderboard.csv and report.html into `out`; returns the report. `asked`
-    are the forecasters of a run."""
+    """Write scores.json, leaderboard.csv, report.html and rejected.jsonl (each prediction that was
+    not scored, with its line and why) into `out`; returns the report. `asked` are the forecasters
+    of a run."""
     about: About = {
         "title": paths[1].name,
         "version": __version__,
@@ -325,6 +403,7 @@ def store(
         "counts": evaluation.counts,
     }
     results.end_in_report(out, evaluation.result, _leaks(evaluation), about, asked=asked)
+    write_jsonl(out / "rejected.jsonl", evaluation.unscored)
     return out / "report.html"
 
 
