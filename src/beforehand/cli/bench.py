@@ -174,7 +174,16 @@ def evaluate(
     report = evaluation.store(done, paths, out) if out else None
     if json:
         emit({**found, "report": str(report) if report else None})
-        return _left(done)
+    else:
+        _print_evaluation(done, found, report)
+    faults = [one for one in done.unscored if one["reason"] != evaluation.SUPERSEDED]
+    return EXIT_PARTIAL if faults else EXIT_OK
+
+
+def _print_evaluation(
+    done: evaluation.Evaluation, found: evaluation.EvaluationWire, report: Path | None
+) -> None:
+    """The table, what did not fit, the evidence audit, and what was not scored."""
     print_evaluation(found)
     screen = console()
     screen.print(f"\n{evaluation.counted(done.counts)}", soft_wrap=True)
@@ -190,13 +199,6 @@ def evaluate(
     for reason, lines in by_reason.items():
         more = "…" if len(lines) > 8 else ""
         note(f"not scored: {len(lines):,} × {reason} (lines {', '.join(lines[:8])}{more})")
-    return _left(done)
-
-
-def _left(done: evaluation.Evaluation) -> int:
-    """Partial where a prediction was left out; one that was brought up to date is no fault."""
-    faults = [one for one in done.unscored if one["reason"] != evaluation.SUPERSEDED]
-    return EXIT_PARTIAL if faults else EXIT_OK
 
 
 def _evaluate_bets(
