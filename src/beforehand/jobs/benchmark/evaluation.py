@@ -104,12 +104,7 @@ def evaluate_files(
         )
     settled = {q.id for q in questions if q.settled is not None}
     unscored = _unscored(rows, placed.left, specs, settled)
-    if len(unscored) == len(rows):
-        reasons = Counter(one["reason"] for one in unscored)
-        why = "; ".join(f"{n:,} × {reason}" for reason, n in reasons.most_common())
-        raise InputError(
-            f"none of the {len(rows):,} predictions of {predictions} can be scored: {why}"
-        )
+    _refuse_all(unscored, len(rows), predictions)
     total, passed, failures = audit_evidence([row for _, row in rows])
     facts = SetFacts(
         documents=0,
@@ -124,6 +119,14 @@ def evaluate_files(
     )
     audit: EvidenceAudit = {"total": total, "passed": passed, "failures": failures[:200]}
     return Evaluation(evaluate(table, facts, settings), audit, counts, unscored)
+
+
+def _refuse_all(unscored: Sequence[UnscoredWire], n: int, path: Path) -> None:
+    """Raises InputError where none of the `n` predictions is scored."""
+    if len(unscored) == n:
+        reasons = Counter(one["reason"] for one in unscored).most_common()
+        why = "; ".join(f"{many:,} × {reason}" for reason, many in reasons)
+        raise InputError(f"none of the {n:,} predictions of {path} can be scored: {why}")
 
 
 def _unscored(
