@@ -272,8 +272,8 @@ def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
         "bets.csv",
         "leaderboard.csv",
         "pairs.csv",
-        "pairs.csv",
         "rejected.jsonl",
+        "report.html",
         "scores.json",
     ]
     ages = {c.field: c.value for c in done.result.checks}
