@@ -280,3 +280,13 @@ def test_who_looks_like_knowing_does_not_beat_on_trust(
     assert board["hints"]["verdict"] == "beats the market"
     assert cli(["runs", "show", "latest"]) == 0
     assert "on trust" in capsys.readouterr().out
+
+
+def test_the_market_on_the_same_rows_stands_where_rows_differ(
+    sim: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And nowhere else: a difference of rounding is none."""
+    assert backtest(sim, "drift,extremised,reversion") == 0
+    capsys.readouterr()
+    assert cli(["runs", "show", "latest"]) == 0
+    assert "same rows" not in capsys.readouterr().out

@@ -101,11 +101,11 @@ _TONE = {"beats the market": "green", "worse than the market": "red"}
 def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
     """The table a run ends with; a narrow terminal gets fewer columns, and at last two lines a
     forecaster, never cut figures."""
-    from beforehand.score.report.words import verdict_text
+    from beforehand.score.report.words import on_other_rows, verdict_text
 
     board = summary["leaderboard"]
     gaps = any(row["missing"] for row in board if row["forecaster"] != "market")
-    other = len({row["market_brier"] for row in board}) > 1  # Not all on the same rows.
+    other = on_other_rows(board)
     # What the widest table without this part needs, so that no figure is cut.
     folded = width < (GAPS_FOLDED if gaps else FOLDED)
     columns = [("forecaster", "left"), ("Brier ↓", "right"), ("skill ↑", "right")]

@@ -20,6 +20,7 @@ from beforehand.score.report.words import (
     card_value,
     headline,
     kept_from_the_future,
+    on_other_rows,
     show,
     unmet,
     verdict_text,
@@ -65,6 +66,7 @@ def html(
         _template().render(
             **summary,
             headline=headline(summary),
+            other=on_other_rows(board),
             warnings=warnings(summary),
             unmet=unmet(summary),
             names={**(names or {})},

@@ -10,6 +10,7 @@ from beforehand.score.report.pictures import TONES, cut_ends, drawing_style, for
 from beforehand.score.report.words import (
     headline,
     kept_from_the_future,
+    on_other_rows,
     show,
     unmet,
     verdict_text,
@@ -78,7 +79,7 @@ def _pipes(columns: Sequence[Column], rows: "Sequence[BoardRow]") -> str:
 def _columns(summary: "Summary") -> list[Column]:
     """The leaderboard's columns; where some left rows out, of how many, and the market there."""
     gaps = any(row["missing"] for row in summary["leaderboard"])
-    own = len({row["n"] for row in summary["leaderboard"]}) > 1
+    own = on_other_rows(summary["leaderboard"])
     found: list[Column] = [
         ("Forecaster", "l", lambda row: row["forecaster"]),
         ("n", "r", lambda row: f"{row['n']:,}"),

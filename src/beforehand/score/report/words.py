@@ -160,6 +160,11 @@ def few_answers(summary: "Summary") -> list[str]:
     ]
 
 
+def on_other_rows(board: "Sequence[BoardRow]") -> bool:
+    """True where not all forecasters were scored on the same rows of the market."""
+    return len({round(b, 9) for row in board if (b := row["market_brier"]) is not None}) > 1
+
+
 def _silent(summary: "Summary") -> str:
     """Who was asked and never answered."""
     names = never_answered(summary)
