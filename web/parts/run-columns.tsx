@@ -16,6 +16,6 @@ export function runColumns(): Column<RunRow>[] {
     { key: "done", head: "Steps done", num: true, label: "Steps", cell: (run) => (run.total ? `${count(run.done)} of ${count(run.total)}` : "–") },
     { key: "calls", head: "Calls", num: true, skip: true, cell: (run) => count(run.calls) },
     { key: "cost", head: "Cost", num: true, skip: true, cell: (run) => dollars(run.cost) },
-    { key: "at", head: "Started", label: "Started", cell: (run) => <span className="tnum whitespace-nowrap">{instant(run.created_at)}</span> },
+    { key: "at", head: "Started", label: "Started", cell: (run) => <span className="tnum whitespace-nowrap">{instant(run.created_at)}{run.started_by && <span className="sub">by {run.started_by}</span>}</span> },
   ];
 }
