@@ -63,6 +63,8 @@ def main() -> None:
     board: bh.Table = run.leaderboard
     first: dict[str, object] = next(run.forecasts.rows())
     checked: bh.Verification = run.verify()
+    usage: bh.Usage = bh.Usage(tokens=1, cost=0.01)
+    assert usage.tokens == 1
     found: bh.Comparison = bh.compare(run["mine"], run["drift"])
     low, high = found.ci
     rows = [
