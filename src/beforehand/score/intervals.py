@@ -131,7 +131,10 @@ def arcs(table: Table) -> Floats:
     """Each question's place on its event's circle: after the mean prices of those before it."""
     mean_price, _ = table.question_means(table.market, np.isfinite(table.market))
     starts = np.zeros(len(table.questions))
-    for event in range(int(table.event.max()) + 1):
-        members = np.flatnonzero(table.event == event)
-        starts[members] = np.concatenate([[0.0], np.cumsum(mean_price[members])[:-1]])
+    order = np.argsort(table.event, kind="stable")
+    bounds = np.flatnonzero(np.diff(table.event[order], prepend=-1)).tolist()
+    for first, end in zip(bounds, [*bounds[1:], len(order)], strict=True):
+        if end - first > 1:  # A question alone begins at 0.
+            members = order[first:end]
+            starts[members] = np.concatenate([[0.0], np.cumsum(mean_price[members])[:-1]])
     return starts % 1.0
