@@ -87,7 +87,7 @@ def test_the_tool_has_the_documented_form(box: Toolbox) -> None:
 def test_bad_code_says_what_and_where(box: Toolbox) -> None:
     for code, said in (
         ("x = 1\ndef f(:", "SyntaxError: invalid syntax (line 2): def f(:"),
-        ("import numpy", "Use statistics and math instead"),
+        ("import numpy", "Use statistics and math (or run-code --allow numpy) instead"),
         ("x = {}\nx['a']", "KeyError: 'a' (line 2)"),
         ("print(1", "SyntaxError"),
     ):

@@ -80,7 +80,7 @@ def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
         (void.market_id, ok, "0.5", "is void"),
         ("", ok, "0.5", "id is missing"),
         (name, ok, "0.6", "second forecast"),
-        (name, ok, "0,6", "4 cells under 3 columns"),
+        (name, ok, "0,6", "4 cells under 3 columns (a decimal comma?)"),
         (name, ok, '"0.6', "not CSV"),
         (name, ok, "0_1", "not a number in"),
         (name, "9999-12-31", "0.5", "states no zone"),

@@ -148,10 +148,10 @@ def run(
         emit({**found, "report": str(report)})
     else:
         print_result(found, report, verbose)
-    return _exit_code(found)
+    return exit_code_of(found)
 
 
-def _exit_code(found: "Summary") -> int:
+def exit_code_of(found: "Summary") -> int:
     """Of a run that was carried out: failed where a record of the future was shown, partial where a
     forecaster never answered."""
     from beforehand.score.report.words import never_answered

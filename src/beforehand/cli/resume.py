@@ -60,7 +60,7 @@ def resume(
     with reporting("resume") as report:
         finished = resume_run(workspace, name, changes, report=report, fresh=fresh)
     _print_finished(finished, json)
-    return EXIT_OK
+    return _ended(finished)
 
 
 def fork(
@@ -83,7 +83,14 @@ def fork(
         moment = _instant("--at", at)
         finished = fork_run(workspace, name, moment, model, new_id, report=report, fresh=fresh)
     _print_finished(finished, json)
-    return EXIT_OK
+    return _ended(finished)
+
+
+def _ended(finished: Finished) -> int:
+    """As of a run that was never stopped."""
+    from beforehand.cli.backtest import exit_code_of
+
+    return exit_code_of(scores_of(finished)) if "leaderboard" in finished.summary else EXIT_OK
 
 
 def _print_finished(finished: Finished, json: bool) -> None:

@@ -113,7 +113,11 @@ def _check(stated: forecast_file.Stated, archive: Archive, json: bool) -> int:
     else:
         left = stated.rows - found["scored"]
         print(f"{found['scored']:,} of {stated.rows:,} rows can be scored, {left:,} cannot")
-        read = ", ".join(f"{theirs!r} as {ours}" for ours, theirs in found["columns"].items())
+        read = (
+            "no row"
+            if not found["columns"]
+            else ", ".join(f"{theirs!r} as {ours}" for ours, theirs in found["columns"].items())
+        )
         print(f"read {read}")
         for name, row in found["forecasters"].items():
             print(f"{name}: {row['n']:,} of {row['asked']:,} forecasts, {row['markets']:,} markets")

@@ -227,7 +227,7 @@ def print_result(summary: "Summary", report: Path, verbose: bool = False) -> Non
     _say(out, "report", str(report))
     if not verbose:
         name = summary.get("run_id", "latest")
-        what = "the validity card, the leak report, the bets, every pair"
+        what = "the validity card, the leak report, the bets, parts of the rows"
         _say(out, "more", f"`beforehand runs show {name} --verbose`: {what}")
 
 
@@ -316,6 +316,10 @@ def _bets(out: Console, summary: "ResultWire") -> None:
         if kelly["unfunded"]:
             n = kelly["unfunded"]
             why.add(f"{short(row['forecaster'])} had no cash for {n:,} more, which are no bets")
+        if cut := kelly.get("cut"):
+            why.add(
+                f"{cut:,} bets of {short(row['forecaster'])} were cut to the cash that was left"
+            )
         cells = [short(row["forecaster"]), f"{kelly['bets']:,}"]
         cells += [figure(kelly["staked"], 2), figure(kelly["fees"], 3)]
         cells += [figure(kelly["final_wealth"], 3)]
@@ -340,7 +344,7 @@ def _bets(out: Console, summary: "ResultWire") -> None:
 def _slices(out: Console, summary: "Summary") -> None:
     """Skill and money on parts of the rows, for those under test."""
     named = summary.get("subjects")
-    columns = [("by", "left"), ("part", "left"), ("questions", "right"), ("forecaster", "left")]
+    columns = [("by", "left"), ("part", "left"), ("forecaster", "left"), ("n", "right")]
     columns += [("skill ↑", "right"), ("95 %", "right"), ("bets", "right"), ("gain", "right")]
     rows = []
     for part in summary["slices"]:
@@ -354,8 +358,8 @@ def _slices(out: Console, summary: "Summary") -> None:
                 [
                     "price (bets: paid)" if part["by"] == "price" else part["by"],
                     part["name"],
-                    f"{part['n_questions']:,}",
                     short(name),
+                    f"{row['n']:,}",
                     figure(row["skill_vs_market"]),
                     span(row["skill_ci"]),
                     "–" if bets is None else f"{bets['bets']:,}",

@@ -121,6 +121,8 @@ def _pins(first: datetime | None, several: Several | None) -> list[datetime | No
     every, count = several.every, several.count
     if not 1 <= count <= MOST_TOKENS:
         raise InputError(f"--count must lie between 1 and {MOST_TOKENS:,}, not {count:,}")
+    if every is not None and count == 1:
+        raise InputError("--every needs --count: for how many instants")
     if every is None:
         raise InputError("--count needs --as-of and --every: how far apart the instants lie")
     if first is None:

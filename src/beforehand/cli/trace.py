@@ -41,7 +41,7 @@ def trace(
         emit(
             {
                 "run_id": folder.run_id,
-                "interval": msgspec.to_builtins(found.row),
+                "intervals": [msgspec.to_builtins(row) for row in found.rows],
                 "attempts": [msgspec.to_builtins(one) for one in found.attempts],
                 "calls": found.calls,
             }
@@ -56,11 +56,13 @@ def _print(found: Traced, forecaster: str | None, journal: "Journal | None") -> 
     from beforehand.cli.tables import figure
     from beforehand.forecast.prompts import prompt_of
 
-    row, context = found.row, found.row.context
+    row, context = found.rows[0], found.rows[0].context
     print(f"{row.market_id} at {row.time}, market {figure(context.odds)}")
     print(context.market.description or "(no wording was known)")
     for shown in context.search_snippets:
         print(f"shown: {shown.id} ({shown.timestamp}) {shown.text}")
+    for earlier in context.previous_intervals:
+        print(f"before: {earlier.aggregated_probability:g} at {earlier.time}")
     for one in found.attempts:
         print(f"\n--- {label(one.model_id)}, {one.arm}")
         if one.arm in ("code", "direct"):
@@ -74,11 +76,11 @@ def _print(found: Traced, forecaster: str | None, journal: "Journal | None") -> 
             f"call: {call['provider']}, {call['state']}, {call['tokens'] or 0:,} tokens, "
             f"${call['cost'] or 0:.4f}, {call['latency_ms'] or 0:,.0f} ms"
         )
-    for said in row.decisions:
+    for said in (said for row in found.rows for said in row.decisions):
         if forecaster in (None, label(said.model_id)):
             rationale = f": {said.rationale}" if said.rationale else ""
             print(f"{label(said.model_id)} said {said.probability:g}{rationale}")
-    for failed in row.failures:
+    for failed in (failed for row in found.rows for failed in row.failures):
         if forecaster in (None, label(failed.model_id)):
             print(f"{label(failed.model_id)} failed: {failed.error}")
     if not found.attempts:

@@ -14,7 +14,7 @@ from beforehand.engine.job import RunLimits
 from beforehand.errors import InputError
 from beforehand.forecast.schemes.http import parse_rate
 from beforehand.jobs.backtest.grid import parse_interval
-from beforehand.records.world import PLAY_MONEY, Market
+from beforehand.records.world import Market
 from beforehand.score.bets import Kelly
 from beforehand.score.evaluate import Settings
 from beforehand.store.files import read_text
@@ -64,7 +64,7 @@ def fees_apply(rules: Kelly, markets: Collection[Market]) -> None:
     nobody."""
     if not any(name != "*" for name, _ in rules.fees):
         return
-    there = {market.venue for market in markets} - PLAY_MONEY
+    there = {market.venue for market in markets if market.currency == "usd"}
     pairs = {f"{market.venue}/{market.domain}".lower() for market in markets}
     for name, _ in rules.fees:
         if name != "*" and name.lower() not in {v.lower() for v in there} | pairs:

@@ -45,7 +45,7 @@ OUTPUT = 2**20
 LONGEST_CODE = 2**20
 LONGEST_INPUT = 64 * 2**20
 INSTEAD = {
-    "numpy": "statistics and math",
+    "numpy": "statistics and math (or run-code --allow numpy)",
     "pandas": "collections and statistics",
     "scipy": "statistics",
     "time": "datetime",

@@ -92,6 +92,8 @@ class Profit:
     note: str
     rules: Kelly
     roi_ci: tuple[float, float] = (float("nan"), float("nan"))
+    cut: int = 0
+    """How many bets got less than they asked for, because the cash did not reach."""
     by_chance: float | None = None
     """How often the same bets gain as much where the market's prices are the true probabilities."""
     drawdown_at_prices: float = 0.0
@@ -191,6 +193,7 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         settled=np.array(made.instants, dtype=np.int64),
         wealth=np.array(made.wealth),
         unfunded=unfunded,
+        cut=made.cut,
         note=_note(table, booked, rules),
         rules=rules,
         drawdown_at_prices=_fall(table, row, buys_yes[row], shares, outlay, outlay + gain, settles),
@@ -261,6 +264,7 @@ class _Made:
     bets: list[tuple[int, float, float, int]]
     instants: list[int]
     wealth: list[float]
+    cut: int = 0
 
 
 def _walk(
@@ -303,6 +307,7 @@ def _walk(
         wealth = cash + at_cost
         outlays = [float(wanted[edges[i]]) * wealth for i in asked]
         scale = min(1.0, cash / sum(outlays))
+        made.cut += len(asked) if scale < 1.0 else 0
         for i, outlay in zip(asked, outlays, strict=True):
             row, outlay = int(edges[i]), outlay * scale
             settles = int(table.resolved_at[q[i]]) or LAST
@@ -322,7 +327,9 @@ def _note(table: Table, booked: npt.NDArray[np.bool_], rules: Kelly) -> str:
         without = int((booked & ~recorded).sum())
         if without == booked.sum():
             book = f"assumed spread {rules.spread:g}"
-        elif without:
+        elif not without:
+            book += " (every market has one: the assumed spread changes nothing)"
+        else:
             book += f", and an assumed spread of {rules.spread:g} where there was none"
     rates = dict[str, set[float]]()
     for i in np.unique(table.q[booked]).tolist():

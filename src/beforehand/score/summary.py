@@ -90,7 +90,8 @@ class ProfitWire(TypedDict):
     the outcomes are redrawn from the market's own prices. `unfunded` counts the questions with an
     edge for which there was never cash. `sharpe` is the mean return of a bet over its standard
     deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
-    wealth from the first bet on, after each settlement, thinned; all bets stand in bets.csv."""
+    wealth from the first bet on, after each settlement, thinned; `cut` counts the bets that got
+    less than they asked for, because the cash did not reach; all bets stand in bets.csv."""
 
     start: float
     bets: int
@@ -105,6 +106,7 @@ class ProfitWire(TypedDict):
     max_drawdown: float
     drawdown_at_prices: NotRequired[float]
     by_chance: NotRequired[float | None]
+    cut: NotRequired[int]
     fraction: float
     cap: float
     note: str
@@ -414,6 +416,7 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
         "max_drawdown": result.max_drawdown,
         "drawdown_at_prices": result.drawdown_at_prices,
         "by_chance": result.by_chance,
+        "cut": result.cut,
         "fraction": result.rules.fraction,
         "cap": result.rules.cap,
         "note": result.note,

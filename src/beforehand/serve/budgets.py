@@ -9,6 +9,7 @@ from beforehand.errors import InputError
 from beforehand.jobs.backtest.backtest_job import BacktestJob, BacktestRequest
 from beforehand.runs.query import find_journal
 from beforehand.serve.auth import Visitor
+from beforehand.store.journal.calls import ROUNDING
 from beforehand.store.journal.schema import RunRow
 from beforehand.store.starts import Starts
 from beforehand.store.tokens import BUDGET, CENT
@@ -48,7 +49,7 @@ def need_budget(
         name, whole = "max_cost", f" for this run in all (it has spent ${row.cost:,.2f})"
     if stated is None:
         raise InputError(f"{told}{whole}: {', '.join(paid)} may cost money, so set {name}")
-    if stated > left:
+    if stated > left + ROUNDING:
         raise InputError(f"{told}{whole}: set {name} to that or less")
 
 

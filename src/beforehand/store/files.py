@@ -278,7 +278,8 @@ def read_csv(path: Path, needed: Sequence[str]) -> Iterator[tuple[int, dict[str,
             yield number, None, f"not CSV, perhaps an unbalanced quote ({error})"
             continue
         if len(cells) != len(header):
-            yield number, None, f"{len(cells)} cells under {len(header)} columns"
+            more = " (a decimal comma?)" if len(cells) > len(header) else ""
+            yield number, None, f"{len(cells)} cells under {len(header)} columns{more}"
             continue
         yield number, dict(zip(header, (cell.strip() for cell in cells), strict=True)), ""
 

@@ -13,10 +13,11 @@ from beforehand.store.run_folder import RunFolder
 
 
 class Traced(NamedTuple):
-    """The row of the interval, the attempts in order (code, then a direct answer where code gave
-    none), and their calls on record."""
+    """The rows of the instant (one for each experiment that asked), first the one with the
+    attempts; the attempts in order (code, then a direct answer where code gave none), and their
+    calls on record."""
 
-    row: IntervalRow
+    rows: list[IntervalRow]
     attempts: list[TraceRow]
     calls: list[CallRow]
 
@@ -32,7 +33,7 @@ def traced(
     """How `forecaster` (None: any) came to its decision about a market at an instant (microseconds;
     None: the last one). Raises NotFound where it said nothing there."""
     path, found = folder.path / "intervals.jsonl", list[IntervalRow]()
-    market, times = whole_id(folder, market), list[str]()
+    market, times, others = whole_id(folder, market), list[str](), set[str]()
     needle = market.encode()
     if path.is_file():
         with path.open("rb") as lines:
@@ -40,6 +41,8 @@ def traced(
                 if needle not in line:
                     continue
                 row = decode_interval(line)
+                if row.market_id == market:
+                    others.update(map(label, _ids(row)))
                 if row.market_id == market and _said(row, forecaster):
                     times.append(row.time)
                 here = row.market_id == market and t in (None, row.context.t)
@@ -47,20 +50,29 @@ def traced(
                     found.append(row)
     if not found:
         when = "at any instant" if t is None else f"at {iso_us(t)}"
-        said = "nobody said anything" if forecaster is None else f"{forecaster} said nothing"
+        said = "nobody said anything" if forecaster is None else f"{forecaster!r} said nothing"
+        if forecaster is not None and others:
+            said += f" (there are {', '.join(sorted(others))})"
         asked = f": it was asked at {', '.join(_nearest(times, t))}" if times else ""
         raise NotFound(f"{said} about {market} {when}{asked}")
-    row = found[0] if t is not None else max(found, key=lambda one: one.context.t)
+    last = max(one.context.t for one in found)
+    rows = [one for one in found if one.context.t == (last if t is None else t)]
     attempts = [
         one
         for one in read_traces(folder.path / "traces.jsonl")
-        if (one.market_id, one.time) == (market, row.time)
+        if (one.market_id, one.time) == (market, rows[0].time)
         and forecaster in (None, label(one.model_id))
         and one.simulation_index == simulation
     ]
+    models = {one.model_id for one in attempts}
+    rows.sort(key=lambda row: not models & set(_ids(row)))
+    numbers = [one.simulation_index for row in rows for one in row.decisions]
+    numbers += [one.simulation_index for row in rows for one in row.failures]
+    if simulation not in numbers:
+        raise NotFound(f"there is no simulation {simulation}: there are {max(numbers) + 1}, from 0")
     keys = {key for one in attempts for key in one.calls}
     calls = journal.calls.rows(folder.run_id) if journal is not None and keys else []
-    return Traced(row, attempts, [call for call in calls if call["call_key"] in keys])
+    return Traced(rows, attempts, [call for call in calls if call["call_key"] in keys])
 
 
 def whole_id(folder: RunFolder, market: str) -> str:
@@ -84,5 +96,8 @@ def _nearest(times: list[str], t: int | None) -> list[str]:
 
 
 def _said(row: IntervalRow, forecaster: str | None) -> bool:
-    names = [one.model_id for one in row.decisions] + [one.model_id for one in row.failures]
-    return forecaster is None or any(label(name) == forecaster for name in names)
+    return forecaster is None or any(label(name) == forecaster for name in _ids(row))
+
+
+def _ids(row: IntervalRow) -> list[str]:
+    return [one.model_id for one in row.decisions] + [one.model_id for one in row.failures]

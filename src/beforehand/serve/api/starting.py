@@ -570,6 +570,10 @@ def resume(api: ApiDep, who: Who, run_id: RunId, body: Resume | None = None) -> 
     changes = given.model_dump(exclude_none=True, exclude={"fresh"})
     checked(RunLimits(**changes))
     kind_named(row.kind)
+    if not changes and row.status == "stopped" and "allows no further call" in (row.reason or ""):
+        raise InputError(
+            f"run {row.run_id} has spent its budget: set max_calls, max_tokens or max_cost"
+        )
     may_pay = [row.run_id] if row.cost or given.max_cost is not None else []
     need_budget(api.workspace, who, RunLimits(**changes), may_pay, row)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()]

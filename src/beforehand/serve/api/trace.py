@@ -69,10 +69,10 @@ def trace(
 
     def made() -> object:
         chosen = there(Run(folder, api.workspace), Filter(market_id, forecaster, at, at))
-        row, found, calls = traced(
+        rows, found, calls = traced(
             folder, api.journal(), chosen.market or market_id, at, forecaster, simulation
         )
-        context = row.context.wire()
+        context = rows[0].context.wire()
         return {
             "run_id": folder.run_id,
             "market_id": chosen.market,
