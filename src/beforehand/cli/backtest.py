@@ -24,11 +24,19 @@ from beforehand.cli.options import (
     run_limits,
     with_model,
 )
-from beforehand.cli.output import ArchivePath, Json, Verbose, archive_path, emit, note, scores_of
+from beforehand.cli.output import (
+    ArchivePath,
+    Json,
+    Verbose,
+    archive_path,
+    emit,
+    exit_code_of,
+    scores_of,
+)
 from beforehand.cli.tables import console, duration, figure, print_result, span, table
 from beforehand.config import Workspace
 from beforehand.engine.runs import start as start_run
-from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
+from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.front.reporting import reporting
 from beforehand.ids import check_segment, new_run_id
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
@@ -40,7 +48,6 @@ from beforehand.store.files import read_json
 if TYPE_CHECKING:
     from beforehand.jobs.backtest.compare_configs import Arm
     from beforehand.jobs.backtest.cost import OrderCost
-    from beforehand.score.summary import Summary
 
 
 ARM = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}")
@@ -149,20 +156,6 @@ def run(
     else:
         print_result(found, report, verbose)
     return exit_code_of(found)
-
-
-def exit_code_of(found: "Summary") -> int:
-    """Of a run that was carried out: failed where a record of the future was shown, partial where a
-    forecaster never answered."""
-    from beforehand.score.report.words import never_answered
-
-    if found["leaks"]["admitted_after_t"]:
-        return EXIT_FAILED
-    if silent := never_answered(found):
-        names = ", ".join(silent)
-        note(f"no answer of {names} came about: `beforehand runs export` has the errors")
-        return EXIT_PARTIAL
-    return EXIT_OK
 
 
 def ab(

@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from beforehand.cli.clean import clean
 from beforehand.config import Home
-from beforehand.errors import InputError
+from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
 
 if TYPE_CHECKING:
     from beforehand.engine.runs import Finished
@@ -68,3 +68,17 @@ def plain_table(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = ("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def exit_code_of(found: "Summary") -> int:
+    """Of a run that was carried out: failed where a record of the future was shown, partial where a
+    forecaster never answered."""
+    from beforehand.score.report.words import never_answered
+
+    if found["leaks"]["admitted_after_t"]:
+        return EXIT_FAILED
+    if silent := never_answered(found):
+        names = ", ".join(silent)
+        note(f"no answer of {names} came about: `beforehand runs export` has the errors")
+        return EXIT_PARTIAL
+    return EXIT_OK

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from beforehand.cli.answers import print_answer
 from beforehand.cli.options import Fresh, LimitFlags, RunId, run_limits
-from beforehand.cli.output import Json, emit, scores_of
+from beforehand.cli.output import Json, emit, exit_code_of, scores_of
 from beforehand.cli.runs import Run, opened
 from beforehand.clock import parse_instant
 from beforehand.engine.runs import Finished
@@ -88,8 +88,6 @@ def fork(
 
 def _ended(finished: Finished) -> int:
     """As of a run that was never stopped."""
-    from beforehand.cli.backtest import exit_code_of
-
     return exit_code_of(scores_of(finished)) if "leaderboard" in finished.summary else EXIT_OK
 
 

@@ -12,7 +12,7 @@ from beforehand.errors import EXIT_OK, NotFound
 from beforehand.jobs.checks import instant
 from beforehand.records.rows import label
 from beforehand.runs.query import find_run
-from beforehand.runs.traces.decision import Traced, traced
+from beforehand.runs.traces.decision import Traced, traced, whole_id
 from beforehand.store.run_folder import open_run
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def trace(
     if not folder.wrote("intervals.jsonl"):
         raise NotFound(f"run {folder.run_id} asked nobody: it has no traces")
     t = None if at is None else to_us(instant("at", at, "--"))
-    found = traced(folder, journal, market, t, forecaster, simulation)
+    found = traced(folder, journal, whole_id(folder, market), t, forecaster, simulation)
     if json:
         emit(
             {

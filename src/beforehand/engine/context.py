@@ -45,9 +45,8 @@ class Signals:
     this process ends, and other processes take its steps over. `number` is the signal that ended
     it, if one did. `slots` limits the calls in flight in this process. `silent` counts, for each
     provider, the calls in a row without an answer, `given_up` the questions in a row that it failed
-    at for good; `answered` are those that have answered this process,
-    and when (stopwatch) they last did. `useless` counts, for each
-    forecaster, the answers that were no forecast; one that gave a forecast stands in `useful`."""
+    at for good; `answered` says when (stopwatch) each last answered this process. `useless` counts,
+    for each forecaster, the answers that were no forecast; one that gave one is in `useful`."""
 
     slots: threading.Semaphore
     stop: threading.Event = field(default_factory=threading.Event)

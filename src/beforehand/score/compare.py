@@ -11,6 +11,7 @@ from itertools import combinations
 from math import floor, isfinite, log10
 from numbers import Real
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,15 @@ from beforehand.errors import InputError
 from beforehand.records.rows import PairWire
 from beforehand.score.intervals import Resampler, t_quantile
 from beforehand.score.metrics import brier
-from beforehand.score.skill import MIN_EVENTS, Interval, Options, paired, resamplers, skill_columns
+from beforehand.score.skill import (
+    MIN_EVENTS,
+    Interval,
+    Options,
+    Paired,
+    paired,
+    resamplers,
+    skill_columns,
+)
 from beforehand.score.summary import number
 from beforehand.score.table import Floats, Table
 
@@ -168,16 +177,9 @@ def compare(
         a=a,
         b=b,
         n=int(both.sum()),
-        n_questions=found.n_questions,
-        n_events=found.n_events,
-        difference=found.skill,
-        ci=found.ci,
-        leading=found.leading,
-        minimum_detectable_effect=found.minimum_detectable_effect,
+        **_found(found),
         brier_a=brier(p[both], y, weights),
         brier_b=brier(q[both], y, weights),
-        error=found.error,
-        clusters=found.clusters,
     )
 
 
@@ -204,18 +206,25 @@ def compare_apart(table: Table, a: str, b: str, options: Options = Options()) ->
         a=a,
         b=b,
         n=int((on & (np.isfinite(p) | np.isfinite(q))).sum()),
-        n_questions=found.n_questions,
-        n_events=found.n_events,
-        difference=found.skill,
-        ci=found.ci,
-        leading=found.leading,
-        minimum_detectable_effect=found.minimum_detectable_effect,
+        **_found(found),
         brier_a=scores[0],
         brier_b=scores[1],
-        error=found.error,
-        clusters=found.clusters,
         skills=(float((gain_a * both).sum()) / n, float((gain_b * both).sum()) / n),
     )
+
+
+def _found(found: Paired) -> dict[str, Any]:
+    """What a paired difference says, as fields of a Comparison."""
+    return {
+        "n_questions": found.n_questions,
+        "n_events": found.n_events,
+        "difference": found.skill,
+        "ci": found.ci,
+        "leading": found.leading,
+        "minimum_detectable_effect": found.minimum_detectable_effect,
+        "error": found.error,
+        "clusters": found.clusters,
+    }
 
 
 def _column(table: Table, name: str) -> Floats:

@@ -33,7 +33,7 @@ def traced(
     """How `forecaster` (None: any) came to its decision about a market at an instant (microseconds;
     None: the last one). Raises NotFound where it said nothing there."""
     path, found = folder.path / "intervals.jsonl", list[IntervalRow]()
-    market, times, others = whole_id(folder, market), list[str](), set[str]()
+    times, others = list[str](), set[str]()
     needle = market.encode()
     if path.is_file():
         with path.open("rb") as lines:
