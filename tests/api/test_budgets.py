@@ -52,6 +52,12 @@ def test_a_token_has_a_budget_for_all_its_runs(made: Path, provider: Provider) -
         refused(guarded.post("/api/runs/anns/resume", {"max_cost": 0.7}, ann), 422, "are left")
         assert guarded.post("/api/runs/anns/resume", {"max_cost": 0.3}, ann).status_code == 202
         assert 0.28 < ended(guarded, "anns", ann)["cost"] <= 0.3
+        # A run that was cancelled before it spent anything reserves nothing, and is no way around.
+        idle = {**body, "run_id": "idle", "limits": {"max_cost": 0.15, "max_calls": 1}}
+        assert guarded.post("/api/backtests", idle, ann).status_code == 202
+        assert ended(guarded, "idle", ann)["status"] == "stopped"
+        again = guarded.post("/api/runs/idle/resume", {"max_calls": 900, "max_cost": 0.25}, ann)
+        refused(again, 422, "are left")
         # Baselines cost nothing, and another user has no budget.
         free = {**QUICK, "forecasters": ["drift"], "run_id": "frees"}
         assert guarded.post("/api/backtests", free, ann).status_code == 202
@@ -64,7 +70,7 @@ def test_a_token_has_a_budget_for_all_its_runs(made: Path, provider: Provider) -
     done = command(made, "token", "usage", "--user", "ann", "--json")
     (row,) = (r for r in json.loads(done.stdout)["usage"] if r["limit"] == "US dollars for runs")
     assert row["of"] == 0.5
-    assert 0.28 < row["used"] <= 0.3
+    assert 0.29 < row["used"] <= 0.32
     assert round(row["used"] + row["left"], 6) == 0.5
     assert "ann" in command(made, "runs", "list").stdout
     assert "started by ann" in command(made, "runs", "show", "anns").stdout

@@ -251,7 +251,7 @@ def _import(
         for report in store_files(importer, files, read, target, SystemClock(), skip_bad, licence):
             reports.append(report)
             if not json:
-                _say(report)
+                _say(report, licence)
     except InputError:
         if reports:
             note(f"stored before this: {', '.join(r.source for r in reports)}")
@@ -262,13 +262,11 @@ def _import(
     return EXIT_PARTIAL if partial else EXIT_OK
 
 
-def _say(report: ImportReport) -> None:
+def _say(report: ImportReport, licence: str | None) -> None:
     new = ", ".join(f"{n:,} {kind}" for kind, n in sorted(report.new.items())) or "nothing new"
     print(f"{report.source}: {new}")
-    if not report.new:
-        print(
-            "  a licence or a source that was stated now is not kept: `world prune --import` first"
-        )
+    if licence is not None and not report.new:
+        print(f"  the licence of before stays ({licence} is not kept): `world prune` takes it out")
     if report.same:
         print("  already there: " + ", ".join(f"{n:,} {k}" for k, n in sorted(report.same.items())))
     for name, n in report.notes.items():

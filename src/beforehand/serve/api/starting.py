@@ -574,8 +574,7 @@ def resume(api: ApiDep, who: Who, run_id: RunId, body: Resume | None = None) -> 
         raise InputError(
             f"run {row.run_id} has spent its budget: set max_calls, max_tokens or max_cost"
         )
-    may_pay = [row.run_id] if row.cost or given.max_cost is not None else []
-    need_budget(api.workspace, who, RunLimits(**changes), may_pay, row)
+    need_budget(api.workspace, who, RunLimits(**changes), [row.run_id], row)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()]
     api.starter.resume(row, [*options, *(["--fresh"] if given.fresh else [])])
     api.starter.tell(f"{who.user or 'anybody'} resumed run {row.run_id}")
