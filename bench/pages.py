@@ -85,7 +85,7 @@ def main() -> None:
         least, thin, raw = (median(column) for column in zip(*turns, strict=True))
         print(
             f"chart, {POINTS:,} prices: {thin:.1f} ms a redraw thinned to 1,000 points, {raw:.1f} "
-            f"ms raw, {least:.1f} ms with {FEWEST}: {(raw - least) / max(thin - least, .01):.1f} "
+            f"ms raw, {least:.1f} ms with {FEWEST}: {(raw - least) / max(thin - least, 0.01):.1f} "
             f"times as fast to draw [2.5], {raw / thin:.1f} for the whole page"
         )
     finally:

@@ -153,3 +153,60 @@ def test_a_scored_file_has_its_prices_in_python(
     assert len(table) == len(rows)
     got = zip(*(table.column(n).values for n in ("market_id", "time", "market")), strict=True)
     assert all(price == pytest.approx(prices[m, int(t)]) for m, t, price in got)
+
+
+def figures(value: object) -> list[float]:
+    """All numbers of a JSON value, in order."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for one in value for number in figures(one)]
+    return [float(value)] if isinstance(value, int | float) else []
+
+
+def test_figures_do_not_depend_on_who_else_is_scored(
+    rows: list[tuple[str, int, float]],
+    sim: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Alone, and beside one with other markets and instants: the same board row and slices."""
+    mine = [(m, t, min(0.99, max(0.01, p + 0.1))) for m, t, p in rows[: len(rows) // 2 : 2]]
+    theirs = [(m, t, min(0.99, max(0.01, p - 0.05))) for m, t, p in rows[1::2]]
+    found = []
+    for files in ([mine], [mine, theirs]):
+        path = tmp_path / "both.csv"
+        lines = [
+            f"{name},{m},{iso_us(t)},{p:.4f}"
+            for name, part in zip(("alpha", "beta"), files, strict=False)
+            for m, t, p in part
+        ]
+        path.write_text("\n".join(["forecaster,id,time,probability", *lines]) + "\n")
+        more = ["--archive", str(sim), "--draws", "300", "--placebo", "0", "--json"]
+        assert cli(["score", str(path), *more]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    alone, beside = (next(r for r in s["leaderboard"] if r["forecaster"] == "alpha") for s in found)
+    # What counts the others by design: coverage, and what is deflated for the number tried.
+    others = {"answered", "missing", "verdict", "reasons", "fresh", "kelly"}
+    assert alone.keys() == beside.keys()
+    for key in alone.keys() - others - {k for k in alone if k.startswith("deflated")}:
+        assert figures(alone[key]) == pytest.approx(figures(beside[key]), abs=1e-12), key
+    # The drawdown at prices is better known where there are more instants with a price.
+    counted = {"best_by_chance", "tried", "note", "drawdown_at_prices"}
+    for key in alone["kelly"].keys() - counted:
+        there = figures(beside["kelly"][key])
+        assert figures(alone["kelly"][key]) == pytest.approx(there, abs=1e-12), key
+    parts = [
+        {
+            (part["by"], part["name"]): row
+            for part in one["slices"]
+            for row in part["leaderboard"]
+            if row["forecaster"] == "alpha" and row["n"]
+        }
+        for one in found
+    ]
+    shared = parts[0].keys() & parts[1].keys()
+    assert len(shared) > 5
+    for key in shared - {k for k in shared if k[0] == "category"}:
+        there = figures(parts[1][key])
+        assert figures(parts[0][key]) == pytest.approx(there, abs=1e-12), key

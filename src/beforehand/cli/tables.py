@@ -296,8 +296,11 @@ def _common(out: Console, found: "PartWire") -> None:
     out.print()
 
 
-def _bets(out: Console, summary: "ResultWire") -> None:
+def _bets(out: Console, summary: "Summary") -> None:
     """What Kelly bets on the forecasts would have won."""
+    from beforehand.score.report.words import luck
+
+    named = summary.get("subjects")
     columns = [("Kelly bets", "left"), ("n", "right"), ("staked", "right"), ("fees", "right")]
     columns += [("wealth, from 1", "right"), ("ROI", "right"), ("95 %", "right")]
     columns += [
@@ -306,7 +309,7 @@ def _bets(out: Console, summary: "ResultWire") -> None:
         ("by chance", "right"),
         ("Sharpe a bet", "right"),
     ]
-    rows, why = [], set[str]()
+    rows, why, lucky = [], set[str](), list[str]()
     for row in summary["leaderboard"]:
         kelly = row["kelly"]
         if isinstance(kelly, str):
@@ -334,10 +337,15 @@ def _bets(out: Console, summary: "ResultWire") -> None:
         cells += ["–" if marked is None else f"{100 * marked:.1f} %"]
         chance = kelly.get("by_chance")
         cells += ["–" if chance is None else f"{100 * chance:.1f} %"]
+        tested = named is None or row["forecaster"] in named
+        if tested and (said := luck(short(row["forecaster"]), kelly)):
+            lucky.append(said)
         cells += [figure(kelly["sharpe"], 3)]
         rows.append(cells)
     if rows:
         out.print(table("", columns, rows))
+    for said in lucky[:MOST_NAMED]:
+        _say(out, "luck", said)
     _say(out, "bets", "; ".join(sorted(why)) + (" (bets.csv has each bet)" if rows else ""))
 
 

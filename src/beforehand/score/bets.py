@@ -96,9 +96,16 @@ class Profit:
     """How many bets got less than they asked for, because the cash did not reach."""
     by_chance: float | None = None
     """How often the same bets gain as much where the market's prices are the true probabilities."""
+    tried: int = 1
+    """How many ways to bet were tried on such a set: forecasters times stake rules."""
     drawdown_at_prices: float = 0.0
     """The largest fall from a peak, as a share of it, with open bets at the market's price at every
     instant of the table, and not only at settlements."""
+
+    @property
+    def best_by_chance(self) -> float | None:
+        """`by_chance` for the best of all that were tried: a bound (Bonferroni), at most 1."""
+        return None if self.by_chance is None else min(1.0, self.by_chance * self.tried)
 
     @property
     def bets(self) -> int:
@@ -350,8 +357,9 @@ def by_chance(table: Table, made: Profit, starts: Floats, draws: int, seed: int)
     if not made.bets:
         return None
     rng = np.random.default_rng([seed, 3])
-    u = rng.random((draws, int(table.event.max()) + 1))
-    yes = (u[:, table.event[made.question]] - starts[made.question]) % 1.0 < table.market[made.row]
+    events, event = np.unique(table.event[made.question], return_inverse=True)
+    u = rng.random((draws, len(events)))
+    yes = (u[:, event] - starts[made.question]) % 1.0 < table.market[made.row]
     shares = made.stake / made.price
     gain = np.where(yes == made.yes, shares, 0.0).sum(axis=1) - made.paid.sum()
     return float((gain >= made.gain.sum() - 1e-12).mean())

@@ -59,7 +59,8 @@ def calibration(
     weights, y = table.row_weights(valid), table.y[table.q]
     index = bin_index(np.where(valid, p, 0.0), bins, rule)
     total, found = float(weights.sum()), list[Bin]()
-    samplers = resamplers(table, options)
+    present = np.bincount(table.q[valid], minlength=len(table.questions)).astype(np.float64)
+    samplers = {kind: one.holding(present) for kind, one in resamplers(table, options).items()}
     for k in range(bins):
         mine = valid & (index == k)
         weight = float(weights[mine].sum())

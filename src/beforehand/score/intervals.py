@@ -1,12 +1,13 @@
 """Intervals by resampling clusters, the same resample for every forecaster.
 
 Scores of markets that belong to one event, or that resolve together, are not independent. The
-unit that is drawn is therefore the cluster; because each draw serves all forecasters, the
-differences between them are paired. The percentile interval is widened for few clusters as
+unit that is drawn is therefore the cluster. Each draw serves all forecasters that rest on the same
+clusters; one that has forecasts in fewer of them is resampled over its own, so that its figures do
+not depend on who else is scored. The percentile interval is widened for few clusters as
 Hesterberg (2015, "What Teachers Should Know about the Bootstrap", section 5.3) gives it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import pi, sqrt, tan
 from statistics import NormalDist
@@ -21,6 +22,7 @@ Ints = npt.NDArray[np.int64]
 DRAWS = 2000
 _NORMAL = NormalDist()
 _CACHE_CELLS = 20_000_000
+_PARTS = 8
 
 
 def t_quantile(probability: float, df: float) -> float:
@@ -49,6 +51,24 @@ class Resampler:
     labels: Ints
     draws: int = DRAWS
     seed: int = 0
+    cells: int = _CACHE_CELLS
+    _parts: dict[bytes, "Resampler"] = field(default_factory=dict, compare=False, repr=False)
+
+    def holding(self, present: Floats) -> "Resampler":
+        """The resampler of those clusters alone that hold a question that is `present` (n,).
+        Questions of others must have zeros in all columns: they get the label of the first."""
+        kept = np.unique(self.labels[present > 0])
+        if len(kept) == self.size:
+            return self
+        key = kept.tobytes()
+        if key not in self._parts:
+            place = np.zeros(self.size, dtype=np.int64)
+            place[kept] = np.arange(len(kept))
+            while len(self._parts) >= _PARTS:
+                self._parts.pop(next(iter(self._parts)))
+            labels, cells = place[self.labels], self.cells // _PARTS
+            self._parts[key] = replace(self, labels=labels, cells=cells, _parts={})
+        return self._parts[key]
 
     @cached_property
     def size(self) -> int:
@@ -68,7 +88,7 @@ class Resampler:
 
     def resample(self, sums: Floats) -> Floats:
         """(draws, K) from (C, K) per cluster."""
-        if self.draws * self.size <= _CACHE_CELLS:
+        if self.draws * self.size <= self.cells:
             return np.asarray(self._counts @ sums)
         rng = np.random.default_rng(self.seed)
         out = np.empty((self.draws, sums.shape[1]))
@@ -102,10 +122,10 @@ class Resampler:
         low, high = np.quantile(draws, [tail, 1 - tail])
         return float(low), float(high)
 
-    def standard_error(self, draws: Floats, clusters: int | None = None) -> float:
+    def standard_error(self, draws: Floats) -> float:
         """The draws' standard deviation, widened by sqrt(C/(C-1))."""
         draws = draws[np.isfinite(draws)]
-        g = self.size if clusters is None else clusters
+        g = self.size
         if g < 2 or not len(draws):
             return float("nan")
         return float(np.std(draws) * np.sqrt(g / (g - 1)))
@@ -127,9 +147,11 @@ def redraw(table: Table, price: Floats, starts: Floats, rng: np.random.Generator
     return (arc < price).astype(np.float64)
 
 
-def arcs(table: Table) -> Floats:
-    """Each question's place on its event's circle: after the mean prices of those before it."""
-    mean_price, _ = table.question_means(table.market, np.isfinite(table.market))
+def arcs(table: Table, valid: npt.NDArray[np.bool_] | None = None) -> Floats:
+    """Each question's place on its event's circle: after the mean prices of those before it, over
+    its `valid` rows (all, if None)."""
+    priced = np.isfinite(table.market)
+    mean_price, _ = table.question_means(table.market, priced if valid is None else priced & valid)
     starts = np.zeros(len(table.questions))
     order = np.argsort(table.event, kind="stable")
     bounds = np.flatnonzero(np.diff(table.event[order], prepend=-1)).tolist()

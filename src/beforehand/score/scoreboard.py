@@ -90,23 +90,21 @@ class Row:
 def score(table: Table, options: Options = Options()) -> list[Row]:
     """Every forecaster of the table, the most skilful first, the market pinned on top."""
     everyone = {MARKET: table.market, **table.forecasts}
-    parts = {name: _columns(table, p) for name, p in everyone.items()}
-    stacked = np.concatenate([part for part, _ in parts.values()], axis=1)
     samplers = resamplers(table, options)
-    draws = {kind: sampler.totals(stacked) for kind, sampler in samplers.items()}
     overall = skills(table, samplers, options)
     newer = table.where(table.fresh)
     fresh = skills(newer, resamplers(newer, options), options) if len(newer.q) else {}
-    rows, start, starts = [], 0, arcs(table)
-    for name, (part, row) in parts.items():
-        size = part.shape[1]
-        row.forecaster, row.missing = name, table.missing(name, everyone[name])
-        mine = {kind: d[:, start : start + size] for kind, d in draws.items()}
-        row.intervals = _intervals(mine, samplers, part[:, 0], options)
+    rows, starts = [], dict[bytes, Floats]()
+    for name, p in everyone.items():
+        part, row = _columns(table, p)
+        row.forecaster, row.missing = name, table.missing(name, p)
+        row.intervals = _intervals(part, samplers, options)
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
-        row.profit = _profit(table, everyone[name], samplers, options, starts)
-        start += size
+        valid = np.isfinite(p)
+        if (key := valid.tobytes()) not in starts:
+            starts[key] = arcs(table, valid)
+        row.profit = _profit(table, p, samplers, options, starts[key])
         rows.append(row)
     for added, metric in metrics.added().items():
         _add(added, metric, rows, table, everyone, samplers, options)
@@ -214,16 +212,10 @@ def _added(
         )
     known = valid & np.isfinite(values)
     columns = np.stack(table.question_means(np.where(known, values, 0.0), known), axis=1)
-    found = {
-        kind: samplers[kind].interval(
-            ratio(samplers[kind].totals(columns)),
-            options.level,
-            samplers[kind].clusters(columns[:, 1]),
-        )
-        for kind in LEADING
-    }
+    mine = [samplers[kind].holding(columns[:, 1]) for kind in LEADING]
+    found = [one.interval(ratio(one.totals(columns)), options.level) for one in mine]
     total, n = columns.sum(axis=0)
-    return float(total / n) if n else float("nan"), max(found.values(), key=width)
+    return float(total / n) if n else float("nan"), max(found, key=width)
 
 
 def _profit(
@@ -238,12 +230,12 @@ def _profit(
     columns = np.zeros((len(table.questions), 2))
     columns[result.question, 0] = result.gain
     columns[result.question, 1] = result.paid
-    found = [
-        samplers[kind].interval(ratio(samplers[kind].totals(columns)), options.level)
-        for kind in LEADING
-    ]
+    present = np.bincount(table.q[np.isfinite(p)], minlength=len(table.questions)).astype(float)
+    mine = [samplers[kind].holding(present) for kind in LEADING]
+    found = [one.interval(ratio(one.totals(columns)), options.level) for one in mine]
     chance = by_chance(table, result, starts, options.draws, options.seed)
-    return replace(result, roi_ci=max(found, key=width), by_chance=chance)
+    tried = options.tests(table) * max(options.kelly.tried, 1)
+    return replace(result, roi_ci=max(found, key=width), by_chance=chance, tried=tried)
 
 
 def _empty_bins() -> metrics.Reliability:
@@ -278,20 +270,20 @@ def _statistics(sums: Floats) -> dict[str, Floats]:
 
 
 def _intervals(
-    draws: dict[str, Floats], samplers: dict[str, Resampler], present: Floats, options: Options
+    columns: Floats, samplers: dict[str, Resampler], options: Options
 ) -> dict[str, Interval]:
-    """Per statistic, the wider of the two intervals."""
-    stats = {kind: _statistics(draws[kind]) for kind in LEADING}
-    sizes = {kind: samplers[kind].clusters(present) for kind in LEADING}
+    """Per statistic, the wider of the two intervals, over the clusters with a forecast."""
+    mine = [samplers[kind].holding(columns[:, 0]) for kind in LEADING]
+    drawn = [_statistics(one.totals(columns)) for one in mine]
     return {
         key: max(
             (
-                samplers[kind].interval(stats[kind][key], options.level, sizes[kind])
-                for kind in LEADING
+                one.interval(stats[key], options.level)
+                for one, stats in zip(mine, drawn, strict=True)
             ),
             key=width,
         )
-        for key in stats[LEADING[0]]
+        for key in drawn[0]
     }
 
 

@@ -118,10 +118,11 @@ def paired(
     estimate = float(gain.sum()) / count if count else float("nan")
     ci, errors, sizes, lower, upper = {}, {}, {}, [], []
     columns = np.stack([gain, present], axis=1)
-    for kind, sampler in samplers.items():
-        draws, size = ratio(sampler.totals(columns)), sampler.clusters(present)
-        ci[kind], sizes[kind] = sampler.interval(draws, level, size), size
-        errors[kind] = sampler.standard_error(draws, size)
+    for kind, everyone in samplers.items():
+        sampler = everyone.holding(present)
+        draws, size = ratio(sampler.totals(columns)), sampler.size
+        ci[kind], sizes[kind] = sampler.interval(draws, level), size
+        errors[kind] = sampler.standard_error(draws)
         if kind in LEADING:
             lower.append(lower_bound(estimate, errors[kind], size, tests, level))
             upper.append(-lower_bound(-estimate, errors[kind], size, tests, level))

@@ -87,11 +87,12 @@ class ProfitWire(TypedDict):
     gain over what the bets cost with their fees, with its 95 % interval; `max_drawdown` is at
     settlements, with open bets at what they cost, `drawdown_at_prices` at every instant, with
     open bets at the market's price then. `by_chance` is how often the same bets gain as much where
-    the outcomes are redrawn from the market's own prices. `unfunded` counts the questions with an
-    edge for which there was never cash. `sharpe` is the mean return of a bet over its standard
-    deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
-    wealth from the first bet on, after each settlement, thinned; `cut` counts the bets that got
-    less than they asked for, because the cash did not reach; all bets stand in bets.csv."""
+    the outcomes are redrawn from the market's own prices, `best_by_chance` a bound of it for the
+    best of the `tried` ways to bet, forecasters times stake rules. `unfunded` counts the questions
+    with an edge for which there was never cash. `sharpe` is the mean return of a bet over its
+    standard deviation, not for a year. `made` and `lost` are the bets that won and lost most,
+    `path` the wealth from the first bet on, after each settlement, thinned; `cut` counts the bets
+    that got less than they asked for, as the cash did not reach; all bets stand in bets.csv."""
 
     start: float
     bets: int
@@ -106,6 +107,8 @@ class ProfitWire(TypedDict):
     max_drawdown: float
     drawdown_at_prices: NotRequired[float]
     by_chance: NotRequired[float | None]
+    best_by_chance: NotRequired[float | None]
+    tried: NotRequired[int]
     cut: NotRequired[int]
     fraction: float
     cap: float
@@ -416,6 +419,8 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
         "max_drawdown": result.max_drawdown,
         "drawdown_at_prices": result.drawdown_at_prices,
         "by_chance": result.by_chance,
+        "best_by_chance": result.best_by_chance,
+        "tried": result.tried,
         "cut": result.cut,
         "fraction": result.rules.fraction,
         "cap": result.rules.cap,

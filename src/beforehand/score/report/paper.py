@@ -135,6 +135,7 @@ def _bet_columns() -> list[Column]:
             lambda row: share(cast(Any, row["kelly"]).get("drawdown_at_prices")),
         ),
         ("By chance", "r", lambda row: share(cast(Any, row["kelly"]).get("by_chance"))),
+        ("Best tried", "r", lambda row: share(cast(Any, row["kelly"]).get("best_by_chance"))),
     ]
 
 
@@ -147,7 +148,8 @@ def _terms(summary: "Summary") -> str:
         f"{kelly['note']}. Bets that found no cash were not made; the drawdown is at settlements, "
         "with open bets at what they cost; at prices, with open bets at the market's price. By "
         "chance: how often the same bets gain as much where outcomes are redrawn from the market's "
-        "own prices. What bets gained is no verdict."
+        "own prices; best tried: a bound of it for the best of all ways to bet that were tried on "
+        "such a set. What bets gained is no verdict."
     )
 
 

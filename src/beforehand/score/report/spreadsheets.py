@@ -44,6 +44,7 @@ CSV_COLUMNS = (
     "kelly_max_drawdown",
     "kelly_drawdown_at_prices",
     "kelly_by_chance",
+    "kelly_best_by_chance",
     "kelly_sharpe",
     "kelly_note",
     "verdict",
@@ -103,6 +104,7 @@ def _kelly(kelly: ProfitWire | str) -> dict[str, object]:
         "kelly_roi_high": high,
         "kelly_drawdown_at_prices": kelly.get("drawdown_at_prices"),
         "kelly_by_chance": kelly.get("by_chance"),
+        "kelly_best_by_chance": kelly.get("best_by_chance"),
     }
 
 

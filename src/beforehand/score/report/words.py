@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from beforehand.records.rows import label
 
 if TYPE_CHECKING:
-    from beforehand.score.summary import BoardRow, ResultWire, Summary
+    from beforehand.score.summary import BoardRow, ProfitWire, ResultWire, Summary
 
 MOST_NAMED = 8
 LOOKS_KNOWN = "looks like knowing the outcomes"
@@ -224,6 +224,29 @@ def never_answered(summary: "Summary") -> list[str]:
     decisions = summary.get("decisions")
     models = decisions["models"] if decisions else {}
     return [label(name) for name, made in models.items() if made["failed"] and not made["made"]]
+
+
+RARELY = 0.05
+
+
+def luck(name: str, kelly: "ProfitWire") -> str | None:
+    """What chance alone would have won, counting all that was tried; None where nothing was won."""
+    chance, best = kelly.get("by_chance"), kelly.get("best_by_chance")
+    if chance is None or best is None or kelly["gain"] <= 0:
+        return None
+    tried = kelly.get("tried", 1)
+    said = f"if the market's prices are right, bets like {name}'s gain as much in {_rare(chance)}"
+    if tried > 1:
+        said += f" of redraws, and the best of the {tried:,} ways to bet that were tried in up to "
+        said += f"{_rare(best)}"
+    else:
+        said += " of redraws"
+    fits = "luck alone rarely does that" if best <= RARELY else "luck explains the gain as well"
+    return f"{said}: {fits}"
+
+
+def _rare(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.001 or not share else "less than 0.1 %"
 
 
 def kept_from_the_future(
