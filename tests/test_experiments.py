@@ -183,6 +183,10 @@ def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(
     assert limited["seconds"] == 18.0, "the limit costs more than the order"
     assert cli([*command, "--dry-run"]) == 0
     assert "6 instants wait for each other, 6 rounds" in capsys.readouterr().out
+    assert cli([*command, "--dry-run", "--max-calls", "10", "--max-cost", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "it will stop at --max-calls 10 of the 18 calls that all of it takes" in said
+    assert "--max-cost 1 of" not in said, "the costs of its calls so far come to 0.18"
 
 
 def test_a_fork_replays_its_prefix_for_free(

@@ -333,7 +333,9 @@ def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
     ledger, markets = tmp_path / "trials.jsonl", [f"A:{i}" for i in range(10)]
 
     def tried(family: str, of: list[str], variants: list[str]) -> int:
-        return note_trials(ledger, family, of, dict.fromkeys(variants, "mine"), "r1", "2026-01-01")
+        return note_trials(
+            ledger, family, of, dict.fromkeys(variants, "mine"), "r1", "2026-01-01", "d"
+        )
 
     assert tried("file", markets, ["a", "b"]) == 2
     assert tried("file", markets, ["b", "a"]) == 2

@@ -263,6 +263,14 @@ def test_a_token_with_quotas_of_its_own(
     rows = {row["limit"]: row for row in json.loads(capsys.readouterr().out)["usage"]}
     assert (rows["executions"]["used"], rows["executions"]["left"]) == (12, 0)
     assert (rows["searches"]["used"], rows["searches"]["left"]) == (0, 20)
+    assert run([*asked]) == 0, "a second token, with the documented limit"
+    second = json.loads(capsys.readouterr().out)["id"]
+    assert run(["token", "usage", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["usage"]
+    assert [(r["of"], r["left"], r["tokens"]) for r in said if r["limit"] == "executions"] == [
+        (12, 0, [made["id"]]),
+        (10, 0, [second]),
+    ]
     for wrong in ("runs=5", "executions=0", "executions"):
         assert run([*asked, "--quota", wrong]) == 2
         assert "one of executions, searches" in capsys.readouterr().err

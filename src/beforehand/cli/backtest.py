@@ -280,7 +280,7 @@ def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
 
 def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
     """Print what a run of this request would do and spend."""
-    from beforehand.jobs.backtest.cost import predicted
+    from beforehand.jobs.backtest.cost import predicted, stops_at
 
     found = predicted(request, workspace)
     if json:
@@ -297,6 +297,8 @@ def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
     for row in found["calls"]:
         cost = "cost unknown" if row["cost"] is None else f"about ${row['cost']:,.2f}"
         print(f"{row['provider']}: {row['calls']:,} calls, {cost} ({row['basis']})")
+    for text in stops_at(found):
+        print(text)
     if waits := found["in_order"]:
         print(_waiting(waits))
     for text in found["lacks"]:

@@ -167,7 +167,11 @@ def usage(
     user: Annotated[str | None, Parameter(help="Only this user.")] = None,
     json: Json = False,
 ) -> int:
-    """What each user of a valid token has used of the quotas, and what is left."""
+    """What each user of a valid token has used of the quotas, and what is left.
+
+    A user's tokens share what was used; where their limits differ, each limit is listed with its
+    tokens.
+    """
     from beforehand.serve.auth import open_quotas, open_tokens, span
 
     workspace, now = Workspace.from_environment(), SystemClock().now()
@@ -175,11 +179,14 @@ def usage(
         valid = [token for token in tokens.all(user) if token.state(now) == "valid"]
     quotas, rows = open_quotas(workspace), list[dict[str, object]]()
     for name in dict.fromkeys(token.user for token in valid):
-        own = [dict(token.quotas) for token in valid if token.user == name]
+        mine = [token for token in valid if token.user == name]
+        own = [dict(token.quotas) for token in mine]
         for limit in _limits().values():
-            most = max(quota.get(limit.name, limit.calls) for quota in own)
-            used = quotas.used(name, limit)
-            rows.append(
+            used, holders = quotas.used(name, limit), dict[int, list[str]]()
+            for token in mine:
+                most = dict(token.quotas).get(limit.name, limit.calls)
+                holders.setdefault(most, []).append(token.id)
+            rows += [
                 {
                     "user": name,
                     "limit": limit.name,
@@ -187,8 +194,10 @@ def usage(
                     "left": max(most - used, 0),
                     "of": most,
                     "seconds": limit.seconds,
+                    "tokens": holders[most] if len(holders) > 1 else "all",
                 }
-            )
+                for most in sorted(holders, reverse=True)
+            ]
         if budgets := [quota[BUDGET] / CENT for quota in own if BUDGET in quota]:
             rows.append(_spent(workspace, name, max(budgets)))
     quotas.close()
@@ -198,10 +207,10 @@ def usage(
         print("no token is valid: beforehand token issue --user NAME --servers all")
     else:
         head = ["user", "limit", "used", "left", "of", "in"]
+        head += ["tokens"] if any(isinstance(row["tokens"], list) for row in rows) else []
         for row in rows:
             row["in"] = span(row["seconds"]) if isinstance(row["seconds"], int) else "all"
-        cells = [[str(row[name]) for name in head] for row in rows]
-        print(plain_table([head, *cells]))
+        print(plain_table([head, *([_cell(row[name]) for name in head] for row in rows)]))
     return EXIT_OK
 
 
@@ -217,6 +226,7 @@ def _spent(workspace: Workspace, user: str, budget: float) -> dict[str, object]:
         "left": round(max(budget - used, 0), 6),
         "of": budget,
         "seconds": None,
+        "tokens": "all",
     }
 
 

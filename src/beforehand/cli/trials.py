@@ -27,7 +27,7 @@ def trials(*, json: Json = False) -> int:
     if not found:
         print(f"nothing was tried yet: {path} is empty")
         return EXIT_OK
-    rows = [["tried", "of", "first in run", "at", "markets"]]
+    rows = [["tried", "of", "first in run", "at", "markets", "archive"]]
     rows += [
         [
             WHAT.get(row["family"], row["family"]),
@@ -35,6 +35,7 @@ def trials(*, json: Json = False) -> int:
             row.get("run_id", ""),
             row.get("at", "")[:16].replace("T", " "),
             f"{len(row['markets']):,}",
+            row.get("archive", "")[:8],
         ]
         for row in found
     ]

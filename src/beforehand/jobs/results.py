@@ -74,15 +74,16 @@ def with_trials(
     variants: Mapping[str, str],
     run: str,
     at: str,
+    archive: str,
 ) -> Settings:
     """The settings of a run with how many variants, and how many stake rules, were ever tried on
     such a set of markets; those of this run are added to the ledger."""
     used, rules = list(markets), in_effect(table, settings.kelly)
-    tried = note_trials(ledger, family, used, variants, run, at)
+    tried = note_trials(ledger, family, used, variants, run, at, archive)
     if rules is None:
         return replace(settings, variants=tried)
     said = rules.said
-    n = note_trials(ledger, "stakes", used, {digest(said.encode()): said}, run, at)
+    n = note_trials(ledger, "stakes", used, {digest(said.encode()): said}, run, at, archive)
     return replace(settings, variants=tried, kelly=replace(settings.kelly, tried=n))
 
 

@@ -190,7 +190,7 @@ def run(
         build_table(columns, read_questions(folder.path, settings.kelly)),
         asked=_asked(cells, rejected),
     )
-    variants, here = _variants(panel, cells, names), (folder.run_id, iso(now))
+    variants, here = _variants(panel, cells, names), (folder.run_id, iso(now), archive.digest)
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
     facts = replace(
         _facts(leaks, settings.variants, names, results.clairvoyant(table, names)),

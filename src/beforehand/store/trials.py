@@ -17,8 +17,8 @@ from beforehand.store.files import append_jsonl, exclusive
 
 class Trial(TypedDict):
     """A line of the ledger: a variant that was tried on a set of markets (digests of their ids).
-    `name`, `run_id` and `at` say what it was called, and which run tried it first, and when; lines
-    of earlier versions have none."""
+    `name`, `run_id` and `at` say what it was called, and which run tried it first, and when, and
+    `archive` on which content (a digest); lines of earlier versions lack some."""
 
     family: str
     variant: str
@@ -26,6 +26,7 @@ class Trial(TypedDict):
     name: NotRequired[str]
     run_id: NotRequired[str]
     at: NotRequired[str]
+    archive: NotRequired[str]
 
 
 def read_trials(ledger: Path) -> list[Trial]:
@@ -81,9 +82,11 @@ def note_trials(
     variants: Mapping[str, str],
     run_id: str,
     at: str,
+    archive: str,
 ) -> int:
-    """Add variants tried on a set of markets, each with its name, by a run at a time (ISO 8601);
-    returns how many of the family were ever tried on such a set, these included.
+    """Add variants tried on a set of markets, each with its name, by a run at a time (ISO 8601) on
+    the archive of a digest. Returns how many of the family were ever tried on such a set, these
+    included.
 
     An earlier trial counts if it covered half of the present markets: dropping a few rows or
     importing more does not restart the count, and a test file of three rows does not count.
@@ -104,6 +107,7 @@ def note_trials(
                 name=name,
                 run_id=run_id,
                 at=at,
+                archive=archive,
             )
             for variant, name in sorted(variants.items())
             if variant not in seen

@@ -429,7 +429,7 @@ class BacktestJob:
         for name, why in results.clairvoyant(table, trusted).items():
             kept[name] = replace(kept[name], because=kept[name].because or why)
         markets = [c.market_id for c in self.configs]
-        here = self.folder.run_id, context.journal.now()
+        here = self.folder.run_id, context.journal.now(), self.archive.digest
         tried = results.with_trials(
             settings, self._ledger, "backtest", table, markets, self.variants(), *here
         )

@@ -64,6 +64,20 @@ class Predicted(TypedDict):
     lacks: list[str]
 
 
+def stops_at(found: Predicted) -> list[str]:
+    """What a run's own limits will not let it finish, one sentence each."""
+    rows, limits, said = found["calls"], found["limits"], list[str]()
+    for name, unit in (("calls", "calls"), ("tokens", "tokens"), ("cost", "US dollars")):
+        needed = sum(float(cast(Any, row)[name] or 0) for row in rows)
+        if name in limits and needed > limits[name]:
+            flag = f"--max-{name}"
+            said.append(
+                f"it will stop at {flag} {limits[name]:,g} of the {needed:,.10g} {unit} that all "
+                f"of it takes: give {flag} {ceil(needed):,} or more, or ask less"
+            )
+    return said
+
+
 def predicted(request: BacktestRequest, workspace: Workspace) -> Predicted:
     """What a run would do: counts of markets, forecasts and steps; for each forecaster the calls
     and, if known, the tokens, the cost in US dollars and the seconds per answer, with what they are
