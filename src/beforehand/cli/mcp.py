@@ -258,7 +258,8 @@ def _http(
             note(f"{what}: {url}")
         note("Ctrl-C ends it; calls in flight are answered first")
         limits = given.limits or server_limits(None)
-        run(application(backend, given.name, verifier, limits), [sock], limits)
+        app = application(backend, given.name, verifier, limits)
+        run(app, [sock], limits, log=backend.log)
 
 
 def _overview(json: bool) -> int:

@@ -175,4 +175,4 @@ def _run(
             print(orjson.dumps({**addresses, "token": not local}).decode(), flush=True)
         if told.open:
             webbrowser.open(f"{url}/")
-        run(app, [sock], limits, api.feeds.stop)
+        run(app, [sock], limits, api.feeds.stop, backend.log)

@@ -37,6 +37,9 @@ class ServerLimits:
     ] = None
     rate: Annotated[float | None, Parameter(help="Requests a second of one user [200].")] = None
     at_once: Annotated[int | None, Parameter(help="Requests in progress of all [256].")] = None
+    at_once_each: Annotated[
+        int | None, Parameter(help="Requests in progress of one user [64].")
+    ] = None
 
 
 NAMES = {

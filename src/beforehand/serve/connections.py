@@ -3,7 +3,8 @@ does not read, and caps on connections that have not shown who they are.
 
 A connection is *unproven* until a request on it was let in (by its token, or because it came from
 this machine where no token is needed). Beyond a cap the unproven connection that has been idle for
-longest gives way to a new one; where none is idle, the new one is closed. Watchers of live events
+longest gives way to a new one; where all room is taken, so does a proven one that is idle. Where
+none is idle, the new one is closed. Watchers of live events
 are busy, so no deadline ends them.
 """
 
@@ -27,8 +28,8 @@ SPARE_FILES = 128
 @dataclass(frozen=True)
 class Limits:
     """What a server grants to its clients. Times are seconds, sizes bytes; `rate` is the requests a
-    second of one user (or of one address, where there are no users), `at_once` those in progress of
-    all."""
+    second of one user (or of one address, where there are no users), `at_once_each` those of one
+    that are in progress, `at_once` those of all."""
 
     head: float = 10.0
     body: float = 20.0
@@ -41,6 +42,7 @@ class Limits:
     largest_upload: int = 64 * 2**20
     rate: float = 200.0
     at_once: int = 256
+    at_once_each: int = 64
 
 
 USUAL = Limits()
@@ -55,6 +57,7 @@ class Connections:
         self.most = max(16, min(limits.connections, files - SPARE_FILES))
         self.open = 0
         self._unproven: dict[Connection, None] = {}
+        self._proven: dict[Connection, None] = {}
         self._of_peer: Counter[str] = Counter()
 
     def enter(self, one: "Connection") -> bool:
@@ -64,7 +67,7 @@ class Connections:
             return False
         if len(self._unproven) >= limits.unproven and not self._give_way(None):
             return False
-        if self.open >= self.most and not self._give_way(None):
+        if self.open >= self.most and not (self._give_way(None) or self._idle_proven()):
             return False
         self.open += 1
         self._unproven[one] = None
@@ -80,11 +83,23 @@ class Connections:
                 return True
         return False
 
+    def _idle_proven(self) -> bool:
+        """Close the proven connection that has been idle for longest."""
+        for held in self._proven:  # In the order of their last requests.
+            if not held.busy:
+                held.transport.abort()
+                self.leave(held)
+                return True
+        return False
+
     def proven(self, one: "Connection") -> None:
         """A request on this connection was let in."""
         if one in self._unproven:
             del self._unproven[one]
             self._forget(one.peer)
+        if one.counted:
+            self._proven.pop(one, None)
+            self._proven[one] = None
 
     def leave(self, one: "Connection") -> None:
         """A connection is closed."""
@@ -92,6 +107,7 @@ class Connections:
             one.counted = False
             self.open -= 1
             self.proven(one)
+            self._proven.pop(one, None)
 
     def _forget(self, peer: str) -> None:
         self._of_peer[peer] -= 1

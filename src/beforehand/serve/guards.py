@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable
+from typing import ClassVar
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -115,6 +117,42 @@ class LocalOnly:
             return await problem(403, "forbidden_origin", said)(scope, receive, send)
         prove(scope)
         return await self._app(scope, receive, send)
+
+
+class InFlight:
+    """Bounds the requests of one user (of one address, where there are no users) that are in
+    progress at once. The count is the process's: one user's calls to several servers add up."""
+
+    now: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self._app, self._most = app, limits.at_once_each
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or watches(scope):
+            return await self._app(scope, receive, send)
+        who, now = caller(scope), InFlight.now
+        if now[who] >= self._most:
+            said = f"{now[who]} requests of yours are in progress: wait for one to end"
+            return await problem(429, "rate_limited", said, retry_after=1)(scope, receive, send)
+        now[who] += 1
+        try:
+            return await self._app(scope, receive, send)
+        finally:
+            now[who] -= 1
+            if not now[who]:
+                del now[who]
+
+
+def caller(scope: Scope) -> str:
+    """Who is counted for a request: its user, or its address where there are no users."""
+    client = scope.get("client")
+    return getattr(scope.get(VISITOR), "user", None) or f"at {client[0] if client else ''}"
+
+
+def watches(scope: Scope) -> bool:
+    """True for a request that waits for live events, and does no work."""
+    return bool(scope["path"].endswith("/events") and scope["method"] == "GET")
 
 
 class Body:

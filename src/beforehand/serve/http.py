@@ -10,7 +10,9 @@ JSON, or a stream if the client asked for progress. A call ends when its client 
 """
 
 import asyncio
+import errno
 import logging
+import math
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -32,10 +34,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from beforehand.errors import InputError
 from beforehand.serve.auth import Verifier
 from beforehand.serve.connections import USUAL, Connections, Limits
-from beforehand.serve.guards import LOOPBACK, Body, LocalOnly, TokenGuard
+from beforehand.serve.guards import LOOPBACK, Body, InFlight, LocalOnly, TokenGuard
 from beforehand.serve.mcp import ALIASES, ALL, Backend, McpServer, server_names
 from beforehand.serve.problems import problem
 
+BACKLOG = 1024
+"""The connections that the system keeps until they are accepted."""
+AT_A_TIME = 32
+"""The connections that are accepted before the loop does anything else: fewer than the file
+descriptors that are spared, so that each is counted (and the oldest closed) before they run out."""
 STOP_S = 30
 """The seconds that calls in flight have to end after the server was asked to stop."""
 
@@ -78,7 +85,7 @@ def application(
         )
         managers += [streamed, plain]
         channel = _Channel(StreamableHTTPASGIApp(streamed), StreamableHTTPASGIApp(plain))
-        endpoint: ASGIApp = Body(channel, limits)
+        endpoint: ASGIApp = InFlight(Body(channel, limits), limits)
         if verifier is not None:
             covers = None if place.name == ALL else place.name
             endpoint = TokenGuard(endpoint, verifier, backend.log, covers)
@@ -193,7 +200,7 @@ def listen(host: str, port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
-        found.listen(1024)
+        found.listen(BACKLOG)
     except OSError as error:
         found.close()
         raise InputError(
@@ -208,9 +215,17 @@ class _Uvicorn(uvicorn.Server):
     still be stored, and a stop on request is not a failure. `stopping` is called first: what is
     told without end (live events) must end before the connections can."""
 
-    def __init__(self, config: uvicorn.Config, stopping: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, stopping: Callable[[], None], log: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
-        self._stopping = stopping
+        self._stopping, self._log = stopping, log
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(_Unaccepted(self._log))
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)  # The loop has set it to AT_A_TIME.
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._stopping()
@@ -227,11 +242,37 @@ class _Uvicorn(uvicorn.Server):
                 signal.signal(number, handler)
 
 
+class _Unaccepted:
+    """Handles what the event loop could not: connections that cannot be accepted are said once in
+    `EVERY_S`, by a sentence, and not each by a traceback."""
+
+    EVERY_S = 60.0
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log, self._said = log, -math.inf
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _USED_UP:
+            return loop.default_exception_handler(context)
+        if loop.time() - self._said >= self.EVERY_S:
+            self._said = loop.time()
+            self._log(
+                f"- a connection cannot be accepted ({error.strerror}): raise `ulimit -n`, or "
+                "lower --connections; said once a minute"
+            )
+        return None
+
+
+_USED_UP = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
 def run(
     app: Starlette,
     sockets: Sequence[socket.socket],
     limits: Limits = USUAL,
     stopping: Callable[[], None] = lambda: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; calls in flight are answered first."""
     config = uvicorn.Config(
@@ -242,12 +283,13 @@ def run(
         log_level="error",
         access_log=False,
         lifespan="on",
+        backlog=AT_A_TIME,
         timeout_graceful_shutdown=STOP_S,
         server_header=False,
     )
     # A client that leaves in the middle of an answer is no event for the log.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
-    _Uvicorn(config, stopping).run(list(sockets))
+    _Uvicorn(config, stopping, log).run(list(sockets))
 
 
 def base_url(host: str, port: int) -> str:

@@ -38,9 +38,9 @@ from beforehand.serve.api import (
 )
 from beforehand.serve.api.answers import ARROW, CSV
 from beforehand.serve.api.base import Api
-from beforehand.serve.auth import VISITOR, Verifier
+from beforehand.serve.auth import Verifier
 from beforehand.serve.connections import Limits
-from beforehand.serve.guards import Body, LocalOnly, TokenGuard
+from beforehand.serve.guards import Body, InFlight, LocalOnly, TokenGuard, caller, watches
 from beforehand.serve.problems import MEDIA, Problem, problem, problem_of
 
 ROUTERS = (worlds, markets, runs, tables, trace, scores, live, starting, bus, tools, about, pages)
@@ -123,7 +123,8 @@ def build(api: Api, verifier: Verifier | None, log: Callable[[str], None]) -> AS
         said = f"it failed inside the server, whose log has the reason ({mark})"
         return problem(500, "internal", said)
 
-    guarded: ASGIApp = Body(Rates(app, api.limits), api.limits, starting.is_upload)
+    read: ASGIApp = Body(Rates(app, api.limits), api.limits, starting.is_upload)
+    guarded: ASGIApp = InFlight(read, api.limits)
     if verifier is not None:
         guarded = TokenGuard(guarded, verifier, log, needs=scope_of)
     else:
@@ -233,14 +234,11 @@ class Rates:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        visitor = scope.get(VISITOR)
-        client = scope.get("client")
-        who = getattr(visitor, "user", None) or f"at {client[0] if client else ''}"
-        if (wait := self._take(who)) > 0:
+        if (wait := self._take(caller(scope))) > 0:
             rate = f"{self._limits.rate:g}"
             said = f"more than {rate} requests a second: wait a moment, or serve with --rate"
             return await problem(429, "rate_limited", said, retry_after=wait)(scope, receive, send)
-        if scope["path"].endswith("/events") and scope["method"] == "GET":
+        if watches(scope):
             return await self._app(scope, receive, send)  # Watchers wait; they do not work.
         if self._now >= self._limits.at_once:
             said = f"{self._now} requests are in progress: ask again in a moment"
