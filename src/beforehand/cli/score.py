@@ -36,6 +36,14 @@ class Reading:
         Literal["day-first", "month-first"] | None,
         Parameter(help="What comes first in dates such as 05.01.2026."),
     ] = None
+    leave_out: Annotated[
+        tuple[str, ...],
+        Parameter(
+            consume_multiple=False,
+            help="Rows not to look at, as a check of robustness (no new variant): venue=, "
+            "category=, event=, id=, before=DATE or after=DATE. May be repeated.",
+        ),
+    ] = ()
     check: Annotated[
         bool,
         Parameter(
@@ -89,6 +97,7 @@ def score(
         run_id=run_id,
         settings=settings(seed, draws, placebo, rules, "--"),
         training_cutoff=cutoff,
+        leave_out=how.leave_out,
     )
     keep_seal(workspace, scored.folder, "score")
     report = scored.folder.path / "report.html"

@@ -218,12 +218,14 @@ def print_result(summary: "Summary", report: Path, verbose: bool = False) -> Non
     _apart(out, summary.get("short"))
     if verbose:
         _all_of_it(out, summary)
-    elif made and made["failed"]:
-        _say(out, "decisions", _made(made))
+    else:
+        _money(out, summary)
+        if made and made["failed"]:
+            _say(out, "decisions", _made(made))
     if "rows" in summary:
         counted = summary["rows"]
-        total = counted["scored"] + counted["not_scored"]
-        _say(out, "rows", f"{counted['scored']:,} of {total:,} scored")
+        left = "".join(f", {n:,} left out ({r})" for r, n in summary.get("leave_out", {}).items())
+        _say(out, "rows", f"{counted['scored']:,} of {sum(counted.values()):,} scored{left}")
     _say(out, "report", str(report))
     if not verbose:
         name = summary.get("run_id", "latest")
@@ -338,7 +340,7 @@ def _bets(out: Console, summary: "Summary") -> None:
         chance = kelly.get("by_chance")
         cells += ["–" if chance is None else f"{100 * chance:.1f} %"]
         tested = named is None or row["forecaster"] in named
-        if tested and (said := luck(short(row["forecaster"]), kelly)):
+        if tested and (said := luck(f"those of {short(row['forecaster'])}", kelly)):
             lucky.append(said)
         cells += [figure(kelly["sharpe"], 3)]
         rows.append(cells)
@@ -347,6 +349,28 @@ def _bets(out: Console, summary: "Summary") -> None:
     for said in lucky[:MOST_NAMED]:
         _say(out, "luck", said)
     _say(out, "bets", "; ".join(sorted(why)) + (" (bets.csv has each bet)" if rows else ""))
+
+
+def _money(out: Console, summary: "Summary") -> None:
+    """What bets would have won, in a line for each forecaster under test; or why there are none."""
+    from beforehand.score.report.words import luck
+
+    named, board = summary.get("subjects"), summary["leaderboard"]
+    tested = [row for row in board if named is None or row["forecaster"] in named]
+    for row in tested[:MANY]:
+        kelly = row["kelly"]
+        if isinstance(kelly, str):
+            _say(out, "bets", f"none: {kelly}")
+            return
+        if not kelly["bets"] or row["forecaster"] == "market":
+            continue
+        roi, (low, high) = kelly["roi"], kelly["roi_ci"]
+        span = "" if low is None or high is None else f" [{100 * low:.1f}, {100 * high:.1f}]"
+        gain = "–" if roi is None else f"{100 * roi:.1f}{span} % of what they cost"
+        said = f"{short(row['forecaster'])}: {kelly['bets']:,} bets gained {gain}"
+        fall = f"; largest drawdown {100 * kelly['max_drawdown']:.1f} %"
+        lucky = luck("these", kelly)
+        _say(out, "bets", f"{said}{fall}" + (f"; {lucky}" if lucky else ""))
 
 
 def _slices(out: Console, summary: "Summary") -> None:

@@ -143,6 +143,7 @@ def score_forecasts(
     percent: bool = False,
     dates: Literal["day-first", "month-first"] | None = None,
     training_cutoff: datetime | str | None = None,
+    leave_out: Sequence[str] = (),
     seed: int = 0,
     draws: int = 2000,
     placebo: int = 200,
@@ -163,7 +164,9 @@ def score_forecasts(
     others (`{"id": "contract"}`). `timezone` is that of times that state none; `percent` says that
     the probabilities lie between 0 and 100, `dates` what comes first in dates such as 05.01.2026.
     `name` is the forecaster's of rows that name none.
-    `training_cutoff` is when the model's training ended. Rows that cannot be scored are in
+    `training_cutoff` is when the model's training ended. `leave_out` has rules for rows that are
+    not looked at, such as `["venue=KALSHI", "before=2026-01-01"]`: a check of robustness, which
+    counts as no new variant. Rows that cannot be scored are in
     `run.rejected`, with the reason.
 
     Raises InputError if no row can be scored.
@@ -185,6 +188,7 @@ def score_forecasts(
         run_id=run_id,
         settings=settings(seed, draws, placebo, stakes(spread, fees, kelly, cap)),
         training_cutoff=cutoff,
+        leave_out=leave_out,
     )
     keep_seal(workspace, scored.folder, "score")
     return Run(scored.folder, workspace)

@@ -37,6 +37,7 @@ from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.checks import fees_apply
 from beforehand.jobs.forecast_file import Line, Rejected, Stated
+from beforehand.jobs.leave_out import Cells, parse, without
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, world_kind
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
@@ -55,7 +56,7 @@ from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_jsonl
 from beforehand.store.run_folder import RunFolder
 
-MOST_UNKNOWN, MOST_LATE = 3, 0.05
+MOST_UNKNOWN, MOST_LATE, FEW_QUESTIONS = 3, 0.05, 20
 UNKNOWN = "no such market in the archive"
 LATE = "the time lies at or after the market's end"
 EARLY = "the time lies before the market's first known price"
@@ -160,9 +161,12 @@ def run(
     run_id: str | None = None,
     settings: Settings = Settings(),
     training_cutoff: datetime | None = None,
+    leave_out: Sequence[str] = (),
     clock: Clock | None = None,
 ) -> Scored:
-    """Score forecasts. Raises InputError if no row can be scored."""
+    """Score forecasts; `leave_out` has rules (`FIELD=VALUE`) for rows that are not looked at.
+    Raises InputError if no row can be scored."""
+    rules = parse(leave_out)
     rejected = stated.rejected
     gateway = Gateway(RecordedWorld(archive))
     endings = {r.market_id: r for r in gateway.full_view().resolutions()}
@@ -170,10 +174,11 @@ def run(
     if not cells:
         raise InputError(f"no row of {stated.name} can be scored: {rejected.sentence}")
     _count_blank(stated.blank, gateway, endings, rejected)
+    view, stated_cells = gateway.full_view(), cells
+    cells, left = without(cells, rules, {name: view.market(name) for name, _ in cells})
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
-    view = gateway.full_view()
     fees_apply(settings.kelly, [view.market(name) for name in used])
     now = (clock or SystemClock()).now()
     folder = RunFolder(runs, run_id or new_run_id(now, lambda n: (runs / n).exists()))
@@ -190,17 +195,21 @@ def run(
         build_table(columns, read_questions(folder.path, settings.kelly)),
         asked=_asked(cells, rejected),
     )
-    variants, here = _variants(panel, cells, names), (folder.run_id, iso(now), archive.digest)
+    variants, here = (
+        _variants(panel, cells, stated_cells, names),
+        (folder.run_id, iso(now), archive.digest),
+    )
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
     facts = replace(
         _facts(leaks, settings.variants, names, results.clairvoyant(table, names)),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
+        training_cutoff=training_cutoff,
         share_scored=1 - rejected.count / stated.rows,
     )
     result = evaluate(table, facts, replace(settings, subjects=tuple(names)))
     sizes = Counter(panel.market)
     drawn = max(used, key=lambda m: (sizes[m], m))
-    about = _about(stated, archive, folder, names)
+    about = _about(stated, archive, folder, names, left)
     if training_cutoff is not None:
         about["training_ends"] = dict.fromkeys(names, iso(training_cutoff))
     coverage, whole = _coverage(gateway, endings, used)
@@ -229,10 +238,15 @@ def _facts(
     )
 
 
-def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]) -> About:
-    """What the report says about the file."""
-    rejected, bare = stated.rejected, stated.bare_dates
-    scored = stated.rows - rejected.count
+def _about(
+    stated: Stated, archive: Archive, folder: RunFolder, names: list[str], left: Mapping[str, int]
+) -> About:
+    """What the report says about the file; `left` counts what each rule left out."""
+    rejected, bare, on_request = stated.rejected, stated.bare_dates, sum(left.values())
+    scored = stated.rows - rejected.count - on_request
+    rules = ", ".join(f"{rule}: {n:,}" for rule, n in left.items())
+    asked = f", {on_request:,} left out on request ({rules})" if left else ""
+    rows = {"scored": scored, "not_scored": rejected.count}
     return {
         "subjects": names,
         "run_id": folder.run_id,
@@ -241,15 +255,16 @@ def _about(stated: Stated, archive: Archive, folder: RunFolder, names: list[str]
         "world_kind": world_kind(archive),
         "licences": licences_of(archive.manifest),
         "subtitle": f"{scored:,} of {stated.rows:,} rows of {stated.name} scored, "
-        f"{rejected.count:,} not. The market's price and the yardsticks are taken at the same "
-        "instants.",
-        "rows": {"scored": scored, "not_scored": rejected.count},
+        f"{rejected.count:,} not{asked}. The market's price and the yardsticks are taken at the "
+        "same instants.",
+        "rows": {**rows, "left_out": on_request} if left else rows,
         "grid": "The instants are the file's own, taken as stated"
         + (f" ({bare:,} are bare dates: the end of that day, UTC)" if bare else "")
         + "; the market's price is the latest observation known then",
         "left_out": f"{rejected.count:,} rows were not scored: see below."
         if rejected.count
         else left_out_sentence({}),
+        "leave_out": dict(left),
         "leak_note": LEAK_NOTE,
         "rejected": dict(sorted(rejected.reasons.items())),
     }
@@ -288,10 +303,28 @@ def _hints(stated: Stated, table: Table, names: Iterable[str]) -> list[str]:
                 f"{name} would do better turned round (1 − p: Brier {turned:.3f} instead of "
                 f"{mine:.3f}): are these probabilities of NO?"
             )
+    said += _of_events(table)
     alike = [one for one in names if sum(o.lower() == one.lower() for o in names) > 1]
     if alike:
         said.append(f"{', '.join(alike)} differ in capitals alone, and are scored apart")
     return said
+
+
+def _of_events(table: Table) -> Iterator[str]:
+    """What looks odd in how questions were taken together as events."""
+    n, sizes = len(table.questions), np.bincount(table.event)
+    if (alone := int(table.bare.sum())) > 0:
+        yield (
+            f"{alone:,} of {n:,} questions have neither a text nor an event id in the archive, so "
+            "each counts as an event of its own: if some belong together, the intervals are too "
+            "narrow (import their texts, or give markets an event_id)"
+        )
+    if n >= FEW_QUESTIONS and 2 * (most := int(sizes.max())) > n:
+        yield (
+            f"{most:,} of {n:,} questions count as one event: they share an event id, or read "
+            "alike and resolve together (docs/metrics.md, Intervals); give markets an event_id "
+            "where that is wrong"
+        )
 
 
 def _pictured(view: View, ending: Resolution) -> Pictured:
@@ -301,9 +334,6 @@ def _pictured(view: View, ending: Resolution) -> Pictured:
         "settled": ending.payout,
         "question": view.market(ending.market_id).question,
     }
-
-
-Cells = dict[tuple[str, int], dict[str, float]]
 
 
 def _match(
@@ -361,16 +391,17 @@ def _count_blank(
 def _asked(cells: Cells, rejected: Rejected) -> dict[str, int]:
     """How many forecasts each forecaster of the file was asked for: those it made, its rows that
     count as not answered, and for a market that it left out as many as the forecaster who forecast
-    it most often made. Instants are a forecaster's own: nobody is asked at those of another."""
+    it most often made. A row that fits no market, or is blank, may stand for one that is
+    left out, and does not count twice. Instants are a forecaster's own: nobody is asked at those of
+    another."""
     made = dict[str, Counter[str]]()
     for (market, _), said in cells.items():
         for who in said:
             made.setdefault(market, Counter())[who] += 1
     names = {who for said in cells.values() for who in said}
-    return {
-        who: rejected.unanswered[who] + sum(n[who] or max(n.values()) for n in made.values())
-        for who in names
-    }
+    own = {who: sum(n[who] for n in made.values()) for who in names}
+    skipped = {who: sum(max(n.values()) for n in made.values() if not n[who]) for who in names}
+    return {who: own[who] + max(rejected.unanswered[who], skipped[who]) for who in names}
 
 
 def _nearest(unknown: Iterable[str], view: View) -> dict[str, list[str]]:
@@ -437,9 +468,10 @@ def _columns(panel: Panel, cells: Cells) -> Columns:
     return columns
 
 
-def _variants(panel: Panel, cells: Cells, names: Iterable[str]) -> dict[str, str]:
-    """A variant is identified by its forecasts, not its name. Prices of the market do not count."""
-    return {digest(_said(cells, who)): who for who in names if not _copies(panel, cells, who)}
+def _variants(panel: Panel, cells: Cells, whole: Cells, names: Iterable[str]) -> dict[str, str]:
+    """A variant is identified by all its forecasts in the file (`whole`), also those left out of
+    the score, and not by its name. Prices of the market do not count."""
+    return {digest(_said(whole, who)): who for who in names if not _copies(panel, cells, who)}
 
 
 def _copies(panel: Panel, cells: Cells, who: str) -> bool:

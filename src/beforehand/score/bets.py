@@ -85,6 +85,8 @@ class Profit:
     stake: Floats
     gain: Floats
     returns: Floats
+    before: Floats
+    """The wealth at the bet."""
 
     settled: Ints
     wealth: Floats
@@ -96,6 +98,8 @@ class Profit:
     """How many bets got less than they asked for, because the cash did not reach."""
     by_chance: float | None = None
     """How often the same bets gain as much where the market's prices are the true probabilities."""
+    redraws: int = 0
+    """How many redraws `by_chance` rests on."""
     tried: int = 1
     """How many ways to bet were tried on such a set: forecasters times stake rules."""
     drawdown_at_prices: float = 0.0
@@ -137,6 +141,12 @@ class Profit:
         """Gain over what the bets cost, fees included; None without a bet."""
         paid = self.staked + self.fees
         return float(self.gain.sum()) / paid if paid > 0 else None
+
+    @property
+    def roi_equal(self) -> float | None:
+        """The same if every bet had cost as much as every other: what Kelly's stakes, and wealth
+        that had grown, did not do. None without a bet."""
+        return float((self.gain / self.paid).mean()) if self.bets else None
 
     @property
     def sharpe(self) -> float | None:
@@ -197,6 +207,7 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         stake=outlay * kept[row],
         gain=gain,
         returns=gain / before,
+        before=before,
         settled=np.array(made.instants, dtype=np.int64),
         wealth=np.array(made.wealth),
         unfunded=unfunded,
@@ -353,7 +364,8 @@ def _note(table: Table, booked: npt.NDArray[np.bool_], rules: Kelly) -> str:
 def by_chance(table: Table, made: Profit, starts: Floats, draws: int, seed: int) -> float | None:
     """How often bets gain as much as these did, or more, where the market's price at each bet is
     the true probability: the bets and their stakes stay, the outcomes are redrawn, one uniform per
-    event. Rows without a price have no bet. None without a bet."""
+    event. The share counts the bets as they were made as one more redraw, so it is never 0 (Phipson
+    and Smyth 2010). Rows without a price have no bet. None without a bet."""
     if not made.bets:
         return None
     rng = np.random.default_rng([seed, 3])
@@ -362,7 +374,8 @@ def by_chance(table: Table, made: Profit, starts: Floats, draws: int, seed: int)
     yes = (u[:, event] - starts[made.question]) % 1.0 < table.market[made.row]
     shares = made.stake / made.price
     gain = np.where(yes == made.yes, shares, 0.0).sum(axis=1) - made.paid.sum()
-    return float((gain >= made.gain.sum() - 1e-12).mean())
+    as_much = int((gain >= made.gain.sum() - 1e-12).sum())
+    return (1 + as_much) / (1 + draws)
 
 
 class Bet(TypedDict):

@@ -145,14 +145,18 @@ Rows = dict[bytes, tuple[Table, dict[str, Resampler]]]
 
 
 def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> list[Comparison]:
-    """Every two of the named forecasters that share a row, in the order of the names."""
+    """Every two of the named forecasters that share a row, or else a question that has a price at
+    the instants of both (`compare_apart`), in the order of the names."""
     rows: Rows = {}
     known = {name: np.isfinite(_column(table, name)) for name in names}
-    return [
-        compare(table, a, b, options, rows)
-        for a, b in combinations(names, 2)
-        if (known[a] & known[b]).any()
-    ]
+    priced = np.isfinite(table.market)
+    found = []
+    for a, b in combinations(names, 2):
+        if (known[a] & known[b]).any():
+            found.append(compare(table, a, b, options, rows))
+        elif np.intersect1d(table.q[known[a] & priced], table.q[known[b] & priced]).size:
+            found.append(compare_apart(table, a, b, options))
+    return found
 
 
 def compare(

@@ -157,6 +157,7 @@ def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
         play=np.array([q.play for q in settled], dtype=np.bool_),
         fee=np.array([q.fee for q in settled], dtype=np.float64),
         category=[q.category or "none stated" for q in settled],
+        bare=np.array([q.text is None and q.event_id is None for q in settled], dtype=np.bool_),
         forecasts={
             name: np.array(
                 [columns.forecasts[i].get(name, math.nan) for i in keep], dtype=np.float64
@@ -199,7 +200,7 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
         placebo=drawn,
         pairs=pairs(table, tested, options),
         common=_common(table, rows, settings),
-        slices=slices(table, options, rows),
+        slices=slices(table, options, rows, facts.training_cutoff),
         settings=_stated(table, settings),
     )
 

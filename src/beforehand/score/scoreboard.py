@@ -235,7 +235,8 @@ def _profit(
     found = [one.interval(ratio(one.totals(columns)), options.level) for one in mine]
     chance = by_chance(table, result, starts, options.draws, options.seed)
     tried = options.tests(table) * max(options.kelly.tried, 1)
-    return replace(result, roi_ci=max(found, key=width), by_chance=chance, tried=tried)
+    widest = max(found, key=width)
+    return replace(result, roi_ci=widest, by_chance=chance, redraws=options.draws, tried=tried)
 
 
 def _empty_bins() -> metrics.Reliability:

@@ -1,4 +1,4 @@
-"""Skill and bets on parts of the rows: by horizon, price, venue and category.
+"""Skill and bets on parts of the rows: by horizon, price, venue, category, year and training end.
 
 Slices are for looking where skill comes from. Each has its own interval, which is not widened for
 the number of slices that are looked at: one of twenty excludes 0 by chance.
@@ -6,10 +6,12 @@ the number of slices that are looked at: one of twenty excludes 0 by chance.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 
+from beforehand.clock import iso_us, to_us
 from beforehand.score.bets import Profit
 from beforehand.score.scoreboard import Row
 from beforehand.score.skill import LEADING, Options, resamplers, skills
@@ -24,11 +26,14 @@ MOST_CATEGORIES, DRAWS = 8, 500
 Mask = npt.NDArray[np.bool_]
 
 
-def slices(table: Table, options: Options, rows: Sequence[Row]) -> list[SliceWire]:
-    """Every forecaster's skill and bets on each part, where a division has more than one part."""
+def slices(
+    table: Table, options: Options, rows: Sequence[Row], training: datetime | None = None
+) -> list[SliceWire]:
+    """Every forecaster's skill and bets on each part, where a division has more than one part;
+    `training` is when the models' training ended."""
     fast = Options(draws=min(options.draws, DRAWS), seed=options.seed, subjects=options.subjects)
     found = list[SliceWire]()
-    for by, parts in _divisions(table):
+    for by, parts in _divisions(table, training):
         held = [(name, mask) for name, mask in parts if mask.any()]
         if len(held) > 1:
             found += [
@@ -38,7 +43,9 @@ def slices(table: Table, options: Options, rows: Sequence[Row]) -> list[SliceWir
     return found
 
 
-def _divisions(table: Table) -> Iterator[tuple[str, list[tuple[str, Mask]]]]:
+def _divisions(
+    table: Table, training: datetime | None
+) -> Iterator[tuple[str, list[tuple[str, Mask]]]]:
     """(what rows are divided by, the parts with their rows)."""
     resolved = table.resolved_at[table.q]
     days = np.where(resolved > 0, (resolved - table.t) / DAY, np.nan)
@@ -47,6 +54,11 @@ def _divisions(table: Table) -> Iterator[tuple[str, list[tuple[str, Mask]]]]:
     venues = [name.rpartition(":")[0].partition(":")[0] for name in table.questions]
     yield "venue", _groups(table, venues, len(venues))
     yield "category", _groups(table, table.category, MOST_CATEGORIES)
+    years = [iso_us(int(at))[:4] if at else "unknown" for at in table.resolved_at]
+    yield "resolved in", sorted(_groups(table, years, len(set(years))))
+    if training is not None:
+        after = resolved > to_us(training)
+        yield "training", [("resolved before its end", ~after), ("resolved after it", after)]
 
 
 def _bands(

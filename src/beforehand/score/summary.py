@@ -84,15 +84,16 @@ class WealthWire(TypedDict):
 class ProfitWire(TypedDict):
     """What fractional Kelly bets on the forecasts would have won, from a wealth of `start`; what
     they `staked` in all, and the `fees`; `gain` is the wealth at the end less the start, `roi` the
-    gain over what the bets cost with their fees, with its 95 % interval; `max_drawdown` is at
-    settlements, with open bets at what they cost, `drawdown_at_prices` at every instant, with
-    open bets at the market's price then. `by_chance` is how often the same bets gain as much where
-    the outcomes are redrawn from the market's own prices, `best_by_chance` a bound of it for the
-    best of the `tried` ways to bet, forecasters times stake rules. `unfunded` counts the questions
-    with an edge for which there was never cash. `sharpe` is the mean return of a bet over its
-    standard deviation, not for a year. `made` and `lost` are the bets that won and lost most,
-    `path` the wealth from the first bet on, after each settlement, thinned; `cut` counts the bets
-    that got less than they asked for, as the cash did not reach; all bets stand in bets.csv."""
+    gain over what the bets cost with their fees, with its 95 % interval, `roi_equal` the same at
+    equal stakes; `max_drawdown` is at settlements, with open bets at what they cost,
+    `drawdown_at_prices` at every instant, with open bets at the market's price then. `by_chance` is
+    how often the same bets gain as much where the outcomes are redrawn from the market's own
+    prices, `best_by_chance` a bound of it for the best of the `tried` ways to bet, forecasters
+    times stake rules; both rest on `redraws`. `unfunded` counts the questions with an edge for
+    which there was never cash. `sharpe` is the mean return of a bet over its standard deviation,
+    not for a year. `made` and `lost` are the bets that won and lost most, `path` the wealth from
+    the first bet on, after each settlement, thinned; `cut` counts the bets that got less than they
+    asked for, as the cash did not reach; all bets stand in bets.csv."""
 
     start: float
     bets: int
@@ -109,6 +110,8 @@ class ProfitWire(TypedDict):
     by_chance: NotRequired[float | None]
     best_by_chance: NotRequired[float | None]
     tried: NotRequired[int]
+    redraws: NotRequired[int]
+    roi_equal: NotRequired[float | None]
     cut: NotRequired[int]
     fraction: float
     cap: float
@@ -314,6 +317,7 @@ class About(TypedDict):
     run_id: NotRequired[str]
     subjects: NotRequired[list[str]]
     rows: NotRequired[dict[str, int]]
+    leave_out: NotRequired[dict[str, int]]
     hints: NotRequired[list[str]]
     baselines: NotRequired[dict[str, str]]
     rejected: NotRequired[dict[str, list[int]]]
@@ -421,6 +425,8 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
         "by_chance": result.by_chance,
         "best_by_chance": result.best_by_chance,
         "tried": result.tried,
+        "redraws": result.redraws,
+        "roi_equal": result.roi_equal,
         "cut": result.cut,
         "fraction": result.rules.fraction,
         "cap": result.rules.cap,

@@ -38,7 +38,7 @@ class Table:
     `price_age` (days), `strict` (the text shown was stored by t), `evidence` (documents shown),
     `bid`, `ask` (NaN where no book was recorded). Per question: `y` (settled value), `event` and
     `period` (cluster labels 0..), `resolved_at` (microseconds, 0 where unknown), `play` (a venue
-    without real money), `fee`, `category` (may be empty).
+    without real money), `fee`, `category` (may be empty), `bare` (without text and event id).
     `forecasts[name]` is (n,), NaN where the forecaster gave none; `asked[name]` is how many
     forecasts it was asked for, where that is not every row.
     """
@@ -61,6 +61,7 @@ class Table:
     forecasts: dict[str, Floats] = field(default_factory=dict)
     category: list[str] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
+    bare: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     def missing(self, name: str, p: Floats) -> int:
         """How many of the forecasts asked for the forecaster `name` did not make."""
@@ -91,6 +92,7 @@ class Table:
             play=self.play[kept],
             fee=self.fee[kept],
             category=[self.category[i] for i in kept] if self.category else [],
+            bare=self.bare[kept] if len(self.bare) else self.bare,
             forecasts={name: p[mask] for name, p in self.forecasts.items()},
         )
 

@@ -3,6 +3,7 @@ same rules say where there is no skill."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,8 @@ class SetFacts:
 
     `documents` are those in reach; `void` and `unresolved` count endings left out. `models` says
     whether language models made forecasts, `share_after_training_cutoff` for which share of their
-    questions the answer came after their training (None if a cutoff is unknown). `variants` were
+    questions the answer came after their training (None if a cutoff is unknown), `training_cutoff`
+    when it ended where one instant stands for all. `variants` were
     tried on this set. `texts_known` says whether the texts shown are on record at all. `subjects`
     are the forecasters under test (all, if None). `short` markets are scored apart because their
     life held no instant of the grid. `share_scored` is the share of a file's rows that was scored.
@@ -69,6 +71,7 @@ class SetFacts:
     unresolved: int = 0
     models: bool = False
     share_after_training_cutoff: float | None = None
+    training_cutoff: datetime | None = None
     variants: int = 0
     admitted_after_t: int = 0
     undated: int = 0

@@ -20,8 +20,13 @@ from beforehand.score.report.words import (
 if TYPE_CHECKING:
     from beforehand.score.summary import BoardRow, Summary
 
-Column = tuple[str, str, Callable[["BoardRow"], str]]
-"""A column of the table: its heading, how it is aligned (l, c, r), and its cells."""
+Column = tuple[str, str, Callable[[Any], str]]
+"""A column of a table: its heading, how it is aligned (l, c, r), and its cell of a row."""
+PAIRED = (
+    "Forecaster against forecaster, on the rows that both answered; two that never forecast at the "
+    "same instant (n marked with +) are compared by their skills against the market, each at its "
+    "own. Above 0, a is better. The intervals are not corrected for the number of pairs."
+)
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
 _LATEX |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
 _LATEX |= {
@@ -39,14 +44,14 @@ def latex(summary: "Summary") -> str:
     """A table for booktabs, its caption the headline; the bets; and the methods paragraph."""
     caption = f"{headline(summary)} Skill is the market's Brier score minus the forecaster's."
     lines = _tabular(_columns(summary), summary["leaderboard"], caption, "tab:beforehand")
+    if summary["pairs"]:
+        lines += ["", *_tabular(_PAIRS, summary["pairs"], PAIRED, "tab:beforehand-pairs")]
     if bettors := _bettors(summary):
         lines += ["", *_tabular(_bet_columns(), bettors, _terms(summary), "tab:beforehand-bets")]
     return "\n".join([*lines, "", _tex(methods(summary)), ""])
 
 
-def _tabular(
-    columns: Sequence[Column], rows: "Sequence[BoardRow]", caption: str, name: str
-) -> list[str]:
+def _tabular(columns: Sequence[Column], rows: Sequence[Any], caption: str, name: str) -> list[str]:
     aligned = "".join(align for _, align, _ in columns)
     lines = [
         r"% needs \usepackage{booktabs}",
@@ -64,12 +69,14 @@ def _tabular(
 def markdown(summary: "Summary") -> str:
     """The same as Markdown."""
     said = [f"**{_mark(headline(summary))}**", _pipes(_columns(summary), summary["leaderboard"])]
+    if summary["pairs"]:
+        said += [_pipes(_PAIRS, summary["pairs"]), PAIRED]
     if bettors := _bettors(summary):
         said += [_pipes(_bet_columns(), bettors), _terms(summary)]
     return "\n\n".join([*said, methods(summary)]) + "\n"
 
 
-def _pipes(columns: Sequence[Column], rows: "Sequence[BoardRow]") -> str:
+def _pipes(columns: Sequence[Column], rows: Sequence[Any]) -> str:
     lines = [[head for head, _, _ in columns]]
     lines.append([{"l": "---", "c": ":-:", "r": "--:"}[align] for _, align, _ in columns])
     lines += [[_mark(cell(row)) for _, _, cell in columns] for row in rows]
@@ -82,6 +89,7 @@ def _columns(summary: "Summary") -> list[Column]:
     own = on_other_rows(summary["leaderboard"])
     found: list[Column] = [
         ("Forecaster", "l", lambda row: row["forecaster"]),
+        ("Questions", "r", lambda row: f"{row['n_questions']:,}"),
         ("n", "r", lambda row: f"{row['n']:,}"),
     ]
     if gaps:
@@ -96,6 +104,7 @@ def _columns(summary: "Summary") -> list[Column]:
         *found,
         ("Skill ↑", "r", lambda row: show(row["skill_vs_market"])),
         ("95 %", "c", lambda row: _span(row["skill_ci"])),
+        ("Corrected bound", "r", lambda row: show(row["deflated_lower"])),
         ("Verdict", "l", verdict_text),
     ]
 
@@ -137,6 +146,18 @@ def _bet_columns() -> list[Column]:
         ("By chance", "r", lambda row: share(cast(Any, row["kelly"]).get("by_chance"))),
         ("Best tried", "r", lambda row: share(cast(Any, row["kelly"]).get("best_by_chance"))),
     ]
+
+
+_PAIRS: list[Column] = [
+    ("a", "l", lambda pair: pair["a"]),
+    ("b", "l", lambda pair: pair["b"]),
+    ("Questions", "r", lambda pair: f"{pair['n_questions']:,}"),
+    ("n", "r", lambda pair: f"{pair['n']:,}" + ("+" if "skills" in pair else "")),
+    ("Difference", "r", lambda pair: show(pair["difference"])),
+    ("95 %", "c", lambda pair: _span(pair["ci"])),
+    ("Found with 80 %", "r", lambda pair: show(pair["minimum_detectable_effect"])),
+    ("Verdict", "l", lambda pair: pair["verdict"]),
+]
 
 
 def _terms(summary: "Summary") -> str:
@@ -198,7 +219,7 @@ def methods(summary: "Summary") -> str:
             f"{leaks['admitted_after_t']:,} were later than the forecast."
         )
     else:
-        said.append(_of_a_file(rows, summary.get("rejected", {})))
+        said.append(_of_a_file(rows, summary.get("rejected", {}), summary.get("leave_out", {})))
     return " ".join(said)
 
 
@@ -236,14 +257,18 @@ def _yardsticks(summary: "Summary") -> Iterator[str]:
         yield f"Baselines: {'; '.join(told)}."
 
 
-def _of_a_file(rows: Mapping[str, int], rejected: Mapping[str, Sequence[int]]) -> str:
+def _of_a_file(
+    rows: Mapping[str, int], rejected: Mapping[str, Sequence[int]], on_request: Mapping[str, int]
+) -> str:
     """What has to be said of forecasts that came in a file: which were left out, and that nobody
     saw them being made."""
-    total = rows["scored"] + rows["not_scored"]
+    total = sum(rows.values())
     left = "; ".join(f"{len(lines):,}: {why}" for why, lines in rejected.items())
+    asked = "; ".join(f"{n:,} on request, {rule}" for rule, n in on_request.items())
+    left = "; ".join(part for part in (left, asked) if part)
     without = f" (left out: {left})" if left else ""
     return (
-        f"The forecasts came in a file, of which {rows['scored']:,} of {total:,} rows could be "
+        f"The forecasts came in a file, of which {rows['scored']:,} of {total:,} rows were "
         f"scored{without}. Their times are as stated in it: that they were made then, and with "
         "what knowledge, was not checked."
     )

@@ -45,6 +45,7 @@ CSV_COLUMNS = (
     "kelly_drawdown_at_prices",
     "kelly_by_chance",
     "kelly_best_by_chance",
+    "kelly_roi_equal",
     "kelly_sharpe",
     "kelly_note",
     "verdict",
@@ -105,6 +106,7 @@ def _kelly(kelly: ProfitWire | str) -> dict[str, object]:
         "kelly_drawdown_at_prices": kelly.get("drawdown_at_prices"),
         "kelly_by_chance": kelly.get("by_chance"),
         "kelly_best_by_chance": kelly.get("best_by_chance"),
+        "kelly_roi_equal": kelly.get("roi_equal"),
     }
 
 
@@ -119,8 +121,11 @@ BET_COLUMNS = (
     "market",
     "price",
     "stake",
+    "fee_rate",
     "fee",
     "gain",
+    "wealth",
+    "event",
     "outcome",
     "settled",
 )
@@ -136,12 +141,13 @@ PAIR_COLUMNS = (
     "low",
     "high",
     "verdict",
+    "compared_by",
 )
 
 
 def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None]) -> bytes:
-    """Every Kelly bet of every forecaster as CSV, in the order in which they were made; `texts` are
-    the questions' by id."""
+    """Every Kelly bet of every forecaster as CSV, in the order in which they were made; `wealth` is
+    that before the bet, `event` numbers what counts as one. `texts` are the questions' by id."""
     out = io.StringIO()
     writer = csv.DictWriter(out, BET_COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -150,7 +156,14 @@ def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None])
             for i in range(found.bets):
                 bet = bet_wire(found, i, table, row.forecaster)
                 market = bet["market_id"]
-                named = {"question": texts.get(market), "venue": market.partition(":")[0]}
+                place = int(found.question[i])
+                named = {
+                    "question": texts.get(market),
+                    "venue": market.partition(":")[0],
+                    "fee_rate": float(table.fee[place]),
+                    "wealth": float(found.before[i]),
+                    "event": int(table.event[place]),
+                }
                 cells = {"forecaster": row.forecaster, **bet, **named}
                 writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
     return out.getvalue().encode()
@@ -163,6 +176,7 @@ def pairs_csv(pairs: Sequence[PairWire]) -> bytes:
     writer.writeheader()
     for found in pairs:
         low, high = found["ci"]
-        cells = {**found, "low": low, "high": high}
+        how = "Brier score on shared rows" if "skills" not in found else "skill at own instants"
+        cells = {**found, "low": low, "high": high, "compared_by": how}
         writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
     return out.getvalue().encode()

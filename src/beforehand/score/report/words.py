@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 8
 LOOKS_KNOWN = "looks like knowing the outcomes"
+LOOKS_AHEAD = "looks like knowing later prices"
 AS_STATED = "not asked (times as stated)"
 """The order of forecasts that came in a file."""
 TILES: dict[str, tuple[str, str]] = {
@@ -110,8 +111,9 @@ def verdict_text(row: "BoardRow") -> str:
         return f"{verdict} (probed)" if isolation.startswith("probed") else verdict
     if verdict == "not shown" and "caught" in isolation:
         return f"{verdict} (caught by a probe)"
-    if verdict == "not shown" and any(LOOKS_KNOWN in why for why in row.get("reasons", ())):
-        return f"{verdict} ({LOOKS_KNOWN})"
+    for looks in (LOOKS_KNOWN, LOOKS_AHEAD):
+        if verdict == "not shown" and any(looks in why for why in row.get("reasons", ())):
+            return f"{verdict} ({looks})"
     return verdict
 
 
@@ -139,6 +141,13 @@ def warnings(summary: "Summary") -> list[str]:
                 f"{row['forecaster']} is {isolation}: outcomes that it has from "
                 "elsewhere would not be seen"
             )
+    notes = {
+        row["kelly"]["note"] for row in summary["leaderboard"] if isinstance(row["kelly"], dict)
+    }
+    if any("the assumed spread changes nothing" in note for note in notes):
+        said.append(
+            "--spread changes nothing here: every market that is bet on has a recorded book"
+        )
     return [*said, *few_answers(summary), *summary.get("hints", [])]
 
 
@@ -235,18 +244,17 @@ def luck(name: str, kelly: "ProfitWire") -> str | None:
     if chance is None or best is None or kelly["gain"] <= 0:
         return None
     tried = kelly.get("tried", 1)
-    said = f"if the market's prices are right, bets like {name}'s gain as much in {_rare(chance)}"
+    said = f"if the market's prices are right, bets like {name} gain as much in {_rare(chance)} of "
+    said += f"{kelly.get('redraws', 0):,} redraws"
     if tried > 1:
-        said += f" of redraws, and the best of the {tried:,} ways to bet that were tried in up to "
-        said += f"{_rare(best)}"
-    else:
-        said += " of redraws"
+        said += f", and the best of the {tried:,} ways to bet that were tried in up to "
+        said += f"{_rare(best)} of them"
     fits = "luck alone rarely does that" if best <= RARELY else "luck explains the gain as well"
     return f"{said}: {fits}"
 
 
 def _rare(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.001 or not share else "less than 0.1 %"
+    return f"{100 * share:.1f} %" if share >= 0.001 else f"{100 * share:.2f} %"
 
 
 def kept_from_the_future(

@@ -27,6 +27,7 @@ class QuestionText(TypedDict, total=False):
     resolution_criteria: str | None
     market_info_resolution_criteria: str | None
     url: str | None
+    event_id: str | None
 
 
 class _MarketEnd(TypedDict):
@@ -59,6 +60,10 @@ def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record
         notes["freeze_values_not_taken_as_prices"] = notes.get(
             "freeze_values_not_taken_as_prices", 0
         ) + len(raw.get("freeze") or [])
+        if raw.get("question") and not any(isinstance(one, Market) for one in records):
+            notes["texts_without_a_round_not_stored"] = (
+                notes.get("texts_without_a_round_not_stored", 0) + 1
+            )
         return records
 
     return each_object(path, rejects, parse)
@@ -68,15 +73,14 @@ def parse_row(raw: _MarketHistory) -> list[Record]:
     """One line: a text version, price points, and a resolution where there is one."""
     source, native = str(raw["source"]), str(raw["id"])
     name = market_id(source, native)
-    rounds = raw.get("rounds") or []
     records: list[Record] = []
-    if rounds:
+    if (known_at := _text_known(raw)) is not None:
         records.append(
             text_version(
                 raw,
                 source,
                 native,
-                end_of_day(parse_instant(max(rounds))),
+                known_at,
                 opened=raw.get("open_datetime"),
                 close=raw.get("close_datetime"),
             )
@@ -93,6 +97,7 @@ def parse_row(raw: _MarketHistory) -> list[Record]:
         )
     ending = raw.get("resolution")
     if ending:
+        _check_ending(ending)
         resolved_at = end_of_day(parse_instant(ending["date"]))
         published_at = datetime.fromtimestamp(ending["first_published"], UTC)
         records.append(
@@ -106,6 +111,29 @@ def parse_row(raw: _MarketHistory) -> list[Record]:
             )
         )
     return records
+
+
+def _text_known(raw: _MarketHistory) -> datetime | None:
+    """When the text was known: at the end of its last round; None without one. Raises ValueError
+    for rounds that are no days."""
+    rounds = raw.get("rounds") or []
+    if not isinstance(rounds, list) or not all(isinstance(day, str) for day in rounds):
+        raise ValueError('rounds is not a list of days such as "2025-01-13"')
+    if rounds:
+        return end_of_day(parse_instant(max(rounds)))
+    return None
+
+
+def _check_ending(ending: object) -> None:
+    """Raises ValueError for a resolution without its fields."""
+    if not isinstance(ending, dict):
+        raise ValueError("resolution is not an object with date, outcome and first_published")
+    if not isinstance(ending.get("date"), str):
+        raise ValueError(f"resolution: the date {ending.get('date')!r} is not text")
+    for field in ("outcome", "first_published"):
+        value = ending.get(field)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"resolution: {field} {value!r} is not a number")
 
 
 def _history(rows: object) -> list[tuple[str, float, float]]:
@@ -144,6 +172,7 @@ def text_version(
         url=_stated(raw.get("url")),
         opened_at=_instant(opened),
         scheduled_close=_instant(close),
+        event_id=_stated(raw.get("event_id")),
         currency=currency_of(source),
         known_at=known_at,
     )

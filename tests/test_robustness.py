@@ -1,0 +1,177 @@
+"""What a hostile reader asks of a scored file: counts, rows left out, training, luck, bets by hand."""
+
+import csv
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beforehand.cli.app import run as cli
+from beforehand.clock import iso_us, to_us
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.jobs.backtest.grid import end_of
+from beforehand.store.archive.reader import Archive
+
+Rows = list[tuple[str, int, float]]
+Out = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def rows(sim_archive: Archive) -> Rows:
+    """Market, instant and price at some instants of each settled market."""
+    world = RecordedWorld(sim_archive)
+    view, found = Gateway(world).full_view(), list[tuple[str, int, float]]()
+    for ending in view.resolutions():
+        if ending.payout is None:
+            continue
+        prices = world.series(ending.market_id)
+        for t, p in zip(prices.known_at[:60:6], prices.price[:60:6], strict=True):
+            if int(t) + 1 < to_us(end_of(ending)):
+                found.append((ending.market_id, int(t) + 1, float(p)))
+    return found
+
+
+def write(path: Path, rows: list[tuple[str, str, int, float]]) -> Path:
+    lines = [f"{who},{name},{iso_us(t)},{p!r}" for who, name, t, p in rows]
+    path.write_text("\n".join(["forecaster,id,time,probability", *lines]) + "\n")
+    return path
+
+
+def told(capsys: Out, path: Path, sim: Path, *more: str, code: int = 0) -> dict[str, object]:
+    command = ["score", str(path), "--archive", str(sim), "--draws", "300", "--placebo", "0"]
+    capsys.readouterr()
+    assert cli([*command, "--json", *more]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def tilted(rows: Rows, by: float = 0.1, who: str = "mine") -> list[tuple[str, str, int, float]]:
+    return [(who, m, t, min(0.99, max(0.01, p + by))) for m, t, p in rows]
+
+
+def test_a_mistyped_id_counts_once(rows: Rows, sim: Path, tmp_path: Path, capsys: Out) -> None:
+    """Its row may stand for the market that another forecaster has: it is asked two, not three."""
+    (a, t, _), (b, u, _) = rows[0], next(one for one in rows if one[0] != rows[0][0])
+    both = [("a", a, t, 0.5), ("a", b, u, 0.5), ("b", a, t, 0.4), ("b", "SIMEX:m0zzz", u, 0.4)]
+    found = told(capsys, write(tmp_path / "x.csv", both), sim, "--check", code=3)
+    assert found["forecasters"] == {
+        "a": {"n": 2, "asked": 2, "markets": 2},
+        "b": {"n": 1, "asked": 2, "markets": 1},
+    }
+    typo_more = [*both, ("b", "SIMEX:m0yyy", u, 0.4)]
+    found = told(capsys, write(tmp_path / "y.csv", typo_more), sim, "--check", code=3)
+    assert found["forecasters"]["b"]["asked"] == 3, "two odd rows, one market left out"  # type: ignore[index]
+
+
+def test_rows_left_out_are_no_new_variant(
+    rows: Rows, sim: Path, tmp_path: Path, capsys: Out
+) -> None:
+    path = write(tmp_path / "mine.csv", tilted(rows))
+    whole = told(capsys, path, sim)
+    middle = iso_us(sorted(t for _, t, _ in rows)[len(rows) // 2])
+    venue = rows[0][0].partition(":")[0]
+    parts = [
+        told(capsys, path, sim, "--leave-out", rule)
+        for rule in (f"before={middle}", f"after={middle}", f"venue={venue}")
+    ]
+    counts = [one["rows"] for one in parts]
+    assert all(sum(n.values()) == len(rows) for n in counts)  # type: ignore[attr-defined]
+    assert counts[0]["scored"] + counts[1]["scored"] >= len(rows)  # type: ignore[index]
+    for one in (whole, *parts):
+        assert one["validity"]["variants_tried"]["value"] == 1  # type: ignore[index]
+    assert parts[0]["leave_out"] == {f"before={middle}": counts[0]["left_out"]}  # type: ignore[index]
+    cut = write(tmp_path / "cut.csv", tilted(rows[: len(rows) // 2 + 20]))
+    assert told(capsys, cut, sim)["validity"]["variants_tried"]["value"] == 2  # type: ignore[index]
+    for wrong, why in (("venue=NOWHERE", "leaves out no row"), ("when=2", "FIELD=VALUE"),
+                       ("before=soon", "--leave-out before=soon"),
+                       ("after=2000-01-01", "nothing is left")):  # fmt: skip
+        assert cli(["score", str(path), "--archive", str(sim), "--leave-out", wrong]) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_skill_before_and_after_the_end_of_training(
+    rows: Rows, sim: Path, tmp_path: Path, capsys: Out
+) -> None:
+    path = write(tmp_path / "mine.csv", tilted(rows))
+    ends = sorted(to_us(end) for end in _ends(sim).values())
+    cutoff = iso_us(ends[len(ends) // 2])
+    found = told(capsys, path, sim, "--training-cutoff", cutoff)
+    parts = [one for one in found["slices"] if one["by"] == "training"]  # type: ignore[attr-defined]
+    assert [one["name"] for one in parts] == ["resolved before its end", "resolved after it"]
+    assert sum(one["n_forecasts"] for one in parts) == len(rows)
+
+
+def _ends(sim: Path) -> dict[str, object]:
+    view = Gateway(RecordedWorld(Archive(sim))).full_view()
+    return {r.market_id: r.resolved_at for r in view.resolutions()}
+
+
+def test_pairs_without_a_shared_instant_are_there(
+    rows: Rows, sim: Path, tmp_path: Path, capsys: Out
+) -> None:
+    both = [*tilted(rows[::2], 0.1, "even"), *tilted(rows[1::2], -0.05, "odd")]
+    found = told(capsys, write(tmp_path / "x.csv", both), sim, "--run-id", "apart")
+    (pair,) = found["pairs"]  # type: ignore[misc]
+    assert len(pair["skills"]) == 2
+    report = Path(str(found["report"]))
+    (line,) = csv.DictReader((report.parent / "pairs.csv").read_text().splitlines())
+    assert line["compared_by"] == "skill at own instants"
+    assert "†" in report.read_text()
+    assert cli(["runs", "export", "apart", "--format", "latex"]) == 0
+    made = next(report.parent.parent.rglob("*.tex")).read_text()
+    assert "tab:beforehand-pairs" in made
+    assert "Corrected bound" in made
+
+
+def test_a_file_of_the_next_price_is_seen(
+    rows: Rows, sim: Path, tmp_path: Path, capsys: Out
+) -> None:
+    """Prices of an instant later are caught; those of one before, and noise, are not."""
+    by_market = dict[str, list[tuple[int, float]]]()
+    for m, t, p in rows:
+        by_market.setdefault(m, []).append((t, p))
+    ahead, behind, noise = [], [], []
+    rng = np.random.default_rng(1)
+    for m, line in by_market.items():
+        for (t, now), (_, later) in itertools.pairwise(line):
+            ahead.append(("ahead", m, t, min(max(later, 0.001), 0.999)))
+            noise.append(("noise", m, t, float(np.clip(now + rng.normal(0, 0.05), 0.01, 0.99))))
+        for (_, before), (t, _) in itertools.pairwise(line):
+            behind.append(("behind", m, t, min(max(before, 0.001), 0.999)))
+    found = told(capsys, write(tmp_path / "x.csv", [*ahead, *behind, *noise]), sim)
+    said = {row["forecaster"]: " ".join(row["reasons"]) for row in found["leaderboard"]}  # type: ignore[attr-defined]
+    assert "looks like knowing later prices" in said["ahead"]
+    assert "later prices" not in said["behind"] + said["noise"]
+
+
+def test_every_bet_can_be_checked_from_its_own_row(
+    rows: Rows, sim: Path, tmp_path: Path, capsys: Out
+) -> None:
+    """Stake from forecast, price, fee and the wealth then; luck is never an exact 0."""
+    found = told(capsys, write(tmp_path / "mine.csv", tilted(rows)), sim, "--spread", "0.02")
+    kelly = next(r for r in found["leaderboard"] if r["forecaster"] == "mine")["kelly"]  # type: ignore[attr-defined]
+    folder = Path(str(found["report"])).parent
+    lines = csv.DictReader((folder / "bets.csv").read_text().splitlines())
+    bets = [b for b in lines if b["forecaster"] == "mine"]
+    assert len(bets) == kelly["bets"] > 20
+    full = 0
+    for bet in bets:
+        p = float(bet["forecast"]) if bet["side"] == "YES" else 1 - float(bet["forecast"])
+        price, rate, wealth = (float(bet[k]) for k in ("price", "fee_rate", "wealth"))
+        cost = price + rate * price * (1 - price)
+        share = min(kelly["fraction"] * (p - cost) / (1 - cost), kelly["cap"])
+        outlay = float(bet["stake"]) + float(bet["fee"])
+        assert outlay <= share * wealth * (1 + 1e-9), "less where the cash did not reach"
+        full += outlay == pytest.approx(share * wealth)
+    assert full >= len(bets) - kelly["cut"]
+    returns = [float(b["gain"]) / (float(b["stake"]) + float(b["fee"])) for b in bets]
+    assert kelly["roi_equal"] == pytest.approx(np.mean(returns))
+    assert 0 < kelly["by_chance"] <= kelly["best_by_chance"] <= 1
+    assert kelly["redraws"] == 300
+    by_year = [one for one in found["slices"] if one["by"] == "resolved in"]  # type: ignore[attr-defined]
+    gained = sum(m["gain"] for one in by_year for m in one["money"] if m["forecaster"] == "mine")
+    assert not by_year or gained == pytest.approx(kelly["gain"])
