@@ -260,3 +260,56 @@ def test_a_free_answer_is_recorded_once_and_counts_for_nothing(tmp_path: Path) -
         journal.free.record("r", "late", "x", **free)  # type: ignore[arg-type]
     assert journal.free.record("r", "new", "third", **free) == "first"  # type: ignore[arg-type]
     journal.database.close()
+
+
+class Failing(Provider):
+    """Answers so many questions, then says a status to all others, until it is mended."""
+
+    def __init__(self, after: int, status: int) -> None:
+        super().__init__(latency=0.005)
+        self.after, self.status, self.refused = after, status, list[str]()
+
+    def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+        if len(self.paid()) >= self.after and self.status != 200:
+            self.refused.append(key)
+            return self.status, b'{"error": "out of order"}'
+        return super().answer(key, path, body, index)
+
+
+@pytest.mark.parametrize(("status", "most"), [(402, 0), (401, 0), (500, 2), (403, 4)])
+def test_an_outage_in_the_middle_costs_next_to_no_question(
+    made: Path, home: Path, capsys: Out, hurried: None, status: int, most: int
+) -> None:
+    """It stops after a few, and the resume asks them again. Two that fail (500) use up their five
+    attempts where fewer than three are asked at once, and some 403 are taken as said."""
+    with serving(Failing(6, status)) as service:
+        command = ["backtest", "run", "--archive", str(made), "--forecasters", service.address()]
+        command += ["--run-id", "r", "--concurrency", "8", *QUICK]
+        assert cli(command) == 3
+        assert "runs resume r" in capsys.readouterr().err
+        assert len(set(service.refused)) <= 8
+        service.status = 200
+        told(capsys, "runs", "resume", "r")
+        asked = service.paid()
+        assert all(n == 1 for n in asked.values()), "nothing was paid twice"
+    lost = [f for row in intervals(home, "r") for f in row["failures"]]
+    assert len(lost) <= most
+
+
+def test_questions_that_break_a_living_service_do_not_stop_it(
+    made: Path, home: Path, capsys: Out, hurried: None
+) -> None:
+    """More than three that fail, each beside others that are answered: five attempts each."""
+
+    class Odd(Provider):
+        def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+            if json.loads(body)["market"]["id"] == "KALSHI:m2":
+                return 500, b"oops"
+            return super().answer(key, path, body, index)
+
+    with serving(Odd(latency=0.0)) as service:
+        command = ["backtest", "run", "--archive", str(made), "--forecasters", service.address()]
+        codes = [cli([*command, "--run-id", "r", "--concurrency", "1", *QUICK])]
+        assert codes == [0], capsys.readouterr().err
+    lost = [f for row in intervals(home, "r") for f in row["failures"]]
+    assert len(lost) > 3

@@ -67,7 +67,12 @@ class Held(Unavailable):
 
 
 class Unauthorized(BeforehandError):
-    """No token, or one that does not cover this."""
+    """No token, one that does not cover this, or one whose credit is used up: `status` is 401, 403,
+    or 402 of HTTP."""
+
+    def __init__(self, message: str, status: int = 401) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ExecutionFailed(BeforehandError):

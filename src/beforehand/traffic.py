@@ -156,7 +156,7 @@ class Traffic:
         """The answer to `request` (status 200). `still` is called before each attempt: if it
         returns False, another process may have taken the request over, and Held is raised.
 
-        Raises NotFound (404), Unauthorized (401, 403), Refused (any other 4xx), RateLimited and
+        Raises NotFound (404), Unauthorized (401 to 403), Refused (any other 4xx), RateLimited and
         Unavailable, each saying what to do.
         """
         provider = self._providers[request.provider]
@@ -272,9 +272,11 @@ class Traffic:
             )
         if status == 404:
             raise NotFound(f"{where} does not know this (404)")
-        if status in (401, 403):
+        if status in (401, 402, 403):
             hint = f"check {' and '.join(provider.keys)}" if provider.keys else "it needs a key"
-            raise Unauthorized(f"{where} answered {status}: {hint}")
+            if status == 402:
+                hint = f"the credit is used up ({reply.text[:200].strip() or 'it says no more'})"
+            raise Unauthorized(f"{where} answered {status}: {hint}", status)
         if status != 429 and status < 500:
             raise Refused(f"{where} refused the request ({status}): {reply.text[:200].strip()}")
         if status != 429:

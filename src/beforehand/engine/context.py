@@ -6,7 +6,7 @@ it, so a crash after that moment costs nothing. A crash before it leaves a visib
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -44,9 +44,11 @@ class Signals:
     """How a process tells its steps to end: it sets `stop` and `reason`. `leaving` means that only
     this process ends, and other processes take its steps over. `number` is the signal that ended
     it, if one did. `slots` limits the calls in flight in this process. `silent` counts, for each
-    provider, the calls in a row without an answer, `given_up` the questions in a row that it failed
-    at for good; `answered` says when (stopwatch) each last answered this process. `useless` counts,
-    for each forecaster, the answers that were no forecast; one that gave one is in `useful`."""
+    provider, the calls in a row without an answer, `forbidden` those that it answered with 403,
+    and `failing` holds the questions that it failed at since it last answered one, `odd` those
+    that it failed at before it answered others: they lie in the question; `answered` says when
+    (stopwatch) each last answered this process. `useless` counts, for each forecaster, the answers
+    that were no forecast; one that gave one is in `useful`."""
 
     slots: threading.Semaphore
     stop: threading.Event = field(default_factory=threading.Event)
@@ -54,7 +56,9 @@ class Signals:
     leaving: bool = False
     number: int | None = None
     silent: Counter[str] = field(default_factory=Counter)
-    given_up: Counter[str] = field(default_factory=Counter)
+    forbidden: Counter[str] = field(default_factory=Counter)
+    failing: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    odd: set[str] = field(default_factory=set)
     answered: dict[str, float] = field(default_factory=dict)
     useless: Counter[str] = field(default_factory=Counter)
     useful: set[str] = field(default_factory=set)
@@ -178,8 +182,8 @@ class StepContext:
         event is set: it is called before the intent is written, and not for a call that is recorded
         already. Raises what `send` raises. A final error (any refusal, and the fifth attempt
         without an answer) is recorded, and raised again as Refused on every replay. Raises Stopped,
-        and stops the run, if the provider cannot be connected to, asks for a key, or left three
-        calls in a row unanswered.
+        and stops the run, if the provider cannot be connected to, asks for a key, says that its
+        credit is used up, left three calls in a row unanswered, or failed at three questions.
         """
         key = call_key(provider, request, self.simulation)
         self.made.add(key)
@@ -231,9 +235,11 @@ class StepContext:
         try:
             answer = _storable(send(key))
         except Unauthorized as error:
-            if provider in self.signals.answered:
-                return self._refused(key, error)
-            # Without a key no question is answered: none is spent on it.
+            self.signals.forbidden[provider] += error.status == 403
+            few = self.signals.forbidden[provider] < MOST_SILENT
+            if error.status == 403 and few and provider in self.signals.answered:
+                return self._refused(key, error)  # It may be about this question.
+            # Without a key, or credit, no question is answered: none is spent on it.
             said = _storable(str(error))
             self._write_down(key, lambda: calls.lost(run, key, owner, said))
             self.journal.stop(run, said)
@@ -254,8 +260,8 @@ class StepContext:
             said = _storable(str(error) if certain else f"{type(error).__name__}: {error}")
             self._write_down(key, lambda: record(run, key, owner, said))
             raise
-        self.signals.silent[provider] = 0
-        self.signals.given_up[provider] = 0
+        self.signals.silent[provider] = self.signals.forbidden[provider] = 0
+        self.signals.odd |= self.signals.failing.pop(provider, set())
         self.signals.answered[provider] = stopwatch()
         usage, took = measure(answer), 1000 * (stopwatch() - started)
         return self._write_down(key, lambda: calls.answered(run, key, answer, usage, took))
@@ -267,22 +273,26 @@ class StepContext:
         raise Refused(refusal) from None
 
     def _no_answer(self, provider: str, key: str, error: Unavailable, started: float) -> bool:
-        """The service failed. A call that it may have carried out, or that it failed at itself (500
-        and the like), counts against the question: the fifth such call is final. True if it should
-        be asked again in this run: it has answered others, and has not failed at three questions in
-        a row. A service that answered another call after this one was sent (`started`, stopwatch)
-        is not silent: only this question waits."""
+        """The service failed. A call that it may have carried out, or that it failed at itself
+        (500 and the like), counts against the question: the fifth such call is final. True if it
+        should be asked again in this run: it has answered others. Raises Stopped, and stops the
+        run, once it has failed at three questions and answered none in between. A service that
+        answered another call after this one was sent (`started`, stopwatch) is not silent: only
+        this question waits."""
         run, owner, calls, said = self.run_id, self.owner, self.calls, _storable(str(error))
         state: State = "sent" if error.uncertain else "lost"
         failed_at_it = error.status >= 500 and error.status not in AWAY
         if not error.uncertain and not failed_at_it:
             arrived = not error.unreached
             self._write_down(key, lambda: calls.lost(run, key, owner, said, arrived))
-        elif self._write_down(key, lambda: calls.unanswered(run, key, owner, said, state)):
-            self.signals.given_up[provider] += 1
-            raise Refused(said) from None
-        elif self.signals.answered.get(provider, -1.0) > (started if error.uncertain else -1.0):
-            return self.signals.given_up[provider] < MOST_SILENT
+        else:
+            final = self._write_down(key, lambda: calls.unanswered(run, key, owner, said, state))
+            if failed_at_it:
+                self._fails_at(provider, key, said)
+            if final:
+                raise Refused(said) from None
+            if self.signals.answered.get(provider, -1.0) > (started if error.uncertain else -1.0):
+                return True
         if error.uncertain:
             self.signals.silent[provider] += 1
         if error.unreached or self.signals.silent[provider] >= MOST_SILENT:
@@ -291,6 +301,19 @@ class StepContext:
             self.journal.stop(run, many + said)  # No process makes another call.
             raise Stopped(many + said) from None
         return False
+
+    def _fails_at(self, provider: str, key: str, said: str) -> None:
+        """Note a question that a service failed at. Raises Stopped, and stops the run, where it has
+        failed at three and answered none in between: the others would fare no better."""
+        if key in self.signals.odd:
+            return
+        failing = self.signals.failing[provider]
+        failing.add(key)
+        if len(failing) >= MOST_SILENT:
+            failing.clear()
+            why = f"{MOST_SILENT} questions without an answer in between: {said}"
+            self.journal.stop(self.run_id, why)
+            raise Stopped(why) from None
 
     def _write_down(self, key: str, write: Callable[[], T]) -> T:
         """Record how a call ended, and try again while the database is unavailable: the call was

@@ -166,8 +166,7 @@ def run(
 ) -> Scored:
     """Score forecasts; `leave_out` has rules (`FIELD=VALUE`) for rows that are not looked at.
     Raises InputError if no row can be scored."""
-    rules = parse(leave_out)
-    rejected = stated.rejected
+    rules, rejected = parse(leave_out), stated.rejected
     gateway = Gateway(RecordedWorld(archive))
     endings = {r.market_id: r for r in gateway.full_view().resolutions()}
     cells = _match(stated.lines, gateway, endings, rejected)
@@ -184,21 +183,15 @@ def run(
     folder = RunFolder(runs, run_id or new_run_id(now, lambda n: (runs / n).exists()))
     folder.create()
     results.write_questions(folder.path, gateway, used)
-    write_jsonl(folder.path / "predictions.jsonl", _predictions(cells))
-    write_jsonl(folder.path / "instants.jsonl", _instants(panel, columns))
-    write_jsonl(folder.path / "rejected.jsonl", rejected.rows())
+    _write(folder.path, cells, panel, columns, rejected)
     names = sorted({who for said in cells.values() for who in said})
-    leaks = results.leak_report(gateway.audit, archive)
-    leaks.rechecked, leaks.from_file = len(panel), True
-    leaks.admitted_after_t = int((~visible_us(panel.known_at, panel.t)).sum())
+    leaks = _leaks(gateway, archive, panel)
     table = replace(
         build_table(columns, read_questions(folder.path, settings.kelly)),
         asked=_asked(cells, rejected),
     )
-    variants, here = (
-        _variants(panel, cells, stated_cells, names),
-        (folder.run_id, iso(now), archive.digest),
-    )
+    variants = _variants(panel, cells, stated_cells, names)
+    here = folder.run_id, iso(now), archive.digest
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
     facts = replace(
         _facts(leaks, settings.variants, names, results.clairvoyant(table, names)),
@@ -207,19 +200,33 @@ def run(
         share_scored=1 - rejected.count / stated.rows,
     )
     result = evaluate(table, facts, replace(settings, subjects=tuple(names)))
-    sizes = Counter(panel.market)
-    drawn = max(used, key=lambda m: (sizes[m], m))
     about = _about(stated, archive, folder, names, left)
     if training_cutoff is not None:
         about["training_ends"] = dict.fromkeys(names, iso(training_cutoff))
-    coverage, whole = _coverage(gateway, endings, used)
-    about["subtitle"] += f" {coverage[0].upper()}{coverage[1:]}."
-    about["hints"] = [*_hints(stated, table, names), *([] if whole else [coverage])]
+    about["hints"] = _hints(stated, table, names)
+    sizes = Counter(panel.market)
+    drawn = max(used, key=lambda m: (sizes[m], m))
     about["pictured"] = _pictured(view, used[drawn])
-    shown = _picture(panel, cells, drawn)
-    summary = results.end_in_report(folder.path, result, leaks, about, shown)
+    _tell_coverage(about, gateway, endings, used)
+    line = _picture(panel, cells, drawn)
+    summary = results.end_in_report(folder.path, result, leaks, about, line)
     folder.seal("score", archive.digest, results.told(folder, stated.name))
     return Scored(folder, summary, rejected)
+
+
+def _write(folder: Path, cells: Cells, panel: Panel, columns: Columns, rejected: Rejected) -> None:
+    """Write the file's rows: scored, with what stood beside them, and not scored."""
+    write_jsonl(folder / "predictions.jsonl", _predictions(cells))
+    write_jsonl(folder / "instants.jsonl", _instants(panel, columns))
+    write_jsonl(folder / "rejected.jsonl", rejected.rows())
+
+
+def _leaks(gateway: Gateway, archive: Archive, panel: Panel) -> LeakReport:
+    """What was shown, checked again: the prices at the file's instants."""
+    leaks = results.leak_report(gateway.audit, archive)
+    leaks.rechecked, leaks.from_file = len(panel), True
+    leaks.admitted_after_t = int((~visible_us(panel.known_at, panel.t)).sum())
+    return leaks
 
 
 def _facts(
@@ -270,18 +277,21 @@ def _about(
     }
 
 
-def _coverage(
-    gateway: Gateway, endings: Mapping[str, Resolution], used: Mapping[str, Resolution]
-) -> tuple[str, bool]:
-    """How much of what could have been forecast the file speaks of, and whether that is nearly
-    all."""
+def _tell_coverage(
+    about: About,
+    gateway: Gateway,
+    endings: Mapping[str, Resolution],
+    used: Mapping[str, Resolution],
+) -> None:
+    """Say how much of what could have been forecast the file speaks of, and hint at it where that
+    is not nearly all."""
     first = gateway.full_view().first_prices()
     settled = sum(1 for name, r in endings.items() if r.payout is not None and name in first)
-    return (
-        f"the file speaks of {len(used):,} of the {settled:,} settled markets of the archive: "
-        "which ones is its own choice",
-        len(used) >= MIN_ANSWERED * settled,
-    )
+    said = f"the file speaks of {len(used):,} of the {settled:,} settled markets of the archive: "
+    said += "which ones is its own choice"
+    about["subtitle"] += f" {said[0].upper()}{said[1:]}."
+    if len(used) < MIN_ANSWERED * settled:
+        about["hints"] = [*about.get("hints", []), said]
 
 
 def _hints(stated: Stated, table: Table, names: Iterable[str]) -> list[str]:
