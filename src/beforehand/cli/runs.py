@@ -99,6 +99,8 @@ def show(run_id: Run, /, *, verbose: Verbose = False, json: Json = False) -> int
     sealed = {k: v for k, v in folder.facts().get("files", {}).items() if k in results}
     if changed := folder.differing(sealed):
         note(f"{changed[0]} was changed after the run: `beforehand runs verify {name}`")
+        if not json:
+            print(f"CHANGED AFTER THE RUN: {', '.join(changed)}; what follows may be untrue")
     found = shown(name, workspace, journal)
     if json:
         emit(found)
@@ -110,6 +112,8 @@ def show(run_id: Run, /, *, verbose: Verbose = False, json: Json = False) -> int
         _print_state(replace(state, status=status))
         if found["started_by"]:
             print(f"started by {found['started_by']}")
+        if by := journal.resumed_by(name):
+            print(f"resumed by {', then '.join(by)}")
         if status == "unfinished":
             print(f"no process is carrying it out; `beforehand runs resume {name}` continues it")
     if summary is not None:
@@ -178,8 +182,9 @@ def _tell(event: RunEvent, every: bool) -> None:
     """With `every`, print an event as a line of JSON; else note what happens to the whole run."""
     if every:
         print(orjson.dumps(event.wire()).decode(), flush=True)
-    elif event.what in ("run resumed", "run taken over", "run cancelled"):
-        note(f"{event.at[:19]}Z  {event.what}")
+    elif event.what in ("run resumed", "run taken over", "resume asked", "run cancelled"):
+        by = f" by {event.detail['by']}" if "by" in event.detail else ""
+        note(f"{event.at[:19]}Z  {event.what}{by}")
 
 
 def cancel(run_id: Run, /, *, json: Json = False) -> int:

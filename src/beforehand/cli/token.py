@@ -170,18 +170,20 @@ def usage(
     """What each user of a valid token has used of the quotas, and what is left.
 
     A user's tokens share what was used; where their limits differ, each limit is listed with its
-    tokens.
+    tokens. Who has paid for runs is listed also without a valid token. Of several budgets of a user
+    the one that was stated last holds.
     """
     from beforehand.serve.auth import open_quotas, open_tokens, span
+    from beforehand.serve.budgets import budget_of, payers_of
 
     workspace, now = Workspace.from_environment(), SystemClock().now()
     with open_tokens(workspace) as tokens:
         valid = [token for token in tokens.all(user) if token.state(now) == "valid"]
+    payers = [name for name in payers_of(workspace) if user in (None, name)]
     quotas, rows = open_quotas(workspace), list[dict[str, object]]()
-    for name in dict.fromkeys(token.user for token in valid):
+    for name in dict.fromkeys([*(token.user for token in valid), *payers]):
         mine = [token for token in valid if token.user == name]
-        own = [dict(token.quotas) for token in mine]
-        for limit in _limits().values():
+        for limit in _limits().values() if mine else ():
             used, holders = quotas.used(name, limit), dict[int, list[str]]()
             for token in mine:
                 most = dict(token.quotas).get(limit.name, limit.calls)
@@ -198,13 +200,15 @@ def usage(
                 }
                 for most in sorted(holders, reverse=True)
             ]
-        if budgets := [quota[BUDGET] / CENT for quota in own if BUDGET in quota]:
-            rows.append(_spent(workspace, name, max(budgets)))
+        budget = budget_of(workspace, name)
+        if budget is not None or name in payers:
+            rows.append(_spent(workspace, name, budget))
     quotas.close()
     if json:
         emit({"usage": rows})
     elif not rows:
-        print("no token is valid: beforehand token issue --user NAME --servers all")
+        whose = "no token is valid" if user is None else f"{user} has no valid token"
+        print(f"{whose}, and no run was paid for: beforehand token issue --user NAME --servers all")
     else:
         head = ["user", "limit", "used", "left", "of", "in"]
         head += ["tokens"] if any(isinstance(row["tokens"], list) for row in rows) else []
@@ -214,8 +218,9 @@ def usage(
     return EXIT_OK
 
 
-def _spent(workspace: Workspace, user: str, budget: float) -> dict[str, object]:
-    """What is left of a user's budget: what the runs under way may still spend is taken."""
+def _spent(workspace: Workspace, user: str, budget: float | None) -> dict[str, object]:
+    """What is left of a user's budget, where there is one: what the runs under way may still spend
+    is taken."""
     from beforehand.serve.budgets import spoken_for
 
     used = spoken_for(workspace, user)
@@ -223,7 +228,7 @@ def _spent(workspace: Workspace, user: str, budget: float) -> dict[str, object]:
         "user": user,
         "limit": "US dollars for runs",
         "used": round(used, 6),
-        "left": round(max(budget - used, 0), 6),
+        "left": None if budget is None else round(max(budget - used, 0), 6),
         "of": budget,
         "seconds": None,
         "tokens": "all",

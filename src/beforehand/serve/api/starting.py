@@ -566,7 +566,8 @@ def _changed(status: str, run_id: str, code: int = 200) -> Response:
 def resume(api: ApiDep, who: Who, run_id: RunId, body: Resume | None = None) -> Response:
     """Carry on with a run that was stopped, killed, cancelled or failed; nothing is paid twice."""
     given = body or Resume()
-    row = need_journal(api.workspace).known_run(api.run_name(run_id))
+    journal = need_journal(api.workspace)
+    row = journal.known_run(api.run_name(run_id))
     changes = given.model_dump(exclude_none=True, exclude={"fresh"})
     checked(RunLimits(**changes))
     kind_named(row.kind)
@@ -576,8 +577,10 @@ def resume(api: ApiDep, who: Who, run_id: RunId, body: Resume | None = None) -> 
         )
     need_budget(api.workspace, who, RunLimits(**changes), [row.run_id], row)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()]
+    by = who.user or "anybody"
+    journal.resume_asked(row.run_id, by)
     api.starter.resume(row, [*options, *(["--fresh"] if given.fresh else [])])
-    api.starter.tell(f"{who.user or 'anybody'} resumed run {row.run_id}")
+    api.starter.tell(f"{by} resumed run {row.run_id}")
     return _changed("running", row.run_id, 202)
 
 

@@ -17,6 +17,7 @@ What = Literal[
     "run begun",
     "run resumed",
     "run taken over",
+    "resume asked",
     "run cancelled",
     "run ended",
     "step begun",

@@ -277,7 +277,22 @@ class Journal:
                 run_id=run_id,
             )
             if found:
-                add_event(tx, run_id, self.now(), "run cancelled", ended=not driven)
+                add_event(tx, run_id, self.now(), "run cancelled", ended=not driven, by=by)
+
+    def resume_asked(self, run_id: str, by: str) -> None:
+        """Write down who asked over HTTP that a run goes on."""
+        with self.database.write(run_lock(run_id)) as tx:
+            add_event(tx, run_id, self.now(), "resume asked", by=by)
+
+    def resumed_by(self, run_id: str) -> list[str]:
+        """Who asked over HTTP that a run goes on, in order."""
+        with self.database.read() as tx:
+            rows = tx.run(
+                "SELECT detail FROM events WHERE run_id = :run_id AND what = 'resume asked' "
+                "ORDER BY number",
+                run_id=run_id,
+            )
+        return [str(orjson.loads(detail)["by"]) for (detail,) in rows]
 
     def started(self, run_id: str, tasks: Iterable[tuple[str, str]]) -> None:
         """Tasks, as (task id, agent name), are about to run."""
