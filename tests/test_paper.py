@@ -48,7 +48,9 @@ def test_tables_and_methods(scored: Home, capsys: Out) -> None:
     board = json.loads((scored.runs / "s" / "scores.json").read_text())["leaderboard"]
     text = export("markdown", capsys).read_text()
     cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
-    table, bets = cells[2 : 2 + len(board)], cells[2 + len(board) :]
+    table, after = cells[2 : 2 + len(board)], cells[2 + len(board) :]
+    pairs, bets = after[:3], after[3:]
+    assert pairs[2][:2] == ["same", r"lower\_9 & %"]
     assert [row[0] for row in table] == [r["forecaster"].replace("_", r"\_") for r in board]
     assert [row[cells[0].index("Brier ↓")] for row in table] == [f"{r['brier']:.4f}" for r in board]
     made = [r["kelly"] for r in board if isinstance(r["kelly"], dict) and r["kelly"]["bets"]]
@@ -59,7 +61,7 @@ def test_tables_and_methods(scored: Home, capsys: Out) -> None:
     assert "We scored forecasts at " in text
     assert "200 draws" in text
     tex = export("latex", capsys).read_text()
-    assert tex.count(r" \\") == len(board) + len(made) + 2
+    assert tex.count(r" \\") == len(board) + len(made) + 1 + 3
     assert r"lower\_9 \& \% &" in tex
     assert not set("−–“”") & set(tex)  # What plain LaTeX would not print.
 

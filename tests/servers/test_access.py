@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 from serving import (
     COMMAND,
     Served,
@@ -53,7 +58,8 @@ def test_without_a_token_401(running: Served) -> None:
         for path in ("/mcp", "/mcp/", "/kalshi/mcp", "/mcp/discovery"):
             answer = post(running.base + path, call("list_editions"), **headers)
             assert answer.status_code == 401
-            assert "beforehand token issue" in answer.json()["detail"]
+            assert answer.headers["content-type"] == "application/json"
+            assert "beforehand token issue" in answer.json()["error"]["message"]
             asked = "error=" if headers else "realm="
             assert answer.headers["www-authenticate"].startswith(f"Bearer {asked}")
     long = post(running.url, call("list_editions"), "bh_" + "x" * 5000)
@@ -66,7 +72,7 @@ def test_a_token_covers_its_servers(running: Served) -> None:
     assert said(inside)["result"]["isError"] is False
     outside = post(running.base + "/polymarket/mcp", call("list_markets"), text)
     assert outside.status_code == 403
-    assert "covers edgar, kalshi, not polymarket" in outside.json()["detail"]
+    assert "covers edgar, kalshi, not polymarket" in outside.json()["error"]["message"]
     listed = post(running.url, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, text)
     names = {tool["name"] for tool in said(listed)["result"]["tools"]}
     assert "get_kalshi_trades" in names
@@ -388,3 +394,24 @@ def test_a_token_over_stdio(tmp_path: Path, sim: Path) -> None:
     )
     assert done.returncode == 1
     assert "does not know this token" in done.stderr
+
+
+def test_a_client_of_the_protocol_shows_why_it_was_refused(tmp_path: Path, sim: Path) -> None:
+    """The sentence of the server, and not "Server returned an error response"."""
+
+    async def ask(url: str, shown: str) -> None:
+        async with (
+            httpx2.AsyncClient(headers={"authorization": shown}) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            await client.list_tools()
+
+    kept = token(tmp_path, "--user", "ann", "--servers", "kalshi")
+    with served(tmp_path, "--archive", str(sim)) as server:
+        for shown, where, why in (
+            ("Bearer bh_nonsense", "/mcp", "does not know this token"),
+            (f"Bearer {kept}", "/polymarket/mcp", "covers kalshi, not polymarket"),
+        ):
+            with pytest.raises((BaseExceptionGroup, MCPError)) as found:
+                anyio.run(ask, server.base + where, shown)
+            assert why in "".join(traceback.format_exception(found.value))

@@ -124,7 +124,7 @@ def test_a_damaged_table_of_tokens(tmp_path: Path, sim: Path) -> None:
             file.write_bytes(b"no database" * 1000)
         answer = post(server.url, call("list_editions"), text)
         assert answer.status_code == 503
-        assert "tokens cannot be checked" in answer.json()["detail"]
+        assert "tokens cannot be checked" in answer.json()["error"]["message"]
         assert server.tells("503")
         assert not any("Traceback" in line for line in server.said)
 

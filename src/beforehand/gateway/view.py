@@ -127,7 +127,13 @@ class View:
         if names:
             raise InputError(f"{market_id!r} is ambiguous: write one of {_names(found)}")
         when = "in this world" if self._t == FOREVER else f"known at {iso(self.t)}"
-        raise NotFound(f"no market {market_id!r} is {when}")
+        same = {
+            v.id
+            for v in (self._world.market_versions(None, self._at) if venue else ())
+            if _names_it(native, v) and self._known(v.known_at)
+        }
+        there = f": there is {', '.join(sorted(same)[:3])}" if same else ""
+        raise NotFound(f"no market {market_id!r} is {when}{there}")
 
     def odds(self, market_id: str) -> Odds:
         """The market's last price at t: `price` of YES in [0, 1], `bid`, `ask`, `volume`,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import ClassVar
 
+import orjson
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -13,11 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from beforehand.errors import BeforehandError, Unauthorized
 from beforehand.serve.auth import VISITOR, Verifier
 from beforehand.serve.connections import Limits, prove
-from beforehand.serve.problems import problem
+from beforehand.serve.problems import MEDIA, problem
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 WORDS = {"read": "read runs and worlds", "start": "start and stop runs", "tools": "call tools"}
 _LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE | re.ASCII)
+REFUSED = -32001
+"""The JSON-RPC code of a refusal; of those that servers may choose."""
 LARGEST_TOGETHER = 128 * 2**20
 """The most bytes of all bodies that are being read."""
 
@@ -57,14 +60,14 @@ class TokenGuard:
             said = "tokens cannot be checked at the moment: try again later"
             return await problem(503, "unavailable", said, retry_after=5)(scope, receive, send)
         if needed not in who.scopes:
-            self._log(f"{who.user} {_path(scope)} 403")
+            self._log(f"{who.user} {_path(scope)} 403 does not allow {needed}")
             said = (
                 f"this token does not allow to {WORDS[needed]}: issue one with `beforehand token "
                 f"issue --user {who.user} --scopes {','.join(sorted({*who.scopes, needed}))}`"
             )
             return await _asking("insufficient_scope", said, 403)(scope, receive, send)
         if self._server is not None and who.servers is not None and self._server not in who.servers:
-            self._log(f"{who.user} {_path(scope)} 403")
+            self._log(f"{who.user} {_path(scope)} 403 covers {', '.join(sorted(who.servers))}")
             said = (
                 f"this token covers {', '.join(sorted(who.servers))}, not {self._server}: issue "
                 f"one with `beforehand token issue --servers {self._server}`"
@@ -117,6 +120,40 @@ class LocalOnly:
             return await problem(403, "forbidden_origin", said)(scope, receive, send)
         prove(scope)
         return await self._app(scope, receive, send)
+
+
+class RpcErrors:
+    """Refusals of a POST to an MCP server as errors of JSON-RPC, the problem details in `data`:
+    clients of the protocol show a JSON-RPC message, and of any other body its status alone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return await self._app(scope, receive, send)
+        refusal: Message | None = None
+
+        async def sending(message: Message) -> None:
+            nonlocal refusal
+            if message["type"] == "http.response.start":
+                headers = Headers(raw=message["headers"])
+                if headers.get("content-type") == MEDIA:
+                    refusal = message
+                    return
+            elif refusal is not None:
+                said = orjson.loads(message["body"])
+                error = {"code": REFUSED, "message": said["detail"], "data": said}
+                body = orjson.dumps({"jsonrpc": "2.0", "id": None, "error": error})
+                replaced = (b"content-type", b"content-length")
+                kept = [(k, v) for k, v in refusal["headers"] if k.lower() not in replaced]
+                kept += [(b"content-type", b"application/json")]
+                kept += [(b"content-length", str(len(body)).encode())]
+                await send({**refusal, "headers": kept})
+                message = {"type": "http.response.body", "body": body}
+            await send(message)
+
+        return await self._app(scope, receive, sending)
 
 
 class InFlight:

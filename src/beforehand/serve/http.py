@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from beforehand.errors import InputError
 from beforehand.serve.auth import Verifier
 from beforehand.serve.connections import USUAL, Connections, Limits
-from beforehand.serve.guards import LOOPBACK, Body, InFlight, LocalOnly, TokenGuard
+from beforehand.serve.guards import LOOPBACK, Body, InFlight, LocalOnly, RpcErrors, TokenGuard
 from beforehand.serve.mcp import ALIASES, ALL, Backend, McpServer, server_names
 from beforehand.serve.problems import problem
 
@@ -89,6 +89,7 @@ def application(
         if verifier is not None:
             covers = None if place.name == ALL else place.name
             endpoint = TokenGuard(endpoint, verifier, backend.log, covers)
+        endpoint = RpcErrors(endpoint)
         routes += [Route(path, endpoint=endpoint) for path in (place.path, f"{place.path}/")]
     if api is None:
         routes.append(Route("/", endpoint=_index(name, verifier is not None)))

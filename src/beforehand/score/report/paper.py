@@ -4,6 +4,7 @@ run's own figures, and a picture of every forecaster's skill with its interval."
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
 
 from beforehand.score.report.pictures import TONES, cut_ends, drawing_style, for_print, skill_axis
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Column = tuple[str, str, Callable[[Any], str]]
 """A column of a table: its heading, how it is aligned (l, c, r), and its cell of a row."""
+HEADLINE = 100
+"""The letters of a line of the picture's headline."""
 PAIRED = (
     "Forecaster against forecaster, on the rows that both answered; two that never forecast at the "
     "same instant (n marked with +) are compared by their skills against the market, each at its "
@@ -275,50 +278,75 @@ def _of_a_file(
 
 
 def picture(summary: "Summary") -> str:
-    """Every forecaster's skill with its interval, as SVG for print: its colours are fixed."""
+    """The headline, and every forecaster's skill with its interval (thick) and its corrected bounds
+    (thin), as SVG for print: its colours are fixed."""
     rows = [row for row in summary["leaderboard"] if row["forecaster"] != "market"]
-    low, high = skill_axis(rows)
-    left, wide, line, top = 190, 740, 26, 34
-    tall = top + line * len(rows) + 34
+    low, high = skill_axis(rows, summary.get("subjects", ()))
+    said = wrap(headline(summary), HEADLINE)
+    left, wide, line, top = 190, 740, 26, 40 + 18 * len(said)
+    tall = top + line * len(rows) + 56
 
     def x(value: float) -> float:
-        return left + (wide - left - 20) * (min(max(value, low), high) - low) / (high - low)
+        return left + (wide - left - 40) * (min(max(value, low), high) - low) / (high - low)
 
-    parts = [f'<text x="{left - 12}" y="18" text-anchor="end">skill vs market (Brier)</text>']
-    parts.append(f'<text x="{x(0) - 8:.1f}" y="18" text-anchor="end">worse</text>')
-    parts.append(f'<text x="{x(0) + 8:.1f}" y="18">better</text>')
-    parts.append(f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="24" y2="{tall - 28}"/>')
+    parts = [
+        f'<text x="12" y="{20 + 18 * i}" font-weight="600">{escape(text)}</text>'
+        for i, text in enumerate(said)
+    ]
+    head = top - 12
+    parts += [f'<text x="{left - 12}" y="{head}" text-anchor="end">skill vs market (Brier)</text>']
+    parts.append(f'<text x="{x(0) - 8:.1f}" y="{head}" text-anchor="end">worse</text>')
+    parts.append(f'<text x="{x(0) + 8:.1f}" y="{head}">better</text>')
+    parts.append(
+        f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="{top - 6}" y2="{tall - 50}"/>'
+    )
     for tick in (low, 0.0, high):
         parts.append(
-            f'<text x="{x(tick):.1f}" y="{tall - 10}" text-anchor="middle">{show(tick)}</text>'
+            f'<text x="{x(tick):.1f}" y="{tall - 34}" text-anchor="middle">{show(tick)}</text>'
         )
+    tried = summary["validity"]["variants_tried"]["value"]
+    legend = f"point: skill; thick: 95 % interval; thin: corrected for {_count(tried, 'variant')}"
+    parts.append(f'<text x="12" y="{tall - 10}">{escape(legend)} tried on this set</text>')
     for i, row in enumerate(rows):
-        y, (a, b), middle = top + line * i + 10, row["skill_ci"], row["skill_vs_market"]
-        name = escape(row["forecaster"])
-        parts.append(f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{name}</text>')
-        if a is None or b is None or middle is None:
-            continue
-        tone = TONES.get(row["verdict"], "dim")
-        parts.append(
-            f'<line class="{tone}" x1="{x(a):.1f}" x2="{x(b):.1f}" y1="{y}" y2="{y}" '
-            'stroke-width="3"/>'
-        )
-        if low <= middle <= high:
-            parts.append(cut_ends((a, b), (low, high), x, y, tone))
-            parts.append(f'<circle class="{tone}" cx="{x(middle):.1f}" cy="{y}" r="4.5"/>')
-        else:
-            at, way = (left, -1) if middle < low else (wide - 20, 1)
-            parts.append(f'<path class="{tone}" d="M{at} {y}l{-7 * way} -5v10z"/>')
-            side = "start" if way < 0 else "end"
-            parts.append(
-                f'<text x="{at - 13 * way}" y="{y + 4}" text-anchor="{side}">{show(middle)}</text>'
-            )
+        parts += _drawn(row, top + line * i + 10, (left, wide - 40), (low, high), x)
     title = escape(headline(summary))
     return for_print(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="beforehand" viewBox="0 0 {wide} {tall}" '
         f'width="{wide}" height="{tall}" role="img"><title>{title}</title>'
         f"<style>{drawing_style()}</style>{''.join(parts)}</svg>"
     )
+
+
+def _drawn(
+    row: "BoardRow",
+    y: int,
+    edges: tuple[int, int],
+    axis: tuple[float, float],
+    x: Callable[[float], float],
+) -> Iterator[str]:
+    """One forecaster's line of the picture, between these edges; an arrow where it leaves the
+    axis."""
+    (low, high), (a, b), middle = axis, row["skill_ci"], row["skill_vs_market"]
+    name = escape(row["forecaster"])
+    yield f'<text x="{edges[0] - 12}" y="{y + 4}" text-anchor="end">{name}</text>'
+    if a is None or b is None or middle is None:
+        return
+    tone = TONES.get(row["verdict"], "dim")
+    if not low <= middle <= high:
+        at, way = (edges[0], -1) if middle < low else (edges[1], 1)
+        yield f'<path class="{tone}" d="M{at} {y}l{-7 * way} -5v10z"/>'
+        side = "start" if way < 0 else "end"
+        yield f'<text x="{at - 13 * way}" y="{y + 4}" text-anchor="{side}">{show(middle)}</text>'
+        return
+    for ends, width in (((a, b), 3), ((row["deflated_lower"], row["deflated_upper"]), 1)):
+        first, last = ends
+        if first is not None and last is not None:
+            yield (
+                f'<line class="{tone}" x1="{x(first):.1f}" x2="{x(last):.1f}" y1="{y}" y2="{y}" '
+                f'stroke-width="{width}"/>'
+            )
+    yield cut_ends((a, b), axis, x, y, tone)
+    yield f'<circle class="{tone}" cx="{x(middle):.1f}" cy="{y}" r="4.5"/>'
 
 
 def _span(interval: Sequence[float | None]) -> str:

@@ -28,14 +28,17 @@ TONES = {"beats the market": "good", "worse than the market": "bad"}
 """Colour is the verdict's, and never the sign's."""
 
 
-def skill_axis(rows: "Sequence[BoardRow]") -> tuple[float, float]:
-    """The axis: it holds 0, every interval that reaches above 0, and the typical ones below. What
-    lies far below is cut off, so that the rest keeps its size."""
+def skill_axis(rows: "Sequence[BoardRow]", whole: Sequence[str] = ()) -> tuple[float, float]:
+    """The axis: it holds 0, every interval that reaches above 0, the typical ones below, and those
+    of the forecasters that are to be seen `whole`. What else lies far below is cut off, so that the
+    rest keeps its size."""
+    seen = [row["skill_ci"] for row in rows if row["forecaster"] in whole]
+    ends = [abs(end) for interval in seen for end in interval if end is not None]
     intervals = [row["skill_ci"] for row in rows]
     known = [(low, high) for low, high in intervals if low is not None and high is not None]
     widths = sorted(max(abs(low), abs(high)) for low, high in known if (low, high) != (0.0, 0.0))
     above = [high for _, high in known if high > 0]
-    reach = max([*above, *widths[: (len(widths) + 1) // 2]], default=0.0) * 1.1
+    reach = max([*above, *ends, *widths[: (len(widths) + 1) // 2]], default=0.0) * 1.1
     return (-reach, reach) if reach > 0 else (-0.01, 0.01)
 
 

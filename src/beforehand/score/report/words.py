@@ -241,11 +241,12 @@ RARELY = 0.05
 def luck(name: str, kelly: "ProfitWire") -> str | None:
     """What chance alone would have won, counting all that was tried; None where nothing was won."""
     chance, best = kelly.get("by_chance"), kelly.get("best_by_chance")
-    if chance is None or best is None or kelly["gain"] <= 0:
+    redraws = kelly.get("redraws")  # Runs of earlier versions have none.
+    if chance is None or best is None or redraws is None or kelly["gain"] <= 0:
         return None
     tried = kelly.get("tried", 1)
     said = f"if the market's prices are right, bets like {name} gain as much in {_rare(chance)} of "
-    said += f"{kelly.get('redraws', 0):,} redraws"
+    said += f"{redraws:,} redraws"
     if tried > 1:
         said += f", and the best of the {tried:,} ways to bet that were tried in up to "
         said += f"{_rare(best)} of them"

@@ -309,6 +309,8 @@ def get_price_history(
     """
     market = lookup(call.view, VENUE, id)
     low, high = span(start, end)
+    if high is not None and high > call.at:
+        call.note(f"nothing after {iso(call.at)} is shown: that is the instant of this call")
     view = call.view if high is None or high > call.at else call.view.narrow(high)
     points: list[Point] = [
         {"time": iso(p.observed_at), "yes": p.price}
