@@ -345,8 +345,8 @@ def _waiting(found: "OrderCost") -> str:
     """How long asking in order of time takes."""
     text = (
         f"in order of time: {found['instants']:,} instants wait for each other, "
-        f"{found['rounds']:,} rounds of at most {found['concurrency']} calls side by side; in one "
-        "process, "
+        f"{found['rounds']:,} rounds of at most {found['concurrency']} calls of "
+        f"{found['forecaster']} side by side; in one process, "
     )
     if found["seconds"] is None:
         return text + f"{found['rounds']:,} s if an answer takes 1 s (no latency is on record)"

@@ -35,10 +35,12 @@ class AskedCost(TypedDict):
 
 
 class OrderCost(TypedDict):
-    """What waiting for each instant costs. `rounds` counts the rounds of calls side by side (the
-    sum over the instants of calls / concurrency, rounded up); `seconds` is how long they take at
-    the slowest forecaster's mean latency so far (null: not on record)."""
+    """What waiting for each instant costs the slowest `forecaster` (the others are asked beside
+    it). `rounds` counts the rounds of calls side by side (the sum over the instants of calls /
+    concurrency, rounded up); `seconds` is how long they take at its mean latency so far (null: not
+    on record)."""
 
+    forecaster: str
     instants: int
     rounds: int
     concurrency: int
@@ -159,24 +161,32 @@ def in_order(
     job: BacktestJob, request: BacktestRequest, calls: Sequence[AskedCost]
 ) -> OrderCost | None:
     """What the order of questions costs; None if no forecaster has to wait for an instant."""
-    per_instant = rounds(job.configs, job.forecasters, job.replacement)
-    if not per_instant:
-        return None
-    side_by_side = request.limits.concurrency or PAID_AT_ONCE
-    if any(one.provider == LOCAL or one.stateful for one in job.asked):
-        side_by_side = 1  # The local model, and what remembers in this process, go one by one.
-    n = sum(ceil(one / side_by_side) for one in per_instant.values())
-    waited = [row for row in calls if not job.forecasters[row["provider"]].memoryless]
-    took = [row["seconds_a_call"] for row in waited]
-    latency = max((s for s in took if s is not None), default=None)
-    seconds = None if latency is None else n * latency
-    if (limits := parse_rate(request.limits.rate)) and seconds is not None:
-        most = max(row["calls"] for row in waited)
-        seconds = max(seconds, *(most / limit.calls * limit.seconds for limit in limits))
-    return {
-        "instants": len(per_instant),
-        "rounds": n,
-        "concurrency": side_by_side,
-        "seconds_a_call": latency,
-        "seconds": seconds,
-    }
+    found = list[OrderCost]()
+    took = {row["provider"]: row["seconds_a_call"] for row in calls}
+    for name, per_instant in rounds(job.configs, job.forecasters, job.replacement).items():
+        one = job.forecasters[name]
+        side_by_side = request.limits.concurrency or PAID_AT_ONCE
+        if one.provider == LOCAL or one.stateful:
+            side_by_side = 1  # The local model, and what remembers in this process, go one by one.
+        n = sum(ceil(asked / side_by_side) for asked in per_instant.values())
+        latency = took.get(name)
+        seconds = None if latency is None else n * latency
+        if (limits := parse_rate(request.limits.rate)) and seconds is not None:
+            most = sum(per_instant.values())
+            seconds = max(seconds, *(most / limit.calls * limit.seconds for limit in limits))
+        found.append(
+            {
+                "forecaster": name,
+                "instants": len(per_instant),
+                "rounds": n,
+                "concurrency": side_by_side,
+                "seconds_a_call": latency,
+                "seconds": seconds,
+            }
+        )
+    return max(found, key=_slowness, default=None)
+
+
+def _slowness(one: OrderCost) -> tuple[float, bool, int]:
+    """By time, as far as it is known; without it those that are asked over a connection first."""
+    return one["seconds"] or 0.0, one["forecaster"].startswith("http"), one["rounds"]

@@ -76,17 +76,18 @@ def rounds(
     configs: Sequence[ExperimentConfig],
     forecasters: Mapping[str, Forecaster],
     replacement: Replacement,
-) -> dict[int, int]:
-    """The number of calls at each instant that later instants wait for."""
-    found: dict[int, int] = {}
+) -> dict[str, dict[int, int]]:
+    """For each forecaster, the number of calls at each instant that later instants wait for."""
+    found = dict[str, dict[int, int]]()
     for config in configs:
         if _memoryless([forecasters[name] for name in replacement.ever(config.models)]):
             continue
         for t in instants(config).tolist():
-            names = replacement.apply(config.models, t)
-            one = sum(map(_is_asked, map(forecasters.__getitem__, names)))
-            found[t] = found.get(t, 0) + one * config.num_sims
-    return {t: n for t, n in sorted(found.items()) if n}
+            for name in replacement.apply(config.models, t):
+                if _is_asked(forecasters[name]):
+                    mine = found.setdefault(name, {})
+                    mine[t] = mine.get(t, 0) + config.num_sims
+    return found
 
 
 def _memoryless(forecasters: Sequence[Forecaster]) -> bool:
