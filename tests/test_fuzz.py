@@ -27,10 +27,11 @@ from beforehand.sources import (
     web_search,
 )
 from beforehand.sources.fields import answer, decode_json
+from fuzzing import FULL, STRANGE, mutated
 
 AT = datetime(2026, 9, 1, tzinfo=UTC)
 FEED = google_news.build("x")
-ROUNDS = 400
+ROUNDS = 15_000 if FULL else 400
 Parser = Callable[[Any], Any]
 
 
@@ -111,68 +112,6 @@ JSON: dict[str, tuple[Parser, Any]] = {
     "btc ticker": (lambda r: btc.parse_ticker(r, AT), shapes.TICKER),
     "btc candles": (btc.parse_candles, shapes.CANDLES),
 }
-STRANGE: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    10**40,
-    1e308,
-    float("1e-320"),
-    "",
-    "x",
-    "\x00",
-    "9" * 400,
-    "nan",
-    "inf",
-    "2026-99-99T00:00:00Z",
-    "1e400",
-    "é漢\ud7ff",
-    [],
-    {},
-    [[]],
-    {"a": None},
-    [None],
-    "x" * 100_000,
-]
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place in a JSON value."""
-    found = [path] if path else []
-    items = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for key, item in items:
-        found += places(item, (*path, key))
-    return found
-
-
-def mutated(rng: np.random.Generator, value: Any) -> Any:
-    """The value with one to three places changed, removed, or nested."""
-    made = copy.deepcopy(value)
-    for _ in range(int(rng.integers(1, 4))):
-        spots = places(made)
-        if not spots:
-            return made
-        *outer, last = spots[int(rng.integers(0, len(spots)))]
-        parent = made
-        for key in outer:
-            parent = parent[key]
-        choice = rng.random()
-        if choice < 0.2:
-            del parent[last]
-        elif choice < 0.3:
-            parent[last] = [parent[last]]
-        elif choice < 0.4:
-            parent[last] = {"x": parent[last]}
-        else:
-            parent[last] = copy.deepcopy(STRANGE[int(rng.integers(0, len(STRANGE)))])
-    return made
 
 
 def check(parse: Parser, raw: Any) -> bool:

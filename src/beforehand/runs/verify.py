@@ -220,12 +220,7 @@ def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> RunCheck:
     name = STEPS if folder.wrote(STEPS) else "plan.json"
     try:
         plan = orjson.loads((folder.path / name).read_bytes())
-        steps = [
-            Step(
-                s["id"], s["action"], s["args"], tuple(s["deps"]), tolerant=s.get("tolerant", False)
-            )
-            for s in plan["steps"]
-        ]
+        steps = [_step(one) for one in plan["steps"]]
     except (OSError, KeyError, TypeError, ValueError) as error:
         check.found(f"{name} cannot be read: {error!r}")
         return check
@@ -241,6 +236,18 @@ def _tasks(folder: RunFolder, journal: Journal, row: RunRow) -> RunCheck:
         if whole and step.inputs(outputs) != inputs[step.id]:
             check.found(f"step {step.id} was not given the inputs that the plan states")
     return check
+
+
+def _step(found: Any) -> Step:
+    """A step as a plan's file has it. Raises KeyError, TypeError or ValueError for what is none."""
+    deps, args = found["deps"], found["args"]
+    if not isinstance(args, dict) or not isinstance(deps, list):
+        raise ValueError("a step's args are an object, and its deps a list")
+    if not all(isinstance(text, str) for text in (found["id"], found["action"], *deps)):
+        raise ValueError("a step's id, action and deps are text")
+    return Step(
+        found["id"], found["action"], args, tuple(deps), tolerant=bool(found.get("tolerant"))
+    )
 
 
 def _bus(journal: Journal, row: RunRow) -> list[RunCheck]:
