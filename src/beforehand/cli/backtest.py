@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,6 +32,7 @@ from beforehand.cli.output import (
     archive_path,
     emit,
     exit_code_of,
+    note,
     scores_of,
 )
 from beforehand.cli.tables import console, duration, figure, print_result, span, table
@@ -372,9 +374,19 @@ def load_configs(path: Path) -> list[ExperimentConfig]:
             raise InputError(
                 f"{path}: experiment {number}: {field + ': ' if field else ''}{said}{given}"
             ) from None
+        _unused(configs[-1], f"{path}: experiment {number}")
     if not configs:
         raise InputError(f"{path} holds no experiment")
     return configs
+
+
+def _unused(config: ExperimentConfig, where: str) -> None:
+    """Name the fields that nobody reads. Raises InputError for one that looks mistyped."""
+    fields = type(config).model_fields
+    for name in config.model_extra or {}:
+        if close := get_close_matches(name, fields, 1, 0.8):
+            raise InputError(f"{where}: there is no field {name!r}: is {close[0]!r} meant?")
+        note(f"{where}: the field {name!r} is not used")
 
 
 def _markets(text: str) -> list[str] | None:

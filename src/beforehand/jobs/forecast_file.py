@@ -8,7 +8,7 @@ reason why not.
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,6 +22,7 @@ from beforehand.clock import end_of_day, from_us, parse_instant
 from beforehand.errors import InputError
 from beforehand.store.files import csv_header, plain_number, read_bytes, read_csv, read_lines
 
+MOST_LINES = 5
 COLUMNS = ("id", "time", "probability")
 ALIASES = {
     "id": ("market_id", "question_id", "ticker", "slug", "condition_id", "url"),
@@ -160,7 +161,9 @@ class Rejected:
     @property
     def sentence(self) -> str:
         """Why nothing can be scored."""
-        reasons = "; ".join(f"{len(ns):,} × {why}" for why, ns in self.reasons.items())
+        reasons = "; ".join(
+            f"{len(ns):,} × {why} ({_lines(ns)})" for why, ns in self.reasons.items()
+        )
         return ". ".join([reasons or "it has no rows", *self.unknown_ids])
 
     def rows(self) -> Iterator[Mapping[str, object]]:
@@ -170,6 +173,13 @@ class Rejected:
                 said = self.stated[line]
                 cells = {n: None if said.get(n) is None else str(said[n]) for n in COLUMNS}
                 yield {"line": line, **cells, "reason": reason}
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    """The first of the lines, for a sentence."""
+    shown = ", ".join(map(str, numbers[:MOST_LINES]))
+    more = ", …" if len(numbers) > MOST_LINES else ""
+    return f"line{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 @dataclass(frozen=True)
@@ -201,7 +211,8 @@ def read_file(path: Path, name: str | None = None, how: Reading = Reading()) -> 
         raise InputError(f"{path} is empty: it needs rows of id,time,probability")
     if head[:1] == b"[":
         raise InputError(f"{path} is a JSON list: write one object a line (JSONL), or CSV")
-    rows = _json_rows(path, rejected) if head[:1] == b"{" else _csv_rows(path, rejected, how)
+    jsonl = head[:1] == b"{" or path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
+    rows = _json_rows(path, rejected) if jsonl else _csv_rows(path, rejected, how)
     return _stated(str(path), path.name, name or path.name.split(".")[0], rows, rejected, how)
 
 

@@ -25,6 +25,7 @@ from beforehand.clock import (
     iso_us,
     to_us,
 )
+from beforehand.engine.runs import check_name
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import Context, Decision
 from beforehand.forecast.schemes.baselines import BASELINES, always
@@ -180,8 +181,7 @@ def run(
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
     fees_apply(settings.kelly, [view.market(name) for name in used])
     now = (clock or SystemClock()).now()
-    folder = RunFolder(runs, run_id or new_run_id(now, lambda n: (runs / n).exists()))
-    folder.create()
+    folder = _claimed(runs, run_id, now)
     results.write_questions(folder.path, gateway, used)
     _write(folder.path, cells, panel, columns, rejected)
     names = sorted({who for said in cells.values() for who in said})
@@ -212,6 +212,14 @@ def run(
     summary = results.end_in_report(folder.path, result, leaks, about, line)
     folder.seal("score", archive.digest, results.told(folder, stated.name))
     return Scored(folder, summary, rejected)
+
+
+def _claimed(runs: Path, run_id: str | None, now: datetime) -> RunFolder:
+    """A new run's folder. Raises InputError for an id that is taken or stands for another."""
+    check_name(run_id)
+    folder = RunFolder(runs, run_id or new_run_id(now, lambda n: (runs / n).exists()))
+    folder.create()
+    return folder
 
 
 def _write(folder: Path, cells: Cells, panel: Panel, columns: Columns, rejected: Rejected) -> None:
