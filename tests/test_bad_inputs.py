@@ -3,13 +3,14 @@ where, and what to do; the right exit code; no traceback; and nothing is lost.""
 
 import gzip
 import json
+import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from beforehand.cli.app import run as cli
+from beforehand.store.archive.manifest import seal_of
 from experiments import Out
 
 HISTORY = (
@@ -126,6 +127,19 @@ FILES: dict[str, str | bytes] = {
     "f.py": "def f(context):\n    return 0.4\n",
     "plan.json": '{"schema": "scout_plan_v1"}',
     "noplan.json": "[1]",
+    "wide.csv": ",".join(f"c{n}" for n in range(40_000)) + "\n",
+    "longline.jsonl": '{"id": "' + "x" * 60_000_000 + '"}\n',
+    "p_long.csv": "id,time,price\nx,2025-01-05," + "9x" * 50_000 + "\n",
+    "kalshibench.json": '{"predictions": [{"predicted_probability": 0.4}], "reliability_diagram": '
+    '[{"count": 1, "avg_confidence": 0.4, "avg_accuracy": "NaN"}]}',
+    "q.json": '{"forecast_due_date": "2025-01-05", "questions": [{"id": "x", "source": "fred"}]}',
+    "q_id.json": '{"forecast_due_date": "2025-01-05", "questions": [{"id": 1, "source": "fred"}]}',
+    "a.json": '{"forecast_due_date": "2025-01-05", "resolutions": [{"id": "x", "source": "fred", '
+    '"resolution_date": "2025-02-01", "resolved": true, "resolved_to": 1}]}',
+    "a_date.json": '{"forecast_due_date": "2025-01-05", "resolutions": [{"id": "x", "source": '
+    '"fred", "resolution_date": {}, "resolved": true, "resolved_to": 1}]}',
+    "f_source.json": '{"forecasts": [{"id": "x", "source": {}, "forecast": 0.4}]}',
+    "bets_tiny.json": '[{"entry_price": 5e-324, "won": true}]',
 }  # fmt: skip
 SCORE = ["score", "{f}", "--archive", "{sim}", "--draws", "100", "--placebo", "0"]
 TEST = ["backtest", "run", "--archive", "{sim}", "--every", "28d", "--placebo", "0"]
@@ -189,6 +203,14 @@ CASES: list[Case] = [
     ([*SCORE, "--run-id", "latest"], "good.csv", 2, "latest"),
     ([*SCORE, "--run-id", "kept"], "good.csv", 2, "exists already"),
     (["score", "{f}", "--archive", "{home}/nowhere"], "good.csv", 1, "there is no archive"),
+    (SCORE, "pipe", 2, "is a pipe or a device"),
+    (SCORE, "../../../../../../../dev/zero", 2, "is a pipe or a device"),
+    (SCORE, "x" * 300, 2, "cannot be read.*too long"),
+    (SCORE, "loop", 2, "cannot be read.*symbolic links"),
+    (SCORE, "wide.csv", 2, "40,000 columns"),
+    (SCORE, "longline.jsonl", 2, ":1.*the line has 60 MB"),
+    (["world", "import", "market-data", "{f}"], "pipe", 2, "is a pipe or a device"),
+    (["world", "import", "prices", "{f}", "--archive", "{home}/new"], "p_long.csv", 2, "^.{0,900}$"),
     # Importers.
     *[(importing("markets"), name, 2, word) for name, word in (
         ("missing", "does not exist"), ("empty", "is empty"), ("list.json", "jq"), ("broken.jsonl", ":1"),
@@ -236,6 +258,14 @@ CASES: list[Case] = [
     (["bench", "evaluate", "--bets", "{f}", "--events", "{f}"], "bets_order.json", 2, "excludes"),
     (["bench", "forecastbench", "--questions", "{f}", "--resolutions", "{f}"], "noset.json", 2, "."),
     (["bench", "published", "{f}"], "noset.json", 2, "."),
+    (["bench", "published", "{f}"], "kalshibench.json", 2, "'NaN' is not a number"),
+    (["bench", "published", "/dev/full"], "", 2, "is a pipe or a device"),
+    (["bench", "forecastbench", "--questions", "{home}/q.json", "--resolutions", "{f}"], "a_date.json", 2, r"a_date\.json: resolution 1"),
+    (["bench", "forecastbench", "--questions", "{f}", "--resolutions", "{home}/a.json"], "q_id.json", 2, r"q_id\.json: question 1"),
+    (["bench", "forecastbench", "--questions", "{home}/q.json", "--resolutions", "{home}/a.json", "--forecasts", "{f}"], "f_source.json", 2, r"f_source\.json: forecast 1"),
+    (["bench", "evaluate", "--bets", "{f}"], "bets_tiny.json", 2, "between 1e-06 and"),
+    (["world", "verify", "--archive", "{home}/broken"], "", 1, "not a beforehand-archive"),
+    (["world", "list", "--archive", "{home}/broken"], "", 1, "not a beforehand-archive"),
     (["bench", "ingest", "--archive", "{sim}", "--horizon", "-7d"], "", 2, "."),
     (["bench", "predict", "--archive", "{sim}", "--forecaster", "nobody"], "", 2, "."),
     # Backtests.
@@ -324,7 +354,15 @@ def place(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Path:
 @pytest.fixture(autouse=True)
 def kept(place: Path, home: Path, sim: Path, capsys: Out) -> None:
     for file in place.iterdir():
-        shutil.copy(file, home / file.name)
+        (home / file.name).symlink_to(file)
+    os.mkfifo(home / "pipe")
+    (home / "loop").symlink_to(home / "loop")
+    broken = home / "broken"
+    broken.mkdir()
+    manifest = json.loads((sim / "archive.json").read_text())
+    manifest["segments"][0]["records"] = None
+    manifest["seal"] = seal_of(manifest)
+    (broken / "archive.json").write_text(json.dumps(manifest))
     command = ["score", str(home / "good.csv"), "--archive", str(sim), "--draws", "100"]
     assert cli([*command, "--placebo", "0", "--run-id", "kept"]) == 0
     capsys.readouterr()

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -232,13 +232,12 @@ def forecastbench(
     json: Json = False,
 ) -> int:
     """ForecastBench's leaderboard columns for the constant forecasters and for forecast sets."""
-    groups = recipe.group(read_json(questions), read_json(resolutions), combinations)
+    groups = _grouped(questions, resolutions, combinations)
     rows, missing = dict[str, list[float | None]](), dict[str, int]()
     for name, p in (("Always 0", 0.0), ("Always 0.5", 0.5), ("Always 1", 1.0)):
         rows[name], missing[name] = recipe.scores(groups, _constant(p))
     for path in forecasts or []:
-        body: Any = read_json(path)
-        forecast = recipe.from_set(body)
+        forecast = _forecasts(path)
         name = str(path) if path.name in rows else path.name
         rows[name], missing[name] = recipe.scores(groups, forecast)
         if missing[name] == groups.size:
@@ -279,6 +278,25 @@ def forecastbench(
     if groups.left_out:
         out.print("left out: " + ", ".join(f"{n:,} {w}" for w, n in groups.left_out.items()))
     return EXIT_OK
+
+
+def _grouped(questions: Path, resolutions: Path, combinations: bool) -> recipe.Groups:
+    """The rows of two sets. Raises InputError, which names the file."""
+    try:
+        return recipe.group(read_json(questions), read_json(resolutions), combinations)
+    except InputError as error:
+        which = questions if str(error).startswith("question ") else resolutions
+        named = str(error).startswith(("question ", "resolution "))
+        raise InputError(f"{which}: {error}" if named else str(error)) from None
+
+
+def _forecasts(path: Path) -> recipe.Forecast:
+    """The forecasts of a set. Raises InputError, which names the file."""
+    try:
+        return recipe.from_set(read_json(path))
+    except InputError as error:
+        named = str(error).startswith(str(path))
+        raise InputError(str(error) if named else f"{path}: {error}") from None
 
 
 def _constant(p: float) -> recipe.Forecast:

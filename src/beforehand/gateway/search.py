@@ -106,6 +106,9 @@ def _encoder() -> Any | None:
     return wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
 
 
+_NOWHERE = np.zeros(0, dtype=np.int32)
+
+
 @dataclass(frozen=True)
 class Hit:
     """A market version with its fused score in [0, 1]."""
@@ -292,6 +295,10 @@ class SearchIndex:
     def count_until(self, t: int) -> int:
         """How many documents were known at t (microseconds)."""
         return int(np.searchsorted(self.known_at, t, side="right"))
+
+    def places(self, word: str) -> npt.NDArray[np.int32]:
+        """The places in `rows` of the documents that have a word, in order."""
+        return self._postings.get(word, _NOWHERE)
 
     def search(self, query: str, t: int, limit: int, since: int | None = None) -> list[DocumentRow]:
         """The best documents known in [since, t] (microseconds), best first; ties go to the newer

@@ -17,6 +17,7 @@ from beforehand.score.leaks import (
     LeakReport,
     LeaksWire,
     doses,
+    on_record,
     recheck,
     wire,
 )
@@ -65,7 +66,9 @@ def leak_report(folder: RunFolder, seed: int = 0) -> RunLeaks:
             "finished backtests have a leak report"
         )
     report = LeakReport()
-    forecasts = recheck(report, read_intervals(rows))
+    stored = folder.path / "leaks.jsonl"
+    also = on_record(read_jsonl(stored)) if stored.is_file() else None
+    forecasts = recheck(report, read_intervals(rows), also=also)
     kept = read_json(folder.path / "scores.json")
     report.documents = kept["leaks"]["documents"]
     report.canaries_planted = kept["leaks"]["canaries_planted"]

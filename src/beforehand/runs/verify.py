@@ -29,7 +29,7 @@ from beforehand.runs.rows import read_intervals
 from beforehand.runs.scouted import faults, is_scouted
 from beforehand.runs.spent import providers
 from beforehand.sandbox.engines import Sandbox
-from beforehand.score.leaks import LeakReport, recheck
+from beforehand.score.leaks import LeakReport, on_record, recheck
 from beforehand.store.files import file_digest
 from beforehand.store.journal.calls import CallRow, Calls, call_key
 from beforehand.store.journal.journal import Journal
@@ -171,7 +171,8 @@ def _cutoff(path: Path, stored: Path) -> RunCheck:
     check = RunCheck("cutoff", "timestamps against their instant, once more")
     report = LeakReport()
     try:
-        found = recheck(report, read_intervals(path))
+        also = on_record(_lines(stored)) if stored.is_file() else None
+        found = recheck(report, read_intervals(path), also=also)
         kept = [{**row, "canaries": []} for row in _lines(stored)] if stored.is_file() else found
         if kept != found:
             check.found("leaks.jsonl is not what the rows give")

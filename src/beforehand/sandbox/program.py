@@ -11,6 +11,7 @@ import datetime
 import json
 import keyword
 import random
+import sys
 import time
 import types
 from collections.abc import Callable, Iterable
@@ -246,6 +247,8 @@ def freeze_clock(now: float) -> None:
     methods: dict[str, Callable[..., Any]] = {"now": current, "utcnow": utcnow, "today": today}
     if not (_changed(datetime.datetime, methods) and _changed(datetime.date, {"today": today})):
         _frozen(methods)
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("ctypes", "_ctypes")]:
+        del sys.modules[name]  # By it, C's own clock could be asked.
 
 
 def _changed(cls: type, methods: dict[str, Callable[..., Any]]) -> bool:

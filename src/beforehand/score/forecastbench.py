@@ -92,22 +92,29 @@ def group(
         )
     rows = list(resolutions["resolutions"])
     try:
-        asked = {key_of(q) for q in questions["questions"]}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"a question has no id or source ({type(error).__name__})") from None
+        asked, number = set[Key](), 0
+        for question in questions["questions"]:
+            number += 1
+            asked.add(key_of(question))
+    except (KeyError, TypeError, AttributeError):
+        raise InputError(
+            f"question {number}: needs an id (text, or two of them) and a source"
+        ) from None
     groups = Groups()
     for number, row in enumerate(rows, start=1):
         try:
             _place(row, asked, groups, combinations)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
+            said = f" ({error})" if isinstance(error, ValueError) else ""
             raise InputError(
-                f"resolution {number}: needs id, source, resolved, and resolved_to in [0, 1] "
-                f"({type(error).__name__}: {error})"
+                f"resolution {number}: needs id, source, resolved, and resolved_to in [0, 1], and "
+                f"a resolution_date that is text{said}"
             ) from None
     return groups
 
 
 def _place(row: Mapping[str, Any], asked: set[Key], groups: Groups, combinations: bool) -> None:
+    hash(_full_key(row, row.get("resolution_date")))  # Raises TypeError for what is no key.
     combined = not isinstance(row["id"], str)
     if combined and not combinations:
         groups.skip("combination questions")
@@ -167,12 +174,16 @@ def from_set(body: Mapping[str, Any]) -> Forecast:
         try:
             p = row.get("forecast")
             key = _full_key(row, row.get("resolution_date"))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InputError(f"forecast {number} is not a forecast row ({error})") from None
+            hash(key)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise InputError(
+                f"forecast {number}: needs an id, a source and a forecast, and for questions of "
+                "datasets a resolution_date that is text"
+            ) from None
         if p is None:
             continue
         if isinstance(p, bool) or not isinstance(p, int | float) or not 0.0 <= p <= 1.0:
-            raise InputError(f"forecast {number}: {p!r} is not a probability in [0, 1]")
+            raise InputError(f"forecast {number}: {p!r:.80} is not a probability in [0, 1]")
         exact[key] = float(p)
 
     def forecast(row: Mapping[str, Any]) -> float | None:

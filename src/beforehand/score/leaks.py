@@ -4,10 +4,11 @@ The report applies the same predicate again, from a run's own rows alone.
 
 The detector finds what in a text speaks of a time after t. It reads the text alone and knows no
 outcome: dates after t (written in the common ways), a year after t's beside a word of the past,
-words that say a correction was made, and words that report an ending. “Live updates” in a headline
-is no mark: of 206 flags on real headlines 157 were such, and none of them a leak. A flag is a
-reason to look, not a proof; the report gives counts with their denominators, and scores are shown
-with and without the decisions that rest on a flagged document.
+words that say a correction was made, and words that report an ending. A further rule, where the
+archive is at hand, flags a result that no other document speaks of (`backtest/unwitnessed.py`).
+“Live updates” in a headline is no mark: of 206 flags on real headlines 157 were such, and none of
+them a leak. A flag is a reason to look, not a proof; the report gives counts with their
+denominators, and scores are shown with and without the decisions that rest on a flagged document.
 
 The dose-response says what would happen if a share of the contexts held a leak. Leaks of four
 grades are injected into copies of a run's contexts, from one that states the outcome with a date
@@ -18,20 +19,23 @@ misses. A detector that found nothing and one that found all give the two ends.
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Final, Literal
 
 from typing_extensions import TypedDict
 
 from beforehand.clock import from_us, iso, parse_us, to_us
 from beforehand.records.bulk import PredictionRow
 from beforehand.records.cutoff import visible, visible_us
-from beforehand.records.rows import IntervalRow
+from beforehand.records.rows import Context, IntervalRow, Snippet
 
-Kind = Literal["date after t", "year after t", "update marker", "outcome word"]
+UNWITNESSED: Final = "unwitnessed result"
+Kind = Literal[
+    "date after t", "year after t", "update marker", "outcome word", "unwitnessed result"
+]
 _MONTHS = (
     "january february march april may june july august september october november december".split()
 )
@@ -274,6 +278,22 @@ class FlagWire(TypedDict):
     text: str
 
 
+Also = Callable[[Context, Snippet], Flag | None]
+"""A rule of the detector besides those for the text alone."""
+
+
+def flagged_in(context: Context, also: Also | None = None) -> dict[str, list[Flag]]:
+    """The flags of the documents of a context, by their ids."""
+    at, found = from_us(context.t), dict[str, list[Flag]]()
+    for snippet in context.search_snippets:
+        said = flags(snippet.text, at)
+        if not said and also is not None and (one := also(context, snippet)) is not None:
+            said = [one]
+        if said:
+            found[snippet.id] = said
+    return found
+
+
 class ForecastLeaks(TypedDict):
     """A line of leaks.jsonl: one forecast that was shown documents."""
 
@@ -290,18 +310,20 @@ def recheck(
     report: LeakReport,
     intervals: Iterable[IntervalRow],
     planted: Mapping[str, datetime] | None = None,
+    also: Also | None = None,
 ) -> list[ForecastLeaks]:
     """Check every timestamp of the stored contexts and decisions again with the predicate, and
     every text with the detector. Returns a report for each forecast that was shown a document.
 
     `planted` gives the canaries' own times, from the world and not from the rows: a canary is
-    seen if it is in a context of an earlier instant, whatever time the row gives for it.
+    seen if it is in a context of an earlier instant, whatever time the row gives for it. `also` is
+    the rule that needs the archive's other documents, or its findings on record.
     """
     reports = list[ForecastLeaks]()
     for row in intervals:
         before, snippets, at = report.admitted_after_t, row.context.search_snippets, row.context.t
         _check_times(report, row)
-        flagged = {s.id: found for s in snippets if (found := flags(s.text, from_us(at)))}
+        flagged = flagged_in(row.context, also)
         tainted = _check_citations(report, row, flagged.keys())
         early = [
             s.id
@@ -328,6 +350,17 @@ def recheck(
                 }
             )
     return reports
+
+
+def on_record(lines: Iterable[Mapping[str, Any]]) -> Also:
+    """The unwitnessed results that a run's leaks.jsonl has: rows alone do not give them anew."""
+    kept = {
+        (line["market_id"], line["time"], flag["document"]): Flag(UNWITNESSED, flag["text"])
+        for line in lines
+        for flag in line["flags"]
+        if flag["kind"] == UNWITNESSED
+    }
+    return lambda context, snippet: kept.get((context.market.id, context.time, snippet.id))
 
 
 def _check_times(report: LeakReport, row: IntervalRow) -> None:

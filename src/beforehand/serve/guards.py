@@ -11,10 +11,11 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from beforehand.errors import BeforehandError, Unauthorized
+from beforehand.errors import BeforehandError, InputError, Unauthorized
 from beforehand.serve.auth import VISITOR, Verifier
 from beforehand.serve.connections import Limits, prove
 from beforehand.serve.problems import MEDIA, problem
+from beforehand.store.files import unpack
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 WORDS = {"read": "read runs and worlds", "start": "start and stop runs", "tools": "call tools"}
@@ -181,6 +182,25 @@ class InFlight:
                 del now[who]
 
 
+MOST_ROWS = 100_000
+"""The lines of a file that are scored in a server: each takes some kB there."""
+MOST_VALUES, MOST_OPEN = 300_000, 20_000
+"""The commas, and the brackets that open, in a body of JSON: what is checked takes time for each,
+and everybody waits meanwhile."""
+
+
+def refuse_large(content: bytes, most: int) -> None:
+    """Raises InputError for an upload that unpacks to more than `most` bytes, or has more lines
+    than are scored in a server."""
+    if content[:2] == b"\x1f\x8b":
+        content = unpack(content, "the file", most)
+    if max(content.count(b"\n"), content.count(b"\r")) > MOST_ROWS:
+        raise InputError(
+            f"the file has more than {MOST_ROWS:,} lines: score it with `beforehand score` on the "
+            "server's own machine, or send parts of it"
+        )
+
+
 def caller(scope: Scope) -> str:
     """Who is counted for a request: its user, or its address where there are no users."""
     client = scope.get("client")
@@ -210,7 +230,14 @@ class Body:
             return await self._app(scope, receive, send)
         upload = self._uploads(scope)
         most = self._limits.largest_upload if upload else self._limits.largest
-        declared = Headers(scope=scope).get("content-length", "")
+        sent = Headers(scope=scope)
+        declared = sent.get("content-length", "")
+        if declared and "transfer-encoding" in sent:
+            # RFC 9112, section 6.1: two lengths may hide a second request.
+            said = "send Content-Length or Transfer-Encoding, not both"
+            refused = problem(400, "bad_request", said)
+            refused.headers["Connection"] = "close"
+            return await refused(scope, receive, send)
         if declared.isdigit() and int(declared) > most:
             return await self._too_large(most, scope, receive, send)
         parts: list[bytes] = []
@@ -234,7 +261,13 @@ class Body:
             return await problem(408, "request_timeout", said)(scope, receive, send)
         finally:
             Body.reading -= sum(map(len, parts))
-        whole: list[Message] = [{"type": "http.request", "body": b"".join(parts)}]
+        body = b"".join(parts)
+        if not upload and (
+            body.count(b",") > MOST_VALUES or body.count(b"[") + body.count(b"{") > MOST_OPEN
+        ):
+            said = f"a body may have at most {MOST_VALUES:,} commas and {MOST_OPEN:,} open brackets"
+            return await problem(413, "request_too_large", said)(scope, receive, send)
+        whole: list[Message] = [{"type": "http.request", "body": body}]
 
         async def again() -> Message:
             return whole.pop() if whole else await receive()

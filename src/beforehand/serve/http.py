@@ -16,11 +16,12 @@ import math
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import h11
 import uvicorn
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
@@ -243,6 +244,23 @@ class _Uvicorn(uvicorn.Server):
                 signal.signal(number, handler)
 
 
+class _Closing:
+    """Answers nobody where the connection is closing already, because what came over it was not
+    HTTP: the client has had its 400."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except h11.LocalProtocolError:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+
+
 class _Unaccepted:
     """Handles what the event loop could not: connections that cannot be accepted are said once in
     `EVERY_S`, by a sentence, and not each by a traceback."""
@@ -277,7 +295,7 @@ def run(
 ) -> None:
     """Serve until SIGINT or SIGTERM; calls in flight are answered first."""
     config = uvicorn.Config(
-        app,
+        _Closing(app),
         http=Connections(limits).protocol(),
         ws="none",
         timeout_keep_alive=limits.idle,  # type: ignore[arg-type]  # A float works as well.

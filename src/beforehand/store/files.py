@@ -5,7 +5,9 @@ import fcntl
 import hashlib
 import os
 import re
+import stat
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -137,14 +139,12 @@ def read_bytes(path: Path) -> bytes:
     Raises InputError where there is nothing to read, for more bytes than are allowed, for UTF-16,
     and for a Git LFS pointer."""
     try:
-        refuse_size(path, path.stat().st_size)
+        need_file(path)
         data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} is a folder: name a file") from None
     except PermissionError:
         raise InputError(f"{path} cannot be read: permission denied") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     if data[:2] == b"\x1f\x8b":
         data = unpack(data, str(path))
     if data[:4] == b"PK\x03\x04":
@@ -158,11 +158,41 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
-def unpack(data: bytes, name: str) -> bytes:
+def need_file(path: Path) -> None:
+    """Raises InputError where there is no file of bounded size: a folder, a device that never ends,
+    a pipe that may never begin, a name that no file can have."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except PermissionError:
+        raise InputError(f"{path} cannot be read: permission denied") from None
+    except OSError as error:
+        raise InputError(f"{str(path)[:200]} cannot be read: {error.strerror or error}") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise InputError(f"{path} is a folder: name a file")
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{path} is a pipe or a device: write its content to a file first")
+    refuse_size(path, found.st_size)
+
+
+def refuse_packed(path: Path) -> None:
+    """Raises InputError for a gzip file that is damaged, or unpacks to more than is read; keeps
+    nothing of it."""
+    for _ in _unpacked(path.read_bytes(), str(path)):
+        pass
+
+
+def unpack(data: bytes, name: str, most: int | None = None) -> bytes:
     """The content of a gzip file, all its members. Raises InputError for a damaged one, and for one
-    that unpacks to more than is allowed, before it has done so."""
-    most, trusted = _most_bytes(), "BEFOREHAND_MAX_UNPACKED_MB" in os.environ
-    parts, size, at, view = list[bytes](), 0, 0, memoryview(data)
+    that unpacks to more than is allowed (`most` bytes, else what is set), before it has done so."""
+    return b"".join(_unpacked(data, name, most))
+
+
+def _unpacked(data: bytes, name: str, bound: int | None = None) -> Iterator[bytes]:
+    trusted = "BEFOREHAND_MAX_UNPACKED_MB" in os.environ
+    most = _most_bytes() if bound is None else min(bound, _most_bytes())
+    size, at, view = 0, 0, memoryview(data)
     member = zlib.decompressobj(wbits=31)
     try:
         while at < len(view):
@@ -172,7 +202,6 @@ def unpack(data: bytes, name: str) -> bytes:
             at = min(at + _STEP, len(view)) - len(member.unused_data)
             while member.eof and at < len(view) and not view[at]:
                 at += 1  # Zeros may follow a member.
-            parts.append(part)
             size += len(part)
             bomb = size > EARLY_MB * 10**6 and size > MOST_RATIO * at and not trusted
             if bomb or size > most:
@@ -181,11 +210,11 @@ def unpack(data: bytes, name: str) -> bytes:
                     "memory: nothing was read. If it is what it should be, set "
                     "BEFOREHAND_MAX_UNPACKED_MB"
                 )
+            yield part
     except zlib.error as error:
         raise InputError(f"{name} is a damaged gzip file: {error}") from None
     if not member.eof:
         raise InputError(f"{name} is a damaged gzip file: it is cut short")
-    return b"".join(parts)
 
 
 def _most_bytes() -> int:
@@ -208,10 +237,19 @@ def refuse_size(path: Path, size: int) -> None:
         )
 
 
+LONGEST_LINE = 50_000_000
+"""The most bytes of a line of JSONL: reading it takes some times as much memory."""
+
+
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """(line number from 1, line) of every line that is not blank, without a byte-order mark."""
     content = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
     for number, line in enumerate(content.splitlines(), start=1):
+        if len(line) > LONGEST_LINE:
+            raise InputError(
+                f"{path}:{number}: the line has {len(line) / 1e6:,.0f} MB, and at most "
+                f"{LONGEST_LINE / 1e6:,.0f} are read: is each record on a line of its own?"
+            )
         if line.strip():
             yield number, line
 
@@ -227,6 +265,7 @@ def read_text(path: Path) -> str:
 
 
 SEPARATORS = ",;\t|"
+MOST_COLUMNS = 1000
 
 
 def csv_header(path: Path) -> list[str]:
@@ -250,7 +289,9 @@ def _header(path: Path, line: str) -> tuple[list[str], str]:
     if wrong is not None and not split[mark]:
         raise InputError(f"{path}:1: the header is not CSV ({wrong})")
     names = [name.strip().lower() for name in split[mark]]
-    if repeated := sorted({name for name in names if names.count(name) > 1}):
+    if len(names) > MOST_COLUMNS:
+        raise InputError(f"{path}:1: {len(names):,} columns, and at most {MOST_COLUMNS:,} are read")
+    if repeated := sorted(name for name, n in Counter(names).items() if n > 1):
         raise InputError(f"{path}:1: the column {repeated[0]!r} occurs twice in the header")
     return names, mark
 

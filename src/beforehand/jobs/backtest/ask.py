@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from beforehand.clock import from_us
 from beforehand.engine.context import StepContext
 from beforehand.errors import BadAnswer, Refused, Stopped
 from beforehand.forecast.base import (
@@ -29,7 +28,7 @@ from beforehand.forecast.base import (
 )
 from beforehand.forecast.schemes.http import kept_text, read_kept
 from beforehand.records.rows import DecisionRow, FailureRow, TraceRow
-from beforehand.score.leaks import flags
+from beforehand.score.leaks import Also, flagged_in
 from beforehand.store.journal.calls import call_key
 from beforehand.store.journal.events import was_resumed
 from beforehand.store.journal.free import FreeAnswer
@@ -97,7 +96,9 @@ ByForecaster = dict[str, Answers]
 class Asker:
     """Asks the forecasters of a run. Safe for threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, also: Also | None = None) -> None:
+        """`also` is the leak detector's rule that needs the archive."""
+        self._also = also
         self._pool: ThreadPoolExecutor | None = None
         self._starting = threading.Lock()
 
@@ -136,7 +137,7 @@ class Asker:
         finally:  # Calls in flight may cost money: the step waits for them.
             wait([later for *_, later in waiting if later is not None])
         for interval, answers in zip(intervals, found, strict=True):
-            _mark_flagged(interval, answers)
+            _mark_flagged(interval, answers, self._also)
         return found
 
     def _threads(self) -> ThreadPoolExecutor:
@@ -307,11 +308,11 @@ def _asked_once(one: Forecaster, context: Context, meter: StepContext) -> Decisi
     return said
 
 
-def _mark_flagged(interval: Interval, answers: ByForecaster) -> None:
+def _mark_flagged(interval: Interval, answers: ByForecaster, also: Also | None) -> None:
     """Mark the decisions that cite a document which the leak detector flags."""
-    at, snippets = from_us(interval.t), interval.context.search_snippets
-    flagged = {s.id for s in snippets if flags(s.text, at)}
-    if not flagged:
+    if not any(row.key_evidence_ids for mine in answers.values() for row in mine.decisions):
+        return
+    if not (flagged := flagged_in(interval.context, also)):
         return
     for mine in answers.values():
         for k, row in enumerate(mine.decisions):

@@ -473,7 +473,7 @@ class BacktestJob:
         planted = results.canaries(self.archive)
         leaks = results.leak_report(audit, self.archive)
         leaks.canaries_planted = len(planted)
-        if not (forecasts := recheck(leaks, intervals, planted)):
+        if not (forecasts := recheck(leaks, intervals, planted, self._walker.unwitnessed)):
             return leaks, []
         write_jsonl(self.folder.path / "leaks.jsonl", forecasts)
         return leaks, ["leaks.jsonl"]

@@ -40,6 +40,7 @@ from beforehand.jobs.backtest.ask import (
 )
 from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
+from beforehand.jobs.backtest.unwitnessed import Unwitnessed
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import (
@@ -128,7 +129,8 @@ class Walker:
             for one in forecasters.values()
             if isinstance(one, PanelForecaster) and one.recorded is not None
         ]
-        self._asker = Asker()
+        self.unwitnessed = Unwitnessed(lambda: world.index)
+        self._asker = Asker(self.unwitnessed)
         self._asked: list[Step] = []
         self.actions: dict[str, Action] = {
             "walk": self.walk,

@@ -410,9 +410,13 @@ def store(
     return out / "report.html"
 
 
+LEAST_PRICE = 1e-6
+"""The least price of a bet: at less, no venue trades, and a gain has no bound."""
+
+
 def load_bets(path: Path, order: str) -> list[Bet]:
-    """A JSON file with a list `bets`, a JSON list, or JSONL; each bet needs entry_price in
-    (0, 1) and won, and resolved_ts to be ordered by time."""
+    """A JSON file with a list `bets`, a JSON list, or JSONL; each bet needs entry_price
+    between 0 and 1 and won, and resolved_ts to be ordered by time."""
     try:
         body = orjson.loads(read_bytes(path))
         rows = body.get("bets", [body]) if isinstance(body, dict) else body
@@ -422,8 +426,13 @@ def load_bets(path: Path, order: str) -> list[Bet]:
         raise InputError(f"{path} holds no list of bets")
     for number, bet in enumerate(rows, start=1):
         price = bet.get("entry_price") if isinstance(bet, dict) else None
-        if not isinstance(price, int | float) or isinstance(price, bool) or not 0 < price < 1:
-            raise InputError(f"{path}: bet {number}: entry_price must lie between 0 and 1")
+        if not isinstance(price, int | float) or isinstance(price, bool):
+            price = 0.0
+        if not LEAST_PRICE <= price <= 1 - LEAST_PRICE:
+            raise InputError(
+                f"{path}: bet {number}: entry_price must be a number between {LEAST_PRICE:g} and "
+                f"{1 - LEAST_PRICE:g}"
+            )
         if not isinstance(bet.get("won"), bool):
             raise InputError(f"{path}: bet {number}: won must be true or false")
         if order == "time" and not isinstance(bet.get("resolved_ts"), int | float):

@@ -51,9 +51,10 @@ def _kalshibench(path: Path, body: dict[str, Any], binning: Binning) -> Publishe
     try:
         p = _probabilities([row["predicted_probability"] for row in body["predictions"]])
         diagram = body["reliability_diagram"]
-        counts = np.array([row["count"] for row in diagram], dtype=np.float64)
-        means = np.array([row["avg_confidence"] or 0.0 for row in diagram], dtype=np.float64)
-        came_true = np.array([row["avg_accuracy"] or 0.0 for row in diagram], dtype=np.float64)
+        counts, means, came_true = (
+            np.array([_figure(row[name]) for row in diagram], dtype=np.float64)
+            for name in ("count", "avg_confidence", "avg_accuracy")
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{path}: not a KalshiBench result: it needs predictions[].predicted_probability in "
@@ -73,6 +74,15 @@ def _kalshibench(path: Path, body: dict[str, Any], binning: Binning) -> Publishe
         "bins_agree": int(agree.sum()),
         "bins": len(diagram),
     }
+
+
+def _figure(value: object) -> float:
+    """A figure of a diagram, 0 where it has none. Raises ValueError for what is no number."""
+    if value is None:
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r:.80} is not a number")
+    return float(value)
 
 
 def _consistency(path: Path, raw: bytes, binning: Binning) -> Published:

@@ -51,6 +51,7 @@ from beforehand.serve.api.base import Api, ApiDep, Json, Unpinned, Who
 from beforehand.serve.api.runs import RunId, RunWhole, whole
 from beforehand.serve.auth import Visitor
 from beforehand.serve.budgets import need_budget, need_limits, paid_by, paid_model
+from beforehand.serve.guards import refuse_large
 from beforehand.store.archive.reader import Archive
 from beforehand.store.journal.schema import ASIDE
 from beforehand.store.run_folder import SEAL, RunFolder
@@ -490,6 +491,7 @@ def _score(
     cutoff = upload.training_cutoff
     ended = None if cutoff is None else instant("training_cutoff", cutoff)
     check_name(upload.run_id)
+    refuse_large(upload.content, api.limits.largest_upload)
     archive = Archive(api.archive(upload.archive))
     if not _SCORING.acquire(blocking=False):
         raise Unavailable("two files are being scored: send yours again in a moment", 2.0)

@@ -1,11 +1,12 @@
 """The archive's manifest: which segments it holds, and where they came from. `docs/archive.md`
 describes it."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import NotRequired, TypedDict, TypeGuard
+from typing import NotRequired, TypedDict, TypeGuard, cast
 
 from beforehand.clock import parse_instant
 from beforehand.config import in_a_probe
@@ -153,8 +154,43 @@ def read_manifest(path: Path) -> ArchiveManifest:
 
 
 def _is_manifest(found: object) -> TypeGuard[ArchiveManifest]:
-    """True for a manifest; whether it was changed by hand, its seal shows."""
-    return isinstance(found, dict) and found.get("format") == FORMAT
+    """True for a manifest: its lists hold what they should. Whether it was changed by hand, its
+    seal shows."""
+    if not (isinstance(found, dict) and found.get("format") == FORMAT):
+        return False
+    lists = found.get("segments"), found.get("imports")
+    if not all(isinstance(each, list) for each in lists):
+        return False
+    segments, imports = cast("tuple[list[object], list[object]]", lists)
+    return all(map(_is_segment, segments)) and all(map(_is_import, imports))
+
+
+def _is_segment(found: object) -> bool:
+    if not isinstance(found, dict):
+        return False
+    texts = [found.get(name) for name in ("kind", "recorded_at", "import")]
+    digests = [found.get(name) for name in ("digest", "file_digest")]
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests)
+        and type(found.get("records")) is int
+    )
+
+
+def _is_import(found: object) -> bool:
+    if not isinstance(found, dict):
+        return False
+    texts = [found.get(name) for name in ("name", "importer", "source", "recorded_at")]
+    new = found.get("new")
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(new, dict)
+        and all(type(n) is int for n in new.values())
+        and type(found.get("rejected")) is int
+    )
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def write_manifest(path: Path, manifest: ArchiveManifest) -> None:

@@ -20,7 +20,7 @@ does not replace a newer one. The lookup depends on the visible prefix only.
 import hashlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -49,6 +49,7 @@ from beforehand.store.archive.manifest import (
 from beforehand.store.files import (
     file_digest,
     json_bytes,
+    need_file,
     unpack,
 )
 
@@ -69,6 +70,7 @@ KINDS: dict[str, type[BaseModel]] = {
 KIND_OF = {model: kind for kind, model in KINDS.items()}
 _COLUMNS = ("price", "bid", "ask", "volume")
 R = TypeVar("R", bound=BaseModel)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,8 @@ class Archive:
 
     def records(self, model: type[R]) -> list[R]:
         """Every record of a kind, in stored order (prices and documents have faster readers)."""
-        return [model.model_validate_json(line) for line in self.lines(KIND_OF[model])]
+        kind = KIND_OF[model]
+        return [_read(kind, model.model_validate_json, line) for line in self.lines(kind)]
 
     def last_known(self) -> datetime:
         """The last instant at which a price, a text or a state became known (the date of a
@@ -204,14 +207,14 @@ class Archive:
 
     def documents(self) -> list[DocumentRow]:
         """All document versions, ordered by (known_at, id)."""
-        rows = [decode_document(line) for line in self.lines("document")]
+        rows = [_read("document", decode_document, line) for line in self.lines("document")]
         return sorted(rows, key=lambda row: (row.known_at, row.id))
 
     def series(self) -> dict[str, Series]:
         """Every market's price series."""
         parts: dict[str, list[PriceSeriesRow]] = defaultdict(list)
         for line in self.lines("price"):
-            row = decode_series(line)
+            row = _read("price", decode_series, line)
             parts[row.market_id].append(row)
         return {name: _series(name, parts[name]) for name in sorted(parts)}
 
@@ -262,6 +265,18 @@ class Archive:
         folder = self.path / "segments"
         found = folder.iterdir() if folder.is_dir() else ()
         return sorted(path.name for path in found if path.name not in listed)
+
+
+def _read(kind: str, decode: Callable[[bytes], T], line: bytes) -> T:
+    """A stored line as its record. Raises Corrupt for one that breaks its schema: its segment was
+    made by hand, for nothing else is stored."""
+    try:
+        return decode(line)
+    except ValueError as error:  # Those of pydantic and msgspec are such.
+        said = " ".join(str(error).split())[:200]
+        raise Corrupt(
+            f"a {kind} breaks its schema ({said}): `beforehand world verify` names it"
+        ) from None
 
 
 def _series(name: str, parts: list[PriceSeriesRow]) -> Series:
@@ -321,9 +336,13 @@ def _unpack(path: Path, segment: Segment) -> bytes:
     """The segment's content; raises Corrupt where a single byte differs."""
     name = segment_name(segment)
     try:
+        need_file(path / "segments" / name)
         packed = (path / "segments" / name).read_bytes()
     except FileNotFoundError:
         raise Corrupt(f"segments/{name}: the file is missing") from None
+    except InputError as error:
+        gone = "does not exist" in str(error)
+        raise Corrupt(f"segments/{name}: the file is missing" if gone else str(error)) from None
     if hashlib.sha256(packed).hexdigest() != segment["file_digest"]:
         raise Corrupt(f"segments/{name}: its bytes do not match the digest in archive.json")
     content = unpack(packed, f"segments/{name}")

@@ -13,7 +13,15 @@ from typing import Any
 
 from beforehand.clock import FIRST_YEAR, LAST_YEAR, iso, to_us
 from beforehand.errors import InputError
-from beforehand.store.files import Reject, exclusive, file_digest, refuse_size, write_jsonl
+from beforehand.store.files import (
+    Reject,
+    exclusive,
+    file_digest,
+    need_file,
+    refuse_packed,
+    refuse_size,
+    write_jsonl,
+)
 from beforehand.store.market_data.table import INDEXES, connect
 from beforehand.store.market_data.templates import COLUMNS
 
@@ -93,10 +101,7 @@ def load(path: Path, file: Path, loaded_at: datetime) -> LoadReport:
 
 def _look(file: Path) -> None:
     """Raise InputError, with a message for each case, for a file that is not a table."""
-    if file.is_dir():
-        raise InputError(f"{file} is a folder: name a file")
-    if not file.is_file():
-        raise InputError(f"{file} does not exist")
+    need_file(file)
     with file.open("rb") as opened:
         head = opened.read(4096)
     if not head.strip():
@@ -141,6 +146,8 @@ def _read(duck: Any, file: Path, report: LoadReport) -> None:
         duck.execute(f"CREATE TABLE raw AS SELECT * FROM {source}")
         first = 1
     else:
+        if file.name.endswith(".gz"):
+            refuse_packed(file)
         duck.execute(
             f"CREATE TABLE raw AS SELECT * FROM read_csv('{_pattern(file)}', all_varchar=true, "
             "header=true, store_rejects=true, null_padding=false, hive_partitioning=false)"

@@ -29,6 +29,10 @@ _BAD = (
 )
 
 
+LONGEST = 400
+"""The letters of a reason."""
+
+
 class Rejects(list[Reject]):
     """Rejected lines. Without `skip_bad` the first one ends the import with its sentence."""
 
@@ -53,10 +57,15 @@ def reason(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return f"{where}: {first['msg']}" if where else str(first["msg"])
+        return _brief(f"{where}: {first['msg']}" if where else str(first["msg"]))
     if isinstance(error, KeyError):
-        return f"the field {error.args[0]!r} is missing"
-    return str(error) or type(error).__name__
+        return _brief(f"the field {error.args[0]!r} is missing")
+    return _brief(str(error) or type(error).__name__)
+
+
+def _brief(text: str) -> str:
+    """A sentence that holds a value, which may be long."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
 def each_object(
