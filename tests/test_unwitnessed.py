@@ -15,7 +15,14 @@ from beforehand.jobs.backtest.unwitnessed import Unwitnessed
 from beforehand.records.bulk import DocumentRow
 from beforehand.records.rows import Context, MarketSeen, Snippet
 from beforehand.runs.rows import read_intervals
-from beforehand.score.leaks import UNWITNESSED, flags, on_record
+from beforehand.score.leaks import (
+    MEASURED,
+    REAL_LEAKS,
+    REAL_SHOWINGS,
+    UNWITNESSED,
+    flags,
+    on_record,
+)
 from beforehand.store.archive.reader import Archive
 from experiments import Out, told
 
@@ -116,13 +123,9 @@ def test_real_leaks(data: Path, real: Path, home: Path, capsys: Out) -> None:
             dated = bool(flags(snippet.text, parse_instant(row.time)))
             alone = unwitnessed(row.context, snippet) is not None
             false.update({"text alone": dated, "unwitnessed": alone, "either": dated or alone})
-    for name in ("text alone", "unwitnessed", "either"):
-        print(
-            f"{name}: {found[name]} of {len(pairs)} leaks, {false[name]} of {showings:,} showings"
-        )
     assert found["unwitnessed"] / len(pairs) > 0.3
     assert false["unwitnessed"] / showings < 0.015
     assert found["either"] > max(found["text alone"], found["unwitnessed"])
-    assert told(capsys, "runs", "verify", "r")["sound"], (
-        "findings on record are taken as they stand"
-    )
+    assert told(capsys, "runs", "verify", "r")["sound"], "findings on record are taken as they are"
+    assert (len(pairs), showings) == (REAL_LEAKS, REAL_SHOWINGS)
+    assert {name: (n, false[name]) for name, n in found.items()} == MEASURED, "docs and reports say"
