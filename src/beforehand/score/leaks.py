@@ -245,8 +245,8 @@ class LeakReport:
         return (
             f"{self.documents_flagged:,} of {self.documents_shown:,} showings flagged; "
             f"{self.decisions_flagged:,} of {self.decisions_citing:,} citing decisions rest on "
-            f"one. Of {REAL_LEAKS} real headlines that tell an outcome and were re-dated, the dates and "
-            f"words of the text alone find {MEASURED['text alone'][0]}, a result that nobody else "
+            f"one. Of {REAL_LEAKS} real headlines that tell an outcome and were re-dated, the "
+            f"dates and words of the text alone find {MEASURED['text alone'][0]}, a result that nobody else "
             f"reports {MEASURED['unwitnessed'][0]}, either {MEASURED['either'][0]}; of "
             f"{REAL_SHOWINGS:,} showings of real documents {MEASURED['either'][1]} are flagged"
         )
