@@ -143,3 +143,16 @@ def test_a_flagged_document_taints_who_cites_it(
     assert report["suspicious"][0]["flagged_decisions"] == ["baseline:news_tilt"]
     assert told(capsys, "runs", "verify", "r")["sound"]
     assert iso(known) < intervals(home, "r")[0]["time"]
+
+
+def test_the_baseline_of_the_doses_is_that_of_the_leaderboard(
+    sim: Path, home: Path, capsys: Out
+) -> None:
+    """Questions count alike, however many contexts each has."""
+    command = ["backtest", "run", "--forecasters", "market", "--archive", str(sim)]
+    scores = told(capsys, *command, "--placebo", "0", "--every", "14d", "--run-id", "r")
+    clean = {row["brier_clean"] for row in told(capsys, "runs", "leaks", "r")["dose_response"]}
+    assert len(clean) == 1
+    assert clean.pop() == pytest.approx(scores["leaderboard"][0]["brier"])
+    alike = [Case(T, 0.5, 1.0, "a")] * 9 + [Case(T, 0.9, 1.0, "b")]
+    assert doses(alike)[0].brier_clean == pytest.approx((0.25 + 0.01) / 2)

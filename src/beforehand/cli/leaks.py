@@ -61,12 +61,15 @@ def _scores(found: "dict[str, dict[str, Few]] | None") -> None:
     if found is None:
         print("no decision rests on a flagged document: scores are the same without")
         return
-    rows = [["forecaster", "Brier, all", "n", "Brier, without flagged", "n"]]
+    same = found.get("same_rows", {})
+    head = ["forecaster", "Brier, all", "n", "Brier, without flagged", "all, on these rows", "n"]
+    rows = [head]
     for name, everything in found["all"].items():
         kept = found["kept"].get(name)
         brier, n = (kept["brier"], kept["n"]) if kept else (None, 0)
         rows.append([name, _figure(everything["brier"]), f"{everything['n']:,}"])
-        rows[-1] += [_figure(brier), f"{n:,}"]
+        beside = same[name]["brier"] if kept and name in same else None
+        rows[-1] += [_figure(brier), _figure(beside), f"{n:,}"]
     print(plain_table(rows))
 
 

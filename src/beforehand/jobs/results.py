@@ -217,8 +217,9 @@ def canaries(archive: Archive) -> dict[str, datetime]:
 def without_flagged(
     rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
 ) -> dict[str, dict[str, Few]] | None:
-    """Each forecaster's Brier and skill with all its decisions, and without those that rest on a
-    flagged document; None if none does. `rows` has one row per market and instant."""
+    """Each forecaster's Brier and skill with all its decisions, without those that rest on a
+    flagged document (`kept`), and with all of them on the rows where one is kept (`same_rows`, to compare
+    with); None if none does. `rows` has one row per market and instant."""
 
     def kept(row: IntervalRow) -> IntervalRow:
         decisions = [said for said in row.decisions if not said.flagged_evidence_ids]
@@ -227,8 +228,14 @@ def without_flagged(
     if not any(said.flagged_evidence_ids for row in rows for said in row.decisions):
         return None
     found = dict[str, dict[str, Few]]()
-    for name, scored in (("all", rows), ("kept", map(kept, rows))):
-        table = build_table(columns_of(scored), questions)
+    every, part = (build_table(columns_of(one), questions) for one in (rows, map(kept, rows)))
+    nothing = np.full(len(every.q), np.nan)
+    shared = {
+        name: np.where(np.isfinite(part.forecasts.get(name, nothing)), p, np.nan)
+        for name, p in every.forecasts.items()
+    }
+    same = replace(every, forecasts=shared)
+    for name, table in (("all", every), ("same_rows", same), ("kept", part)):
         found[name] = {
             row.forecaster: {
                 "n": row.n,

@@ -129,7 +129,7 @@ def _cases(folder: RunFolder) -> list[Case]:
         for row in read_jsonl(folder.path / "resolutions.jsonl")
     }
     return [
-        Case(from_us(row.context.t), odds, outcomes[name])
+        Case(from_us(row.context.t), odds, outcomes[name], name)
         for row in read_intervals(folder.path / "intervals.jsonl")
         if (name := row.market_id) in outcomes and (odds := row.context.odds) is not None
     ]

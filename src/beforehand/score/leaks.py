@@ -19,6 +19,7 @@ misses. A detector that found nothing and one that found all give the two ends.
 
 import random
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -246,8 +247,8 @@ class LeakReport:
             f"{self.documents_flagged:,} of {self.documents_shown:,} showings flagged; "
             f"{self.decisions_flagged:,} of {self.decisions_citing:,} citing decisions rest on "
             f"one. Of {REAL_LEAKS} real headlines that tell an outcome and were re-dated, the "
-            f"dates and words of the text alone find {MEASURED['text alone'][0]}, a result that nobody else "
-            f"reports {MEASURED['unwitnessed'][0]}, either {MEASURED['either'][0]}; of "
+            f"dates and words of the text alone find {MEASURED['text alone'][0]}, a result that "
+            f"nobody else reports {MEASURED['unwitnessed'][0]}, either {MEASURED['either'][0]}; of "
             f"{REAL_SHOWINGS:,} showings of real documents {MEASURED['either'][1]} are flagged"
         )
 
@@ -434,11 +435,13 @@ def audit_evidence(predictions: Iterable[PredictionRow]) -> tuple[int, int, list
 
 @dataclass(frozen=True)
 class Case:
-    """One context: when, the market's price, the outcome (0 to 1)."""
+    """One context: when, the market's price, the outcome (0 to 1), and which question it is about:
+    questions count alike, as on the leaderboard."""
 
     t: datetime
     price: float
     outcome: float
+    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -514,17 +517,27 @@ def _dose(
         for i, case in enumerate(cases)
     ]
     kept = [i for i in range(len(cases)) if not (i in chosen and found[i])]
-    n = len(cases)
+    everyone = range(len(cases))
+    gained = [clean[i] - believed[i] for i in everyone]
     return Dose(
         grade=grade,
         share=share,
         injected=len(chosen),
         found=sum(found[i] for i in chosen),
-        brier=sum(believed) / n,
-        brier_kept=sum(believed[i] for i in kept) / len(kept) if kept else None,
-        brier_clean=sum(clean) / n,
-        flattery=sum(clean[i] - believed[i] for i in kept) / len(kept) if kept else 0.0,
+        brier=_by_question(believed, cases, everyone),
+        brier_kept=_by_question(believed, cases, kept) if kept else None,
+        brier_clean=_by_question(clean, cases, everyone),
+        flattery=_by_question(gained, cases, kept) if kept else 0.0,
     )
+
+
+def _by_question(values: Sequence[float], cases: Sequence[Case], at: Sequence[int]) -> float:
+    """The mean of the values at these places, first of each question, then over the questions."""
+    sums, counts = defaultdict[str, float](float), Counter[str]()
+    for i in at:
+        sums[cases[i].question] += values[i]
+        counts[cases[i].question] += 1
+    return sum(total / counts[name] for name, total in sums.items()) / len(sums)
 
 
 def _leak(template: str, case: Case) -> str:
