@@ -83,6 +83,10 @@ def test_rows_left_out_are_no_new_variant(
     assert counts[0]["scored"] + counts[1]["scored"] >= len(rows)  # type: ignore[index]
     for one in (whole, *parts):
         assert one["validity"]["variants_tried"]["value"] == 1  # type: ignore[index]
+    out = capsys.readouterr
+    command = ["score", str(path), "--archive", str(sim), "--draws", "300", "--placebo", "0"]
+    assert cli([*command, "--leave-out", f"venue={venue}"]) == 0
+    assert f"Left out on request: venue={venue} (" in " ".join(out().out.split())
     assert parts[0]["leave_out"] == {f"before={middle}": counts[0]["left_out"]}  # type: ignore[index]
     cut = write(tmp_path / "cut.csv", tilted(rows[: len(rows) // 2 + 20]))
     assert told(capsys, cut, sim)["validity"]["variants_tried"]["value"] == 2  # type: ignore[index]

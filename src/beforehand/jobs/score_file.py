@@ -6,7 +6,7 @@ not prove when its forecasts were made: the times are taken as stated.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -207,7 +207,7 @@ def run(
     sizes = Counter(panel.market)
     drawn = max(used, key=lambda m: (sizes[m], m))
     about["pictured"] = _pictured(view, used[drawn])
-    _tell_coverage(about, gateway, endings, used)
+    _tell_coverage(about, gateway, endings, {market for market, _ in stated_cells})
     line = _picture(panel, cells, drawn)
     summary = results.end_in_report(folder.path, result, leaks, about, line)
     folder.seal("score", archive.digest, results.told(folder, stated.name))
@@ -289,7 +289,7 @@ def _tell_coverage(
     about: About,
     gateway: Gateway,
     endings: Mapping[str, Resolution],
-    used: Mapping[str, Resolution],
+    used: Collection[str],
 ) -> None:
     """Say how much of what could have been forecast the file speaks of, and hint at it where that
     is not nearly all."""

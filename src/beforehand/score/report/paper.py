@@ -222,6 +222,8 @@ def methods(summary: "Summary") -> str:
             f"{leaks['admitted_after_t']:,} were later than the forecast."
         )
     else:
+        if card["share_after_training_cutoff"] is None:
+            said.append("No end of training was stated for what made the forecasts.")
         said.append(_of_a_file(rows, summary.get("rejected", {}), summary.get("leave_out", {})))
     return " ".join(said)
 
@@ -238,8 +240,8 @@ def _of_the_set(card: "Mapping[str, Any]", trained: "Mapping[str, str]") -> Iter
     ends = ", ".join(f"{name}: {at[:10]}" for name, at in trained.items())
     if (after := card["share_after_training_cutoff"]) is not None:
         yield (
-            f"{100 * after:.1f} % of the questions resolved after the end of training that was "
-            f"stated for the model{f' ({ends})' if ends else ''}."
+            f"{100 * after:.1f} % of the forecasts are of questions that resolved after the end of "
+            f"training that was stated for the model{f' ({ends})' if ends else ''}."
         )
 
 

@@ -46,7 +46,13 @@ TILES: dict[str, tuple[str, str]] = {
 
 
 def headline(summary: "Summary") -> str:
-    """The verdict in one sentence."""
+    """The verdict in one sentence, and in another what was left out on request."""
+    left = summary.get("leave_out") or {}
+    rules = ", ".join(f"{rule} ({n:,} rows)" for rule, n in left.items())
+    return f"{_verdict(summary)} Left out on request: {rules}." if left else _verdict(summary)
+
+
+def _verdict(summary: "Summary") -> str:
     subjects = summary.get("subjects")
     others = [
         row
