@@ -101,7 +101,7 @@ def test_the_policy_stop_names_the_one_question_that_blocks(
     at = iso(MONDAY + timedelta(days=14))
     with serving(Stuck("KALSHI:m1", at)) as stuck:
         command = ["backtest", "run", "--archive", str(made), "--forecasters", stuck.address()]
-        command += ["--timeout", "0.3", "--run-id", "r", "--in-flight", "stop"]
+        command += ["--timeout", "0.8", "--run-id", "r", "--in-flight", "stop"]
         assert cli(command) == 3
         err = capsys.readouterr().err
         assert f"KALSHI:m1 at {at}, {stuck.address()}, simulation 0" in err

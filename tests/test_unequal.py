@@ -118,7 +118,8 @@ def test_every_pair_is_what_compare_says(world: Table) -> None:
 def test_slices_add_up(world: Table) -> None:
     result = evaluate(world, FACTS, SETTINGS)
     by = {part["by"] for part in result.slices}
-    assert by == {"horizon", "price"}  # One venue and no category: nothing to divide.
+    # One venue and no category: nothing to divide. Years it has more than one.
+    assert by == {"horizon", "price", "resolved in"}
     for name in by:
         mine = [part for part in result.slices if part["by"] == name]
         assert sum(part["n_forecasts"] for part in mine) == len(world.q)
@@ -241,7 +242,7 @@ def test_bare_dates_are_said(
         == 0
     )
     said = (tmp_path / "m.md").read_text()
-    assert "rows could be scored" in said
+    assert "rows were scored" in said
     assert "was not checked" in said
     assert "shown and checked again" not in said
     assert cli(["runs", "export", "bare", "--format", "svg", "--out", str(tmp_path / "f.pdf")]) == 2
