@@ -94,9 +94,10 @@ def show(run_id: Run, /, *, verbose: Verbose = False, json: Json = False) -> int
     folder.check_form()
     if row is None:
         folder = open_run(home.runs, name)
-    scores, answer = folder.path / "scores.json", folder.path / "answer.json"
-    results = {path.name for path in (scores, answer) if path.is_file()}
-    sealed = {k: v for k, v in folder.facts().get("files", {}).items() if k in results}
+    answer = folder.path / "answer.json"
+    # Rows may be many megabytes: they are for `runs verify`.
+    files = folder.facts().get("files", {})
+    sealed = {name: mark for name, mark in files.items() if not name.endswith(".jsonl")}
     if changed := folder.differing(sealed):
         note(f"{changed[0]} was changed after the run: `beforehand runs verify {name}`")
         if not json:

@@ -144,6 +144,7 @@ def _run(
 ) -> None:
     from beforehand.serve.api.app import build
     from beforehand.serve.api.base import Api, Worlds
+    from beforehand.serve.api.pages import pages_built
     from beforehand.serve.auth import Verifier, open_tokens
     from beforehand.serve.http import application, base_url, listen, run
 
@@ -165,7 +166,10 @@ def _run(
         url = base_url(*sock.getsockname()[:2])
         pin = "" if given.as_of is None else f", pinned to {given.as_of}"
         note(f"serving {workspace.home.root} ({given.mode}{pin})")
-        note(f"pages: {url}/")
+        if pages_built():
+            note(f"pages: {url}/")
+        else:
+            note("pages: not built into this installation (`make ui`)")
         note(f"API: {url}/api")
         note(f"MCP: {url}/mcp")
         note("Ctrl-C ends it; runs that were started here go on")

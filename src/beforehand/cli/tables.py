@@ -300,7 +300,7 @@ def _common(out: Console, found: "PartWire") -> None:
 
 def _bets(out: Console, summary: "Summary") -> None:
     """What Kelly bets on the forecasts would have won."""
-    from beforehand.score.report.words import luck
+    from beforehand.score.report.words import luck, rare
 
     named = summary.get("subjects")
     columns = [("Kelly bets", "left"), ("n", "right"), ("staked", "right"), ("fees", "right")]
@@ -338,7 +338,7 @@ def _bets(out: Console, summary: "Summary") -> None:
         marked = kelly.get("drawdown_at_prices")
         cells += ["–" if marked is None else f"{100 * marked:.1f} %"]
         chance = kelly.get("by_chance")
-        cells += ["–" if chance is None else f"{100 * chance:.1f} %"]
+        cells += ["–" if chance is None else rare(chance)]
         tested = named is None or row["forecaster"] in named
         if tested and (said := luck(f"those of {short(row['forecaster'])}", kelly)):
             lucky.append(said)

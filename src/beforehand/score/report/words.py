@@ -251,16 +251,17 @@ def luck(name: str, kelly: "ProfitWire") -> str | None:
     if chance is None or best is None or redraws is None or kelly["gain"] <= 0:
         return None
     tried = kelly.get("tried", 1)
-    said = f"if the market's prices are right, bets like {name} gain as much in {_rare(chance)} of "
+    said = f"if the market's prices are right, bets like {name} gain as much in {rare(chance)} of "
     said += f"{redraws:,} redraws"
     if tried > 1:
         said += f", and the best of the {tried:,} ways to bet that were tried in up to "
-        said += f"{_rare(best)} of them"
+        said += f"{rare(best)} of them"
     fits = "luck alone rarely does that" if best <= RARELY else "luck explains the gain as well"
     return f"{said}: {fits}"
 
 
-def _rare(share: float) -> str:
+def rare(share: float) -> str:
+    """A share that is never 0, in percent: a small one with another decimal."""
     return f"{100 * share:.1f} %" if share >= 0.001 else f"{100 * share:.2f} %"
 
 

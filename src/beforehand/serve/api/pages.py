@@ -56,6 +56,11 @@ class _Packed(StaticFiles):
         return answer
 
 
+def pages_built(built: Path = BUILT) -> bool:
+    """True where the web UI is part of this installation."""
+    return (built / "index.html").is_file()
+
+
 class Pages:
     """The web UI: files that say nothing of the home folder, so that no token is needed."""
 
