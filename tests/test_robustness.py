@@ -87,6 +87,10 @@ def test_rows_left_out_are_no_new_variant(
     command = ["score", str(path), "--archive", str(sim), "--draws", "300", "--placebo", "0"]
     assert cli([*command, "--leave-out", f"venue={venue}"]) == 0
     assert f"Left out on request: venue={venue} (" in " ".join(out().out.split())
+    capsys.readouterr()
+    assert cli(["runs", "trials"]) == 0
+    listed = " ".join(out().out.split())
+    assert f"rows left out on request venue={venue}" in listed
     assert parts[0]["leave_out"] == {f"before={middle}": counts[0]["left_out"]}  # type: ignore[index]
     cut = write(tmp_path / "cut.csv", tilted(rows[: len(rows) // 2 + 20]))
     assert told(capsys, cut, sim)["validity"]["variants_tried"]["value"] == 2  # type: ignore[index]
@@ -169,6 +173,7 @@ def test_every_bet_can_be_checked_from_its_own_row(
         cost = price + rate * price * (1 - price)
         share = min(kelly["fraction"] * (p - cost) / (1 - cost), kelly["cap"])
         outlay = float(bet["stake"]) + float(bet["fee"])
+        assert float(bet["wanted"]) == pytest.approx(share)
         assert outlay <= share * wealth * (1 + 1e-9), "less where the cash did not reach"
         full += outlay == pytest.approx(share * wealth)
     assert full >= len(bets) - kelly["cut"]

@@ -61,6 +61,32 @@ def test_a_timed_out_answer_is_a_failure_after_five_attempts_over_all_resumes(
     assert told(capsys, "runs", "verify", "r")["sound"]
 
 
+def test_answers_that_state_no_cost_count_as_what_a_call_is_expected_to_cost(
+    made: Path, home: Path, capsys: Out, hurried: None
+) -> None:
+    """Also those that are no JSON: a service may bill for them. The budget stops the run."""
+
+    class Free(Provider):
+        def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
+            _, said = super().answer(key, path, body, index)
+            p = json.loads(said)["probability"]
+            garbage = len(self.log) % 3 == 2
+            return 200, b'{"probability": NaN}' if garbage else b'{"probability": %a}' % p
+
+    with serving(Free(latency=0.0)) as free:
+        command = ["backtest", "run", "--archive", str(made), "--forecasters", free.address()]
+        limit = ["--max-cost", "0.05", "--cost-per-call", "0.01"]
+        assert cli([*command, *limit, "--run-id", "r", "--concurrency", "1", *QUICK]) == 3
+        assert "the budget of 0.05 USD" in capsys.readouterr().err
+        assert len(free.log) == 5
+        assert cli([*command, "--run-id", "all", *QUICK]) in (0, 3)
+        assert len(free.log) > 10, "the control: without a price the budget is not used up"
+    errors = [f["error"] for row in intervals(home, "all") for f in row["failures"]]
+    assert errors
+    assert all("JSON has no NaN" in said for said in errors)
+    assert told(capsys, "runs", "verify", "all")["sound"]
+
+
 def test_a_silent_service_stops_the_run_after_three_calls(
     made: Path, home: Path, capsys: Out, hurried: None
 ) -> None:

@@ -13,7 +13,7 @@ from beforehand.cli.app import run as cli
 from beforehand.errors import InputError
 from beforehand.jobs.checks import stakes
 from beforehand.score.bets import Kelly, Profit, profit
-from beforehand.score.compare import compare
+from beforehand.score.compare import compare, pairs
 from beforehand.score.evaluate import Result, Settings, evaluate
 from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv
 from beforehand.score.report.words import few_answers, headline
@@ -112,7 +112,35 @@ def test_every_pair_is_what_compare_says(world: Table) -> None:
     assert len(three) == 3
     # Rows that are shared are resampled once, and give the same figures.
     for one in three:
-        assert one.wire() == compare(world, one.a, one.b, Options(draws=SETTINGS.draws)).wire()
+        pair = compare(world, one.a, one.b, Options(draws=SETTINGS.draws))
+        assert one.wire() == {**pair.wire(), "pairs": 3}
+
+
+def test_whoever_compares_many_pairs_finds_no_better_one_by_chance() -> None:
+    """Twelve forecasters that are noise around one truth: some of 66 pairs differ in their own
+    interval, none once the number is corrected for, and a real difference stays."""
+    alone = corrected = 0
+    for seed in range(3):
+        world, _ = table(SimConfig(dates=60, seed=seed))
+        rng, noise = np.random.default_rng(seed), dict[str, np.ndarray]()
+        for k in range(12):
+            shift = rng.normal(0, 0.05, len(world.questions))[world.q]
+            noise[f"noise{k}"] = np.clip(world.market + shift, 0.01, 0.99)
+        known = np.clip(world.y[world.q], 0.2, 0.8)
+        found = pairs(
+            replace(world, forecasts={**noise, "known": known}),
+            [*noise, "known"],
+            Options(draws=200),
+        )
+        assert len(found) == 78
+        assert {one.pairs for one in found} == {78}
+        told = [one for one in found if "better" in one.verdict]
+        assert sum("known is better" in one.verdict for one in told) == 12
+        apart = [one for one in found if "known" not in (one.a, one.b)]
+        alone += sum(not one.ci[0] <= 0 <= one.ci[1] for one in apart)
+        corrected += sum("better" in one.verdict for one in apart)
+    assert alone > 3, "the control: without the correction some are said to be better"
+    assert corrected == 0
 
 
 def test_slices_add_up(world: Table) -> None:

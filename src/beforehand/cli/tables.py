@@ -280,7 +280,12 @@ def _pairs(out: Console, pairs: "Sequence[PairWire]") -> None:
     title = "forecaster against forecaster, on the rows that both answered"
     out.print(table(title, columns, rows))
     if len(pairs) > 1:
-        out.print(Text("(intervals not widened for the number of pairs)", style="dim"))
+        out.print(
+            Text(
+                "(intervals of each pair alone; verdicts corrected for the pairs, Holm)",
+                style="dim",
+            )
+        )
     out.print()
 
 

@@ -3,12 +3,13 @@
 from beforehand.cli.output import Json, emit, plain_table
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK
-from beforehand.store.trials import read_trials
+from beforehand.store.trials import LEFT_OUT, read_trials
 
 WHAT = {
     "file": "forecasters of scored files",
     "backtest": "forecasters of backtests",
     "stakes": "stake rules",
+    LEFT_OUT: "rows left out on request",
 }
 
 
@@ -17,7 +18,8 @@ def trials(*, json: Json = False) -> int:
 
     A variant of a file is its forecasts, one of a backtest is a forecaster with its version and how
     it was run. An earlier one counts for a later run if it covered half of that run's markets;
-    each kind is counted apart. A trial (`--try`, `--check`) counts nothing.
+    each kind is counted apart. What `score --leave-out` left out is listed and counts nothing, and
+    so does a trial (`--try`, `--check`).
     """
     path = Workspace.from_environment().home.trials
     found = read_trials(path)
@@ -40,5 +42,5 @@ def trials(*, json: Json = False) -> int:
         for row in found
     ]
     print(plain_table(rows))
-    print(f"{len(found):,} variants in {path}")
+    print(f"{len(found):,} lines in {path}")
     return EXIT_OK

@@ -113,7 +113,8 @@ def clairvoyant(table: Table, names: Iterable[str]) -> dict[str, str]:
                 f"its Brier score, {mine:.4f}, is less than a tenth of the market's ({market:.4f})"
             )
         elif right == 1.0 and others < ALL_BUT_ALL:
-            said = f"it was on the right side in every forecast of {n:,} questions"
+            known = int(table.question_means(p, sure)[1].sum())
+            said = f"it was on the right side in every forecast of {known:,} questions"
         elif said := _ahead(table, p):
             found[name] = f"it {LOOKS_AHEAD}: {said}"
             continue

@@ -56,6 +56,7 @@ from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_jsonl
 from beforehand.store.run_folder import RunFolder
+from beforehand.store.trials import LEFT_OUT, note_trials
 
 MOST_UNKNOWN, MOST_LATE, FEW_QUESTIONS = 3, 0.05, 20
 UNKNOWN = "no such market in the archive"
@@ -193,6 +194,7 @@ def run(
     variants = _variants(panel, cells, stated_cells, names)
     here = folder.run_id, iso(now), archive.digest
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
+    note_trials(ledger, LEFT_OUT, used, _told_apart(left), *here)
     facts = replace(
         _facts(leaks, settings.variants, names, results.clairvoyant(table, names)),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
@@ -227,6 +229,12 @@ def _write(folder: Path, cells: Cells, panel: Panel, columns: Columns, rejected:
     write_jsonl(folder / "predictions.jsonl", _predictions(cells))
     write_jsonl(folder / "instants.jsonl", _instants(panel, columns))
     write_jsonl(folder / "rejected.jsonl", rejected.rows())
+
+
+def _told_apart(left: Mapping[str, int]) -> dict[str, str]:
+    """The rules by which rows were left out, as one look at the set; nothing where none was."""
+    said = " ".join(left)
+    return {digest(said.encode()): said} if left else {}
 
 
 def _leaks(gateway: Gateway, archive: Archive, panel: Panel) -> LeakReport:

@@ -226,7 +226,8 @@ class PairWire(TypedDict):
     0, a is better), `ci` its 95 % interval, `minimum_detectable_effect` the difference that is
     found with a power of 80 %, `power_at_0_01` the power to find one of .01. Of two that never
     forecast at the same instant, `difference` is that of their `skills` against the market, each at
-    its own instants, and `n` counts the rows of both."""
+    its own instants, and `n` counts the rows of both. `corrected` says whether the difference is
+    still told from 0 once the number of `pairs` is corrected for (Holm)."""
 
     a: str
     b: str
@@ -240,5 +241,7 @@ class PairWire(TypedDict):
     power_at_0_01: float | None
     brier_a: float
     brier_b: float
+    pairs: NotRequired[int]
+    corrected: NotRequired[bool]
     verdict: str
     skills: NotRequired[list[float | None]]

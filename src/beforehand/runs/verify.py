@@ -291,11 +291,13 @@ def _calls(run: RunRow, calls: Calls, intervals: Path, asked: Mapping[str, str])
 
 def _as_answered(row: Mapping[str, Any]) -> bool:
     """Whether the tokens and the cost of a call are what its answer says. (A model's answer states
-    no cost: it was computed from the prices of that day.)"""
+    no cost: it was computed from the prices of that day. Where another states none, the call counts
+    as what one was expected to cost.)"""
     found = usage_of(row["provider"], row["answer"])
     priced = class_of(row["provider"])
     states_cost = priced is None or priced.kind != "model"
-    return found.tokens == row["tokens"] and (not states_cost or found.cost == row["cost"])
+    stated = states_cost and found.cost is not None
+    return found.tokens == row["tokens"] and (not stated or found.cost == row["cost"])
 
 
 def _models(

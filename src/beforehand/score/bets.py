@@ -88,6 +88,10 @@ class Profit:
     before: Floats
     """The wealth at the bet."""
 
+    wanted: Floats
+    """The share of that wealth that the bet asks for, with its fee; it gets less where the cash
+    does not reach."""
+
     settled: Ints
     wealth: Floats
     unfunded: int
@@ -208,6 +212,7 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         gain=gain,
         returns=gain / before,
         before=before,
+        wanted=wanted[row],
         settled=np.array(made.instants, dtype=np.int64),
         wealth=np.array(made.wealth),
         unfunded=unfunded,

@@ -54,6 +54,10 @@ class Comparison:
     error: float
     clusters: int
     """The difference's standard error, and the clusters that it rests on."""
+    pairs: int = 1
+    corrected: bool = True
+    """How many pairs were compared at once, and whether this difference is still told from 0 once
+    that is corrected for (Holm 1979)."""
     skills: tuple[float, float] | None = None
     """Where the two never forecast at one instant: their skills against the market, each at its own
     instants. `difference` is then the first less the second."""
@@ -62,6 +66,8 @@ class Comparison:
     def verdict(self) -> str:
         """What may be said: which one is better, or that no difference is shown."""
         low, high = self.ci
+        if self.n_events >= MIN_EVENTS and not self.corrected and not low <= 0 <= high:
+            return f"no difference is shown once {self.pairs:,} pairs are corrected for"
         if self.skills is not None and self.n_events >= MIN_EVENTS and not low <= 0 <= high:
             first, second = (self.a, self.b) if low > 0 else (self.b, self.a)
             return f"{first} stood better against the market of its hours than {second}"
@@ -125,6 +131,8 @@ class Comparison:
             "power_at_0_01": number(self.power(0.01)),
             "brier_a": self.brier_a,
             "brier_b": self.brier_b,
+            "pairs": self.pairs,
+            "corrected": self.corrected,
             "verdict": self.verdict,
         }
         if self.skills is not None:
@@ -146,7 +154,8 @@ Rows = dict[bytes, tuple[Table, dict[str, Resampler]]]
 
 def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> list[Comparison]:
     """Every two of the named forecasters that share a row, or else a question that has a price at
-    the instants of both (`compare_apart`), in the order of the names."""
+    the instants of both (`compare_apart`), in the order of the names, corrected for their
+    number."""
     rows: Rows = {}
     known = {name: np.isfinite(_column(table, name)) for name in names}
     priced = np.isfinite(table.market)
@@ -156,7 +165,28 @@ def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> l
             found.append(compare(table, a, b, options, rows))
         elif np.intersect1d(table.q[known[a] & priced], table.q[known[b] & priced]).size:
             found.append(compare_apart(table, a, b, options))
-    return found
+    return _corrected(found, 1 - options.level)
+
+
+def _corrected(found: Sequence[Comparison], alpha: float) -> list[Comparison]:
+    """Comparisons made at once, with the word whether each is still told from 0: Holm's steps, by
+    Student's t with each one's clusters (as the deflated bound of skill)."""
+    if len(found) < 2:
+        return list(found)
+    left, told = list(range(len(found))), set[int]()
+    while True:
+        now = [k for k in left if _beyond(found[k], alpha / len(left))]
+        if not now:
+            break
+        told.update(now)
+        left = [k for k in left if k not in told]
+    return [replace(one, pairs=len(found), corrected=k in told) for k, one in enumerate(found)]
+
+
+def _beyond(one: Comparison, alpha: float) -> bool:
+    if one.clusters < 2:
+        return False
+    return abs(one.difference) > t_quantile(1 - alpha / 2, one.clusters - 1) * one.error
 
 
 def compare(

@@ -14,6 +14,9 @@ from typing_extensions import TypedDict
 from beforehand.ids import digest
 from beforehand.store.files import append_jsonl, exclusive
 
+LEFT_OUT = "leave-out"
+"""The family of rules by which rows were left out of a scored file: listed, and no variants."""
+
 
 class Trial(TypedDict):
     """A line of the ledger: a variant that was tried on a set of markets (digests of their ids).
@@ -72,7 +75,7 @@ def tried_so_far(ledger: Path, run_id: str, markets: Iterable[str]) -> int | Non
 
 
 def _counts(row: Trial) -> bool:
-    return row["family"] != "stakes"
+    return row["family"] not in ("stakes", LEFT_OUT)
 
 
 def note_trials(

@@ -8,6 +8,7 @@ list), `tokens` (a number, or numbers by kind) and `cost` (US dollars).
 """
 
 import math
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -49,6 +50,7 @@ class Address(Forecaster):
         super().__init__(address, name)
         self._service = provider(address, opening.limits, opening.timeout)
         self._workspace = opening.workspace
+        self._cost_per_call = opening.cost_per_call
         self._traffic: Traffic | None = None
         self._opening = threading.Lock()
 
@@ -75,8 +77,14 @@ class Address(Forecaster):
         def turn(stop: threading.Event) -> None:
             self._open().turn(self.provider, ENDPOINT, stop)
 
-        answer = meter.call(self.provider, body, send, self.usage, turn if limited else None)
+        answer = meter.call(self.provider, body, send, self._measure, turn if limited else None)
         return parse(self.provider, answer)
+
+    def _measure(self, answer: str) -> Usage:
+        """What an answer counts as: one that states no cost, such as one that is no JSON, counts as
+        what a call is expected to cost."""
+        found = self.usage(answer)
+        return Usage(found.tokens, self._cost_per_call) if found.cost is None else found
 
     @staticmethod
     def usage(answer: str) -> Usage:
@@ -133,7 +141,7 @@ def parse(address: str, answer: str) -> Decision:
     where = f"the forecaster at {address}"
     body = _object(answer)
     if body is None:
-        raise BadAnswer(f"{where} did not answer with a JSON object")
+        raise BadAnswer(f"{where} did not answer with a JSON object{_no_json(answer)}")
     p = body.get("probability")
     if "probability" not in body:
         keys = ", ".join(map(str, body)) or "nothing"
@@ -187,6 +195,13 @@ def _object(answer: str) -> dict[str, object] | None:
     except orjson.JSONDecodeError:
         return None
     return body if isinstance(body, dict) else None
+
+
+def _no_json(answer: str) -> str:
+    """Why a text is no JSON, where one of two common slips is seen."""
+    if re.search(r":\s*-?(NaN|Infinity)\b", answer):
+        return ": JSON has no NaN and no Infinity (write null where there is no probability)"
+    return " (keys and texts stand in double quotes)" if answer.lstrip().startswith("{'") else ""
 
 
 def _what(value: object) -> str:

@@ -28,7 +28,8 @@ HEADLINE = 100
 PAIRED = (
     "Forecaster against forecaster, on the rows that both answered; two that never forecast at the "
     "same instant (n marked with +) are compared by their skills against the market, each at its "
-    "own. Above 0, a is better. The intervals are not corrected for the number of pairs."
+    "own. Above 0, a is better. The intervals are of each pair alone; the verdicts are corrected "
+    "for the number of pairs (Holm)."
 )
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
 _LATEX |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}

@@ -120,6 +120,7 @@ BET_COLUMNS = (
     "forecast",
     "market",
     "price",
+    "wanted",
     "stake",
     "fee_rate",
     "fee",
@@ -147,7 +148,9 @@ PAIR_COLUMNS = (
 
 def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None]) -> bytes:
     """Every Kelly bet of every forecaster as CSV, in the order in which they were made; `wealth` is
-    that before the bet, `event` numbers what counts as one. `texts` are the questions' by id."""
+    that before the bet, `wanted` the share of it that the rule asks for (with the fee; less is
+    staked where the cash does not reach), `event` numbers what counts as one. `texts` are the
+    questions' by id."""
     out = io.StringIO()
     writer = csv.DictWriter(out, BET_COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -162,6 +165,7 @@ def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None])
                     "venue": market.partition(":")[0],
                     "fee_rate": float(table.fee[place]),
                     "wealth": float(found.before[i]),
+                    "wanted": float(found.wanted[i]),
                     "event": int(table.event[place]),
                 }
                 cells = {"forecaster": row.forecaster, **bet, **named}

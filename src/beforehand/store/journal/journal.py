@@ -265,14 +265,19 @@ class Journal:
 
     def cancel(self, run_id: str, driven: bool, by: str = "the user") -> None:
         """Ask a run to end, and say `by` whom; a run without a driver is cancelled at once. A run
-        that has ended stays as it is."""
+        that has ended stays as it is, and why one was stopped stays beside it."""
         with self.database.write(run_lock(run_id)) as tx:
+            before = tx.run(
+                "SELECT reason FROM runs WHERE run_id = :run_id AND status = 'stopped'",
+                run_id=run_id,
+            )
+            since = f" (stopped before: {before[0][0]})" if before and before[0][0] else ""
             found = tx.run(
                 "UPDATE runs SET status = :status, reason = :reason, "
                 "updated_at = :now WHERE run_id = :run_id "
                 "AND status NOT IN ('success', 'cancelled') RETURNING run_id",
                 status="cancelling" if driven else "cancelled",
-                reason=f"cancelled by {by}",
+                reason=f"cancelled by {by}{since}",
                 now=self.now(),
                 run_id=run_id,
             )
