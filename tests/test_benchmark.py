@@ -18,8 +18,8 @@ from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictReq
 from beforehand.records.benchmark import ResolutionRecord
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.runs.rows import read_jsonl
+from beforehand.score.audit import audit
 from beforehand.score.evaluate import Settings
-from beforehand.score.leaks import audit_evidence
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
@@ -129,7 +129,8 @@ def test_evidence_after_the_prediction_fails_the_audit() -> None:
 
     stamps = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000001Z", None]
     made = [*(record(s) for s in stamps), record(stamps[0], own=False)]
-    total, passed, failures = audit_evidence(made)
+    found = audit(made)
+    total, passed, failures = found.total, found.passed, found.failures
     assert (total, passed) == (4, 1)
     assert "after the prediction" in failures[0]
     assert "evidence 's' has no timestamp" in failures[1]

@@ -8,7 +8,8 @@ import pytest
 
 from beforehand.clock import iso
 from beforehand.records.world import Document
-from beforehand.score.leaks import DOSES, GRADES, Case, doses, flags
+from beforehand.score.leaks.detector import flags
+from beforehand.score.leaks.doses import DOSES, GRADES, Case, doses
 from beforehand.store.archive.writer import ArchiveWriter
 from experiments import Out, config, intervals, told
 

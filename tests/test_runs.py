@@ -23,7 +23,7 @@ from beforehand.records.rows import decode_interval
 from beforehand.records.world import Document, Market, PricePoint, Resolution
 from beforehand.runs.rows import read_jsonl
 from beforehand.score.evaluate import Settings
-from beforehand.score.leaks import LeakReport, recheck
+from beforehand.score.leaks.report import LeakReport, recheck
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.run_folder import RunFolder, open_run

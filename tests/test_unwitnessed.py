@@ -15,14 +15,8 @@ from beforehand.jobs.backtest.unwitnessed import Unwitnessed
 from beforehand.records.bulk import DocumentRow
 from beforehand.records.rows import Context, MarketSeen, Snippet
 from beforehand.runs.rows import read_intervals
-from beforehand.score.leaks import (
-    MEASURED,
-    REAL_LEAKS,
-    REAL_SHOWINGS,
-    UNWITNESSED,
-    flags,
-    on_record,
-)
+from beforehand.score.leaks.detector import UNWITNESSED, flags
+from beforehand.score.leaks.report import MEASURED, REAL_LEAKS, REAL_SHOWINGS, on_record
 from beforehand.store.archive.reader import Archive
 from experiments import Out, told
 

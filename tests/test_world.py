@@ -21,7 +21,7 @@ from beforehand.ids import canonical
 from beforehand.jobs.backtest import grid
 from beforehand.records.bulk import DocumentRow
 from beforehand.records.world import BookLevel, Market, OrderBook, PricePoint
-from beforehand.score.leaks import CANARY
+from beforehand.score.leaks.report import CANARY
 from beforehand.score.skill import Options, resamplers, skills
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter

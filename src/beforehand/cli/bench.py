@@ -28,10 +28,29 @@ from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark import events as benchmark
 from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest
 from beforehand.jobs.benchmark.evaluation import load_bets, parse_terms
+from beforehand.jobs.benchmark.stored import open_records
 from beforehand.jobs.checks import folder_for, settings
 from beforehand.score import forecastbench as recipe
+from beforehand.score.report.words import audit_lines
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json
+
+
+Records = Annotated[
+    Path | None,
+    Parameter(
+        name="--archive",
+        help="An archive: the audit looks every cited source up in it, and compares words and "
+        "figures. Without one it checks their dates.",
+    ),
+]
+AuditGrade = Annotated[
+    Literal["captured", "published"],
+    Parameter(
+        help="With --archive: a document counts as known when its words were captured, or on its "
+        "date."
+    ),
+]
 
 
 def ingest(
@@ -145,8 +164,13 @@ def evaluate(
         Parameter(help="For bets: the order in which the drawdown is taken."),
     ] = "file",
     out: Annotated[
-        Path | None, Parameter(help="Folder for scores.json, leaderboard.csv and report.html.")
+        Path | None,
+        Parameter(
+            help="Folder for scores.json, leaderboard.csv and report.html (of bets, scores.json)."
+        ),
     ] = None,
+    records: Records = None,
+    grade: AuditGrade = "captured",
     assume_utc: AssumeUtc = False,
     seed: Seed = 0,
     draws: Draws = 2000,
@@ -168,6 +192,7 @@ def evaluate(
         resolutions,
         settings(seed, draws, placebo, mark="--"),
         assume_utc=assume_utc,
+        stored=None if records is None else open_records(records, grade),
     )
     paths = (events, predictions, resolutions)
     found = evaluation.summary(done, paths)
@@ -187,10 +212,12 @@ def _print_evaluation(
     print_evaluation(found)
     screen = console()
     screen.print(f"\n{evaluation.counted(done.counts)}", soft_wrap=True)
-    passed, total = done.audit["passed"], done.audit["total"]
-    screen.print(f"evidence audit: {passed:,} of {total:,} forecasts pass")
+    for told in audit_lines(done.audit):
+        screen.print(Text(told), soft_wrap=True)
     for failure in done.audit["failures"][:5]:
         screen.print(Text(f"  {failure}"), soft_wrap=True)
+    if (hidden := len(done.audit["failures"]) - 5) > 0:
+        screen.print(f"  … and {hidden:,} more (--json lists up to {evaluation.MOST_FAILURES})")
     if report:
         screen.print(Text(f"report: {report}"), soft_wrap=True)
     by_reason = dict[str, list[str]]()

@@ -12,7 +12,7 @@ from beforehand.runs.query import find_run
 from beforehand.store.run_folder import open_run
 
 if TYPE_CHECKING:
-    from beforehand.score.leaks import DoseWire
+    from beforehand.score.leaks.doses import DoseWire
     from beforehand.score.summary import Few
 
 MOST = 20

@@ -34,7 +34,7 @@ from beforehand.score.evaluate import (
     part_wire,
     score_only,
 )
-from beforehand.score.leaks import CANARY, LeakReport
+from beforehand.score.leaks.report import CANARY, LeakReport
 from beforehand.score.report.page import html
 from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv, pairs_csv
 from beforehand.score.report.words import LOOKS_AHEAD, LOOKS_KNOWN, headline
@@ -228,8 +228,14 @@ def without_flagged(
 
     if not any(said.flagged_evidence_ids for row in rows for said in row.decisions):
         return None
-    found = dict[str, dict[str, Few]]()
     every, part = (build_table(columns_of(one), questions) for one in (rows, map(kept, rows)))
+    return with_and_without(every, part, settings)
+
+
+def with_and_without(every: Table, part: Table, settings: Settings) -> dict[str, dict[str, Few]]:
+    """Each forecaster's Brier and skill over all rows, over those where `part` has a forecast of it
+    too (`same_rows`), and those of `part`, which has the same rows and fewer forecasts (`kept`)."""
+    found = dict[str, dict[str, Few]]()
     nothing = np.full(len(every.q), np.nan)
     shared = {
         name: np.where(np.isfinite(part.forecasts.get(name, nothing)), p, np.nan)

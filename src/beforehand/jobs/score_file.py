@@ -47,7 +47,7 @@ from beforehand.runs.columns import read_questions
 from beforehand.runs.rows import InstantLine
 from beforehand.score import metrics
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
-from beforehand.score.leaks import LeakReport
+from beforehand.score.leaks.report import LeakReport
 from beforehand.score.skill import MARKET, MIN_ANSWERED
 from beforehand.score.summary import About, Pictured, Summary, number
 from beforehand.score.table import Table

@@ -62,12 +62,16 @@ class EventSpec(Record):
 
 
 class EvidenceItem(Record):
-    """One piece of cited evidence; without a timestamp it fails the audit."""
+    """One piece of cited evidence; without a timestamp it fails the audit. `value`, `unit` and
+    `period` (a date, or `2025 Q1`), which are ours, state a figure apart from the snippet."""
 
     type: str
     source: str
     snippet: str | None = None
     timestamp: Utc | None = None
+    value: Number | None = None
+    unit: str | None = None
+    period: str | None = None
 
 
 class PredictionPayload(Record):

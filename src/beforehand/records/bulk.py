@@ -54,6 +54,9 @@ class EvidenceRow(Struct, frozen=True):
     source: str
     snippet: str | None = None
     timestamp: Aware | None = None
+    value: float | None = None
+    unit: str | None = None
+    period: str | None = None
 
 
 class PayloadRow(Struct, frozen=True):

@@ -10,17 +10,8 @@ from beforehand.clock import from_us
 from beforehand.errors import InputError
 from beforehand.gateway.search import words
 from beforehand.runs.rows import read_intervals, read_jsonl
-from beforehand.score.leaks import (
-    Case,
-    DoseWire,
-    ForecastLeaks,
-    LeakReport,
-    LeaksWire,
-    doses,
-    on_record,
-    recheck,
-    wire,
-)
+from beforehand.score.leaks.doses import Case, DoseWire, doses, wire
+from beforehand.score.leaks.report import ForecastLeaks, LeakReport, LeaksWire, on_record, recheck
 from beforehand.score.summary import Few
 from beforehand.store.files import read_json
 from beforehand.store.run_folder import RunFolder

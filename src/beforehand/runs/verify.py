@@ -29,7 +29,7 @@ from beforehand.runs.rows import read_intervals
 from beforehand.runs.scouted import faults, is_scouted
 from beforehand.runs.spent import providers
 from beforehand.sandbox.engines import Sandbox
-from beforehand.score.leaks import LeakReport, on_record, recheck
+from beforehand.score.leaks.report import LeakReport, on_record, recheck
 from beforehand.store.files import file_digest
 from beforehand.store.journal.calls import CallRow, Calls, call_key
 from beforehand.store.journal.journal import Journal

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from beforehand.clock import iso_us
 from beforehand.records.rows import PairWire
 from beforehand.score.bets import LAST, Profit
-from beforehand.score.leaks import LeaksWire
+from beforehand.score.leaks.report import LeaksWire
 from beforehand.score.metrics import ADDED
 from beforehand.score.scoreboard import Row
 from beforehand.score.skill import MARKET, Skill
@@ -289,11 +289,24 @@ class Pictured(TypedDict):
 
 
 class EvidenceAudit(TypedDict):
-    """How many evidence items passed the audit, and the first that failed."""
+    """How many forecasts passed the audit, and the first that failed. `citing` of them cite
+    anything; of the `items`, `levels` counts how far each is supported and `faults` what is wrong,
+    and `precision` is the share that holds of those that claim something. `leakage_passed`
+    forecasts have no fault by which something from after t may have come in. `against_records` says
+    that the sources were looked up. `without_failing` has the scores with all forecasts, with all
+    on the rows where one is left (`same_rows`), and without those that fail (`kept`)."""
 
     total: int
     passed: int
     failures: list[str]
+    citing: int
+    items: int
+    levels: dict[str, int]
+    faults: dict[str, int]
+    precision: float | None
+    leakage_passed: int
+    against_records: bool
+    without_failing: dict[str, dict[str, Few]] | None
 
 
 class VenueWire(TypedDict):

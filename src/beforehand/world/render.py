@@ -18,7 +18,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.score.leaks import CANARY
+from beforehand.score.leaks.report import CANARY
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.world import services

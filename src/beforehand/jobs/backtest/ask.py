@@ -28,7 +28,7 @@ from beforehand.forecast.base import (
 )
 from beforehand.forecast.schemes.http import kept_text, read_kept
 from beforehand.records.rows import DecisionRow, FailureRow, TraceRow
-from beforehand.score.leaks import Also, flagged_in
+from beforehand.score.leaks.report import Also, flagged_in
 from beforehand.store.journal.calls import call_key
 from beforehand.store.journal.events import was_resumed
 from beforehand.store.journal.free import FreeAnswer

@@ -49,7 +49,7 @@ from beforehand.records.rows import IntervalRow
 from beforehand.runs.columns import columns_of, read_questions
 from beforehand.runs.rows import counts, questions_of, read_intervals, read_traces
 from beforehand.score.evaluate import Settings, build_table, evaluate
-from beforehand.score.leaks import LeakReport, recheck
+from beforehand.score.leaks.report import LeakReport, recheck
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, Summary

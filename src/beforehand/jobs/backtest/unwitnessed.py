@@ -18,7 +18,7 @@ import numpy.typing as npt
 from beforehand.clock import parse_us
 from beforehand.gateway.search import SearchIndex, encoder, words
 from beforehand.records.rows import Context, Snippet
-from beforehand.score.leaks import UNWITNESSED, Flag
+from beforehand.score.leaks.detector import UNWITNESSED, Flag
 
 ABOUT, ALIKE, COPY = 0.4, 0.5, 88.0
 """A document is about a question above this cosine; it is a witness from this likeness on, and a

@@ -23,6 +23,7 @@ from beforehand.jobs.backtest.order import compile_plan
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark.events import experiment, ingest, load_events
+from beforehand.jobs.benchmark.stored import ArchiveRecords
 from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.benchmark import EventSpec
@@ -266,7 +267,10 @@ class BenchmarkJob(_Stage):
         kept = how_kept(self._forecasters.values(), differs, context)
         forecasters = self._forecasters.values()
         settings = replace(self._request.settings, unranked=unranked(forecasters))
-        done = evaluation.evaluate_files(events, said, endings, settings, training, kept)
+        records = ArchiveRecords(RecordedWorld(self._archive))
+        done = evaluation.evaluate_files(
+            events, said, endings, settings, training, kept, stored=records
+        )
         evaluation.store(done, (events, said, endings), path, self._forecasters.values())
         files = self.folder.digests(*results.SCORED)
         return {"counts": done.counts, "audit": done.audit["passed"], "files": files}

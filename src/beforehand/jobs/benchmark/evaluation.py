@@ -4,7 +4,7 @@ bets and their terms."""
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,13 @@ from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRe
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.records.rows import label
 from beforehand.runs.columns import question
+from beforehand.score.audit import Audit, Stored, audit
 from beforehand.score.bets import Bet
 from beforehand.score.evaluate import Columns, Question, Result, Settings, build_table, evaluate
-from beforehand.score.leaks import LeakReport, LeaksWire, audit_evidence
+from beforehand.score.leaks.report import LeakReport, LeaksWire
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
-from beforehand.score.summary import About, EvidenceAudit, ResultWire
+from beforehand.score.summary import About, EvidenceAudit, Few, ResultWire
 from beforehand.score.validity import SetFacts
 from beforehand.store.files import read_bytes, read_lines, write_jsonl
 
@@ -59,6 +60,7 @@ NO_PRICE = "the market has no price at its instant"
 SECOND = "a second prediction of the same event at the same instant"
 SUPERSEDED = "a later prediction of the same predictor counts"
 """No fault: a forecast may be brought up to date."""
+MOST_FAILURES = 200
 
 
 def evaluate_files(
@@ -69,6 +71,7 @@ def evaluate_files(
     training: Training | None = None,
     kept: Mapping[str, Kept] | None = None,
     assume_utc: bool = False,
+    stored: Stored | None = None,
 ) -> Evaluation:
     """Pure scoring: three files in, verdicts out.
 
@@ -76,15 +79,14 @@ def evaluate_files(
     baseline_probability, which is the price at `forecast_at`: a later prediction is not scored
     against it. Price ages come from `events_snapshots.jsonl` beside the events. `training` is what
     is known of the training of models among the predictors. `assume_utc` takes times without a zone
-    as UTC.
+    as UTC. `stored` has the records in which the audit looks the cited sources up.
     """
     specs = {spec.id: spec for _, spec in load_events(events, assume_utc)}
     endings = _load_resolutions(resolutions, assume_utc)
     rows = _load_predictions(predictions, assume_utc)
     questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
-    placed = place(
-        [row for _, row in rows], specs, endings, _ages(events.with_name("events_snapshots.jsonl"))
-    )
+    ages = _ages(events.with_name("events_snapshots.jsonl"))
+    placed = place([row for _, row in rows], specs, endings, ages)
     counts = {
         "predictions": len(rows),
         "events": len(specs),
@@ -105,20 +107,59 @@ def evaluate_files(
     settled = {q.id for q in questions if q.settled is not None}
     unscored = _unscored(rows, placed.left, specs, settled)
     _refuse_all(unscored, len(rows), predictions)
-    total, passed, failures = audit_evidence([row for _, row in rows])
+    audited = audit([row for _, row in rows], stored)
     facts = SetFacts(
         documents=0,
         models=training is not None,
         share_after_training_cutoff=training.share if training is not None else None,
         unresolved=counts["events_without_resolution"],
         variants=len(table.forecasts),
-        admitted_after_t=total - passed,
+        admitted_after_t=len(audited.leaking),
         undated=counts["predictions_without_a_time"],
         texts_known=False,
         kept=_stated([row for _, row in rows]) if kept is None else kept,
     )
-    audit: EvidenceAudit = {"total": total, "passed": passed, "failures": failures[:200]}
-    return Evaluation(evaluate(table, facts, settings), audit, counts, unscored)
+    without = None
+    failing = [rows[i][1] for i in audited.failed if i not in placed.left]
+    if failing:
+        part = build_table(_less(placed, failing), questions)
+        without = results.with_and_without(table, part, settings)
+    told = _audit_wire(audited, stored is not None, without)
+    return Evaluation(evaluate(table, facts, settings), told, counts, unscored)
+
+
+def _less(placed: "Placed", failing: Sequence[PredictionRow]) -> Columns:
+    """The columns without these forecasts; the market's own stay."""
+    gone = {(row.id, predictor_of(row), _instant(row)) for row in failing}
+    at_deadline = {(event, who) for event, who, _ in gone}
+
+    def stays(event: str, who: str, t: int) -> bool:
+        return (event, who, t) not in gone if placed.by_market else (event, who) not in at_deadline
+
+    columns = placed.columns
+    forecasts: list[Mapping[str, float]] = [
+        {who: p for who, p in said.items() if stays(event, who, t)}
+        for event, t, said in zip(columns.id, columns.t, columns.forecasts, strict=True)
+    ]
+    return replace(columns, forecasts=forecasts)
+
+
+def _audit_wire(
+    found: Audit, against_records: bool, without: dict[str, dict[str, Few]] | None
+) -> EvidenceAudit:
+    return {
+        "total": found.total,
+        "passed": found.passed,
+        "failures": found.failures[:MOST_FAILURES],
+        "citing": found.citing,
+        "items": found.items,
+        "levels": dict(found.levels),
+        "faults": dict(found.faults.most_common()),
+        "precision": found.precision,
+        "leakage_passed": found.total - len(found.leaking),
+        "against_records": against_records,
+        "without_failing": without,
+    }
 
 
 def _refuse_all(unscored: Sequence[UnscoredWire], n: int, path: Path) -> None:
@@ -212,6 +253,8 @@ class Placed:
     columns: Columns
     counts: dict[str, int]
     left: dict[int, str]
+    by_market: bool
+    """Whether rows stand at the instants of a predictor named `market`, and not at deadlines."""
 
 
 def place(
@@ -261,7 +304,7 @@ def place(
         columns.bid.append(math.nan)
         columns.ask.append(math.nan)
         columns.forecasts.append(said)
-    return Placed(columns, counts, left)
+    return Placed(columns, counts, left, by_market)
 
 
 Cells = dict[tuple[str, int], dict[str, float]]
@@ -372,7 +415,7 @@ def summary(evaluation: Evaluation, paths: Sequence[Path]) -> EvaluationWire:
 
 
 def _leaks(evaluation: Evaluation) -> LeakReport:
-    total, passed = evaluation.audit["total"], evaluation.audit["passed"]
+    total, passed = evaluation.audit["total"], evaluation.audit["leakage_passed"]
     return LeakReport(
         checked=total, rechecked=total, admitted_after_t=total - passed, from_file=True
     )

@@ -16,6 +16,7 @@ from beforehand.score.report.pictures import (
 )
 from beforehand.score.report.words import (
     TILES,
+    audit_lines,
     bound_text,
     card_value,
     headline,
@@ -69,6 +70,7 @@ def html(
             other=on_other_rows(board),
             warnings=warnings(summary),
             unmet=unmet(summary),
+            audited=list(audit_lines(summary["audit"])) if "audit" in summary else [],
             names={**(names or {})},
             sliced=tested[:MOST_SLICED],
             paid=[name for name in paid if name in tested][:MOST_SLICED],

@@ -1,12 +1,18 @@
 """What a report says in words: the verdict in one sentence, warnings, the card's fields."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from beforehand.records.rows import label
 
 if TYPE_CHECKING:
-    from beforehand.score.summary import BoardRow, ProfitWire, ResultWire, Summary
+    from beforehand.score.summary import (
+        BoardRow,
+        EvidenceAudit,
+        ProfitWire,
+        ResultWire,
+        Summary,
+    )
 
 MOST_NAMED = 8
 LOOKS_KNOWN = "looks like knowing the outcomes"
@@ -307,3 +313,38 @@ def show(value: float | None, digits: int = 4) -> str:
         return "–"
     text = f"{value:.{digits}f}"
     return (text[1:] if float(text) == 0 and text[0] == "-" else text).replace("-", "−")
+
+
+def audit_lines(audit: "EvidenceAudit") -> Iterator[str]:
+    """The evidence audit in a few lines, each count with its denominator."""
+    total = audit["total"]
+    yield (
+        f"evidence audit: {audit['passed']:,} of {total:,} forecasts pass; {audit['citing']:,} "
+        f"cite evidence; {audit['leakage_passed']:,} have none from after their time"
+    )
+    if not audit["items"]:
+        return
+    if not audit["against_records"]:
+        yield (
+            f"  the dates of {audit['items']:,} items were checked; with --archive their sources "
+            "are looked up, and their words and figures compared"
+        )
+    else:
+        levels, precision = audit["levels"], audit["precision"]
+        share = "" if precision is None else f" (attribution precision {100 * precision:.1f} %)"
+        yield (
+            f"  of {audit['items']:,} items {levels.get('supported', 0):,} say what their source "
+            f"says, {levels.get('failed', 0):,} fail{share}, {levels.get('exists', 0):,} claim "
+            "nothing that can be checked"
+        )
+    if audit["faults"]:
+        yield "  " + ", ".join(f"{n:,} × {fault}" for fault, n in audit["faults"].items())
+    if (without := audit["without_failing"]) is not None:
+        for name, kept in without["kept"].items():
+            same, whole = without["same_rows"].get(name), without["all"][name]
+            if same is None or kept["n"] == whole["n"] or kept["brier"] is None:
+                continue
+            yield (
+                f"  {name}: Brier {show(whole['brier'])} over {whole['n']:,} forecasts; without "
+                f"those that fail {show(kept['brier'])} over {kept['n']:,}"
+            )

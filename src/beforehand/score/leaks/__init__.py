@@ -1,0 +1,1 @@
+"""Leaks: the detector, the report of a run, and what missed ones could gain."""
