@@ -109,8 +109,78 @@ def test_skill_before_and_after_the_end_of_training(
     cutoff = iso_us(ends[len(ends) // 2])
     found = told(capsys, path, sim, "--training-cutoff", cutoff)
     parts = [one for one in found["slices"] if one["by"] == "training"]  # type: ignore[attr-defined]
-    assert [one["name"] for one in parts] == ["resolved before its end", "resolved after it"]
+    names = ["resolved before its end", "forecast before it, resolved after", "forecast after it"]
+    assert [one["name"] for one in parts] == names
     assert sum(one["n_forecasts"] for one in parts) == len(rows)
+
+
+def knowing(rows: Rows, sim: Path) -> list[tuple[str, str, int, float]]:
+    """Towards the outcome, with noise: beats the market."""
+    view = Gateway(RecordedWorld(Archive(sim))).full_view()
+    paid = {r.market_id: r.payout for r in view.resolutions()}
+    noise = np.random.default_rng(0).normal(0, 0.15, len(rows))
+    return [
+        ("mine", m, t, float(np.clip(0.6 * p + 0.4 * float(paid[m] or 0) + e, 0.01, 0.99)))
+        for (m, t, p), e in zip(rows, noise, strict=True)
+    ]
+
+
+def test_a_softened_outcome_is_seen(rows: Rows, sim: Path, tmp_path: Path, capsys: Out) -> None:
+    """A tenth of the way to the outcome, without noise; the control has noise."""
+    view = Gateway(RecordedWorld(Archive(sim))).full_view()
+    paid = {r.market_id: float(r.payout or 0) for r in view.resolutions()}
+    said = [("soft", m, t, 0.9 * p + 0.1 * paid[m]) for m, t, p in rows]
+    said += [("able", m, t, p) for _, m, t, p in knowing(rows, sim)]
+    found = told(capsys, write(tmp_path / "x.csv", said), sim)
+    by = {r["forecaster"]: r for r in found["leaderboard"]}  # type: ignore[attr-defined]
+    assert by["soft"]["verdict"] == "not shown"
+    assert "looks like knowing the outcomes" in by["soft"]["reasons"][0]
+    assert by["able"]["verdict"] == "beats the market"
+
+
+def test_a_forecast_from_before_the_end_of_training_is_no_fair_one(
+    rows: Rows, sim: Path, tmp_path: Path, capsys: Out
+) -> None:
+    """All of it resolved after the cutoff, and all of it was made before: the model knows news that
+    the market did not. The control is a cutoff before the first forecast."""
+    ends = {name: to_us(at) for name, at in _ends(sim).items()}  # type: ignore[arg-type]
+    middle = sorted(ends.values())[len(ends) // 3]
+    mine = [r for r in knowing(rows, sim) if r[2] < middle < ends[r[1]]]
+    path = write(tmp_path / "mine.csv", mine)
+    for cutoff, share in ((middle, 0.0), (min(t for _, _, t, _ in mine), 1.0)):
+        card = told(capsys, path, sim, "--training-cutoff", iso_us(cutoff))["validity"]
+        assert card["share_after_training_cutoff"]["value"] == 1.0  # type: ignore[index]
+        made = card["share_made_after_training"]  # type: ignore[index]
+        assert (made["value"], made["ok"]) == (share, share == 1.0)
+
+
+@pytest.mark.parametrize("days", [1, 3, 7, 20])
+@pytest.mark.parametrize("weight", [1.0, 0.5])
+def test_who_copies_later_prices_is_seen(
+    rows: Rows, sim: Path, tmp_path: Path, capsys: Out, days: int, weight: float
+) -> None:
+    """Whole or by half, at instants of which the file holds no later one. The controls: a
+    forecaster that is as good without it, and noise."""
+    world = RecordedWorld(Archive(sim))
+    taken, said = set[str](), []
+    rng = np.random.default_rng(days)
+    for m, t, p in rows[::-1]:
+        if m in taken:
+            continue  # One row a market: nothing of the file shows what came later.
+        taken.add(m)
+        (point,) = world.last_price(m, t + days * 86_400_000_000)
+        later = (1 - weight) * p + weight * point.price
+        noise = p + float(rng.normal(0, 0.03))
+        said += [("late", m, t, later), ("noise", m, t, min(max(noise, 0.01), 0.99))]
+    halfway = {m: p for _, m, _, p in knowing(rows, sim)}
+    said += [("able", m, t, halfway[m]) for who, m, t, _ in said if who == "late"]
+    found = told(capsys, write(tmp_path / "x.csv", said), sim)
+    reasons = {r["forecaster"]: " ".join(r["reasons"]) for r in found["leaderboard"]}  # type: ignore[attr-defined]
+    verdicts = {r["forecaster"]: r["verdict"] for r in found["leaderboard"]}  # type: ignore[attr-defined]
+    moved = verdicts["late"] != "not shown" or "later prices" in reasons["late"]
+    assert verdicts["late"] != "beats the market"
+    assert moved or days == 1, "in a day too few prices move"
+    assert "later prices" not in reasons["noise"] + reasons["able"]
 
 
 def _ends(sim: Path) -> dict[str, object]:

@@ -68,7 +68,8 @@ def test_every_row_is_scored_or_listed(sim: Path, tmp_path: Path) -> None:
     ok = iso(end - timedelta(microseconds=1))
     bad = [
         ("NO:where", ok, "0.5", "no such market"),
-        (name, iso(end), "0.5", "at or after the market's end"),
+        (name, "2035-01-01T00:00:00Z", "0.5", "at or after the market's end"),
+        (name, iso(end), "0.5", "not on record yet"),
         (name, iso(first - timedelta(microseconds=1)), "0.5", "before the market's first"),
         (name, ok, "1.5", "not a number in"),
         (name, ok, "nan", "not a number in"),

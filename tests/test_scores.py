@@ -256,6 +256,7 @@ def test_a_failed_bound_turns_the_verdict(world: Table) -> None:
     for facts, field in (
         (SetFacts(documents=0, admitted_after_t=1), "from after t was shown"),
         (SetFacts(documents=0, share_after_training_cutoff=0.2), "the model's training"),
+        (SetFacts(documents=0, share_made_after_training=0.2), "made after the model's training"),
     ):
         rows = score(peeking)
         apply_card(rows, card(peeking, rows, facts))

@@ -35,7 +35,6 @@ from beforehand.score.report.words import audit_lines
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json
 
-
 Records = Annotated[
     Path | None,
     Parameter(

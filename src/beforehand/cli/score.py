@@ -41,7 +41,8 @@ class Reading:
         Parameter(
             consume_multiple=False,
             help="Rows not to look at, as a check of robustness (no new variant): venue=, "
-            "category=, event=, id=, before=DATE or after=DATE. May be repeated.",
+            "category=, event=, id=, before=DATE or after=DATE (of the forecast). May be repeated: "
+            "--leave-out A --leave-out B.",
         ),
     ] = ()
     check: Annotated[

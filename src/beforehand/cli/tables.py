@@ -362,10 +362,12 @@ def _money(out: Console, summary: "Summary") -> None:
 
     named, board = summary.get("subjects"), summary["leaderboard"]
     tested = [row for row in board if named is None or row["forecaster"] in named]
+    silent = [row for row in tested[MANY:] if isinstance(k := row["kelly"], dict) and k["bets"]]
     for row in tested[:MANY]:
         kelly = row["kelly"]
         if isinstance(kelly, str):
-            _say(out, "bets", f"none: {kelly}")
+            hint = " (--spread 0.02 assumes a book)" if "no bid and ask" in kelly else ""
+            _say(out, "bets", f"none: {kelly}{hint}")
             return
         if not kelly["bets"] or row["forecaster"] == "market":
             continue
@@ -373,9 +375,15 @@ def _money(out: Console, summary: "Summary") -> None:
         span = "" if low is None or high is None else f" [{100 * low:.1f}, {100 * high:.1f}]"
         gain = "–" if roi is None else f"{100 * roi:.1f}{span} % of what they cost"
         said = f"{short(row['forecaster'])}: {kelly['bets']:,} bets gained {gain}"
-        fall = f"; largest drawdown {100 * kelly['max_drawdown']:.1f} %"
+        worst = max(kelly["max_drawdown"], kelly.get("drawdown_at_prices", 0.0))
+        fall = f"; largest drawdown {100 * worst:.1f} % (open bets at the market's price)"
+        if kelly["unfunded"] or kelly.get("cut"):
+            fall += f"; without cash for {kelly['unfunded']:,} questions with an edge, and cut for "
+            fall += f"{kelly.get('cut', 0):,} bets"
         lucky = luck("these", kelly)
         _say(out, "bets", f"{said}{fall}" + (f"; {lucky}" if lucky else ""))
+    if silent:
+        _say(out, "bets", f"of {len(silent):,} more in --verbose and the report")
 
 
 def _slices(out: Console, summary: "Summary") -> None:

@@ -5,12 +5,12 @@ Such a question is refused or marked, by setting; the results say how many there
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from beforehand.clock import iso
+from beforehand.clock import iso, to_us
 from beforehand.llm.names import ModelSpec
 
 Knowledge = Literal["mark", "refuse"]
@@ -20,9 +20,12 @@ REFUSED = "refused: the answer was known before the model's training ended"
 @dataclass(frozen=True)
 class Training:
     """The smallest share, over a run's models, of instants on questions whose answer came after the
-    model's training ended; None if a cutoff is unknown."""
+    model's training ended; `made` is that of the instants that lie after it themselves (a model
+    that is asked at an earlier one knows news that the market did not have). None if a cutoff is
+    unknown."""
 
     share: float | None
+    made: float | None = None
 
 
 class CutoffGuard:
@@ -45,17 +48,25 @@ class CutoffGuard:
             return f"{REFUSED} ({iso(spec.cutoff)[:10]})"
         return None
 
-    def training(self, spoken: Iterable[tuple[ModelSpec, Mapping[str, int]]]) -> Training | None:
-        """The share over the ranked models, each with its instants by market. Refused questions are
-        left out. None without a ranked model."""
-        ranked, shares = [one for one in spoken if one[0].ranked], list[float]()
+    def training(
+        self, spoken: Iterable[tuple[ModelSpec, Mapping[str, Sequence[int]]]]
+    ) -> Training | None:
+        """The shares over the ranked models, each with its instants (microseconds) by market.
+        Refused questions are left out. None without a ranked model."""
+        ranked, shares, made = (
+            [one for one in spoken if one[0].ranked],
+            list[float](),
+            list[float](),
+        )
         for spec, instants in ranked:
-            marks = Counter[str]()
-            for market, n in instants.items():
+            marks, later = Counter[str](), 0
+            for market, at in instants.items():
                 if self.refusal(spec, market) is None:
-                    marks[self.mark(spec, market)] += n
+                    marks[self.mark(spec, market)] += len(at)
+                    later += sum(spec.cutoff is not None and t >= to_us(spec.cutoff) for t in at)
             if marks["unknown"]:
                 return Training(None)
             if marks.total():
                 shares.append(marks["after"] / marks.total())
-        return Training(min(shares, default=1.0)) if ranked else None
+                made.append(later / marks.total())
+        return Training(min(shares, default=1.0), min(made, default=1.0)) if ranked else None

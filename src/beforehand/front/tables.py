@@ -59,9 +59,13 @@ BETS: Kinds = {
     "forecast": "float",
     "market": "float",
     "price": "float",
+    "wanted": "float",
     "stake": "float",
+    "fee_rate": "float",
     "fee": "float",
     "gain": "float",
+    "wealth": "float",
+    "event": "int",
     "outcome": "float",
     "settled": "time",
 }

@@ -24,7 +24,6 @@ from beforehand.records.rows import IntervalRow
 from beforehand.records.world import Market, Resolution
 from beforehand.runs.columns import columns_of
 from beforehand.runs.rows import EventLine, ResolutionLine, read_jsonl
-from beforehand.score import metrics
 from beforehand.score.bets import in_effect
 from beforehand.score.evaluate import (
     Question,
@@ -37,7 +36,7 @@ from beforehand.score.evaluate import (
 from beforehand.score.leaks.report import CANARY, LeakReport
 from beforehand.score.report.page import html
 from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv, pairs_csv
-from beforehand.score.report.words import LOOKS_AHEAD, LOOKS_KNOWN, headline
+from beforehand.score.report.words import headline
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import (
     About,
@@ -48,7 +47,7 @@ from beforehand.score.summary import (
     VenueWire,
     number,
 )
-from beforehand.score.table import Floats, Table
+from beforehand.score.table import Table
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl
 from beforehand.store.run_folder import RunFolder, Told
@@ -56,11 +55,6 @@ from beforehand.store.trials import note_trials
 
 SCORED = ("scores.json", "leaderboard.csv", "pairs.csv", "bets.csv", "report.html")
 """The files that every scored run ends in."""
-CLAIRVOYANT, LEAST_SUSPECT, ALL_BUT_ALL = 0.1, 30, 0.98
-MOST_AHEAD, LEAST_MOVE, MOST_FORESEEN = 4, 0.01, 0.5
-"""What looks like the outcomes: this share of the market's Brier score, or no forecast on the wrong
-side where the market has more than one of fifty there; from so many questions on. Or half of the
-forecasts are what the price moved to (by a cent or more) within the next four instants."""
 LEAK_NOTE = (
     "This says that no record after t was shown. A language model's own memory lies outside the "
     "wall: for that the card has the share of forecasts after the training cutoff."
@@ -87,60 +81,6 @@ def with_trials(
     said = rules.said
     n = note_trials(ledger, "stakes", used, {digest(said.encode()): said}, run, at, archive)
     return replace(settings, variants=tried, kelly=replace(settings.kelly, tried=n))
-
-
-def clairvoyant(table: Table, names: Iterable[str]) -> dict[str, str]:
-    """Forecasters whose forecasts look like the outcomes themselves, and why: where trust alone
-    kept them from the outcomes, they are not said to beat the market."""
-    found = dict[str, str]()
-    y = table.y[table.q]
-    for name in names:
-        if name not in table.forecasts:
-            continue  # It never answered.
-        p = table.forecasts[name]
-        valid = np.isfinite(p) & np.isfinite(table.market)
-        weights = table.row_weights(valid)
-        n = int(table.question_means(p, valid)[1].sum())
-        if n < LEAST_SUSPECT:
-            continue
-        mine, market = (
-            metrics.brier(x[valid], y[valid], weights[valid]) for x in (p, table.market)
-        )
-        sure = valid & np.isin(y, (0.0, 1.0))
-        right, others = (float(((x >= 0.5) == (y == 1))[sure].mean()) for x in (p, table.market))
-        if mine < CLAIRVOYANT * market:
-            said = (
-                f"its Brier score, {mine:.4f}, is less than a tenth of the market's ({market:.4f})"
-            )
-        elif right == 1.0 and others < ALL_BUT_ALL:
-            known = int(table.question_means(p, sure)[1].sum())
-            said = f"it was on the right side in every forecast of {known:,} questions"
-        elif said := _ahead(table, p):
-            found[name] = f"it {LOOKS_AHEAD}: {said}"
-            continue
-        else:
-            continue
-        found[name] = f"it {LOOKS_KNOWN}: {said}"
-    return found
-
-
-def _ahead(table: Table, p: Floats) -> str:
-    """Where half of the forecasts are (nearly) the market's price at one of the forecaster's next
-    instants, though it moved until then: a sentence with the counts. Else empty."""
-    mine = np.flatnonzero(np.isfinite(p) & np.isfinite(table.market))
-    mine = mine[np.lexsort((table.t[mine], table.q[mine]))]
-    q, market, said = table.q[mine], table.market[mine], p[mine]
-    for ahead in range(1, MOST_AHEAD + 1):
-        same = q[:-ahead] == q[ahead:]
-        later, now, mine_then = market[ahead:][same], market[:-ahead][same], said[:-ahead][same]
-        moved = np.abs(later - now) >= LEAST_MOVE
-        near = np.abs(mine_then - later)[moved] <= CLAIRVOYANT * np.abs(later - now)[moved]
-        if len(near) >= LEAST_SUSPECT and near.mean() >= MOST_FORESEEN:
-            return (
-                f"{int(near.sum()):,} of {len(near):,} forecasts are what the market's price moved "
-                "to later, to within a tenth of its move"
-            )
-    return ""
 
 
 def event_wire(market: Market, resolution: Resolution | None) -> EventLine:

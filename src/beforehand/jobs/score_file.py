@@ -34,7 +34,7 @@ from beforehand.gateway.panel import Evidence, Panel
 from beforehand.gateway.view import View
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest, new_run_id
-from beforehand.jobs import results
+from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.checks import fees_apply
 from beforehand.jobs.forecast_file import Line, Rejected, Stated
@@ -61,6 +61,8 @@ from beforehand.store.trials import LEFT_OUT, note_trials
 MOST_UNKNOWN, MOST_LATE, FEW_QUESTIONS = 3, 0.05, 20
 UNKNOWN = "no such market in the archive"
 LATE = "the time lies at or after the market's end"
+UNSEEN = "the market had ended by then, which was not on record yet"
+"""No fault: nobody who looked at that instant could tell, so it was not asked."""
 EARLY = "the time lies before the market's first known price"
 SECOND = (
     "a second forecast of the same market at the same instant (of several draws of one model take "
@@ -187,17 +189,17 @@ def run(
     _write(folder.path, cells, panel, columns, rejected)
     names = sorted({who for said in cells.values() for who in said})
     leaks = _leaks(gateway, archive, panel)
-    table = replace(
-        build_table(columns, read_questions(folder.path, settings.kelly)),
-        asked=_asked(cells, rejected),
-    )
+    table = build_table(columns, read_questions(folder.path, settings.kelly))
+    marks = hindsight.marks(table, gateway)
+    table = replace(table, asked=_asked(cells, rejected), marks=marks)
     variants = _variants(panel, cells, stated_cells, names)
     here = folder.run_id, iso(now), archive.digest
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
     note_trials(ledger, LEFT_OUT, used, _told_apart(left), *here)
     facts = replace(
-        _facts(leaks, settings.variants, names, results.clairvoyant(table, names)),
+        _facts(leaks, settings.variants, names, hindsight.clairvoyant(table, names, gateway)),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
+        share_made_after_training=_made_after(training_cutoff, columns),
         training_cutoff=training_cutoff,
         share_scored=1 - rejected.count / stated.rows,
     )
@@ -458,7 +460,7 @@ def _misfit(
     if ending.payout is None:
         return f"the market is {ending.status}"
     if line.t >= grid.end_of(ending):
-        return LATE
+        return LATE if line.t >= ending.known_at else UNSEEN
     if to_us(line.t) < first[market]:
         return EARLY
     return None
@@ -542,6 +544,11 @@ def _after(
     if cutoff is None:
         return None
     return float(np.mean([used[name].resolved_at > cutoff for name in columns.id]))
+
+
+def _made_after(cutoff: datetime | None, columns: Columns) -> float | None:
+    """Share of forecasts that were made after the model's training ended."""
+    return None if cutoff is None else float(np.mean(np.array(columns.t) >= to_us(cutoff)))
 
 
 def _picture(panel: Panel, cells: Cells, market: str) -> list[IntervalRow]:

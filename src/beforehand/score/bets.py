@@ -108,7 +108,10 @@ class Profit:
     """How many ways to bet were tried on such a set: forecasters times stake rules."""
     drawdown_at_prices: float = 0.0
     """The largest fall from a peak, as a share of it, with open bets at the market's price at every
-    instant of the table, and not only at settlements."""
+    instant of the table and every other price on record, and not only at settlements."""
+    most_at_risk: float = 0.0
+    most_on_event: float = 0.0
+    """The largest share of the wealth that open bets cost: all of them, and those on one event."""
 
     @property
     def best_by_chance(self) -> float | None:
@@ -201,6 +204,7 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
     gain = outlay * (paid[row] - 1)
     settles = np.array([one[3] for one in made.bets], dtype=np.int64)
     shares = outlay * kept[row] / price[row]
+    at_risk = _exposure(table.event[table.q[row]], table.t[row], settles, outlay, before)
     return Profit(
         row=row,
         question=table.q[row],
@@ -219,6 +223,8 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         cut=made.cut,
         note=_note(table, booked, rules),
         rules=rules,
+        most_at_risk=at_risk[0],
+        most_on_event=at_risk[1],
         drawdown_at_prices=_fall(table, row, buys_yes[row], shares, outlay, outlay + gain, settles),
     )
 
@@ -237,10 +243,13 @@ def _fall(
     it then paid: their sums through time are the wealth."""
     if not len(row):
         return 0.0
-    order = np.lexsort((table.t, table.q))
+    q = np.concatenate([table.q, table.marks.q])
+    at = np.concatenate([table.t, table.marks.t])
+    prices = np.concatenate([table.market, table.marks.price])
+    order = np.lexsort((at, q))
     bet_of = np.full(len(table.questions), -1)
     bet_of[table.q[row]] = np.arange(len(row))
-    bet, t, price = bet_of[table.q[order]], table.t[order], table.market[order]
+    bet, t, price = bet_of[q[order]], at[order], prices[order]
     open_then = (bet >= 0) & (t >= table.t[row][bet]) & (t < settles[bet]) & np.isfinite(price)
     bet, t, price = bet[open_then], t[open_then], price[open_then]
     value = shares[bet] * np.where(yes[bet], price, 1 - price)
@@ -253,6 +262,28 @@ def _fall(
     steps = np.bincount(place, weights=moved, minlength=len(when))
     wealth = np.concatenate([[1.0], 1.0 + np.cumsum(steps)])
     return float((1 - wealth / np.maximum.accumulate(wealth)).max())
+
+
+def _exposure(
+    event: Ints, t: Ints, settles: Ints, outlay: Floats, before: Floats
+) -> tuple[float, float]:
+    """The largest shares of the wealth that open bets cost at the instant of a bet: of all of them,
+    and of those on the event of one bet. Bets are in the order in which they were made."""
+    whole, single = 0.0, 0.0
+    open_bets: list[tuple[int, int, float]] = []
+    on, every = dict[int, float](), 0.0
+    for k in range(len(t)):
+        while open_bets and open_bets[0][0] <= t[k]:
+            _, i, cost = heapq.heappop(open_bets)
+            on[int(event[i])] -= cost
+            every -= cost
+        cost = float(outlay[k])
+        heapq.heappush(open_bets, (int(settles[k]), k, cost))
+        on[int(event[k])] = on.get(int(event[k]), 0.0) + cost
+        every += cost
+        whole = max(whole, every / float(before[k]))
+        single = max(single, on[int(event[k])] / float(before[k]))
+    return whole, single
 
 
 def in_effect(table: Table, rules: Kelly) -> Kelly | None:

@@ -235,8 +235,8 @@ def _profit(
     found = [one.interval(ratio(one.totals(columns)), options.level) for one in mine]
     chance = by_chance(table, result, starts, options.draws, options.seed)
     tried = options.tests(table) * max(options.kelly.tried, 1)
-    widest = max(found, key=width)
-    return replace(result, roi_ci=widest, by_chance=chance, redraws=options.draws, tried=tried)
+    around = min(low for low, _ in found), max(high for _, high in found)
+    return replace(result, roi_ci=around, by_chance=chance, redraws=options.draws, tried=tried)
 
 
 def _empty_bins() -> metrics.Reliability:
@@ -309,9 +309,9 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
     if low <= 0 <= high:
         reasons.append("the 95 % interval includes 0")
     elif not (overall.lower > 0 or overall.upper < 0):
+        tried = "" if overall.tests == 1 else f"{overall.tests:,} variants tried and "
         reasons.append(
-            "the 95 % interval excludes 0, but not once it is deflated for the variants tried and "
-            "the clusters"
+            f"the 95 % interval excludes 0, but not once it is deflated for the {tried}few clusters"
         )
     if overall.skill > 0:
         reasons += _doubts(overall, fresh)

@@ -60,6 +60,8 @@ class Paired:
     error: float
     clusters: int
     """The standard error and the number of clusters of the leading clustering."""
+    tests: int
+    """How many comparisons the deflated bounds hold for."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ def paired(
         minimum_detectable_effect=detectable,
         error=error,
         clusters=size,
+        tests=tests,
     )
 
 

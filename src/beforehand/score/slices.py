@@ -57,8 +57,16 @@ def _divisions(
     years = [iso_us(int(at))[:4] if at else "unknown" for at in table.resolved_at]
     yield "resolved in", sorted(_groups(table, years, len(set(years))))
     if training is not None:
-        after = resolved > to_us(training)
-        yield "training", [("resolved before its end", ~after), ("resolved after it", after)]
+        ended = to_us(training)
+        made, after = table.t >= ended, resolved > ended
+        yield (
+            "training",
+            [
+                ("resolved before its end", ~after),
+                ("forecast before it, resolved after", after & ~made),
+                ("forecast after it", made & after),
+            ],
+        )
 
 
 def _bands(

@@ -86,12 +86,13 @@ class ProfitWire(TypedDict):
     they `staked` in all, and the `fees`; `gain` is the wealth at the end less the start, `roi` the
     gain over what the bets cost with their fees, with its 95 % interval, `roi_equal` the same at
     equal stakes; `max_drawdown` is at settlements, with open bets at what they cost,
-    `drawdown_at_prices` at every instant, with open bets at the market's price then. `by_chance` is
-    how often the same bets gain as much where the outcomes are redrawn from the market's own
-    prices, `best_by_chance` a bound of it for the best of the `tried` ways to bet, forecasters
-    times stake rules; both rest on `redraws`. `unfunded` counts the questions with an edge for
-    which there was never cash. `sharpe` is the mean return of a bet over its standard deviation,
-    not for a year. `made` and `lost` are the bets that won and lost most, `path` the wealth from
+    `drawdown_at_prices` at every price on record, with open bets at it. `most_at_risk` is the
+    largest share of the wealth that open bets cost, `most_on_event` that of one event.
+    `by_chance` is how often the same bets gain as much where the outcomes are redrawn from the
+    market's own prices, `best_by_chance` a bound of it for the best of the `tried` ways to bet,
+    forecasters times stake rules; both rest on `redraws`. `unfunded` counts the questions with an
+    edge for which there was never cash. `sharpe` is the mean return of a bet over its standard
+    deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the wealth from
     the first bet on, after each settlement, thinned; `cut` counts the bets that got less than they
     asked for, as the cash did not reach; all bets stand in bets.csv."""
 
@@ -107,6 +108,8 @@ class ProfitWire(TypedDict):
     sharpe: float | None
     max_drawdown: float
     drawdown_at_prices: NotRequired[float]
+    most_at_risk: NotRequired[float]
+    most_on_event: NotRequired[float]
     by_chance: NotRequired[float | None]
     best_by_chance: NotRequired[float | None]
     tried: NotRequired[int]
@@ -435,6 +438,8 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
         "sharpe": result.sharpe,
         "max_drawdown": result.max_drawdown,
         "drawdown_at_prices": result.drawdown_at_prices,
+        "most_at_risk": result.most_at_risk,
+        "most_on_event": result.most_on_event,
         "by_chance": result.by_chance,
         "best_by_chance": result.best_by_chance,
         "tried": result.tried,

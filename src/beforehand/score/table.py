@@ -31,6 +31,21 @@ NAME_WORDS = 3
 
 
 @dataclass(frozen=True)
+class Marks:
+    """Prices of the table's questions besides those of its rows: places of questions, microseconds,
+    prices. Open bets are worth these."""
+
+    q: Ints
+    t: Ints
+    price: Floats
+
+    @classmethod
+    def none(cls) -> "Marks":
+        """No price."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
+@dataclass(frozen=True)
 class Table:
     """Columns of equal length n (rows), and per-question columns of length Q.
 
@@ -40,7 +55,7 @@ class Table:
     `period` (cluster labels 0..), `resolved_at` (microseconds, 0 where unknown), `play` (a venue
     without real money), `fee`, `category` (may be empty), `bare` (without text and event id).
     `forecasts[name]` is (n,), NaN where the forecaster gave none; `asked[name]` is how many
-    forecasts it was asked for, where that is not every row.
+    forecasts it was asked for, where that is not every row. `marks` are prices for open bets.
     """
 
     questions: list[str]
@@ -62,6 +77,7 @@ class Table:
     category: list[str] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
     bare: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    marks: Marks = field(default_factory=Marks.none)
 
     def missing(self, name: str, p: Floats) -> int:
         """How many of the forecasts asked for the forecaster `name` did not make."""

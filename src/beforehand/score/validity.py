@@ -1,7 +1,7 @@
 """The validity card: what the verdict rests on, and which bound it fails. And the placebo: what the
 same rules say where there is no skill."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -26,6 +26,7 @@ from beforehand.score.skill import (
 from beforehand.score.table import STALE_DAYS, Floats, Table
 
 MAX_STALE, MIN_AFTER_TRAINING = 0.25, 0.95
+MADE_AFTER = "share_made_after_training"
 SCORED, MIN_SCORED = "share_of_rows_scored", 0.5
 OWN = ("effective_n", "share_answered")
 """Bounds that each forecaster meets or fails on its own."""
@@ -57,7 +58,8 @@ class SetFacts:
 
     `documents` are those in reach; `void` and `unresolved` count endings left out. `models` says
     whether language models made forecasts, `share_after_training_cutoff` for which share of their
-    questions the answer came after their training (None if a cutoff is unknown), `training_cutoff`
+    questions the answer came after their training (None if a cutoff is unknown),
+    `share_made_after_training` which share of them was made after it, `training_cutoff`
     when it ended where one instant stands for all. `variants` were
     tried on this set. `texts_known` says whether the texts shown are on record at all. `subjects`
     are the forecasters under test (all, if None). `short` markets are scored apart because their
@@ -71,6 +73,7 @@ class SetFacts:
     unresolved: int = 0
     models: bool = False
     share_after_training_cutoff: float | None = None
+    share_made_after_training: float | None = None
     training_cutoff: datetime | None = None
     variants: int = 0
     admitted_after_t: int = 0
@@ -122,7 +125,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
             None if stale is None else stale <= MAX_STALE,
         ),
         Check("share_strict_text", float(table.strict.mean()) if facts.texts_known else None),
-        _after_training(facts),
+        *_after_training(facts),
         Check("evidence_documents", facts.documents),
         Check("share_with_a_document", with_documents if facts.documents else None),
         Check("variants_tried", facts.variants),
@@ -156,12 +159,18 @@ def _shares(tested: list[Row], facts: SetFacts) -> list[Check]:
     ]
 
 
-def _after_training(facts: SetFacts) -> Check:
-    name, bound = "share_after_training_cutoff", f"at least {MIN_AFTER_TRAINING:g}"
-    share = facts.share_after_training_cutoff
-    if not facts.models and share is None:
-        return Check(name, None)
-    return Check(name, share, bound, share is not None and share >= MIN_AFTER_TRAINING)
+def _after_training(facts: SetFacts) -> Iterator[Check]:
+    """Answers that a model may remember, and forecasts at an instant whose news it may."""
+    bound = f"at least {MIN_AFTER_TRAINING:g}"
+    shares = {
+        "share_after_training_cutoff": facts.share_after_training_cutoff,
+        MADE_AFTER: facts.share_made_after_training,
+    }
+    for name, share in shares.items():
+        if share is None and (name == MADE_AFTER or not facts.models):
+            yield Check(name, None)
+        else:
+            yield Check(name, share, bound, share is not None and share >= MIN_AFTER_TRAINING)
 
 
 def apply_card(rows: list[Row], checks: list[Check]) -> None:
@@ -184,8 +193,11 @@ def apply_kept(rows: list[Row], kept: Mapping[str, Kept]) -> None:
     for row in rows:
         default = MARKET_KEPT if row.forecaster == MARKET else STATED
         row.kept = kept.get(row.forecaster, default)
-        if row.kept.because is not None and row.verdict == "beats the market":
-            row.verdict, row.reasons = "not shown", [row.kept.because]
+        because = row.kept.because
+        if because is not None and row.verdict == "beats the market":
+            row.verdict, row.reasons = "not shown", [because]
+        elif because is not None and row.verdict == "not shown":
+            row.reasons = [because, *row.reasons]
 
 
 def set_failures(checks: list[Check]) -> list[Check]:

@@ -1,7 +1,6 @@
 """A backtest as a job: what a user asks (as values that the journal can keep), and how it is
 selected, compiled, walked and scored. The engine runs it."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -28,7 +27,7 @@ from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.gateway.search import Grade
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
-from beforehand.jobs import results
+from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind
@@ -360,14 +359,13 @@ class BacktestJob:
         }
         return {**tried, **asked}
 
-    def _spoken(self, one: Model) -> dict[str, int]:
-        """At how many instants of each market a model is asked."""
-        apply, found = self.replacement.apply, Counter[str]()
+    def _spoken(self, one: Model) -> dict[str, list[int]]:
+        """At which instants of each market a model is asked."""
+        apply, found = self.replacement.apply, dict[str, list[int]]()
         for c in self.configs:
-            found[c.market_id] += sum(
-                one.entry in apply(c.models, t) for t in grid.instants(c).tolist()
-            )
-        return dict(found)
+            asked = [t for t in grid.instants(c).tolist() if one.entry in apply(c.models, t)]
+            found.setdefault(c.market_id, []).extend(asked)
+        return found
 
     @property
     def _codes(self) -> dict[str, str]:
@@ -419,6 +417,7 @@ class BacktestJob:
         rows = list(questions_of(intervals))
         apart = set(self.selection.short)
         table = build_table(columns_of(r for r in rows if r.market_id not in apart), questions)
+        table = replace(table, marks=hindsight.marks(table, self.gateway))
         short = [row for row in rows if row.market_id in apart]
         leaks, written = self._leaks(audit, intervals)
         everyone = self.forecasters.values()
@@ -426,7 +425,7 @@ class BacktestJob:
         codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
         kept = how_kept(everyone, collected["differs"], context, codes)
         trusted = [name for name, one in kept.items() if one.isolation.startswith("trusted")]
-        for name, why in results.clairvoyant(table, trusted).items():
+        for name, why in hindsight.clairvoyant(table, trusted, self.gateway).items():
             kept[name] = replace(kept[name], because=kept[name].because or why)
         markets = [c.market_id for c in self.configs]
         here = self.folder.run_id, context.journal.now(), self.archive.digest
@@ -493,6 +492,7 @@ class BacktestJob:
             admitted_after_t=leaks.admitted_after_t,
             models=training is not None,
             share_after_training_cutoff=training.share if training else None,
+            share_made_after_training=training.made if training else None,
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from msgspec import structs, to_builtins
 
-from beforehand.clock import iso
+from beforehand.clock import iso, to_us
 from beforehand.config import Workspace
 from beforehand.engine.context import StepContext
 from beforehand.engine.job import RunLimits, job
@@ -260,9 +260,9 @@ class BenchmarkJob(_Stage):
         path = self.folder.path
         events, said = path / "events.jsonl", path / "predictions.jsonl"
         endings = path / "resolutions.jsonl"
-        counted = {config.market_id: 1 for config in self._configs}
+        instants = {c.market_id: [to_us(c.start_time)] for c in self._configs}
         models = models_of(self._forecasters.values())
-        training = self._opening.guard.training([(one.spec, counted) for one in models])
+        training = self._opening.guard.training([(one.spec, instants) for one in models])
         differs = outputs["collect"]["differs"]
         kept = how_kept(self._forecasters.values(), differs, context)
         forecasters = self._forecasters.values()

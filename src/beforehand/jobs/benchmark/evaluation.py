@@ -85,8 +85,7 @@ def evaluate_files(
     endings = _load_resolutions(resolutions, assume_utc)
     rows = _load_predictions(predictions, assume_utc)
     questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
-    ages = _ages(events.with_name("events_snapshots.jsonl"))
-    placed = place([row for _, row in rows], specs, endings, ages)
+    placed = place([row for _, row in rows], specs, endings, _ages(events))
     counts = {
         "predictions": len(rows),
         "events": len(specs),
@@ -110,8 +109,7 @@ def evaluate_files(
     audited = audit([row for _, row in rows], stored)
     facts = SetFacts(
         documents=0,
-        models=training is not None,
-        share_after_training_cutoff=training.share if training is not None else None,
+        **_trained(training),
         unresolved=counts["events_without_resolution"],
         variants=len(table.forecasts),
         admitted_after_t=len(audited.leaking),
@@ -120,12 +118,22 @@ def evaluate_files(
         kept=_stated([row for _, row in rows]) if kept is None else kept,
     )
     without = None
-    failing = [rows[i][1] for i in audited.failed if i not in placed.left]
-    if failing:
+    if failing := [rows[i][1] for i in audited.failed if i not in placed.left]:
         part = build_table(_less(placed, failing), questions)
         without = results.with_and_without(table, part, settings)
     told = _audit_wire(audited, stored is not None, without)
     return Evaluation(evaluate(table, facts, settings), told, counts, unscored)
+
+
+def _trained(training: Training | None) -> dict[str, Any]:
+    """What is known of the models' training, as fields of SetFacts."""
+    if training is None:
+        return {}
+    return {
+        "models": True,
+        "share_after_training_cutoff": training.share,
+        "share_made_after_training": training.made,
+    }
 
 
 def _less(placed: "Placed", failing: Sequence[PredictionRow]) -> Columns:
@@ -219,8 +227,9 @@ def _load_predictions(path: Path, assume_utc: bool) -> list[tuple[int, Predictio
     return rows
 
 
-def _ages(path: Path) -> dict[str, float]:
+def _ages(events: Path) -> dict[str, float]:
     """Price age in days by event id, from the dated snapshots beside the events."""
+    path = events.with_name("events_snapshots.jsonl")
     if not path.is_file():
         return {}
     return {

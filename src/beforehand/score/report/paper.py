@@ -244,6 +244,8 @@ def _of_the_set(card: "Mapping[str, Any]", trained: "Mapping[str, str]") -> Iter
             f"{100 * after:.1f} % of the forecasts are of questions that resolved after the end of "
             f"training that was stated for the model{f' ({ends})' if ends else ''}."
         )
+    if (made := card.get("share_made_after_training")) is not None:
+        yield f"{100 * made:.1f} % of the forecasts were made after it."
 
 
 def _venues(summary: "Summary") -> Iterator[str]:

@@ -39,6 +39,10 @@ TILES: dict[str, tuple[str, str]] = {
     ),
     "share_strict_text": ("with stored text", "share whose wording was on record by then"),
     "share_after_training_cutoff": ("after training", "share resolved after the model's cutoff"),
+    "share_made_after_training": (
+        "made after training",
+        "share forecast after the cutoff: before it, a model knows news that the market did not",
+    ),
     "evidence_documents": ("documents", "in the world"),
     "share_with_a_document": ("with a document", "share of forecasts that were shown one"),
     "variants_tried": ("variants tried", "on such a set, counted by the ledger"),
@@ -141,6 +145,11 @@ def warnings(summary: "Summary") -> list[str]:
             "nobody saw these forecasts being made: the verdict takes the times in the file as "
             "they stand"
         )
+        if summary["validity"]["share_after_training_cutoff"]["value"] is None:
+            said.append(
+                "no end of training was stated: a model may remember answers, or know news from "
+                "after a forecast's time (--training-cutoff DATE says how much of this that is)"
+            )
     for row in trusted:
         isolation = row["isolation"] or "trusted"
         if isolation == "trusted":
@@ -160,7 +169,21 @@ def warnings(summary: "Summary") -> list[str]:
         said.append(
             "--spread changes nothing here: every market that is bet on has a recorded book"
         )
+    if not held and (unreachable := _unreachable(summary)):
+        said.append(unreachable)
     return [*said, *few_answers(summary), *summary.get("hints", [])]
+
+
+def _unreachable(summary: "Summary") -> str | None:
+    """Where a set is so small that nobody can be shown to beat the market on it."""
+    least = summary["validity"]["minimum_detectable_effect"]["value"]
+    market = next((r["brier"] for r in summary["leaderboard"] if r["forecaster"] == "market"), None)
+    if not isinstance(least, int | float) or market is None or least <= market:
+        return None
+    return (
+        f"this set can hardly show skill: {show(least)} is the least that is found with a power of "
+        f"80 %, and nobody can better the market by more than its own Brier score, {show(market)}"
+    )
 
 
 def few_answers(summary: "Summary") -> list[str]:
@@ -225,6 +248,9 @@ def shortfall(name: str, value: float | str | None, bound: str | None) -> str:
         f"more than 7 days old, and at most {needed} may",
         "share_after_training_cutoff": f"{share} of the answers came after the model's training "
         f"ended, and {needed} is needed",
+        "share_made_after_training": f"{share} of the forecasts were made after the model's "
+        f"training ended (before that it knows news that the market did not have), and {needed} is "
+        "needed",
         "undated_forecasts": f"{count} {'forecast' if one else 'forecasts'} without a time of "
         f"{'its' if one else 'their'} own, and none may be",
         "admitted_after_t": f"{count} {'record' if one else 'records'} from after t "
@@ -262,8 +288,12 @@ def luck(name: str, kelly: "ProfitWire") -> str | None:
     if tried > 1:
         said += f", and the best of the {tried:,} ways to bet that were tried in up to "
         said += f"{rare(best)} of them"
-    fits = "luck alone rarely does that" if best <= RARELY else "luck explains the gain as well"
-    return f"{said}: {fits}"
+    if best <= RARELY:
+        return f"{said}: luck alone rarely does that"
+    if chance <= 1.5 / (1 + redraws):
+        more = f"{said}: no redraw did, and these are too few to tell after so many tries"
+        return f"{more} (more --draws can)"
+    return f"{said}: luck explains the gain as well"
 
 
 def rare(share: float) -> str:
