@@ -2,13 +2,17 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 from cyclopts import App, CycloptsError
 
 from beforehand import __version__
-from beforehand.cli.clean import CleanStream, clean
+from beforehand.cli.clean import CleanStream
 from beforehand.errors import EXIT_FAILED, EXIT_USAGE, BeforehandError, exit_code
+from beforehand.records.text import clean
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 HELP = "How good is this forecaster, really? Point-in-time backtests over prediction markets."
 
@@ -183,9 +187,21 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout = out
 
 
+def _helping(arguments: Sequence[str]) -> "Console | None":
+    """Where a help text goes, in its colours; None where none may be asked for (loading it takes
+    time)."""
+    if len(arguments) > 1 and not {"--help", "-h"} & set(arguments):
+        return None
+    from beforehand.cli.screen import screen
+
+    return screen()
+
+
 def _run(arguments: Sequence[str]) -> int:
     try:
-        result = build(arguments)(list(arguments), exit_on_error=False, print_error=True)
+        result = build(arguments)(
+            list(arguments), console=_helping(arguments), exit_on_error=False, print_error=True
+        )
     except CycloptsError:
         return EXIT_USAGE
     except BeforehandError as error:

@@ -35,7 +35,8 @@ from beforehand.cli.output import (
     note,
     scores_of,
 )
-from beforehand.cli.tables import console, duration, figure, print_result, span, table
+from beforehand.cli.screen import screen
+from beforehand.cli.tables import duration, figure, print_result, span, table
 from beforehand.config import Workspace
 from beforehand.engine.runs import start as start_run
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
@@ -269,7 +270,7 @@ def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
         ]
         for arm in arms
     ]
-    console().print(table("", columns, rows))
+    screen().print(table("", columns, rows))
     for why in {kelly if isinstance(kelly := arm["kelly"], str) else kelly["note"] for arm in arms}:
         print(f"wealth: what Kelly bets made of 1 ({why})")
     for arm in arms:
@@ -330,7 +331,7 @@ def _trial(request: BacktestRequest, workspace: Workspace, n: int, json: bool) -
         ]
         for one in tried.answers
     ]
-    console().print(table("", columns, rows))
+    screen().print(table("", columns, rows))
     for one in tried.answers:
         said = one.error or one.rationale
         if said:

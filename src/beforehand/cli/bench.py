@@ -18,7 +18,8 @@ from beforehand.cli.options import (
     run_limits,
 )
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, scores_of
-from beforehand.cli.tables import console, figure, print_evaluation, print_result, table
+from beforehand.cli.screen import screen
+from beforehand.cli.tables import figure, print_evaluation, print_result, table
 from beforehand.config import Workspace
 from beforehand.engine.runs import start
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
@@ -209,16 +210,16 @@ def _print_evaluation(
 ) -> None:
     """The table, what did not fit, the evidence audit, and what was not scored."""
     print_evaluation(found)
-    screen = console()
-    screen.print(f"\n{evaluation.counted(done.counts)}", soft_wrap=True)
+    out = screen()
+    out.print(f"\n{evaluation.counted(done.counts)}", soft_wrap=True)
     for told in audit_lines(done.audit):
-        screen.print(Text(told), soft_wrap=True)
+        out.print(Text(told), soft_wrap=True)
     for failure in done.audit["failures"][:5]:
-        screen.print(Text(f"  {failure}"), soft_wrap=True)
+        out.print(Text(f"  {failure}"), soft_wrap=True)
     if (hidden := len(done.audit["failures"]) - 5) > 0:
-        screen.print(f"  … and {hidden:,} more (--json lists up to {evaluation.MOST_FAILURES})")
+        out.print(f"  … and {hidden:,} more (--json lists up to {evaluation.MOST_FAILURES})")
     if report:
-        screen.print(Text(f"report: {report}"), soft_wrap=True)
+        out.print(Text(f"report: {report}"), soft_wrap=True)
     by_reason = dict[str, list[str]]()
     for one in done.unscored:
         by_reason.setdefault(one["reason"], []).append(f"{one['line']}")
@@ -287,7 +288,7 @@ def forecastbench(
         return EXIT_OK
     columns = [("forecaster", "left"), *((c.replace("_", "\n"), "right") for c in recipe.COLUMNS)]
     columns.append(("missing", "right"))
-    out = console()
+    out = screen()
     out.print(
         table(
             "Brier ↓",

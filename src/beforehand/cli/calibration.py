@@ -7,7 +7,8 @@ from cyclopts import Parameter
 from beforehand.cli.options import BinningRule, Draws, Seed
 from beforehand.cli.output import Json, emit
 from beforehand.cli.runs import Run, opened
-from beforehand.cli.tables import console, figure, span, table
+from beforehand.cli.screen import screen
+from beforehand.cli.tables import figure, span, table
 from beforehand.errors import EXIT_OK
 from beforehand.jobs.checks import between, settings
 from beforehand.runs.calibration import calibration_of, questions_of_bin
@@ -51,7 +52,7 @@ def calibration(
             [row["market_id"], row["time"], figure(row["probability"]), f"{row['outcome']:g}"]
             for row in rows
         ]
-        console().print(table(f"{one.name}, bin {bin} of {bins}", head, cells))
+        screen().print(table(f"{one.name}, bin {bin} of {bins}", head, cells))
         return EXIT_OK
     found = calibration_of(one, Options(draws=checked.draws, seed=checked.seed), bins, binning)
     if json:
@@ -71,7 +72,7 @@ def calibration(
         ]
         for row in found["bins"]
     ]
-    console().print(table(f"{found['forecaster']} in run {folder.run_id}", columns, lines))
+    screen().print(table(f"{found['forecaster']} in run {folder.run_id}", columns, lines))
     print(
         f"calibration error {figure(found['ece'])} (lower is better) over {found['n']:,} forecasts "
         f"of {found['n_questions']:,} questions, each with one vote"

@@ -7,7 +7,8 @@ from cyclopts import Parameter
 from beforehand.cli.options import Draws, Seed
 from beforehand.cli.output import Json, emit
 from beforehand.cli.runs import opened
-from beforehand.cli.tables import console, figure, table
+from beforehand.cli.screen import screen
+from beforehand.cli.tables import figure, table
 from beforehand.errors import EXIT_OK
 from beforehand.jobs.checks import between, settings
 from beforehand.runs.compare import compare_forecasters, compare_questions, subject_of
@@ -57,7 +58,7 @@ def compare(
             + [figure(row[name]) for name in ("a", "b", "difference")]
             for row in rows[:most]
         ]
-        console().print(table(f"a = {a}, b = {b}: mean squared errors", head, cells))
+        screen().print(table(f"a = {a}, b = {b}: mean squared errors", head, cells))
         print(f"{len(cells):,} of {len(rows):,} questions; above 0, a is better")
         return EXIT_OK
     options = Options(draws=checked.draws, seed=checked.seed)

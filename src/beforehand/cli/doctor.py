@@ -6,7 +6,8 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from beforehand.cli.output import Json, emit
-from beforehand.cli.tables import console, table
+from beforehand.cli.screen import screen
+from beforehand.cli.tables import table
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL
 from beforehand.front.progress import progress
@@ -59,7 +60,7 @@ def _print(what: str, rows: list[list[str | Text]]) -> None:
     """A table whose last column says what to do: it is folded, never cut."""
     made = table("", [(what, "left"), ("state", "left"), ("detail", "left")], rows)
     made.columns[-1].no_wrap = False
-    console().print(made)
+    screen().print(made)
 
 
 _TONES = {"ok": "green", "drift": "red", "not reachable": "red"}

@@ -269,7 +269,8 @@ def _overview(json: bool) -> int:
     if json:
         emit({"servers": rows})
         return EXIT_OK
-    from beforehand.cli.tables import console, table
+    from beforehand.cli.screen import screen
+    from beforehand.cli.tables import table
 
     cells = [
         [r["server"], str(r["tools"]), f"{r['tokens']:,}", f"{r['discovery_tokens']:,}"]
@@ -281,6 +282,6 @@ def _overview(json: bool) -> int:
         ("tokens, plain", "right"),
         ("discovery", "right"),
     )
-    console().print(table("What a client pays on connecting", columns, cells, 40))
+    screen().print(table("What a client pays on connecting", columns, cells, 40))
     print("beforehand mcp SERVER serves one over stdio; --config CLIENT prints what to paste where")
     return EXIT_OK

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import orjson
 from cyclopts import Group, Parameter
 
-from beforehand.cli.clean import clean
 from beforehand.config import Home
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
+from beforehand.records.text import clean
 
 if TYPE_CHECKING:
     from beforehand.engine.runs import Finished

@@ -7,7 +7,8 @@ from cyclopts import Parameter
 
 from beforehand.cli.options import BinningRule
 from beforehand.cli.output import Json, emit
-from beforehand.cli.tables import console, figure, table
+from beforehand.cli.screen import screen
+from beforehand.cli.tables import figure, table
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.jobs.benchmark.published import read
 
@@ -42,5 +43,5 @@ def published(
     ]
     columns = [("forecaster", "left"), ("file of", "left"), ("n", "right"), ("figure", "left")]
     columns += [("ours", "right"), ("stated", "right"), ("bins that agree", "right")]
-    console().print(table(f"binning: {binning}", columns, rows))
+    screen().print(table(f"binning: {binning}", columns, rows))
     return EXIT_OK

@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from beforehand.cli.screen import screen
+
 if TYPE_CHECKING:
     from beforehand.records.rows import PairWire
     from beforehand.score.summary import (
@@ -18,12 +20,6 @@ if TYPE_CHECKING:
     )
 
 NAME_WIDTH, MANY, MOST_NAMED, FOLDED, GAPS_FOLDED = 18, 3, 8, 80, 100
-
-
-def console() -> Console:
-    """Stdout for tables; as wide as the table where it is not a terminal."""
-    out = Console(highlight=False)
-    return out if out.is_terminal else Console(highlight=False, width=140)
 
 
 def table(
@@ -200,7 +196,7 @@ def print_result(summary: "Summary", report: Path, verbose: bool = False) -> Non
     `verbose` also the validity card, every pair, the bets and the leak report."""
     from beforehand.score.report.words import headline, warnings
 
-    out, leaks = console(), summary["leaks"]
+    out, leaks = screen(), summary["leaks"]
     out.print()
     out.print(Text(headline(summary), style="bold"), soft_wrap=True)
     out.print()
@@ -446,7 +442,7 @@ def _apart(out: Console, found: "PartWire | None") -> None:
 
 def print_evaluation(summary: "ResultWire") -> None:
     """Leaderboard, reasons and card of an evaluation that stores no run."""
-    out = console()
+    out = screen()
     out.print(leaderboard(summary, out.width))
     out.print()
     explain(out, summary)

@@ -3,7 +3,8 @@
 from rich.text import Text
 
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit
-from beforehand.cli.tables import console, table
+from beforehand.cli.screen import screen
+from beforehand.cli.tables import table
 from beforehand.errors import EXIT_OK
 from beforehand.store.archive.manifest import counts_of, digest_of, need_manifest
 
@@ -24,7 +25,7 @@ def info(*, archive: ArchivePath = None, json: Json = False) -> int:
             }
         )
         return EXIT_OK
-    out = console()
+    out = screen()
     out.print(Text(f"{path}  digest {digest[:16]}", style="bold"), soft_wrap=True)
     names = {"market": "market texts (versions)", "price": "price points"}
     counts = [[names.get(kind, kind), f"{n:,}"] for kind, n in counted.items()]

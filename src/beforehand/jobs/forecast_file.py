@@ -20,6 +20,7 @@ import orjson
 
 from beforehand.clock import end_of_day, from_us, parse_instant
 from beforehand.errors import InputError
+from beforehand.records.text import one_line
 from beforehand.store.files import csv_header, plain_number, read_bytes, read_csv, read_lines
 
 MOST_LINES = 5
@@ -443,4 +444,4 @@ def _line(number: int, row: Mapping[str, object], p: float, name: str, how: Read
     said_by = row.get("forecaster") or name
     if not isinstance(said_by, str) or not said_by.strip():
         raise ValueError("the forecaster is not a name")
-    return Line(number, identifier, t, p, said_by.strip())
+    return Line(number, identifier, t, p, one_line(said_by.strip()))

@@ -6,12 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from beforehand.config import Home, Workspace
 from beforehand.errors import Corrupt, Held, NotFound
 from beforehand.store.database import Database
-from beforehand.store.files import read_json, read_lines
+from beforehand.store.files import read_json
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import ASIDE, RunRow
 from beforehand.store.run_folder import RunFolder, list_runs, open_run
@@ -142,7 +140,9 @@ def tried_since(folder: RunFolder, home: Home, summary: Mapping[str, Any]) -> in
     events = folder.path / "events.jsonl"
     if counted is None or not events.is_file():
         return 0
-    markets = [orjson.loads(line)["id"] for _, line in read_lines(events)]
+    from beforehand.runs.rows import read_jsonl  # A list of runs does not need it.
+
+    markets = [row["id"] for row in read_jsonl(events)]
     found = tried_so_far(home.trials, folder.run_id, markets)
     return 0 if found is None else max(0, found - int(counted))
 

@@ -47,8 +47,15 @@ def read_predictions(path: Path) -> Iterator[PredictionLine]:
 
 
 def read_jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Each line of a file this program wrote."""
-    yield from _decoded(path, orjson.loads)
+    """Each line of a file this program wrote. Raises InputError where it is damaged."""
+    yield from _decoded(path, _object)
+
+
+def _object(line: bytes) -> Mapping[str, Any]:
+    found = orjson.loads(line)
+    if not isinstance(found, dict):
+        raise msgspec.ValidationError("not a JSON object")
+    return found
 
 
 def _decoded(path: Path, decode: Callable[[bytes], R]) -> Iterator[R]:

@@ -92,9 +92,9 @@ class ProfitWire(TypedDict):
     market's own prices, `best_by_chance` a bound of it for the best of the `tried` ways to bet,
     forecasters times stake rules; both rest on `redraws`. `unfunded` counts the questions with an
     edge for which there was never cash. `sharpe` is the mean return of a bet over its standard
-    deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the wealth from
-    the first bet on, after each settlement, thinned; `cut` counts the bets that got less than they
-    asked for, as the cash did not reach; all bets stand in bets.csv."""
+    deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
+    wealth from the first bet on, after each settlement, thinned; `cut` counts the bets that got
+    less than they asked for, as the cash did not reach; all bets stand in bets.csv."""
 
     start: float
     bets: int

@@ -36,6 +36,7 @@ from beforehand.traffic import Traffic
 
 LONGEST_TEXT = 20_000
 ENDPOINT = "decide"
+_SECRET = re.compile(r"(?:^|&)[^=&]*(?:key|token|secret|passw|auth|sig)[^=&]*=", re.IGNORECASE)
 
 
 @scheme("http", "https")
@@ -57,7 +58,12 @@ class Address(Forecaster):
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
         """Raises InputError if nothing can be posted to the address, or if it holds a secret."""
-        split_address(rest, "forecaster", "http://host:port/path")
+        parts = split_address(rest, "forecaster", "http://host:port/path")
+        if _SECRET.search(parts.query):
+            raise InputError(
+                f"the forecaster at {parts.hostname}: an address must hold no key, as it is stored "
+                "with the results: let the service read it from its own environment"
+            )
         return cls(rest, name, opening)
 
     def ready(self) -> None:

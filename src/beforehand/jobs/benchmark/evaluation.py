@@ -23,6 +23,7 @@ from beforehand.jobs.forecasters import MAY_REMEMBER, STATED_REMEMBERING
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord, zoned
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.records.rows import label
+from beforehand.records.text import one_line
 from beforehand.runs.columns import question
 from beforehand.score.audit import Audit, Stored, audit
 from beforehand.score.bets import Bet
@@ -242,7 +243,7 @@ def predictor_of(row: PredictionRow) -> str:
     """Who made a prediction: predictor_id, else the model's name."""
     if row.metadata is None:
         return "unnamed"
-    return row.metadata.predictor_id or label(row.metadata.model)
+    return one_line(row.metadata.predictor_id or label(row.metadata.model))
 
 
 def _stated(rows: Sequence[PredictionRow]) -> dict[str, Kept]:

@@ -6,6 +6,7 @@ Nothing is sent unless a collector is named. Importing this needs the extra `ote
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import cast
+from urllib.parse import urlsplit
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -53,7 +54,9 @@ def send(folder: RunFolder, journal: Journal | None, address: str) -> int:
     metrics = _metrics(row, len(steps), calls)
     counted = OTLPMetricExporter(f"{base}/v1/metrics", timeout=TIMEOUT_S).export(metrics)
     if sent is not SpanExportResult.SUCCESS or counted is not MetricExportResult.SUCCESS:
-        raise Unavailable(f"the collector at {address} did not accept the run: is it up?")
+        raise Unavailable(
+            f"the collector at {urlsplit(address).hostname} did not accept the run: is it up?"
+        )
     return len(spans)
 
 

@@ -5,6 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from beforehand.records.rows import IntervalRow, label
+from beforehand.records.text import straight
 from beforehand.score.report.pictures import (
     INK,
     market_line,
@@ -38,7 +39,12 @@ PICTURED, MOST_SLICED = 8, 5
 def _template() -> Any:
     from jinja2 import Environment
 
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda shown: straight(shown) if type(shown) is str else shown,
+    )
     environment.filters["show"] = show
     environment.filters["value"] = card_value
     environment.filters["bound"] = bound_text

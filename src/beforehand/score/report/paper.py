@@ -32,6 +32,8 @@ PAIRED = (
     "for the number of pairs (Holm)."
 )
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}"}
+_LATEX |= {"[": "{[}", "*": "{*}", "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}"}
+_LATEX |= {"\n": " ", "\r": " "}
 _LATEX |= {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
 _LATEX |= {
     "↓": r"$\downarrow$",
@@ -76,8 +78,8 @@ def markdown(summary: "Summary") -> str:
     if summary["pairs"]:
         said += [_pipes(_PAIRS, summary["pairs"]), PAIRED]
     if bettors := _bettors(summary):
-        said += [_pipes(_bet_columns(), bettors), _terms(summary)]
-    return "\n\n".join([*said, methods(summary)]) + "\n"
+        said += [_pipes(_bet_columns(), bettors), _mark(_terms(summary))]
+    return "\n\n".join([*said, _mark(methods(summary))]) + "\n"
 
 
 def _pipes(columns: Sequence[Column], rows: Sequence[Any]) -> str:
@@ -370,4 +372,6 @@ def _tex(text: str) -> str:
 
 
 def _mark(text: str) -> str:
-    return re.sub(r"([\\|*_`])", r"\\\1", text)
+    """Text as Markdown that shows it: no link, no HTML, no table cell comes of it."""
+    flat = re.sub(r"([\\|*_`\[\]])", r"\\\1", " ".join(text.split()))
+    return flat.replace("<", "&lt;").replace(">", "&gt;")

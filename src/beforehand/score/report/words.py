@@ -194,7 +194,11 @@ def few_answers(summary: "Summary") -> list[str]:
 
     did, why = "answered", ""
     if "rows" in summary:  # Of a file: what could not be scored counts as not answered.
-        did, why = "could be scored on", " (the others have no price then, or an odd id or time)"
+        did, why = (
+            "could be scored on",
+            " (the others have no price then, an odd id or time, or are of markets that ",
+        )
+        why += "another forecaster has)"
     return [
         f"{row['forecaster']} {did} {row['n']:,} of {row['n'] + row['missing']:,} "
         f"({100 * row['answered']:.1f} %){why}: its figures are over these alone, and it cannot be "
