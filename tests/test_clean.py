@@ -168,12 +168,10 @@ def test_hostile_names_in_everything_that_a_run_shows(
             assert cli(["runs", "export", run, "--format", kind, "--out", str(out)]) == 0
             made[kind] = out.read_text()
         assert "<script" not in made["markdown"] + (folder / "report.html").read_text()
-        assert "](http" not in made["markdown"]
+        assert not re.search(r"(?<!\\)\]\(http", made["markdown"])
         assert not re.search(r"^[\[*]", made["latex"], re.MULTILINE)
         xml.dom.minidom.parseString(made["svg"])
         assert "\u202e" not in "".join(made.values()) + (folder / "report.html").read_text()
         capsys.readouterr()
         cli(["runs", "show", run])
-        assert not re.search(
-            r"^mine beats", capsys.readouterr().out.partition("\n")[2], re.MULTILINE
-        )
+        assert "\nNote" not in capsys.readouterr().out

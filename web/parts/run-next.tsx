@@ -14,22 +14,28 @@ import Link from "./link";
 import { Command, Exports, Panel } from "./small";
 import { DataTable, type Column } from "./table";
 
+const UNITS: Record<string, string> = { cost: "US $", calls: "calls", tokens: "tokens" };
+
 export function Next({ run, status, reload }: { run: RunWhole; status: string; reload: () => void }) {
   const home = useGet("/api/workspace", {});
   const may = home.data?.may.includes("start") ?? false;
   const [said_, setSaid] = useState<string | null>(null);
   const [forking, setForking] = useState(false);
+  const [limits, setLimits] = useState<Record<string, string>>({});
   const path = { run_id: run.run_id };
   const act = async (what: "cancel" | "resume") => {
     setSaid(null);
     try {
-      await post(what === "cancel" ? "/api/runs/{run_id}/cancel" : "/api/runs/{run_id}/resume", { path });
+      const raised = Object.fromEntries(Object.entries(limits).filter(([, v]) => v).map(([name, v]) => [`max_${name}`, Number(v)]));
+      if (what === "cancel") await post("/api/runs/{run_id}/cancel", { path });
+      else await post("/api/runs/{run_id}/resume", { path, body: { fresh: false, ...raised } });
       setSaid(what === "cancel" ? "It ends: calls in flight are recorded, and it can be resumed." : "It goes on where it stood.");
     } catch (error) {
       setSaid(said(error));
     }
     reload();
   };
+  const spent = (run.reason ?? "").includes("allows no further call") ? Object.entries(run.limits ?? {}) : [];
   const ended = ["stopped", "cancelled", "failed", "unfinished"].includes(status);
   return (
     <Panel title="What next">
@@ -42,8 +48,22 @@ export function Next({ run, status, reload }: { run: RunWhole; status: string; r
         {run.files?.["traces.jsonl"] && <Link className="btn" href={to("/trace/", { run: run.run_id })}>Traces</Link>}
         <Verify run={run} />
       </div>
+      {run.changed.length > 0 && (
+        <p role="alert" className="mt-3 font-semibold text-worse">Changed after the run: {run.changed.join(", ")}. What is shown of it may be untrue: press Verify.</p>
+      )}
+      {ended && may && spent.length > 0 && (
+        <div className="mt-3 flex flex-wrap gap-3">
+          {spent.map(([name, most]) => (
+            <label key={name} className="field">
+              New limit, {UNITS[name] ?? name}
+              <span>in all{name === "cost" && home.data?.budget ? `; ${dollars(home.data.budget.left)} of your budget are left` : ""}</span>
+              <input className="input" type="number" min="0" step={name === "cost" ? "0.01" : "1"} value={limits[name] ?? ""} placeholder={String(most)} onChange={(e) => setLimits({ ...limits, [name]: e.target.value })} />
+            </label>
+          ))}
+        </div>
+      )}
       {said_ && <p role="status" className="mt-3 text-ink-2">{said_}</p>}
-      <div className="mt-3"><Command text={ended ? `beforehand runs resume ${run.run_id}` : `beforehand runs verify ${run.run_id}`} /></div>
+      <div className="mt-3"><Command text={ended ? `beforehand runs resume ${run.run_id}${spent.map(([name, most]) => ` --max-${name} ${limits[name] || most}`).join("")}` : `beforehand runs verify ${run.run_id}`} /></div>
       <Dialog open={forking} onClose={() => setForking(false)} label="Fork this run">
         <Fork run={run} onClose={() => setForking(false)} />
       </Dialog>

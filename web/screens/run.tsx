@@ -115,7 +115,7 @@ function Counts({ run, told, silent, done, total }: { run: RunWhole; told: Told;
   const cells: [string, string, string][] = [
     ["done", total ? `${count(done)} of ${count(total)}` : "–", "steps done"],
     ["took", span(took), "from its start to its last step"],
-    ["calls", unknown ? "–" : count(calls), "calls answered"],
+    ["calls", unknown ? "–" : count(calls), "calls sent"],
     ["spent", unknown ? "–" : dollars(cost), limit ? `spent, of ${dollars(limit)}` : calls ? "spent, no limit set" : "spent"],
   ];
   if (told.resumed) {

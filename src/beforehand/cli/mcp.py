@@ -44,6 +44,7 @@ class ServeOptions:
     archive: Path | None
     aside: AsideFlags | None = None
     limits: "Limits | None" = None
+    grade: Literal["captured", "published"] = "captured"
 
     def check(self) -> None:
         """Raises InputError for options that exclude each other, and for a missing archive."""
@@ -76,6 +77,15 @@ class ServeOptions:
             )
 
 
+TextGrade = Annotated[
+    Literal["captured", "published"],
+    Parameter(
+        help="captured: texts that were stored by then (strict). published: dated by then. It "
+        "decides which markets have a text, and which documents are found."
+    ),
+]
+
+
 def mcp(
     server: Annotated[
         str | None,
@@ -106,6 +116,7 @@ def mcp(
             "there is an archive or a pin, else live]."
         ),
     ] = None,
+    grade: TextGrade = "captured",
     archive: ArchivePath = None,
     aside: AsideFlags | None = None,
     limits: ServerLimits | None = None,
@@ -127,10 +138,10 @@ def mcp(
         if config or as_of or archive or discovery or transport == "http":
             raise InputError("name a server first, or all: `beforehand mcp` alone lists them")
         return _overview(json)
-    http, served = transport == "http", mode_of(mode, as_of, archive)
+    served = mode_of(mode, as_of, archive)
     given = ServeOptions(
-        named(server), http, host, port, auth, discovery, as_of, served, archive, aside,
-        server_limits(limits),
+        named(server), transport == "http", host, port, auth, discovery, as_of, served, archive, aside,
+        server_limits(limits), grade,
     )  # fmt: skip
     if json:
         raise InputError("--json goes with `beforehand mcp` alone")
@@ -158,6 +169,7 @@ def _config(client: str, given: ServeOptions, mode: WorldMode | None) -> int:
     options = ["--discovery"] if given.discovery else []
     options += [] if given.as_of is None else ["--as-of", given.as_of]
     options += [] if mode in (None, "replay") else ["--mode", mode]
+    options += [] if given.grade == "captured" else ["--grade", given.grade]
     options += aside_options(given.aside)
     if given.archive is not None:
         options += ["--archive", str(archive_path(given.archive).resolve())]
@@ -183,7 +195,7 @@ def _serve(given: ServeOptions) -> int:
 
     workspace = Workspace.from_environment()
     path, log = archive_path(given.archive), LogWriter(workspace.clock)
-    connection = connect(workspace, given.mode, path)
+    connection = connect(workspace, given.mode, path, given.grade)
     storage = Storage(workspace.home, given.mode, connection.live, connection.traffic)
     pinned = None if given.as_of is None else parse_instant(given.as_of)
     opened = ExitStack()

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from beforehand.cli.output import Json, confirm, emit, note
 from beforehand.config import Home, Workspace
 from beforehand.errors import EXIT_OK, InputError, NotFound
-from beforehand.runs.query import find_journal, find_run, is_driven, removed
+from beforehand.runs.query import PURGED, find_journal, find_run, is_driven, removed
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import ASIDE
 from beforehand.store.run_folder import RunFolder
@@ -71,7 +71,8 @@ def restore(
     home, gone = workspace.home, removed(workspace.home)
     for name in runs:
         if name not in gone:
-            hint = f"these are: {', '.join(sorted(gone)[:5])}" if gone else "none is"
+            kept = [one for one in sorted(gone) if not (home.removed / one / PURGED).exists()]
+            hint = f"these are: {', '.join(kept[:5])}" if kept else "none is"
             raise NotFound(f"run {name!r} is not removed: {hint}")
         if (home.removed / name / PURGED).exists():
             raise InputError(f"run {name} was deleted for good: make it again")
@@ -87,10 +88,6 @@ def restore(
     else:
         print(f"restored: {', '.join(runs)}")
     return EXIT_OK
-
-
-PURGED = "purged"
-"""An empty file that stands for a run that was deleted for good."""
 
 
 def _check(name: str, home: Home, journal: Journal | None, gone: set[str]) -> None:

@@ -95,14 +95,11 @@ def show(run_id: Run, /, *, verbose: Verbose = False, json: Json = False) -> int
     if row is None:
         folder = open_run(home.runs, name)
     answer = folder.path / "answer.json"
-    # Rows may be many megabytes: they are for `runs verify`.
-    files = folder.facts().get("files", {})
-    sealed = {name: mark for name, mark in files.items() if not name.endswith(".jsonl")}
-    if changed := folder.differing(sealed):
+    found = shown(name, workspace, journal)
+    if changed := found["changed"]:
         note(f"{changed[0]} was changed after the run: `beforehand runs verify {name}`")
         if not json:
             print(f"CHANGED AFTER THE RUN: {', '.join(changed)}; what follows may be untrue")
-    found = shown(name, workspace, journal)
     if json:
         emit(found)
         return EXIT_OK

@@ -331,6 +331,8 @@ def _of_file(place: str, folder: Path) -> Any:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
+        if str(path.parent) not in sys.path:  # Files beside it, after all else of their name.
+            sys.path.append(str(path.parent))
         try:
             spec.loader.exec_module(module)
         except BaseException as error:

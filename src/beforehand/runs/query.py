@@ -63,6 +63,8 @@ def find_run(run_id: str, home: Home, journal: Journal | None, scored: bool = Fa
     Raises NotFound if there is none, and for a run that was removed."""
     gone = removed(home)
     if run_id in gone:
+        if (home.removed / run_id / PURGED).exists():
+            raise NotFound(f"run {run_id} was deleted for good: make it again")
         raise NotFound(
             f"run {run_id} was removed: `beforehand runs restore {run_id}` brings it back"
         )
@@ -76,6 +78,10 @@ def find_run(run_id: str, home: Home, journal: Journal | None, scored: bool = Fa
     if not names:
         raise NotFound(f"there are no runs in {home.runs} yet")
     return names[0]
+
+
+PURGED = "purged"
+"""An empty file that stands for a run that was deleted for good."""
 
 
 def removed(home: Home) -> set[str]:
@@ -127,10 +133,20 @@ def shown(run_id: str, workspace: Workspace, journal: Journal | None) -> dict[st
     if row is not None and journal is not None:
         found |= {**state_of(row, journal).wire(), "status": status_of(row, home, journal)}
     found["started_by"] = _started_by(home, journal).get(run_id)
+    found["changed"] = changed(folder)
     if summary is not None and (since := tried_since(folder, home, summary)):
         found["tried_since"] = since
     answered = {"answer": read_json(answer)} if answer.is_file() else {}
     return {**found, "scores": summary, **answered}
+
+
+def changed(folder: RunFolder) -> list[str]:
+    """The files of a finished run that are gone, or were changed after it. Rows may be many
+    megabytes: they are for `runs verify`."""
+    if not folder.path.is_dir():
+        return []
+    files = folder.facts().get("files", {})
+    return folder.differing({n: mark for n, mark in files.items() if not n.endswith(".jsonl")})
 
 
 def tried_since(folder: RunFolder, home: Home, summary: Mapping[str, Any]) -> int:

@@ -86,7 +86,26 @@ def cost_by_forecaster(
     for row in rows:
         for said in row.said:
             found.setdefault(label(said.model_id), []).append(paid(row, said))
-    return [_summed(name, found[name]) for name in sorted(found)]
+    mine = [_summed(name, found[name]) for name in sorted(found)]
+    return [*mine, *_besides(folder, calls)]
+
+
+def _besides(folder: RunFolder, calls: Calls | None) -> list[ForecasterCost]:
+    """What forecasters in Python paid for through their Meter, by the provider that they name: a
+    call does not say for which decision it was made."""
+    if calls is None or not calls.knows(folder.run_id):
+        return []
+    own, found = set(providers(folder).values()), dict[str, list[Cost | None]]()
+    modelled = {key for one in read_traces(folder.path / "traces.jsonl") for key in one.calls}
+    for row in calls.rows(folder.run_id):
+        provider = row["provider"]
+        inherited = row["origin"] is not None or row["call_key"] in modelled
+        if inherited or provider in own or provider.partition("@")[0] in own:
+            continue
+        if row["tokens"] is not None or row["cost"] is not None:
+            cost = Cost(row["tokens"], row["cost"], row["latency_ms"])
+            found.setdefault(provider, []).append(cost)
+    return [_summed(f"{name} (paid through meter.call)", found[name]) for name in sorted(found)]
 
 
 def cost_so_far(run_id: str, calls: Calls) -> list[ForecasterCost]:

@@ -290,14 +290,15 @@ def _calls(run: RunRow, calls: Calls, intervals: Path, asked: Mapping[str, str])
 
 
 def _as_answered(row: Mapping[str, Any]) -> bool:
-    """Whether the tokens and the cost of a call are what its answer says. (A model's answer states
-    no cost: it was computed from the prices of that day. Where another states none, the call counts
-    as what one was expected to cost.)"""
+    """Whether the tokens and the cost of a call are what its answer says, as far as it says
+    something. (A model's answer states no cost: it was computed from the prices of that day. Where
+    another states none, the call counts as what one was expected to cost, or as what a forecaster's
+    own `measure` read from it.)"""
     found = usage_of(row["provider"], row["answer"])
     priced = class_of(row["provider"])
-    states_cost = priced is None or priced.kind != "model"
-    stated = states_cost and found.cost is not None
-    return found.tokens == row["tokens"] and (not stated or found.cost == row["cost"])
+    states_cost = found.cost is not None and (priced is None or priced.kind != "model")
+    tokens = found.tokens is None or found.tokens == row["tokens"]
+    return tokens and (not states_cost or found.cost == row["cost"])
 
 
 def _models(

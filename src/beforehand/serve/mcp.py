@@ -162,10 +162,17 @@ class McpServer:
                 "Find a tool with search_tools, read get_tool_schema, then call_tool; for several "
                 "calls write run_code."
             )
-        if self._backend.pinned is not None:
+        local = self._backend.local
+        pins = [self._backend.pinned, local.as_of if local else None]
+        if any(pins):
+            first = min(at for at in pins if at is not None)
             said.append(
-                f"Answers are as of {iso(self._backend.pinned)} at the latest: no record known "
-                "later is shown."
+                f"Answers are as of {iso(first)} at the latest: no record known later is shown."
+            )
+        elif local is None:
+            said.append(
+                "Where your token is pinned, its instant is today: no record known later is shown, "
+                "and `_meta.as_of` of each answer names it."
             )
         return " ".join(said)
 

@@ -30,7 +30,7 @@ from beforehand.ids import digest
 from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
-from beforehand.jobs.backtest.grid import Kind
+from beforehand.jobs.backtest.grid import Kind, in_words
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.checks import fees_apply
@@ -443,8 +443,8 @@ class BacktestJob:
             "world_kind": world_kind(self.archive),
             "licences": licences_of(self.archive.manifest),
             "subtitle": subtitle(table.t, self.request.grade, float(table.strict.mean())),
-            "grid": grid.statement(self._grid),
-            "left_out": left_out_sentence(self.selection.left_out),
+            "grid": f"{grid.statement(self._grid)}, every {in_words(self.request.every)}",
+            "left_out": self._chosen() + left_out_sentence(self.selection.left_out),
             "leak_note": LEAK_NOTE,
             "training_ends": {
                 one.name: iso(one.spec.cutoff) for one in models_of(everyone) if one.spec.cutoff
@@ -464,6 +464,15 @@ class BacktestJob:
         summary = results.end_in_report(path, result, leaks, about, shown, everyone)
         files = self.folder.digests("audit.json", *results.SCORED, *written)
         return {"rows": len(summary["leaderboard"]), "files": files}
+
+    def _chosen(self) -> str:
+        """Which markets were asked about, where that was not all of them."""
+        wanted = self._wanted()
+        if wanted is None:
+            return ""
+        settled = sum(r.payout is not None for r in self.gateway.full_view().resolutions())
+        n = len({config.market_id for config in self.configs})
+        return f"{n:,} of the {settled:,} settled markets of the archive were chosen. "
 
     def _leaks(
         self, audit: Audit, intervals: Sequence[IntervalRow]

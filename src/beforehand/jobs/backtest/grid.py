@@ -51,6 +51,16 @@ def statement(kind: str) -> str:
     return _BOUNDS.format(STATEMENTS[kind])
 
 
+def in_words(every: timedelta) -> str:
+    """An interval in words: `7 days`, `12 hours`, `90 minutes`."""
+    minutes = round(every / timedelta(minutes=1))
+    for size, unit in ((1440, "day"), (60, "hour"), (1, "minute")):
+        if minutes % size == 0 or size == 1:
+            n = minutes // size
+            return f"{n:,} {unit}{'' if n == 1 else 's'}"
+    raise AssertionError
+
+
 def end_of(resolution: Resolution) -> datetime:
     """The instant from which a market is over, exclusive."""
     day = datetime.combine(resolution.resolved_at.astimezone(UTC).date(), time(), UTC)

@@ -188,6 +188,7 @@ def methods(summary: "Summary") -> str:
         f"We scored forecasts at {_count(card['n_forecasts'], 'instant')} of "
         f"{_count(card['n_questions'], 'question')} in {_count(card['n_events'], 'event')} "
         f"({summary['world_kind']}) with beforehand {summary['version']} ({summary['settings']}).",
+        *(f"{text}." for text in _sampled(summary)),
         "Markets of one venue event, and questions that read alike and resolve together, count as "
         f"one event; the questions resolved in {_count(card['n_resolution_months'], 'month')}.",
         "The Brier score is taken per question over its instants, then over questions with equal "
@@ -229,6 +230,13 @@ def methods(summary: "Summary") -> str:
             said.append("No end of training was stated for what made the forecasts.")
         said.append(_of_a_file(rows, summary.get("rejected", {}), summary.get("leave_out", {})))
     return " ".join(said)
+
+
+def _sampled(summary: "Summary") -> Iterator[str]:
+    """When questions were asked, and which."""
+    for name in ("grid", "left_out"):
+        if text := str(summary.get(name) or "").rstrip(". "):
+            yield text
 
 
 def _of_the_set(card: "Mapping[str, Any]", trained: "Mapping[str, str]") -> Iterator[str]:

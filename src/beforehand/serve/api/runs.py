@@ -117,7 +117,8 @@ class RunWhole(TypedDict):
     has none), and the answer of a question. `headline` is the verdict in one sentence, `warnings`
     what has to be said beside it, `card` the validity card in reading order, `kept` how each
     forecaster was kept from the future; `started_by` is whose token started it over HTTP; `archive`
-    is the name of its world, if it is here still."""
+    is the name of its world, if it is here still. `changed` names files that were changed after the
+    run, which takes the scores away; `tried_since` counts variants tried on such a set since."""
 
     run_id: str
     status: str
@@ -139,6 +140,8 @@ class RunWhole(TypedDict):
     created_at: NotRequired[str]
     updated_at: NotRequired[str]
     started_by: str | None
+    changed: list[str]
+    tried_since: NotRequired[int]
     scores: Summary | None
     answer: NotRequired[AnswerWire]
     headline: str | None
@@ -247,11 +250,24 @@ def run(request: Request, api: ApiDep, run_id: RunId) -> Response:
 def whole(api: Api, run_id: str) -> dict[str, Any]:
     """Everything of a run."""
     found = shown(api.run_name(run_id), api.workspace, api.journal())
-    scores = found["scores"]
+    scores, told, said = found["scores"], None, list[str]()
+    if scores is not None:
+        told, said = headline(scores), warnings(scores)
+    if since := found.get("tried_since"):
+        said.append(
+            f"{since:,} more tried on such a set since: the bounds here do not count them (score "
+            "again for bounds that do)"
+        )
+    if changed := found["changed"]:
+        files = ", ".join(changed)
+        told = f"CHANGED AFTER THE RUN: {files}. Its figures are not shown."
+        said = [f"`beforehand runs verify {found['run_id']}` says what of it can be trusted"]
+        scores = None
     return {
         **found,
-        "headline": None if scores is None else headline(scores),
-        "warnings": [] if scores is None else warnings(scores),
+        "scores": scores,
+        "headline": told,
+        "warnings": said,
         "card": None if scores is None else card(scores),
         "kept": [] if scores is None else kept_from_the_future(scores["leaderboard"]),
         "archive": api.worlds.named(found.get("archive_digest")),

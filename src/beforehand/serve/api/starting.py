@@ -580,8 +580,8 @@ def resume(api: ApiDep, who: Who, run_id: RunId, body: Resume | None = None) -> 
     need_budget(api.workspace, who, RunLimits(**changes), [row.run_id], row)
     options = [f"--{name.replace('_', '-')}={value}" for name, value in changes.items()]
     by = who.user or "anybody"
-    journal.resume_asked(row.run_id, by)
     api.starter.resume(row, [*options, *(["--fresh"] if given.fresh else [])])
+    journal.resume_asked(row.run_id, by)
     api.starter.tell(f"{by} resumed run {row.run_id}")
     return _changed("running", row.run_id, 202)
 
