@@ -88,8 +88,7 @@ TextGrade = Annotated[
 
 def mcp(
     server: Annotated[
-        str | None,
-        Parameter(help="A server (polymarket, kalshi…), or all. Without one: a list of servers."),
+        str | None, Parameter(help="A server (polymarket…), or all. Without one: a list of them.")
     ] = None,
     /,
     *,
@@ -140,8 +139,8 @@ def mcp(
         return _overview(json)
     served = mode_of(mode, as_of, archive)
     given = ServeOptions(
-        named(server), transport == "http", host, port, auth, discovery, as_of, served, archive, aside,
-        server_limits(limits), grade,
+        named(server), transport == "http", host, port, auth, discovery, as_of, served, archive,
+        aside, server_limits(limits), grade,
     )  # fmt: skip
     if json:
         raise InputError("--json goes with `beforehand mcp` alone")
