@@ -197,6 +197,38 @@ def test_a_file_that_a_forecaster_reads_is_named_beside_its_verdict(
     assert "on trust alone" in said
 
 
+CACHER = """
+import json, pathlib
+from beforehand import forecaster
+
+KEPT = pathlib.Path(__file__).with_name("features.json")
+
+@forecaster(free=True)
+def cached(context):
+    try:
+        known = json.loads(KEPT.read_text())
+    except OSError:
+        known = {}
+    return min(max(known.get(context.market.id, context.odds or 0.5) + 0.01, 0.01), 0.99)
+"""
+
+
+def test_a_cache_that_is_not_there_yet_is_named_too(
+    sim: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bug that many caches have: what a first run writes, a second one knows beforehand."""
+    (home / "caching.py").write_text(CACHER)
+    name = f"python:{home / 'caching.py'}:cached"
+    assert cli(["backtest", "probe", name, "--archive", str(sim), "--n", "10"]) == 0
+    assert "features.json" in capsys.readouterr().out
+    order = ["backtest", "run", "--archive", str(sim), "--every", "28d", "--forecasters", name]
+    assert cli([*order, "--draws", "200", "--placebo", "0", "--json"]) == 0
+    board = json.loads(capsys.readouterr().out)["leaderboard"]
+    (row,) = (r for r in board if r["forecaster"] == "cached")
+    assert row["isolation"].startswith("trusted")
+    assert "features.json" in row["isolation"]
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 130, 200])
 def test_no_figure_is_cut_at_any_width(
     width: int, skilled: list[Row], sim: Path, tmp_path: Path

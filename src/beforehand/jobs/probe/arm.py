@@ -123,12 +123,14 @@ def _mounted_below(folder: str) -> list[str]:
 
 
 class FilesRead:
-    """The files that this process opens to read from now on, besides code, libraries, the archive
-    and what every process reads: those that may hold an answer which no world varies."""
+    """The files that this process opens from now on, also those that are not there yet or that it
+    writes (a later run of the same code may find them), besides code, libraries, the archive, what
+    every process reads, and temporary files: those that may hold an answer which no world
+    varies."""
 
     def __init__(self, archive: Path) -> None:
         package = Path(__file__).resolve().parents[2]
-        system = ("/proc", "/sys", "/dev", "/usr", "/lib", "/lib64", "/etc", "/bin")
+        system = ("/proc", "/sys", "/dev", "/usr", "/lib", "/lib64", "/etc", "/bin", "/var", "/run")
         apart = [str(archive), str(package), sys.prefix, sys.base_prefix, *system]
         self._apart = tuple(f"{os.path.abspath(path)}{os.sep}" for path in apart)
         self.found: dict[str, None] = {}
@@ -137,10 +139,10 @@ class FilesRead:
     def _seen(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event not in ("open", "sqlite3.connect") or not isinstance(arguments[0], (str, bytes)):
             return
-        if event == "open" and arguments[2] & os.O_ACCMODE == os.O_WRONLY:
-            return
         path = os.path.abspath(os.fsdecode(arguments[0]))
         if path.endswith((".py", ".pyc", ".so")) or path.startswith(self._apart):
+            return
+        if os.path.isdir(path):
             return
         if len(self.found) < MOST_FILES:
             self.found[path] = None
@@ -216,7 +218,7 @@ def main() -> None:
         try:
             with time_machine.travel(now, tick=False):
                 reply: dict[str, object] = {"answers": answers(order)}
-            reply["files"] = [path for path in read.found if os.path.isfile(path)]
+            reply["files"] = list(read.found)
         except InputError as error:
             reply = {"error": str(error)}
         out.write(orjson.dumps(reply))

@@ -135,8 +135,8 @@ class Probe:
                 f" and {len(self.files) - MOST_SHOWN} more" if len(self.files) > MOST_SHOWN else ""
             )
             lines.append(
-                f"  it read {shown}: the same in every world, so this probe does not cover what "
-                "it knows from there"
+                f"  it looked at {shown}: the same in every world, or made by an earlier run, so "
+                "this probe does not cover what it knows from there"
             )
         lines.append(f"  {self.how}; a probe cannot see {', '.join(self.not_seen)}")
         return "\n".join(lines)
