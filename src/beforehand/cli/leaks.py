@@ -1,5 +1,6 @@
 """`beforehand runs leaks`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -9,9 +10,11 @@ from beforehand.cli.runs import Run, opened
 from beforehand.errors import EXIT_FAILED, EXIT_OK
 from beforehand.runs.leaks import leak_report
 from beforehand.runs.query import find_run
-from beforehand.store.run_folder import open_run
+from beforehand.store.files import read_json
+from beforehand.store.run_folder import RunFolder, open_run
 
 if TYPE_CHECKING:
+    from beforehand.jobs.backtest.aftermath import InHindsight
     from beforehand.score.leaks.doses import DoseWire
     from beforehand.score.summary import Few
 
@@ -23,18 +26,28 @@ def leaks(
     /,
     *,
     seed: Annotated[int, Parameter(help="Seed of the injected leaks.")] = 0,
+    hindsight: Annotated[
+        Path | None,
+        Parameter(
+            name="--archive",
+            help="The run's archive: list the documents shown that others tell of only later.",
+        ),
+    ] = None,
     json: Json = False,
 ) -> int:
     """A run's leak report, and how much leaks that the detector misses could improve a score.
 
     Everything is derived again from the run's rows. For the dose-response, leaks of four grades are
-    injected into copies of the contexts, and a forecaster that believes them is scored.
+    injected into copies of the contexts, and a forecaster that believes them is scored. With
+    --archive, the documents shown are compared with what came after them.
     """
     workspace, journal = opened()
     home = workspace.home
-    found = leak_report(open_run(home.runs, find_run(run_id, home, journal, scored=True)), seed)
+    folder = open_run(home.runs, find_run(run_id, home, journal, scored=True))
+    found = leak_report(folder, seed)
+    after = None if hindsight is None else _in_hindsight(folder, hindsight)
     if json:
-        emit(found)
+        emit(found if after is None else {**found, "in_hindsight": after})
     else:
         print(f"records after t shown: {found['admitted_after_t']} of {found['rechecked']:,}")
         print(f"evidence: {found['evidence']}")
@@ -54,7 +67,29 @@ def leaks(
             print(f"  … and {len(found['suspicious']) - MOST:,} more (--json lists all)")
         _scores(found["without_flagged"])
         _doses(found["dose_response"])
+        if after is not None:
+            _suspects(after)
     return EXIT_FAILED if found["admitted_after_t"] else EXIT_OK
+
+
+def _in_hindsight(folder: RunFolder, archive: Path) -> "InHindsight":
+    from beforehand.jobs.backtest.aftermath import in_hindsight
+
+    grade = read_json(folder.path / "config.json").get("grade", "captured")
+    return in_hindsight(folder, archive, grade)
+
+
+def _suspects(found: "InHindsight") -> None:
+    """The documents that are to be read."""
+    n = len(found["suspects"])
+    print(
+        f"in hindsight: {n:,} of {found['documents']:,} documents shown (the top 1 %) say what "
+        f"others say only later; read them: {found['says']}"
+    )
+    for one in found["suspects"][:MOST]:
+        print(f"  {one['score']:.2f}  {one['market_id']} at {one['time']}: {one['text'][:100]}")
+    if n > MOST:
+        print(f"  … and {n - MOST:,} more (--json lists all)")
 
 
 def _scores(found: "dict[str, dict[str, Few]] | None") -> None:
