@@ -43,6 +43,8 @@ def vendor_of_settled(archive: Archive, cutoff: datetime, broken: frozenset[str]
 
     def gamma(asked: Asked) -> Any:
         found = wanted(asked.param("end_date_min"))
+        if (only := asked.param("condition_ids")) is not None:
+            found = [m for m in found if _condition(m[0].id) == only]
         first = int(asked.param("after_cursor") or 0)
         rows = [_gamma(*m) for m in found[first : first + PAGE]]
         more = first + PAGE < len(found)

@@ -113,9 +113,14 @@ class View:
             raise InputError(f"a market's id is text, not {market_id!r}")
         venue, native = split_market_id(_last_part(market_id))
         if venue is not None:
-            for version in self._world.market_versions(f"{venue}:{native}", self._at):
-                if self._known(version.known_at):
-                    return version.id
+            name = f"{venue}:{native}"
+            known = [
+                version.id
+                for version in self._world.market_versions(name, self._at)
+                if self._known(version.known_at)
+            ]
+            if known:  # A service may list others beside the one that it was asked for.
+                return name if name in known else known[0]
         found = [
             v
             for v in self._world.market_versions(None, self._at)

@@ -109,7 +109,7 @@ def experiment(
     spec: EventSpec, gateway: Gateway, forecasters: Mapping[str, Forecaster]
 ) -> ExperimentConfig:
     """One instant of one market; an instant after the market's end is refused."""
-    name = gateway.full_view().resolve_id(_market_of(spec))
+    name = gateway.full_view().resolve_id(market_of(spec))
     t = _forecast_at(spec)
     ending = gateway.full_view().resolution(name)
     if ending is not None and t >= grid.end_of(ending):
@@ -128,7 +128,8 @@ def experiment(
     )
 
 
-def _market_of(spec: EventSpec) -> str:
+def market_of(spec: EventSpec) -> str:
+    """The id of an event's market."""
     source = spec.source
     if ":" in spec.id or source is None or source.market_id is None:
         return spec.id
