@@ -29,6 +29,7 @@ from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark import events as benchmark
 from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest
 from beforehand.jobs.benchmark.evaluation import load_bets, parse_terms
+from beforehand.jobs.benchmark.sealed import open_log
 from beforehand.jobs.benchmark.stored import open_records
 from beforehand.jobs.checks import folder_for, settings
 from beforehand.score import forecastbench as recipe
@@ -50,6 +51,12 @@ AuditGrade = Annotated[
         help="With --archive: a document counts as known when its words were captured, or on its "
         "date."
     ),
+]
+
+
+Sealed = Annotated[
+    Path | None,
+    Parameter(help="A log of `bench seal`: only what it holds counts, as made when it was sealed."),
 ]
 
 
@@ -171,6 +178,7 @@ def evaluate(
     ] = None,
     records: Records = None,
     grade: AuditGrade = "captured",
+    sealed: Sealed = None,
     assume_utc: AssumeUtc = False,
     seed: Seed = 0,
     draws: Draws = 2000,
@@ -193,6 +201,7 @@ def evaluate(
         settings(seed, draws, placebo, mark="--"),
         assume_utc=assume_utc,
         stored=None if records is None else open_records(records, grade),
+        sealed=None if sealed is None else open_log(sealed),
     )
     paths = (events, predictions, resolutions)
     found = evaluation.summary(done, paths)

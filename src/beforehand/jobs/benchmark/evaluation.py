@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import orjson
@@ -35,6 +36,9 @@ from beforehand.score.summary import About, EvidenceAudit, Few, ResultWire
 from beforehand.score.validity import SetFacts
 from beforehand.store.files import read_bytes, read_lines, write_jsonl
 
+if TYPE_CHECKING:
+    from beforehand.jobs.benchmark.sealed import SealedLog
+
 
 class UnscoredWire(TypedDict):
     """A prediction that was not scored: its line in the file, and why."""
@@ -61,6 +65,8 @@ NO_PRICE = "the market has no price at its instant"
 SECOND = "a second prediction of the same event at the same instant"
 SUPERSEDED = "a later prediction of the same predictor counts"
 """No fault: a forecast may be brought up to date."""
+UNSEALED = "not in the sealed log as it stands in the file"
+SEALED = Kept("by construction (sealed beforehand)", "as sealed")
 MOST_FAILURES = 200
 
 
@@ -73,6 +79,7 @@ def evaluate_files(
     kept: Mapping[str, Kept] | None = None,
     assume_utc: bool = False,
     stored: Stored | None = None,
+    sealed: "SealedLog | None" = None,
 ) -> Evaluation:
     """Pure scoring: three files in, verdicts out.
 
@@ -80,29 +87,22 @@ def evaluate_files(
     baseline_probability, which is the price at `forecast_at`: a later prediction is not scored
     against it. Price ages come from `events_snapshots.jsonl` beside the events. `training` is what
     is known of the training of models among the predictors. `assume_utc` takes times without a zone
-    as UTC. `stored` has the records in which the audit looks the cited sources up.
+    as UTC. `stored` has the records in which the audit looks the cited sources up. With
+    `sealed`, only what was sealed counts, as made when it was.
     """
     specs = {spec.id: spec for _, spec in load_events(events, assume_utc)}
     endings = _load_resolutions(resolutions, assume_utc)
     rows = _load_predictions(predictions, assume_utc)
     questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
-    placed = place([row for _, row in rows], specs, endings, _ages(events))
-    counts = {
-        "predictions": len(rows),
-        "events": len(specs),
-        "predictions_of_unknown_events": sum(row.id not in specs for _, row in rows),
-        "events_without_resolution": sum(name not in endings for name in specs),
-        "resolutions_without_a_time": sum(
-            q.settled is not None and not q.resolved_at for q in questions
-        ),
-        "events_without_prediction": len(specs.keys() - {row.id for _, row in rows}),
-        **placed.counts,
-    }
+    timed, barred = _timed(predictions, [row for _, row in rows], sealed)
+    placed = place(timed, specs, endings, _ages(events), barred)
+    counts = {**_counts([row for _, row in rows], specs, endings, questions), **placed.counts}
     table = build_table(placed.columns, questions)
     if not len(table.q):
+        said = ", ".join(f"{n} {what}" for what, n in counts.items())
         raise InputError(
             f"nothing to score: no prediction in {predictions} is for an event of {events} that "
-            f"{resolutions} resolves ({', '.join(f'{n} {what}' for what, n in counts.items())})"
+            f"{resolutions} resolves ({said})"
         )
     settled = {q.id for q in questions if q.settled is not None}
     unscored = _unscored(rows, placed.left, specs, settled)
@@ -116,7 +116,7 @@ def evaluate_files(
         admitted_after_t=len(audited.leaking),
         undated=counts["predictions_without_a_time"],
         texts_known=False,
-        kept=_stated([row for _, row in rows]) if kept is None else kept,
+        kept=_kept([row for _, row in rows], sealed) if kept is None else kept,
     )
     without = None
     if failing := [rows[i][1] for i in audited.failed if i not in placed.left]:
@@ -124,6 +124,47 @@ def evaluate_files(
         without = results.with_and_without(table, part, settings)
     told = _audit_wire(audited, stored is not None, without)
     return Evaluation(evaluate(table, facts, settings), told, counts, unscored)
+
+
+def _counts(
+    rows: Sequence[PredictionRow],
+    specs: Mapping[str, EventSpec],
+    endings: Mapping[str, ResolutionRecord],
+    questions: Sequence[Question],
+) -> dict[str, int]:
+    """What of the three files fits together."""
+    untimed = sum(q.settled is not None and not q.resolved_at for q in questions)
+    return {
+        "predictions": len(rows),
+        "events": len(specs),
+        "predictions_of_unknown_events": sum(row.id not in specs for row in rows),
+        "events_without_resolution": sum(name not in endings for name in specs),
+        "resolutions_without_a_time": untimed,
+        "events_without_prediction": len(specs.keys() - {row.id for row in rows}),
+    }
+
+
+def _timed(
+    path: Path, rows: Sequence[PredictionRow], sealed: "SealedLog | None"
+) -> tuple[list[PredictionRow], dict[int, str]]:
+    """The predictions with the time that counts, and those that do not count at all, by place."""
+    if sealed is None:
+        return list(rows), {}
+    timed, barred = list(rows), dict[int, str]()
+    for i, ((_, line), row) in enumerate(zip(read_lines(path), rows, strict=True)):
+        found = sealed.as_sealed(line, row)
+        if found is not None:
+            timed[i] = found
+        elif predictor_of(row) != MARKET:
+            barred[i] = UNSEALED
+    return timed, barred
+
+
+def _kept(rows: Sequence[PredictionRow], sealed: "SealedLog | None") -> dict[str, Kept]:
+    """How the predictors were kept from the future: as their predictions say, or by the seal."""
+    if sealed is None:
+        return _stated(rows)
+    return {predictor_of(row): SEALED for row in rows if predictor_of(row) != MARKET}
 
 
 def _trained(training: Training | None) -> dict[str, Any]:
@@ -272,12 +313,13 @@ def place(
     specs: Mapping[str, EventSpec],
     endings: Mapping[str, ResolutionRecord],
     ages: Mapping[str, float],
+    barred: Mapping[int, str] = MappingProxyType({}),
 ) -> Placed:
     """Put each prediction beside the market's price of its own instant.
 
     If a predictor is named `market`, rows are (event, instant) and take its price there.
     Otherwise there is one row per event, at its deadline: each predictor's last prediction that
-    was made by then counts.
+    was made by then counts. `barred` have no place, for the reason given by their place.
     """
     by_market = any(predictor_of(row) == MARKET for row in rows)
     put = _at_same_instant if by_market else _at_deadline
@@ -293,8 +335,8 @@ def place(
         ),
         0,
     )
-    left = dict[int, str]()
-    known = [(i, row) for i, row in enumerate(rows) if row.id in specs]
+    left = dict(barred)
+    known = [(i, row) for i, row in enumerate(rows) if row.id in specs and i not in barred]
     counts["predictions_without_a_time"] = sum(row.metadata is None for _, row in known)
     late = {i for i, row in known if _too_late(row, endings.get(row.id))}
     left |= dict.fromkeys(late, TOO_LATE)

@@ -1,0 +1,80 @@
+"""Forecasts that were sealed before the outcome: what counts of a file, and what is missing."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import orjson
+from msgspec import structs
+
+from beforehand.clock import parse_instant
+from beforehand.errors import Corrupt, InputError, NotFound
+from beforehand.ids import digest
+from beforehand.jobs.benchmark.evaluation import predictor_of
+from beforehand.records.benchmark import zoned
+from beforehand.records.bulk import MetadataRow, PredictionRow, decode_prediction
+from beforehand.store.files import read_lines
+from beforehand.store.seals import Record, Seal, check, read_seals
+
+
+def records_of(path: Path) -> Iterator[Record]:
+    """The PredictionRecords of a file, to be sealed. Raises InputError, which names file and
+    line."""
+    for number, line in read_lines(path):
+        try:
+            row = decode_prediction(zoned(line))
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise InputError(f"{path}:{number}: {error}") from None
+        made = row.metadata.timestamp if row.metadata else None
+        yield Record(
+            row.id, predictor_of(row), row.prediction.probability, made, orjson.loads(line)
+        )
+
+
+def against(lines: Sequence[Seal], path: Path) -> list[str]:
+    """What differs between a log and a file of forecasts: changed, added, left out."""
+    sealed = {line["record"]: line for line in lines}
+    about = {(line["id"], line["predictor"]) for line in lines}
+    problems, seen = list[str](), set[str]()
+    for one in records_of(path):
+        seen.add(one.mark)
+        if one.mark not in sealed:
+            what = "was changed" if (one.id, one.predictor) in about else "was never sealed"
+            problems.append(
+                f"{one.id}, {one.predictor}: its forecast of {one.probability:g} {what}"
+            )
+    last = {(line["id"], line["predictor"]): line for line in lines}
+    problems += [
+        f"{event}, {who}: the forecast of {line['probability']:g}, sealed at {line['sealed_at']}, "
+        "is not in the file"
+        for (event, who), line in last.items()
+        if line["record"] not in seen
+    ]
+    return problems
+
+
+def open_log(path: Path) -> "SealedLog":
+    """A log whose lines are whole. Raises NotFound where there is none, Corrupt where it was
+    changed."""
+    if not path.is_file():
+        raise NotFound(f"there is no sealed log at {path}: `beforehand bench seal` makes one")
+    lines = read_seals(path)
+    if problems := check(lines).problems:
+        raise Corrupt(f"{path} is not as sealed: {problems[0]} (`beforehand bench verify`)")
+    return SealedLog(lines)
+
+
+class SealedLog:
+    """What was sealed, as scoring asks for it."""
+
+    def __init__(self, lines: Sequence[Seal]) -> None:
+        self._at = {line["record"]: parse_instant(line["sealed_at"]) for line in lines}
+
+    def as_sealed(self, line: bytes, row: PredictionRow) -> PredictionRow | None:
+        """The prediction, made when it was sealed, whatever time it states; None if it was not
+        sealed."""
+        at = self._at.get(digest(orjson.loads(line)))
+        if at is None:
+            return None
+        made = row.metadata or MetadataRow("unnamed", at)
+        return structs.replace(row, metadata=structs.replace(made, timestamp=at))
