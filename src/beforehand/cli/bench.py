@@ -26,7 +26,6 @@ from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.front.reporting import reporting
 from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.jobs.benchmark import evaluation
-from beforehand.jobs.benchmark import events as benchmark
 from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest
 from beforehand.jobs.benchmark.evaluation import load_bets, parse_terms
 from beforehand.jobs.benchmark.sealed import open_log
@@ -34,7 +33,6 @@ from beforehand.jobs.benchmark.stored import open_records
 from beforehand.jobs.checks import folder_for, settings
 from beforehand.score import forecastbench as recipe
 from beforehand.score.report.words import audit_lines
-from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json
 
 Records = Annotated[
@@ -58,27 +56,6 @@ Sealed = Annotated[
     Path | None,
     Parameter(help="A log of `bench seal`: only what it holds counts, as made when it was sealed."),
 ]
-
-
-def ingest(
-    *,
-    out: Annotated[Path, Parameter(help="Folder for events, snapshots and resolutions.")],
-    horizon: Annotated[str, Parameter(help="How long before its end: 7d, 30d.")] = "7d",
-    textless: Annotated[
-        bool, Parameter(negative="", help="Keep markets whose wording was not on record by then.")
-    ] = False,
-    archive: ArchivePath = None,
-    json: Json = False,
-) -> int:
-    """Write events.jsonl, events_snapshots.jsonl and resolutions.jsonl from the archive."""
-    made = benchmark.ingest(Archive(archive_path(archive)), parse_interval(horizon), textless)
-    made.write(out)
-    counts = made.counts
-    if json:
-        emit({"out": str(out), "counts": counts})
-    else:
-        print(f"{out}: " + ", ".join(f"{n:,} {what}" for what, n in counts.items()))
-    return EXIT_OK
 
 
 def predict(

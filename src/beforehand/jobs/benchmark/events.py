@@ -5,11 +5,12 @@ stage: it reads events.jsonl, writes PredictionRecords, and hands them to `evalu
 `benchmark_job.py` runs the stages as Plans.
 """
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
@@ -20,6 +21,7 @@ from beforehand.jobs import results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.select import mode_of
+from beforehand.jobs.benchmark.rounds import EVERY, Candidate, LeftOut, Wanted, beyond, open_markets
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.benchmark import EventSpec, zoned
 from beforehand.runs.rows import EventLine, ResolutionLine
@@ -30,7 +32,7 @@ from beforehand.store.files import read_lines, write_jsonl
 class BenchmarkEvent(EventLine):
     """An EventSpec that was ingested: asked at `forecast_at`, with the market's price then."""
 
-    forecast_horizon_days: int
+    forecast_horizon_days: NotRequired[int]
     baseline_probability: float
     forecast_at: str
 
@@ -53,6 +55,29 @@ class Ingested:
     snapshots: list[SnapshotLine]
     resolutions: list[ResolutionLine]
     counts: dict[str, int]
+    left: list[LeftOut] = field(default_factory=list)
+    """The markets that are no events, and why; those without a name are counted alone."""
+
+    def add(self, one: Candidate, t: datetime, days: int | None) -> None:
+        """Add a market as an event that is asked at `t`."""
+        odds = one.odds
+        event = {
+            **results.event_wire(one.market, None),
+            "baseline_probability": odds.price,
+            "forecast_at": iso(t),
+        }
+        if days is not None:
+            event["forecast_horizon_days"] = days
+        self.events.append(event)  # type: ignore[arg-type]
+        self.snapshots.append(
+            {
+                "id": one.market.id,
+                "probability": odds.price,
+                "observed_at": iso(odds.observed_at),
+                "known_at": iso(odds.known_at),
+                "price_age": odds.price_age,
+            }
+        )
 
     def write(self, out: Path) -> None:
         """events.jsonl, events_snapshots.jsonl and resolutions.jsonl."""
@@ -61,48 +86,64 @@ class Ingested:
         write_jsonl(out / "resolutions.jsonl", self.resolutions)
 
 
-def ingest(archive: Archive, horizon: timedelta, textless: bool = False) -> Ingested:
+def ingest(
+    archive: Archive,
+    horizon: timedelta,
+    textless: bool = False,
+    wanted: Wanted = EVERY,
+    now: datetime | None = None,
+) -> Ingested:
     """Events, dated market snapshots and resolutions for every settled market that had a price
-    `horizon` before its end. The event shows the *scheduled* close known then, never the end.
-    A market whose wording was not on record by then is left out, unless `textless`."""
-    world = RecordedWorld(archive)
-    gateway = Gateway(world)
-    selection = backtest.select(gateway, None)
+    `horizon` before its end; or, with `now`, for those that are open then (and have no
+    resolutions). The event shows the *scheduled* close known then, never the end. A market whose
+    wording was not on record by then is left out, unless `textless`. Raises InputError for bounds
+    that nothing meets."""
+    wanted.check()
+    gateway = Gateway(RecordedWorld(archive))
     made = Ingested([], [], [], {})
+    if now is not None:
+        chosen, left = open_markets(gateway, now, wanted, textless)
+        made.left.extend(left)
+        for one in chosen:
+            close = one.market.scheduled_close
+            days = None if close is None else max((close - now).days, 0)
+            made.add(one, now, days)
+    else:
+        _settled(made, gateway, horizon, textless, wanted)
+    reasons = Counter(one["reason"] for one in made.left)
+    made.counts["events"] = len(made.events)
+    made.counts.update({f"left out: {why}": n for why, n in reasons.most_common()})
+    return made
+
+
+def _settled(
+    made: Ingested, gateway: Gateway, horizon: timedelta, textless: bool, wanted: Wanted
+) -> None:
+    """Add every settled market that is wanted, in the order of the ids."""
+    selection = backtest.select(gateway, None)
+    for why, n in selection.left_out.items():
+        made.left.extend({"id": "", "reason": why} for _ in range(n))
+    found = list[tuple[Candidate, datetime, ResolutionLine]]()
     for name, resolution in selection.markets.items():
         t = grid.end_of(resolution) - horizon
         view = gateway.at(t)
         try:
             market, odds = view.market(name), view.odds(name)
         except NotFound:
-            selection.skip("no price that early")
+            made.left.append({"id": name, "reason": "no price that early"})
             continue
-        if market.question is None and not textless:
-            selection.skip("no text that early")
+        reason = None if market.question is not None or textless else "no text that early"
+        reason = reason or wanted.refusal(market, odds, view)
+        if reason is not None:
+            made.left.append({"id": name, "reason": reason})
             continue
         line = results.resolution_wire(resolution)
         assert line is not None  # Selected markets are settled.
+        found.append((Candidate(market, odds), t, line))
+    made.left.extend(beyond(wanted, [one.market.id for one, _, _ in found]))
+    for one, t, line in found[: wanted.limit]:
         made.resolutions.append(line)
-        made.events.append(
-            {
-                **results.event_wire(market, None),
-                "forecast_horizon_days": int(horizon / timedelta(days=1)),
-                "baseline_probability": odds.price,
-                "forecast_at": iso(t),
-            }
-        )
-        made.snapshots.append(
-            {
-                "id": name,
-                "probability": odds.price,
-                "observed_at": iso(odds.observed_at),
-                "known_at": iso(odds.known_at),
-                "price_age": odds.price_age,
-            }
-        )
-    left = {f"left out: {why}": n for why, n in selection.left_out.items()}
-    made.counts.update({"events": len(made.events), **left})
-    return made
+        made.add(one, t, int(horizon / timedelta(days=1)))
 
 
 def experiment(

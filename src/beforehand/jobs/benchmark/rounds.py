@@ -1,0 +1,209 @@
+"""A round of the benchmark: which markets become events, and why the others do not.
+
+Settled markets are asked as they stood some time before their end, open ones now. A round is frozen
+with its digest: what is answered, sealed and resolved later refers to it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TypedDict
+
+import orjson
+
+from beforehand.clock import iso
+from beforehand.errors import InputError, NotFound
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.view import View
+from beforehand.ids import digest
+from beforehand.records.world import Market, Odds
+from beforehand.store.files import read_json, read_lines, write_json
+
+STALE = timedelta(days=7)
+"""An open market whose last price is older is left out: nobody may be there any more."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which markets become events. Days are those from the forecast to the scheduled close; a
+    market whose close, volume or liquidity is not on record does not meet a bound on it."""
+
+    venues: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    min_volume: float | None = None
+    min_liquidity: float | None = None
+    min_days: float | None = None
+    max_days: float | None = None
+    min_price: float = 0.0
+    max_price: float = 1.0
+    limit: int | None = None
+    seen: frozenset[str] = field(default_factory=frozenset)
+
+    def check(self) -> None:
+        """Raises InputError for bounds that nothing meets."""
+        if not 0 <= self.min_price <= self.max_price <= 1:
+            raise InputError(
+                f"prices lie between 0 and 1, the least below the most: not {self.min_price:g} to "
+                f"{self.max_price:g}"
+            )
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"a limit must be at least 1, not {self.limit}")
+        if (
+            self.min_days is not None
+            and self.max_days is not None
+            and self.min_days > self.max_days
+        ):
+            raise InputError(
+                f"the least days, {self.min_days:g}, are more than the most, {self.max_days:g}"
+            )
+
+    def refusal(self, market: Market, odds: Odds, view: View) -> str | None:
+        """Why a market does not become an event, or None."""
+        if market.id in self.seen:
+            return "in an earlier round"
+        if self.venues and market.venue.upper() not in {one.upper() for one in self.venues}:
+            return "another venue"
+        domain = (market.domain or "").lower()
+        if self.categories and domain not in {one.lower() for one in self.categories}:
+            return "another category"
+        if not self.min_price <= odds.price <= self.max_price:
+            return "a price out of bounds"
+        return self._of_days(market, view.t) or self._of_size(market, view)
+
+    def _of_days(self, market: Market, t: datetime) -> str | None:
+        if self.min_days is None and self.max_days is None:
+            return None
+        if market.scheduled_close is None:
+            return "no scheduled close on record"
+        days = (market.scheduled_close - t) / timedelta(days=1)
+        if self.min_days is not None and days < self.min_days:
+            return "closes too soon"
+        return "closes too late" if self.max_days is not None and days > self.max_days else None
+
+    def _of_size(self, market: Market, view: View) -> str | None:
+        if self.min_volume is None and self.min_liquidity is None:
+            return None
+        state = view.state(market.id)
+        bounds = {"volume": self.min_volume, "liquidity": self.min_liquidity}
+        for name, least in bounds.items():
+            if least is not None and (getattr(state, name, None) or 0.0) < least:
+                return f"too little {name}, or none on record"
+        return None
+
+
+EVERY = Wanted()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A market that may become an event, with its price then."""
+
+    market: Market
+    odds: Odds
+
+
+class LeftOut(TypedDict):
+    """A line of left_out.jsonl: a market that is no event of the round, and why."""
+
+    id: str
+    reason: str
+
+
+def open_markets(
+    gateway: Gateway, now: datetime, wanted: Wanted, textless: bool
+) -> tuple[list[Candidate], list[LeftOut]]:
+    """The markets that are open now and wanted, and the others with the reason; those that close
+    first come first."""
+    view, chosen, left = gateway.at(now), list[Candidate](), list[LeftOut]()
+    for market in view.markets():
+        found, reason = _open(view, market, wanted, textless)
+        if found is None:
+            left.append({"id": market.id, "reason": reason})
+        else:
+            chosen.append(found)
+    chosen.sort(key=lambda one: (_close(one.market), one.market.id))
+    left += beyond(wanted, [one.market.id for one in chosen])
+    return chosen[: wanted.limit], left
+
+
+def beyond(wanted: Wanted, names: Sequence[str]) -> Iterator[LeftOut]:
+    """Those after the limit."""
+    for name in names[wanted.limit :] if wanted.limit is not None else ():
+        yield {"id": name, "reason": "beyond the limit"}
+
+
+def _close(market: Market) -> str:
+    return "9999" if market.scheduled_close is None else iso(market.scheduled_close)
+
+
+def _open(
+    view: View, market: Market, wanted: Wanted, textless: bool
+) -> tuple[Candidate | None, str]:
+    if view.resolution(market.id) is not None:
+        return None, "it has ended"
+    if market.scheduled_close is not None and market.scheduled_close <= view.t:
+        return None, "its scheduled close has passed"
+    if market.question is None and not textless:
+        return None, "no text on record"
+    try:
+        odds = view.odds(market.id)
+    except NotFound:
+        return None, "no price on record"
+    if odds.price_age > STALE.total_seconds():
+        return None, "its last price is more than seven days old"
+    reason = wanted.refusal(market, odds, view)
+    return (None, reason) if reason else (Candidate(market, odds), "")
+
+
+class Round(TypedDict):
+    """round.json: what a round holds, frozen. `digest` is that of events.jsonl."""
+
+    made_at: str
+    archive_digest: str
+    digest: str
+    events: int
+    left_out: dict[str, int]
+    wanted: Mapping[str, object]
+
+
+def freeze(
+    out: Path, archive_digest: str, now: datetime, wanted: Wanted, left: Iterable[LeftOut]
+) -> Round:
+    """Write round.json beside the events of a folder. Raises InputError where another round is
+    frozen there."""
+    reasons = dict[str, int]()
+    for one in left:
+        reasons[one["reason"]] = reasons.get(one["reason"], 0) + 1
+    events = (out / "events.jsonl").read_bytes()
+    how = {name: value for name, value in asdict(wanted).items() if name != "seen"}
+    made: Round = {
+        "made_at": iso(now),
+        "archive_digest": archive_digest,
+        "digest": digest(events),
+        "events": events.count(b"\n"),
+        "left_out": dict(sorted(reasons.items(), key=lambda item: -item[1])),
+        "wanted": how,
+    }
+    write_json(out / "round.json", made)
+    return made
+
+
+def refuse_frozen(out: Path) -> None:
+    """Raises InputError where a folder holds a round already."""
+    if (out / "round.json").is_file():
+        frozen: Round = read_json(out / "round.json")
+        raise InputError(
+            f"{out} holds a round that was frozen at {frozen['made_at']}: choose another folder"
+        )
+
+
+def seen_in(rounds: Iterable[Path]) -> frozenset[str]:
+    """The ids of the events of earlier rounds. Raises InputError for a folder without one."""
+    found = set[str]()
+    for folder in rounds:
+        events = folder / "events.jsonl" if folder.is_dir() else folder
+        if not events.is_file():
+            raise InputError(f"--not-in {folder}: there are no events at {events}")
+        found |= {str(orjson.loads(line)["id"]) for _, line in read_lines(events)}
+    return frozenset(found)

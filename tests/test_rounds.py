@@ -1,0 +1,169 @@
+"""Rounds: which markets become events, every other one with its reason, and the sealed twin."""
+
+import json
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+
+from beforehand.cli.app import run as cli
+from beforehand.clock import iso, parse_instant
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.ids import digest
+from beforehand.store.archive.reader import Archive
+from experiments import Out, told
+
+DAY = timedelta(days=1)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def middle(sim: Path) -> str:
+    """An instant at which some markets of the world have ended, and others are open."""
+    view = Gateway(RecordedWorld(Archive(sim))).full_view()
+    ends = sorted(r.known_at for r in view.resolutions())
+    return iso(ends[len(ends) // 2] - timedelta(hours=1))
+
+
+def ingested(out: Path, sim: Path, capsys: Out, *more: str, code: int = 0) -> dict[str, Any]:
+    return told(
+        capsys, "bench", "ingest", "--archive", str(sim), "--out", str(out), *more, code=code
+    )
+
+
+def test_every_open_market_is_an_event_or_has_its_reason(
+    sim: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
+) -> None:
+    with time_machine.travel(parse_instant(middle), tick=False):
+        found = ingested(tmp_path / "r", sim, capsys, "--open")
+    view = Gateway(RecordedWorld(Archive(sim))).at(parse_instant(middle))
+    events, left = lines(tmp_path / "r" / "events.jsonl"), lines(tmp_path / "r" / "left_out.jsonl")
+    assert {e["id"] for e in events} | {one["id"] for one in left} == {m.id for m in view.markets()}
+    assert not {e["id"] for e in events} & {one["id"] for one in left}
+    assert len(events) > 5
+    for event in events:
+        assert view.resolution(event["id"]) is None, "nobody knows its end"
+        assert event["baseline_probability"] == view.odds(event["id"]).price
+        assert event["forecast_at"] == middle
+    assert lines(tmp_path / "r" / "resolutions.jsonl") == []
+    frozen = json.loads((tmp_path / "r" / "round.json").read_text())
+    assert frozen == found["round"]
+    assert frozen["digest"] == digest((tmp_path / "r" / "events.jsonl").read_bytes())
+    assert frozen["left_out"] == Counter(one["reason"] for one in left)
+    order = ["bench", "ingest", "--archive", str(sim), "--out", str(tmp_path / "r"), "--open"]
+    assert cli(order) == 2
+    assert "was frozen at" in capsys.readouterr().err
+
+
+def test_filters_and_limits_have_reasons(
+    sim: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
+) -> None:
+    with time_machine.travel(parse_instant(middle), tick=False):
+        whole = ingested(tmp_path / "all", sim, capsys, "--open")["counts"]["events"]
+        bounds = ["--min-price", "0.2", "--max-price", "0.8", "--max-days", "60", "--limit", "4"]
+        few = ingested(tmp_path / "few", sim, capsys, "--open", *bounds)
+        rest = ingested(tmp_path / "rest", sim, capsys, "--open", "--not-in", str(tmp_path / "few"))
+    events = lines(tmp_path / "few" / "events.jsonl")
+    assert len(events) == few["counts"]["events"] == 4
+    assert all(0.2 <= e["baseline_probability"] <= 0.8 for e in events)
+    assert [e["resolution_date"] for e in events] == sorted(e["resolution_date"] for e in events)
+    reasons = few["round"]["left_out"]
+    assert reasons["beyond the limit"] > 0
+    assert reasons["a price out of bounds"] > 0
+    second = lines(tmp_path / "rest" / "events.jsonl")
+    assert not {e["id"] for e in events} & {e["id"] for e in second}, "no event in two rounds"
+    assert len(events) + len(second) == whole
+    assert rest["round"]["left_out"]["in an earlier round"] == 4
+    for wrong, why in (
+        (["--limit", "0"], "at least 1"),
+        (["--min-price", "0.9", "--max-price", "0.1"], "the least below the most"),
+        (["--min-days", "9", "--max-days", "2"], "more than the most"),
+        (["--not-in", str(tmp_path / "nowhere")], "there are no events"),
+        (["--venue", "NOWHERE"], "another venue"),
+        (["--min-volume", "1e15"], "too little volume"),
+    ):
+        order = ["bench", "ingest", "--archive", str(sim), "--out", str(tmp_path / "x"), *wrong]
+        assert cli(order) == 2
+        assert why in capsys.readouterr().err
+
+
+def test_settled_markets_are_filtered_alike(
+    sim: Path, home: Path, tmp_path: Path, capsys: Out
+) -> None:
+    whole = ingested(tmp_path / "all", sim, capsys)["counts"]
+    few = ingested(tmp_path / "few", sim, capsys, "--limit", "10", "--min-price", "0.3")["counts"]
+    assert few["events"] == 10
+    assert (
+        whole["events"]
+        == 10 + few["left out: beyond the limit"] + few["left out: a price out of bounds"]
+    )
+    assert len(lines(tmp_path / "few" / "resolutions.jsonl")) == 10
+
+
+def test_a_round_is_answered_sealed_resolved_and_scored(
+    sim: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
+) -> None:
+    """The sealed twin of a backtest: open events, forecasts sealed then, endings that come later.
+    Nothing of the archive after the round is seen by a forecaster, and only what was sealed
+    counts."""
+    folder, log = tmp_path / "r", tmp_path / "sealed.jsonl"
+    made, now = folder / "made.jsonl", parse_instant(middle)
+    with time_machine.travel(now, tick=False):
+        ingested(folder, sim, capsys, "--open")
+        asked = ["--forecasters", "market,drift,extremised", "--archive", str(sim)]
+        told(
+            capsys,
+            "bench",
+            "predict",
+            "--events",
+            str(folder / "events.jsonl"),
+            "--out",
+            str(made),
+            *asked,
+        )
+        sealed = told(capsys, "bench", "seal", "--predictions", str(made), "--log", str(log))
+    events = lines(folder / "events.jsonl")
+    assert sealed["sealed"] == 3 * len(events)
+    ends = folder / "resolutions.jsonl"
+    resolve = ["bench", "resolve", "--events", str(folder / "events.jsonl"), "--out", str(ends)]
+    done = told(capsys, *resolve, "--archive", str(sim))
+    assert done["states"]["resolved"] > 5
+    score = [
+        "bench",
+        "evaluate",
+        "--events",
+        str(folder / "events.jsonl"),
+        "--resolutions",
+        str(ends),
+    ]
+    score += ["--predictions", str(made), "--sealed", str(log), "--archive", str(sim)]
+    found = told(capsys, *score, "--placebo", "0", "--draws", "200", code=3)
+    board = {row["forecaster"]: row for row in found["leaderboard"]}
+    assert board["drift"]["isolation"] == "by construction (sealed beforehand)"
+    assert board["drift"]["n"] == done["states"]["resolved"]
+    assert {one["reason"] for one in found["unscored"]} == {"the event is not resolved, or void"}
+    assert found["audit"]["passed"] == found["audit"]["total"]
+    head = ["--head", sealed["head"], "--predictions", str(made)]
+    assert told(capsys, "bench", "verify", "--log", str(log), *head)["problems"] == []
+    # The same rounds backtested later give the same forecasts: the gap between both is 0 here.
+    again = tmp_path / "again.jsonl"
+    told(
+        capsys,
+        "bench",
+        "predict",
+        "--events",
+        str(folder / "events.jsonl"),
+        "--out",
+        str(again),
+        *asked,
+    )
+    live = {(r["id"], r["metadata"]["model"]): r["prediction"]["probability"] for r in lines(made)}
+    back = {(r["id"], r["metadata"]["model"]): r["prediction"]["probability"] for r in lines(again)}
+    assert live == back
