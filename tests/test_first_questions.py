@@ -264,14 +264,17 @@ def test_a_slow_tail_ends_no_run(sim: Path, home: Path) -> None:
 def test_who_looks_like_knowing_does_not_beat_on_trust(
     sim: Path, sim_archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A function that has the outcomes from elsewhere; control: half as sure, it beats, on trust."""
+    """A function that has the outcomes from elsewhere; control: a
+    noisy hint, it beats, on trust."""
     view = Gateway(RecordedWorld(sim_archive)).full_view()
     ends = {r.market_id: r.payout for r in view.resolutions() if r.payout is not None}
     path = tmp_path / "mine.py"
     path.write_text(
         f"ENDS = {ends!r}\n"
         "def knows(c): return 0.02 + 0.96 * ENDS[c.market.id]\n"
-        "def hints(c): return 0.7 * c.odds + 0.3 * ENDS[c.market.id]\n"
+        "def hints(c):\n"
+        "    noise = (sum(map(ord, c.market.id + str(c.t))) % 25 - 12) / 60\n"
+        "    return min(max(0.7 * c.odds + 0.3 * ENDS[c.market.id] + noise, 0.01), 0.99)\n"
     )
     assert backtest(sim, f"python:{path}:knows,python:{path}:hints") == 0
     board = {row["forecaster"]: row for row in json.loads(capsys.readouterr().out)["leaderboard"]}

@@ -99,16 +99,10 @@ export function RunScreen({ chosen, what, heights, path, children, scored = true
           />
         ) : !run ? (
           <Loading heights={heights} label={`Loading ${what.toLowerCase()}`} />
-        ) : run.changed.length > 0 && scored ? (
-          <Empty
-            title={`Run ${run.run_id} was changed after it ended`}
-            text={`${run.changed.join(", ")} ${run.changed.length === 1 ? "is" : "are"} not what the run wrote, so no figure of it is shown.`}
-            command={`beforehand runs verify ${run.run_id}`}
-          />
         ) : !run.scores && scored ? (
           <Empty
             title={`Run ${run.run_id} has no scores`}
-            text={run.status === "running" ? "It is still under way: they come when it ends." : `It is a ${run.kind ?? "run"} and stands at "${run.status}".`}
+            text={run.headline ?? (run.status === "running" ? "It is still under way: they come when it ends." : `It is a ${run.kind ?? "run"} and stands at "${run.status}".`)}
           >
             <a className="btn" href={`/run/?run=${encodeURIComponent(run.run_id)}`}>See the run</a>
           </Empty>
