@@ -75,7 +75,9 @@ def need_manifest(path: Path) -> ArchiveManifest:
             f"there is no archive at {path}: make one with `beforehand world simulate` or "
             "`beforehand world import markets FILE`, or name one with --archive"
         )
-    return read_manifest(path)
+    found = read_manifest(path)
+    refuse_aside(path)  # Again: a probe may have begun in between.
+    return found
 
 
 def refuse_aside(path: Path) -> None:
