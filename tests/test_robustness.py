@@ -154,6 +154,16 @@ def test_a_forecast_from_before_the_end_of_training_is_no_fair_one(
         assert (made["value"], made["ok"]) == (share, share == 1.0)
 
 
+def test_a_forecaster_of_which_nothing_can_be_scored_is_named(
+    rows: Rows, sim: Path, tmp_path: Path, capsys: Out
+) -> None:
+    before = 1_546_300_800_000_000  # 2019: before every price.
+    ghost = [("ghost", m, before + k, 0.5) for k, (m, _, _) in enumerate(rows[:10])]
+    path = write(tmp_path / "x.csv", [*tilted(rows), *ghost])
+    found = told(capsys, path, sim, code=3)
+    assert "ghost has no score: none of its 10 rows could be scored" in found["hints"]  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("days", [1, 3, 7, 20])
 @pytest.mark.parametrize("weight", [1.0, 0.5])
 def test_who_copies_later_prices_is_seen(

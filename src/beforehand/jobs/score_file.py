@@ -312,7 +312,7 @@ def _tell_coverage(
         about["hints"] = [*about.get("hints", []), said]
 
 
-def _hints(stated: Stated, table: Table, names: Iterable[str]) -> list[str]:
+def _hints(stated: Stated, table: Table, names: Sequence[str]) -> list[str]:
     """What looks odd in a file, so that a slip is not taken for a result."""
     said = list(stated.remarks)
     late = len(stated.rejected.reasons.get(LATE, ()))
@@ -331,6 +331,12 @@ def _hints(stated: Stated, table: Table, names: Iterable[str]) -> list[str]:
                 f"{name} would do better turned round (1 − p: Brier {turned:.3f} instead of "
                 f"{mine:.3f}): are these probabilities of NO?"
             )
+    rows = Counter(line.forecaster for line in stated.lines)
+    said += [
+        f"{who} has no score: none of its {n:,} rows could be scored"
+        for who, n in sorted(rows.items())
+        if who not in names and n
+    ]
     said += _of_events(table)
     alike = [one for one in names if sum(o.lower() == one.lower() for o in names) > 1]
     if alike:
