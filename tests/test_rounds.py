@@ -14,6 +14,7 @@ from beforehand.clock import iso, parse_instant
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
+from beforehand.jobs.benchmark.evaluation import MARKET_LOOKED_UP, TOO_LATE
 from beforehand.store.archive.reader import Archive
 from experiments import Out, told
 
@@ -128,6 +129,8 @@ def test_a_round_is_answered_sealed_resolved_and_scored(
             str(made),
             *asked,
         )
+    # Two days later: each stands beside the market's price then, and not at the round's start.
+    with time_machine.travel(now + timedelta(hours=50), tick=False):
         sealed = told(capsys, "bench", "seal", "--predictions", str(made), "--log", str(log))
     events = lines(folder / "events.jsonl")
     assert sealed["sealed"] == 3 * len(events)
@@ -147,8 +150,20 @@ def test_a_round_is_answered_sealed_resolved_and_scored(
     found = told(capsys, *score, "--placebo", "0", "--draws", "200", code=3)
     board = {row["forecaster"]: row for row in found["leaderboard"]}
     assert board["drift"]["isolation"] == "by construction (sealed beforehand)"
-    assert board["drift"]["n"] == done["states"]["resolved"]
-    assert {one["reason"] for one in found["unscored"]} == {"the event is not resolved, or void"}
+    assert 5 < board["drift"]["n"] <= done["states"]["resolved"]
+    reasons = {one["reason"] for one in found["unscored"]}
+    assert reasons <= {"the event is not resolved, or void", TOO_LATE, MARKET_LOOKED_UP}
+    view = Gateway(RecordedWorld(Archive(sim))).at(now + timedelta(hours=50))
+    ended = {one["id"]: one["resolved_at"] for one in lines(ends)}
+    kept = [name for name, at in ended.items() if parse_instant(at) > view.t]
+    said = {
+        r["id"]: r["prediction"]["probability"]
+        for r in lines(made)
+        if "drift" in r["metadata"]["model"]
+    }
+    paid = {one["id"]: one.get("payout", one["outcome"]) for one in lines(ends)}
+    gain = [(view.odds(m).price - paid[m]) ** 2 - (said[m] - paid[m]) ** 2 for m in kept]
+    assert board["drift"]["skill_vs_market"] == pytest.approx(sum(gain) / len(gain))
     assert found["audit"]["passed"] == found["audit"]["total"]
     head = ["--head", sealed["head"], "--predictions", str(made)]
     assert told(capsys, "bench", "verify", "--log", str(log), *head)["problems"] == []

@@ -187,7 +187,7 @@ def scored(folder: Path, capsys: Out, *more: str, code: int = 0) -> dict[str, An
 
 
 def test_only_what_was_sealed_in_time_counts(
-    bench: tuple[Path, list[dict[str, Any]]], capsys: Out
+    bench: tuple[Path, list[dict[str, Any]]], sim: Path, capsys: Out
 ) -> None:
     """Sealed in time, sealed too late, changed after it was sealed, never sealed: whatever time the
     file states."""
@@ -207,15 +207,15 @@ def test_only_what_was_sealed_in_time_counts(
             continue
         at = parse_instant(events[one["id"]]["forecast_at"])
         seal(log, records([one]), at)
-    seal(log, records(late), parse_instant(events[order[-1]["id"]]["forecast_at"]) + HOUR)
+    seal(log, records(late), datetime(2030, 1, 1, tzinfo=UTC))  # After every end.
     for one in altered:
         one["prediction"]["probability"] = 0.123
     path.write_text("\n".join(map(json.dumps, made)))
-    found = scored(folder, capsys, "--sealed", str(log), code=3)
+    found = scored(folder, capsys, "--sealed", str(log), "--archive", str(sim), code=3)
     reasons = {one["id"]: one["reason"] for one in found["unscored"]}
     assert set(reasons) == {one["id"] for one in (*late, *never, *altered)}
     assert {reasons[one["id"]] for one in (*never, *altered)} == {evaluation.UNSEALED}
-    assert all("after" in reasons[one["id"]] for one in late)
+    assert {reasons[one["id"]] for one in late} == {evaluation.TOO_LATE}
     row = next(r for r in found["leaderboard"] if r["forecaster"] == "mine")
     assert (row["n"], row["missing"]) == (len(made) - 9, 9), "leaving some out is counted"
     assert row["isolation"] == "by construction (sealed beforehand)"

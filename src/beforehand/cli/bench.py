@@ -28,7 +28,7 @@ from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.jobs.benchmark import evaluation
 from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest, PredictRequest
 from beforehand.jobs.benchmark.evaluation import load_bets, parse_terms
-from beforehand.jobs.benchmark.sealed import open_log
+from beforehand.jobs.benchmark.sealed import SealedLog, open_log
 from beforehand.jobs.benchmark.stored import open_records
 from beforehand.jobs.checks import folder_for, settings
 from beforehand.score import forecastbench as recipe
@@ -54,7 +54,10 @@ AuditGrade = Annotated[
 
 Sealed = Annotated[
     Path | None,
-    Parameter(help="A log of `bench seal`: only what it holds counts, as made when it was sealed."),
+    Parameter(
+        help="A log of `bench seal`: only what it holds counts, as made when it was sealed, beside "
+        "the market's price then (in --archive)."
+    ),
 ]
 
 
@@ -178,7 +181,7 @@ def evaluate(
         settings(seed, draws, placebo, mark="--"),
         assume_utc=assume_utc,
         stored=None if records is None else open_records(records, grade),
-        sealed=None if sealed is None else open_log(sealed),
+        sealed=None if sealed is None else _opened_log(sealed, records),
     )
     paths = (events, predictions, resolutions)
     found = evaluation.summary(done, paths)
@@ -187,8 +190,17 @@ def evaluate(
         emit({**found, "report": str(report) if report else None})
     else:
         _print_evaluation(done, found, report)
-    faults = [one for one in done.unscored if one["reason"] != evaluation.SUPERSEDED]
+    faults = [one for one in done.unscored if one["reason"] not in evaluation.NO_FAULT]
     return EXIT_PARTIAL if faults else EXIT_OK
+
+
+def _opened_log(path: Path, archive: Path | None) -> SealedLog:
+    if archive is None:
+        raise InputError(
+            "--sealed needs --archive: each forecast stands beside the market's price when it was "
+            "sealed"
+        )
+    return open_log(path, archive)
 
 
 def _print_evaluation(

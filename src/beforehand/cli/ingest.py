@@ -83,7 +83,7 @@ def ingest(
         why = ", ".join(f"{n:,} {what}" for what, n in made.counts.items() if what != "events")
         raise InputError(f"no market of {path} becomes an event ({why or 'it holds none'})")
     made.write(out)
-    write_jsonl(out / "left_out.jsonl", (one for one in made.left if one["id"]))
+    write_jsonl(out / "left_out.jsonl", made.left)
     frozen = rounds.freeze(out, world.digest, now, wanted, made.left) if open else None
     if json:
         emit({"out": str(out), "counts": made.counts, "round": frozen})

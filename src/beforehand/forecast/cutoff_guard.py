@@ -53,11 +53,8 @@ class CutoffGuard:
     ) -> Training | None:
         """The shares over the ranked models, each with its instants (microseconds) by market.
         Refused questions are left out. None without a ranked model."""
-        ranked, shares, made = (
-            [one for one in spoken if one[0].ranked],
-            list[float](),
-            list[float](),
-        )
+        ranked = [one for one in spoken if one[0].ranked]
+        shares, made = list[float](), list[float]()
         for spec, instants in ranked:
             marks, later = Counter[str](), 0
             for market, at in instants.items():

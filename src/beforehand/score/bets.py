@@ -246,9 +246,10 @@ def _fall(
     q = np.concatenate([table.q, table.marks.q])
     at = np.concatenate([table.t, table.marks.t])
     prices = np.concatenate([table.market, table.marks.price])
-    order = np.lexsort((at, q))
     bet_of = np.full(len(table.questions), -1)
     bet_of[table.q[row]] = np.arange(len(row))
+    mine = np.flatnonzero(bet_of[q] >= 0)
+    order = mine[np.lexsort((at[mine], q[mine]))]
     bet, t, price = bet_of[q[order]], at[order], prices[order]
     open_then = (bet >= 0) & (t >= table.t[row][bet]) & (t < settles[bet]) & np.isfinite(price)
     bet, t, price = bet[open_then], t[open_then], price[open_then]

@@ -7,6 +7,7 @@ variants tried on this set, to lie above zero — on all rows, and again on the 
 was fresh, because a stale price is easily beaten.
 """
 
+from math import isfinite
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -235,7 +236,8 @@ def _profit(
     found = [one.interval(ratio(one.totals(columns)), options.level) for one in mine]
     chance = by_chance(table, result, starts, options.draws, options.seed)
     tried = options.tests(table) * max(options.kelly.tried, 1)
-    around = min(low for low, _ in found), max(high for _, high in found)
+    known = [one for one in found if all(map(isfinite, one))] or found
+    around = min(low for low, _ in known), max(high for _, high in known)
     return replace(result, roi_ci=around, by_chance=chance, redraws=options.draws, tried=tried)
 
 

@@ -54,11 +54,10 @@ def statement(kind: str) -> str:
 def in_words(every: timedelta) -> str:
     """An interval in words: `7 days`, `12 hours`, `90 minutes`."""
     minutes = round(every / timedelta(minutes=1))
-    for size, unit in ((1440, "day"), (60, "hour"), (1, "minute")):
-        if minutes % size == 0 or size == 1:
-            n = minutes // size
-            return f"{n:,} {unit}{'' if n == 1 else 's'}"
-    raise AssertionError
+    sizes = ((1440, "day"), (60, "hour"), (1, "minute"))
+    size, unit = next((size, unit) for size, unit in sizes if minutes % size == 0)
+    n = minutes // size
+    return f"{n:,} {unit}{'' if n == 1 else 's'}"
 
 
 def end_of(resolution: Resolution) -> datetime:

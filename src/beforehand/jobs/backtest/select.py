@@ -29,10 +29,13 @@ class Selection:
     first: dict[str, int] = field(default_factory=dict)
     short: list[str] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    """The markets left out, each with its reason."""
 
-    def skip(self, reason: str) -> None:
-        """Count one market that is not walked."""
+    def skip(self, reason: str, name: str) -> None:
+        """Note a market that is not walked."""
         self.left_out[reason] = self.left_out.get(reason, 0) + 1
+        self.skipped[name] = reason
 
 
 def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:

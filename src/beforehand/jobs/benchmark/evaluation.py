@@ -3,7 +3,7 @@ bets and their terms."""
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -66,6 +66,9 @@ SECOND = "a second prediction of the same event at the same instant"
 SUPERSEDED = "a later prediction of the same predictor counts"
 """No fault: a forecast may be brought up to date."""
 UNSEALED = "not in the sealed log as it stands in the file"
+MARKET_LOOKED_UP = "the market's price is looked up in the archive"
+NO_FAULT = (SUPERSEDED, MARKET_LOOKED_UP)
+"""Reasons for which a prediction is not scored though nothing is wrong with it."""
 SEALED = Kept("by construction (sealed beforehand)", "as sealed")
 MOST_FAILURES = 200
 
@@ -88,14 +91,15 @@ def evaluate_files(
     against it. Price ages come from `events_snapshots.jsonl` beside the events. `training` is what
     is known of the training of models among the predictors. `assume_utc` takes times without a zone
     as UTC. `stored` has the records in which the audit looks the cited sources up. With
-    `sealed`, only what was sealed counts, as made when it was.
+    `sealed`, only what was sealed counts, as made when it was, beside the market's price then.
     """
     specs = {spec.id: spec for _, spec in load_events(events, assume_utc)}
     endings = _load_resolutions(resolutions, assume_utc)
     rows = _load_predictions(predictions, assume_utc)
     questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
     timed, barred = _timed(predictions, [row for _, row in rows], sealed)
-    placed = place(timed, specs, endings, _ages(events), barred)
+    prices = [] if sealed is None else sealed.prices(specs.values(), timed)
+    placed = place([*timed, *prices], specs, endings, _ages(events), barred)
     counts = {**_counts([row for _, row in rows], specs, endings, questions), **placed.counts}
     table = build_table(placed.columns, questions)
     if not len(table.q):
@@ -105,6 +109,8 @@ def evaluate_files(
             f"{resolutions} resolves ({said})"
         )
     settled = {q.id for q in questions if q.settled is not None}
+    if sealed is not None:
+        table = replace(table, asked=_asked(placed, settled))
     unscored = _unscored(rows, placed.left, specs, settled)
     _refuse_all(unscored, len(rows), predictions)
     audited = audit([row for _, row in rows], stored)
@@ -153,11 +159,23 @@ def _timed(
     timed, barred = list(rows), dict[int, str]()
     for i, ((_, line), row) in enumerate(zip(read_lines(path), rows, strict=True)):
         found = sealed.as_sealed(line, row)
-        if found is not None:
-            timed[i] = found
-        elif predictor_of(row) != MARKET:
+        if predictor_of(row) == MARKET:
+            barred[i] = MARKET_LOOKED_UP
+        elif found is None:
             barred[i] = UNSEALED
+        else:
+            timed[i] = found
     return timed, barred
+
+
+def _asked(placed: "Placed", settled: Set[str]) -> dict[str, int]:
+    """How many forecasts each predictor of sealed ones was asked for: those that it made, and one
+    for each settled event of which it made none. The instants are its own."""
+    columns, made = placed.columns, dict[str, Counter[str]]()
+    for event, said in zip(columns.id, columns.forecasts, strict=True):
+        for who in said if event in settled else ():
+            made.setdefault(who, Counter())[event] += 1
+    return {who: mine.total() + len(settled - mine.keys()) for who, mine in made.items()}
 
 
 def _kept(rows: Sequence[PredictionRow], sealed: "SealedLog | None") -> dict[str, Kept]:

@@ -56,7 +56,7 @@ class Ingested:
     resolutions: list[ResolutionLine]
     counts: dict[str, int]
     left: list[LeftOut] = field(default_factory=list)
-    """The markets that are no events, and why; those without a name are counted alone."""
+    """The markets that are no events, and why."""
 
     def add(self, one: Candidate, t: datetime, days: int | None) -> None:
         """Add a market as an event that is asked at `t`."""
@@ -121,8 +121,7 @@ def _settled(
 ) -> None:
     """Add every settled market that is wanted, in the order of the ids."""
     selection = backtest.select(gateway, None)
-    for why, n in selection.left_out.items():
-        made.left.extend({"id": "", "reason": why} for _ in range(n))
+    made.left.extend({"id": name, "reason": why} for name, why in selection.skipped.items())
     found = list[tuple[Candidate, datetime, ResolutionLine]]()
     for name, resolution in selection.markets.items():
         t = grid.end_of(resolution) - horizon

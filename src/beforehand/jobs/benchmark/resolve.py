@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from typing_extensions import TypedDict
 
 from beforehand.clock import iso
-from beforehand.errors import BeforehandError, InputError, NotFound, ReplayMiss
+from beforehand.errors import InputError, NotFound, ReplayMiss
 from beforehand.gateway.view import View
 from beforehand.jobs.benchmark.events import load_events, market_of, valid
 from beforehand.jobs.results import resolution_wire
@@ -159,18 +159,19 @@ def resolve(events: Path, out: Path, sources: Sources, now: datetime) -> Resolve
     history beside it (`NAME_history.jsonl`). Raises InputError for files that cannot be read."""
     before = {one["id"]: one for one in _stored(out)}
     found = Resolved()
-    unknown = sources.manual.keys() - {spec.id for _, spec in load_events(events)}
+    asked = load_events(events)
+    unknown = sources.manual.keys() - {spec.id for _, spec in asked}
     found.problems += [
         f"{name}: stated by hand, and no event has this id" for name in sorted(unknown)
     ]
-    for number, spec in load_events(events):
+    for number, spec in asked:
         try:
             state, said = _ask(spec, sources)
-        except BeforehandError as error:
+        except InputError as error:
             raise InputError(f"{events}:{number}: {spec.id}: {error}") from None
         _keep(found, spec, state, said, before.get(spec.id), now)
+    append_jsonl(history_of(out), found.changes)  # First: a crash in between loses no change.
     write_jsonl(out, found.records)
-    append_jsonl(history_of(out), found.changes)
     return found
 
 

@@ -1,6 +1,7 @@
 """Forecasts that were sealed before the outcome: what counts of a file, and what is missing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -9,10 +10,15 @@ from msgspec import structs
 
 from beforehand.clock import parse_instant
 from beforehand.errors import Corrupt, InputError, NotFound
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
 from beforehand.jobs.benchmark.evaluation import predictor_of
-from beforehand.records.benchmark import zoned
-from beforehand.records.bulk import MetadataRow, PredictionRow, decode_prediction
+from beforehand.jobs.benchmark.events import market_of
+from beforehand.records.benchmark import EventSpec, zoned
+from beforehand.records.bulk import MetadataRow, PayloadRow, PredictionRow, decode_prediction
+from beforehand.score.skill import MARKET
+from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_lines
 from beforehand.store.seals import Record, Seal, check, read_seals
 
@@ -53,22 +59,23 @@ def against(lines: Sequence[Seal], path: Path) -> list[str]:
     return problems
 
 
-def open_log(path: Path) -> "SealedLog":
-    """A log whose lines are whole. Raises NotFound where there is none, Corrupt where it was
-    changed."""
+def open_log(path: Path, archive: Path) -> "SealedLog":
+    """A log whose lines are whole, and the archive that knows the market's price at each sealing.
+    Raises NotFound where there is no log, Corrupt where it was changed."""
     if not path.is_file():
         raise NotFound(f"there is no sealed log at {path}: `beforehand bench seal` makes one")
     lines = read_seals(path)
     if problems := check(lines).problems:
         raise Corrupt(f"{path} is not as sealed: {problems[0]} (`beforehand bench verify`)")
-    return SealedLog(lines)
+    return SealedLog(lines, Gateway(RecordedWorld(Archive(archive))))
 
 
 class SealedLog:
     """What was sealed, as scoring asks for it."""
 
-    def __init__(self, lines: Sequence[Seal]) -> None:
+    def __init__(self, lines: Sequence[Seal], gateway: Gateway) -> None:
         self._at = {line["record"]: parse_instant(line["sealed_at"]) for line in lines}
+        self._gateway = gateway
 
     def as_sealed(self, line: bytes, row: PredictionRow) -> PredictionRow | None:
         """The prediction, made when it was sealed, whatever time it states; None if it was not
@@ -78,3 +85,16 @@ class SealedLog:
             return None
         made = row.metadata or MetadataRow("unnamed", at)
         return structs.replace(row, metadata=structs.replace(made, timestamp=at))
+
+    def prices(
+        self, specs: Iterable[EventSpec], rows: Iterable[PredictionRow]
+    ) -> Iterator[PredictionRow]:
+        """The market's price, known then, at each instant at which a prediction was sealed."""
+        markets = {spec.id: market_of(spec) for spec in specs}
+        instants = {(row.id, row.metadata.timestamp) for row in rows if row.metadata}
+        for name, at in sorted(instants):
+            if name not in markets:
+                continue
+            with suppress(NotFound):
+                price = self._gateway.at(at).odds(markets[name]).price
+                yield PredictionRow(name, PayloadRow(price), MetadataRow(MARKET, at))

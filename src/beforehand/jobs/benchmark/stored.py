@@ -41,7 +41,7 @@ _CIK = re.compile(r"(?:\bCIK|\bedgar[:/]|/data/)0*(\d{1,10})(?!\d)", re.IGNORECA
 
 def open_records(archive: Path, grade: Grade = "captured") -> "ArchiveRecords":
     """The records of the archive in a folder; by `grade`, a document is known when its words were
-    captured, or on its date. Raises InputError where there is no archive."""
+    captured, or on its date. Raises NotConfigured where there is none."""
     return ArchiveRecords(RecordedWorld(Archive(archive), grade))
 
 

@@ -124,9 +124,8 @@ def _mounted_below(folder: str) -> list[str]:
 
 class FilesRead:
     """The files that this process opens from now on, also those that are not there yet or that it
-    writes (a later run of the same code may find them), besides code, libraries, the archive, what
-    every process reads, and temporary files: those that may hold an answer which no world
-    varies."""
+    writes (a later run of the same code may find them), besides code, libraries, the archive and
+    what every process reads: those that may hold an answer which no world varies."""
 
     def __init__(self, archive: Path) -> None:
         package = Path(__file__).resolve().parents[2]

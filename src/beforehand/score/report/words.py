@@ -194,11 +194,8 @@ def few_answers(summary: "Summary") -> list[str]:
 
     did, why = "answered", ""
     if "rows" in summary:  # Of a file: what could not be scored counts as not answered.
-        did, why = (
-            "could be scored on",
-            " (the others have no price then, an odd id or time, or are of markets that ",
-        )
-        why += "another forecaster has)"
+        did = "could be scored on"
+        why = " (the others have no price then, an odd id or time, or are another one's markets)"
     return [
         f"{row['forecaster']} {did} {row['n']:,} of {row['n'] + row['missing']:,} "
         f"({100 * row['answered']:.1f} %){why}: its figures are over these alone, and it cannot be "
