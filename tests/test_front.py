@@ -567,8 +567,8 @@ def test_what_a_callable_pays_for_is_paid_once(world: bh.World) -> None:
             return "0.5"
 
         request = {"ask": context.market.id, "at": context.t.isoformat()}
-        measure = lambda text: bh.Usage(tokens=812, cost=0.0031)  # noqa: E731
-        return float(context.meter.call("an-llm", request, send, measure))
+        spent = bh.Usage(tokens=812, cost=0.0031)
+        return float(context.meter.call("an-llm", request, send, lambda text: spent))
 
     for options in ({}, {"free": True}, {"memoryless": True}, {"memoryless": True, "free": True}):
         sent.clear()
@@ -587,16 +587,6 @@ def test_what_a_callable_pays_for_is_paid_once(world: bh.World) -> None:
         (row,) = (r for r in run.costs.rows() if "an-llm" in str(r["forecaster"]))
         assert row["asked"] == len(sent)
         assert row["cost"] == pytest.approx(0.0031 * len(sent))
-
-
-def test_a_file_finds_what_lies_beside_it(world: bh.World, tmp_path: Path) -> None:
-    (tmp_path / "sibling_of_mine.py").write_text("K = 0.25\n")
-    (tmp_path / "own_one.py").write_text(
-        "from sibling_of_mine import K\nimport beforehand as bh\n\n"
-        "@bh.forecaster(free=True)\ndef f(context):\n    return K\n"
-    )
-    run = bh.backtest(world, f"python:{tmp_path / 'own_one.py'}:f", **FEW)
-    assert set(run.forecasts["probability"].tolist()) == {0.25}
 
 
 def _wrapped(function):  # type: ignore[no-untyped-def]

@@ -408,3 +408,22 @@ def test_a_path_is_not_an_option() -> None:
     with pytest.raises(InputError) as caught, told_in_python(None):
         raise InputError("--max-calls 0: see /a/--b/c--d")
     assert str(caught.value) == "max_calls= 0: see /a/--b/c--d"
+
+
+def test_a_file_finds_what_lies_beside_it(
+    sim: Path, home: Path, tmp_path: Path, capsys: Out
+) -> None:
+    (tmp_path / "sibling_of_mine.py").write_text("K = 0.25\n")
+    (tmp_path / "own_one.py").write_text(
+        "from sibling_of_mine import K\nimport beforehand as bh\n\n"
+        "@bh.forecaster(free=True)\ndef f(context):\n    return K\n"
+    )
+    told(capsys, *command(sim, f"python:{tmp_path / 'own_one.py'}:f"), "--run-id", "r")
+    rows = intervals(home, "r")
+    said = {
+        one["probability"]
+        for row in rows
+        for one in row["decisions"]
+        if "market" not in one["model_id"]
+    }
+    assert said == {0.25}

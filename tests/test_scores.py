@@ -15,6 +15,7 @@ from beforehand.score.bets import (
     PLAY_MONEY,
     Kelly,
     Profit,
+    _exposure,
     by_chance,
     profit,
     score_bets,
@@ -430,3 +431,13 @@ def test_what_bets_gain_by_chance() -> None:
     assert by_chance(joint, got, np.zeros(10), 20_000, 1) == pytest.approx(0.5, abs=0.02), (
         "one draw"
     )
+
+
+def test_what_open_bets_hold_at_most() -> None:
+    """Three bets of .1, .2 and .3; the first settles as the third is made, and the second and the
+    third are on one event."""
+    event, t, settles = (np.array(x) for x in ([0, 1, 1], [0, 1, 5], [5, 9, 9]))
+    outlay, before = np.array([0.1, 0.2, 0.3]), np.array([1.0, 1.0, 2.0])
+    whole, single = _exposure(event, t, settles, outlay, before)
+    assert whole == pytest.approx(max(0.1, 0.3, 0.5 / 2))
+    assert single == pytest.approx(max(0.1, 0.2, 0.5 / 2))

@@ -28,6 +28,7 @@ from beforehand.cli.options import (
 from beforehand.cli.output import (
     ArchivePath,
     Json,
+    TextGrade,
     Verbose,
     archive_path,
     emit,
@@ -81,10 +82,6 @@ Sims = Annotated[int, Parameter(help="How often to ask each model or address the
 Start = Annotated[str | None, Parameter(help="Leave out the instants before (ISO 8601).")]
 End = Annotated[str | None, Parameter(help="Leave out the instants after (ISO 8601).")]
 MostShown = Annotated[int, Parameter(help="Documents shown per forecast, at most 20.")]
-TextGrade = Annotated[
-    Literal["captured", "published"],
-    Parameter(help="captured: text stored by t (strict). published: dated by t."),
-]
 DryRun = Annotated[
     bool, Parameter(negative="", help="Say what would be asked and paid; do nothing.")
 ]

@@ -83,8 +83,8 @@ def _suspects(found: "InHindsight") -> None:
     """The documents that are to be read."""
     n = len(found["suspects"])
     print(
-        f"in hindsight: of {found['documents']:,} documents shown, these {n:,} (the top 1 %) look most "
-        f"as if others said the same only later; read them: {found['says']}"
+        f"in hindsight: of {found['documents']:,} documents shown, these {n:,} (the top 1 %) look "
+        f"most as if others said the same only later; read them: {found['says']}"
     )
     for one in found["suspects"][:MOST]:
         print(f"  {one['score']:.2f}  {one['market_id']} at {one['time']}: {one['text'][:100]}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from beforehand.cli.aside import AsideFlags, aside_model
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note
+from beforehand.cli.output import ArchivePath, Json, TextGrade, archive_path, emit, note
 from beforehand.cli.server import ServerLimits, server_limits
 from beforehand.clock import SystemClock, iso, parse_instant
 from beforehand.config import Workspace, WorldMode
@@ -75,15 +75,6 @@ class ServeOptions:
                 "data/demo-world-0), make one with `beforehand world simulate`, or ask the "
                 "services with --mode live"
             )
-
-
-TextGrade = Annotated[
-    Literal["captured", "published"],
-    Parameter(
-        help="captured: texts that were stored by then (strict). published: dated by then. It "
-        "decides which markets have a text, and which documents are found."
-    ),
-]
 
 
 def mcp(

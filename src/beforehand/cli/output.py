@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import orjson
 from cyclopts import Group, Parameter
@@ -32,6 +32,10 @@ Verbose = Annotated[
 ArchivePath = Annotated[
     Path | None,
     Parameter(name="--archive", help="The archive's folder [data/archive under BEFOREHAND_HOME]."),
+]
+TextGrade = Annotated[
+    Literal["captured", "published"],
+    Parameter(help="captured: text stored by t (strict). published: dated by t."),
 ]
 
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.backtest import Every, MostShown, TextGrade
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit
+from beforehand.cli.backtest import Every, MostShown
+from beforehand.cli.output import ArchivePath, Json, TextGrade, archive_path, emit
 from beforehand.errors import EXIT_FAILED, EXIT_OK
 from beforehand.front.probe import probe as run_probe
 from beforehand.front.world import World

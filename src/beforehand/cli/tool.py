@@ -9,7 +9,15 @@ from cyclopts import Parameter
 
 from beforehand.cli.arguments import pairs
 from beforehand.cli.aside import AsideFlags, aside_model
-from beforehand.cli.output import ArchivePath, Json, archive_path, emit, note, plain_table
+from beforehand.cli.output import (
+    ArchivePath,
+    Json,
+    TextGrade,
+    archive_path,
+    emit,
+    note,
+    plain_table,
+)
 from beforehand.config import Home, Workspace, WorldMode
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.tools.index import IndexedTool, listed_tools, read_index
@@ -36,10 +44,7 @@ def tool(
         WorldMode,
         Parameter(help="replay: the archive. live: the services. record: live, and stored."),
     ] = "replay",
-    grade: Annotated[
-        Literal["captured", "published"],
-        Parameter(help="captured: text stored by then (strict). published: dated by then."),
-    ] = "captured",
+    grade: TextGrade = "captured",
     archive: ArchivePath = None,
     aside: AsideFlags | None = None,
     json: Json = False,

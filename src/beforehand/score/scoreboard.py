@@ -7,9 +7,9 @@ variants tried on this set, to lie above zero — on all rows, and again on the 
 was fresh, because a stale price is easily beaten.
 """
 
-from math import isfinite
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Literal
 
 import numpy as np

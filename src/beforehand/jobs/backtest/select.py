@@ -50,11 +50,11 @@ def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
     for name in names:
         resolution = final.get(name)
         if name not in selection.first:
-            selection.skip("without prices")
+            selection.skip("without prices", name)
         elif resolution is None:
-            selection.skip("unresolved")
+            selection.skip("unresolved", name)
         elif resolution.payout is None:
-            selection.skip(resolution.status)
+            selection.skip(resolution.status, name)
         else:
             selection.markets[name] = resolution
     return selection
@@ -84,7 +84,7 @@ def experiments(
         first, end = selection.first[name], grid.end_of(resolution)
         life = grid.life(first, end, every, kind, start, stop)
         if not len(life.t):
-            selection.skip("no instant in range")
+            selection.skip("no instant in range", name)
             continue
         if life.short:
             selection.short.append(name)
