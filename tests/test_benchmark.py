@@ -273,6 +273,7 @@ def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
         "bets.csv",
         "leaderboard.csv",
         "pairs.csv",
+        "questions.csv",
         "rejected.jsonl",
         "report.html",
         "scores.json",

@@ -15,9 +15,9 @@ from beforehand.jobs.checks import stakes
 from beforehand.score.bets import Kelly, Profit, profit
 from beforehand.score.compare import compare, pairs
 from beforehand.score.evaluate import Result, Settings, evaluate
-from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv
+from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv, questions_csv
 from beforehand.score.report.words import few_answers, headline
-from beforehand.score.skill import Options
+from beforehand.score.skill import MARKET, Options
 from beforehand.score.summary import Summary
 from beforehand.score.table import Table
 from beforehand.score.validity import SetFacts
@@ -275,3 +275,30 @@ def test_bare_dates_are_said(
     assert "was not checked" in said
     assert "shown and checked again" not in said
     assert cli(["runs", "export", "bare", "--format", "svg", "--out", str(tmp_path / "f.pdf")]) == 2
+
+
+def test_intervals_can_be_drawn_again_from_the_questions(world: Table) -> None:
+    """The scores of questions.csv add up to the leaderboard's, and its clusters give the same
+    intervals. (Redrawn by other code: whole clusters, then the mean over questions.)"""
+    result = evaluate(world, FACTS, SETTINGS)
+    rows = list(csv.DictReader(io.StringIO(questions_csv(result, {}).decode())))
+    for row in result.rows:
+        mine = [each for each in rows if each["forecaster"] == row.forecaster]
+        skill = np.array([float(each["skill_vs_market"]) for each in mine])
+        assert sum(int(each["n"]) for each in mine) == row.n
+        assert np.mean([float(each["brier"]) for each in mine]) == pytest.approx(row.brier)
+        assert skill.mean() == pytest.approx(row.skill.skill, abs=1e-12)
+        if row.forecaster == MARKET:
+            continue
+        clusters = {}
+        for each, gain in zip(mine, skill, strict=True):
+            clusters.setdefault(each[row.skill.leading.replace("period", "month")], []).append(gain)
+        sums = np.array([(sum(gains), len(gains)) for gains in clusters.values()])
+        draws = np.random.default_rng(9).integers(0, len(sums), (4000, len(sums)))
+        means = sums[draws].sum(axis=1)
+        low, high = np.quantile(means[:, 0] / means[:, 1], [0.025, 0.975])
+        found_low, found_high = row.skill.ci
+        assert high - low == pytest.approx(found_high - found_low, rel=0.15)
+        assert (low + high) / 2 == pytest.approx(
+            (found_low + found_high) / 2, abs=0.1 * (high - low)
+        )

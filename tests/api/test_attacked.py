@@ -288,3 +288,25 @@ def test_the_client_and_a_server_that_lies(said: tuple[int, bytes], tmp_path: Pa
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_changed_file_is_not_handed_out(made: Path, tmp_path: Path) -> None:
+    """Neither a report with another verdict, nor a headline whose seal was redone."""
+    home = tmp_path / "copy"
+    shutil.copytree(made, home)
+    with api(home, "--archive", "data/sim") as found:
+        run = found.get("/api/runs?limit=1&status=success").json()["items"][0]["run_id"]
+        folder = home / "data" / "runs" / run
+        name, facts = "scores.json", json.loads((folder / "run.json").read_text())
+        assert found.get(f"/api/runs/{run}/files/{name}").status_code == 200
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(whole.replace(b"not shown", b"beats the market", 1) + b" ")
+        answer = refused(found.get(f"/api/runs/{run}/files/{name}"), 409)
+        assert "was changed or removed after run" in answer["detail"]
+        (folder / name).write_bytes(whole)
+        assert found.get(f"/api/runs/{run}/files/{name}").status_code == 200
+        (folder / "run.json").write_text(json.dumps({**facts, "headline": "it beats the market"}))
+        refused(found.get(f"/api/runs/{run}/files/{name}"), 409)
+        listed = {each["run_id"]: each for each in found.get("/api/runs").json()["items"]}
+        assert listed[run]["headline"].startswith("CHANGED AFTER THE RUN: run.json")
+        assert found.get(f"/api/runs/{run}").json()["changed"] == ["run.json"]

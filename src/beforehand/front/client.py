@@ -17,6 +17,7 @@ from beforehand.config import Home, Workspace
 from beforehand.errors import (
     BadAnswer,
     BeforehandError,
+    Corrupt,
     ExecutionFailed,
     InputError,
     NotFound,
@@ -389,7 +390,7 @@ class RemoteRun(Run):
             else:
                 expected = self._folder.facts().get("files", {}).get(name)
                 if expected is not None and digest(content) != expected:
-                    raise InputError(
+                    raise Corrupt(
                         f"{name} is not what run {self.id} wrote: .verify() says what of the run "
                         "can be trusted"
                     )

@@ -34,7 +34,7 @@ from beforehand.score.compare import Comparison
 from beforehand.score.report.words import headline
 from beforehand.score.skill import Options
 from beforehand.score.summary import BoardRow, CheckWire, Pair, Summary
-from beforehand.store.files import file_digest, read_json
+from beforehand.store.files import read_json
 from beforehand.store.run_folder import RunFolder
 from beforehand.store.run_folder import open_run as open_folder
 
@@ -135,9 +135,17 @@ class Run:
 
     def __init__(self, folder: RunFolder, workspace: Workspace) -> None:
         self._folder, self._workspace = folder, workspace
+        self._checked = set[str]()
 
     def _file(self, name: str) -> Path:
-        """Where a file of the run lies. (A run on another machine fetches it first.)"""
+        """Where a file of the run lies. (A run on another machine fetches it first.) Raises Corrupt
+        where it was changed after the run."""
+        if name not in self._checked:
+            journal = find_journal(self._workspace)
+            row = journal.run(self.id) if journal else None
+            self._folder.check_file(name, row.seal if row else None)
+            if self._folder.facts()["status"] == "success":
+                self._checked.add(name)
         return self.path / name
 
     def folder_with(self, *names: str) -> RunFolder:
@@ -172,9 +180,6 @@ class Run:
         if not scores.is_file():
             raise self._folder.without_scores(self.status)
         found: Summary = read_json(scores)
-        files = self._folder.facts().get("files", {})
-        if files.get("scores.json", "") not in ("", file_digest(scores)):
-            raise InputError(f"{scores} was changed: .verify() says what of the run can be trusted")
         if not isinstance(found, dict) or "leaderboard" not in found:
             raise InputError(f"{scores} is damaged: .verify() says what of the run can be trusted")
         return found
@@ -238,6 +243,13 @@ class Run:
         start)."""
         _ = self.summary
         return tables.bets(self._file("bets.csv"))
+
+    @lazy
+    def questions(self) -> Table:
+        """One row per forecaster and question: its mean scores there, and the clusters `event` and
+        `month` that its intervals are drawn from (the columns of questions.csv)."""
+        _ = self.summary
+        return tables.questions(self._file("questions.csv"))
 
     @lazy
     def evidence(self) -> Table:

@@ -73,16 +73,38 @@ BETS: Kinds = {
 
 def bets(path: Path) -> Table:
     """Every Kelly bet of a run, as its bets.csv has them."""
+    return _read(path, "bets", BETS)
 
+
+SCORED: Kinds = {
+    "forecaster": "text",
+    "market_id": "text",
+    "question": "text",
+    "venue": "text",
+    "category": "text",
+    "outcome": "float",
+    "settled": "time",
+    "n": "int",
+    "brier": "float",
+    "skill_vs_market": "float",
+    "event": "int",
+    "month": "int",
+}
+
+
+def questions(path: Path) -> Table:
+    """Every question of every forecaster of a run, as its questions.csv has them."""
+    return _read(path, "questions", SCORED)
+
+
+def _read(path: Path, name: str, kinds: Kinds) -> Table:
     def cell(kind: Kind, text: str) -> object:
         if not text:
             return None
         return parse_us(text) if kind == "time" else float(text) if kind == "float" else text
 
     rows = [row for _, row, _ in read_csv(path, ()) if row is not None]
-    return table_of(
-        "bets", BETS, ([cell(k, row[name]) for name, k in BETS.items()] for row in rows)
-    )
+    return table_of(name, kinds, ([cell(k, row[n]) for n, k in kinds.items()] for row in rows))
 
 
 COMPARED: Kinds = {

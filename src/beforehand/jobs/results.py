@@ -35,7 +35,7 @@ from beforehand.score.evaluate import (
 )
 from beforehand.score.leaks.report import CANARY, LeakReport
 from beforehand.score.report.page import html
-from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv, pairs_csv
+from beforehand.score.report.spreadsheets import bets_csv, leaderboard_csv, pairs_csv, questions_csv
 from beforehand.score.report.words import headline
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import (
@@ -53,7 +53,14 @@ from beforehand.store.files import read_json, write_atomic, write_json, write_js
 from beforehand.store.run_folder import RunFolder, Told
 from beforehand.store.trials import note_trials
 
-SCORED = ("scores.json", "leaderboard.csv", "pairs.csv", "bets.csv", "report.html")
+SCORED = (
+    "scores.json",
+    "leaderboard.csv",
+    "pairs.csv",
+    "questions.csv",
+    "bets.csv",
+    "report.html",
+)
 """The files that every scored run ends in."""
 LEAK_NOTE = (
     "This says that no record after t was shown. A language model's own memory lies outside the "
@@ -231,6 +238,7 @@ def end_in_report(
     write_atomic(path / "pairs.csv", pairs_csv(summary["pairs"]))
     events = path / "events.jsonl"  # An evaluation of files keeps none beside its result.
     texts = {e["id"]: e["question"] for e in (read_jsonl(events) if events.is_file() else ())}
+    write_atomic(path / "questions.csv", questions_csv(result, texts))
     write_atomic(path / "bets.csv", bets_csv(result.rows, result.table, texts))
     write_atomic(path / "report.html", html(summary, intervals, texts).encode())
     return summary

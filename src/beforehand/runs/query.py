@@ -12,7 +12,7 @@ from beforehand.store.database import Database
 from beforehand.store.files import read_json
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import ASIDE, RunRow
-from beforehand.store.run_folder import RunFolder, list_runs, open_run
+from beforehand.store.run_folder import SEAL, RunFolder, list_runs, open_run
 from beforehand.store.starts import started_by
 from beforehand.store.trials import tried_so_far
 
@@ -91,6 +91,12 @@ def removed(home: Home) -> set[str]:
 
 TOLD = ("archive_digest", "subject", "headline", "valid")
 """What a list says of a run from its `run.json`; None where it has none yet."""
+RESEALED: dict[str, object] = {
+    **dict.fromkeys(TOLD),
+    "headline": "CHANGED AFTER THE RUN: run.json. `beforehand runs verify RUN` says what can be "
+    "trusted.",
+}
+"""What a list says of a run whose `run.json` is not the one that the journal knows."""
 
 
 def state_of(row: RunRow, journal: Journal) -> RunState:
@@ -133,20 +139,21 @@ def shown(run_id: str, workspace: Workspace, journal: Journal | None) -> dict[st
     if row is not None and journal is not None:
         found |= {**state_of(row, journal).wire(), "status": status_of(row, home, journal)}
     found["started_by"] = _started_by(home, journal).get(run_id)
-    found["changed"] = changed(folder)
+    found["changed"] = changed(folder, row)
     if summary is not None and (since := tried_since(folder, home, summary)):
         found["tried_since"] = since
     answered = {"answer": read_json(answer)} if answer.is_file() else {}
     return {**found, "scores": summary, **answered}
 
 
-def changed(folder: RunFolder) -> list[str]:
-    """The files of a finished run that are gone, or were changed after it. Rows may be many
-    megabytes: they are for `runs verify`."""
+def changed(folder: RunFolder, row: RunRow | None = None) -> list[str]:
+    """The files of a finished run that are gone, or were changed after it; `run.json` against the
+    digest in the journal's `row`. Rows may be many megabytes: they are for `runs verify`."""
     if not folder.path.is_dir():
         return []
     files = folder.facts().get("files", {})
-    return folder.differing({n: mark for n, mark in files.items() if not n.endswith(".jsonl")})
+    found = folder.differing({n: mark for n, mark in files.items() if not n.endswith(".jsonl")})
+    return [*found, SEAL] if row is not None and folder.resealed(row.seal) else found
 
 
 def tried_since(folder: RunFolder, home: Home, summary: Mapping[str, Any]) -> int:
@@ -196,6 +203,8 @@ def all_runs(home: Home, journal: Journal | None) -> list[Mapping[str, Any]]:
     nothing: dict[str, object] = dict.fromkeys(TOLD)
     found = [{**state, **told.get(str(state["run_id"]), nothing)} for state in states]
     for row, each in zip(rows, found, strict=False):
+        if row.run_id in found_here and found_here[row.run_id].resealed(row.seal):
+            each |= RESEALED
         each["subject"] = each["subject"] or _asked(row)
     for facts in folders:
         if facts["run_id"] not in known:

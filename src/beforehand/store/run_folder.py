@@ -12,7 +12,7 @@ from typing import NotRequired, Required, TypedDict, TypeGuard
 import orjson
 
 from beforehand import __version__
-from beforehand.errors import InputError, NotFound
+from beforehand.errors import Corrupt, InputError, NotFound
 from beforehand.ids import check_segment, is_segment
 from beforehand.store.files import (
     append_jsonl,
@@ -105,6 +105,24 @@ class RunFolder:
             or not path.is_file()
             or file_digest(path) != expected
         ]
+
+    def check_file(self, name: str, seal: Mapping[str, str] | None = None) -> None:
+        """Raises Corrupt where a file that a finished run wrote was changed or removed since, or
+        `run.json` is not the one of which the journal holds the digest (`seal`)."""
+        facts = self.facts()
+        if facts["status"] == "damaged" or self.resealed(seal):
+            name = SEAL
+        elif not self.differing({k: v for k, v in facts.get("files", {}).items() if k == name}):
+            return
+        raise Corrupt(
+            f"{self.path / name} was changed or removed after run {self.run_id} wrote it: "
+            f"`beforehand runs verify {self.run_id}` says what of the run can be trusted"
+        )
+
+    def resealed(self, seal: Mapping[str, str] | None) -> bool:
+        """True where `run.json` is not the one that the journal holds the digest of (`seal`)."""
+        expected = (seal or {}).get(SEAL)
+        return expected is not None and bool(self.differing({SEAL: expected}))
 
     def whole(self) -> bool:
         """True for a finished run of which no file was changed or removed."""

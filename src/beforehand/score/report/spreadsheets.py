@@ -1,14 +1,19 @@
-"""A scored run as CSV for spreadsheets: the leaderboard, the bets, the pairs."""
+"""A scored run as CSV for spreadsheets: the leaderboard, the questions, the bets, the pairs."""
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+import numpy as np
+
+from beforehand.clock import iso_us
 from beforehand.records.rows import PairWire
 from beforehand.records.spreadsheet import spreadsheet_cell
 from beforehand.score.bets import Profit
+from beforehand.score.evaluate import Result
 from beforehand.score.scoreboard import Row
+from beforehand.score.skill import MARKET, skill_columns
 from beforehand.score.summary import BoardRow, ProfitWire, bet_wire
 from beforehand.score.table import Table
 
@@ -130,6 +135,20 @@ BET_COLUMNS = (
     "outcome",
     "settled",
 )
+QUESTION_COLUMNS = (
+    "forecaster",
+    "market_id",
+    "question",
+    "venue",
+    "category",
+    "outcome",
+    "settled",
+    "n",
+    "brier",
+    "skill_vs_market",
+    "event",
+    "month",
+)
 PAIR_COLUMNS = (
     "a",
     "b",
@@ -170,6 +189,39 @@ def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None])
                 }
                 cells = {"forecaster": row.forecaster, **bet, **named}
                 writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
+    return out.getvalue().encode()
+
+
+def questions_csv(result: Result, texts: Mapping[str, str | None]) -> bytes:
+    """Every question of every forecaster as CSV: its mean scores there, and which questions count
+    as one: `event` and `month` number the clusters that intervals are drawn from."""
+    table, out = result.table, io.StringIO()
+    writer = csv.DictWriter(out, QUESTION_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in result.rows:
+        p = table.market if row.forecaster == MARKET else table.forecasts[row.forecaster]
+        valid = np.isfinite(p)
+        n = np.bincount(table.q[valid], minlength=len(table.questions))
+        brier, _ = table.question_means((p - table.y[table.q]) ** 2, valid)
+        skill, priced = skill_columns(table, p)
+        for i in np.flatnonzero(n).tolist():
+            market = table.questions[i]
+            at = int(table.resolved_at[i])
+            cells = {
+                "forecaster": row.forecaster,
+                "market_id": market,
+                "question": texts.get(market),
+                "venue": market.partition(":")[0],
+                "category": table.category[i] if table.category else "",
+                "outcome": float(table.y[i]),
+                "settled": iso_us(at) if at else "",
+                "n": int(n[i]),
+                "brier": float(brier[i]),
+                "skill_vs_market": float(skill[i]) if priced[i] else "",
+                "event": int(table.event[i]),
+                "month": int(table.period[i]),
+            }
+            writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
     return out.getvalue().encode()
 
 

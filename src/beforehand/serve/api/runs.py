@@ -414,11 +414,14 @@ def file(
     run_id: RunId,
     name: Annotated[str, Path(description="A name from the list of files.")],
 ) -> Response:
-    """One file of a run, as it is."""
+    """One file of a run. One that was changed after the run is refused (409)."""
     folder = api.folder(run_id)
     path = dict(_files(folder)).get(name)
     if path is None:
         raise NotFound(f"run {folder.run_id} has no file {name[:100]!r}: see /files")
+    journal = api.journal()
+    row = journal.run(folder.run_id) if journal else None
+    folder.check_file(name, row.seal if row else None)
     media = TYPES.get(path.suffix, "text/plain; charset=utf-8")
     answer = api.answers.reply(request, path.read_bytes, media=media)
     if path.suffix == ".html":
