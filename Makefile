@@ -74,6 +74,7 @@ bench: ui
 	$(BIN)/python bench/engine.py
 	$(BIN)/python bench/python.py
 	$(BIN)/python bench/bus.py
+	$(BIN)/python bench/duplicates.py
 	$(BIN)/python bench/order.py
 	$(BIN)/python bench/sandbox.py
 	$(BIN)/python bench/servers.py

@@ -35,6 +35,15 @@ class Filters:
         list[Path] | None, Parameter(help="Not those of this earlier round (a folder). Repeat.")
     ] = None
 
+    repeated: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Open markets: keep a question that an earlier round or another venue asks in "
+            "other words.",
+        ),
+    ] = False
+
     def wanted(self) -> rounds.Wanted:
         """The bounds. Raises InputError for ones that nothing meets."""
         found = rounds.Wanted(
@@ -47,6 +56,7 @@ class Filters:
             min_price=self.min_price,
             max_price=self.max_price,
             limit=self.limit,
+            repeated=self.repeated,
             seen=rounds.seen_in(self.not_in or ()),
         )
         found.check()
@@ -80,8 +90,7 @@ def ingest(
     rounds.refuse_frozen(out)
     made = events.ingest(world, parse_interval(horizon), textless, wanted, now if open else None)
     if not made.events:
-        why = ", ".join(f"{n:,} {what}" for what, n in made.counts.items() if what != "events")
-        raise InputError(f"no market of {path} becomes an event ({why or 'it holds none'})")
+        raise InputError(f"no market of {path} becomes an event ({made.why()})")
     made.write(out)
     write_jsonl(out / "left_out.jsonl", made.left)
     frozen = rounds.freeze(out, world.digest, now, wanted, made.left) if open else None

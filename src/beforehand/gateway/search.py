@@ -74,10 +74,11 @@ def domain_of(url: str | None, domains: Sequence[str]) -> str | None:
 
 def stems(text: str) -> list[str]:
     """Lower-case words without stop words; plurals lose their s (Harman's weak stemmer, 1991)."""
-    return [_stem(w) for w in _WORD.findall(text.lower()) if w not in _STOP]
+    return [stem(w) for w in _WORD.findall(text.lower()) if w not in _STOP]
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """A lower-case word without its plural s (Harman's weak stemmer, 1991)."""
     if len(word) > 4 and word.endswith("ies") and not word.endswith(("eies", "aies")):
         return word[:-3] + "y"
     if len(word) > 3 and word.endswith("s") and not word.endswith(("us", "ss", "is")):

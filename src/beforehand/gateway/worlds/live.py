@@ -30,7 +30,7 @@ from beforehand.gateway.worlds.pull import (
     page_parser,
     page_request,
 )
-from beforehand.gateway.worlds.settled import Ended, Settled, listed, out_of_reach
+from beforehand.gateway.worlds.settled import Ended, Settled, listed, opened, out_of_reach
 from beforehand.ids import split_market_id
 from beforehand.records.world import (
     Document,
@@ -270,6 +270,10 @@ class LiveWorld:
     def settled(self, wanted: Settled) -> Iterator[Ended]:
         """The settled markets of a venue, listed as they are asked for."""
         return listed(self._puller, wanted)
+
+    def opened(self, venue: str) -> Iterator[int]:
+        """Every open market of a venue, page by page; yields how many a page had."""
+        return opened(self._puller, venue)
 
     def unlisted_until(self, wanted: Settled) -> datetime | None:
         """What was settled before this, Kalshi lists by series alone."""

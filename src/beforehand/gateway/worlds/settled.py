@@ -1,4 +1,4 @@
-"""Lists of a venue's settled markets, page by page, and the price history of each."""
+"""Lists of a venue's settled markets, page by page, and of those that are open."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from beforehand.errors import InputError
-from beforehand.gateway.worlds.pull import Puller, gamma_markets, kalshi_markets
+from beforehand.gateway.worlds import Listing
+from beforehand.gateway.worlds.pull import (
+    Puller,
+    gamma_markets,
+    kalshi_markets,
+    page_parser,
+    page_request,
+)
 from beforehand.records.world import Market, MarketState, Resolution
 from beforehand.sources import kalshi, polymarket
 from beforehand.sources.base import Request
@@ -62,6 +69,19 @@ def listed(puller: Puller, wanted: Settled) -> Iterator[Ended]:
                     yield one
             if cursor is None:  # A page may be empty and still have a next one.
                 break
+
+
+def opened(puller: Puller, venue: str) -> Iterator[int]:
+    """Ask a venue for all its open markets, a page at a time; yields how many a page had. Raises
+    InputError for a venue that lists none."""
+    if venue not in VENUES.values():
+        raise InputError(f"{venue}: open markets are listed by {', '.join(VENUES)}")
+    listing, cursor = Listing(frozenset({venue}), "active", limit=polymarket.MAX_PAGE), None
+    while True:
+        *records, cursor = puller.pull(page_request(venue, listing, cursor), page_parser(venue))
+        yield len({one.id for one in records if isinstance(one, Market)})
+        if cursor is None:  # A page may be empty and still have a next one.
+            break
 
 
 def out_of_reach(puller: Puller, wanted: Settled) -> datetime | None:

@@ -79,6 +79,11 @@ class Ingested:
             }
         )
 
+    def why(self) -> str:
+        """How many were left out for what reason."""
+        said = ", ".join(f"{n:,} {what}" for what, n in self.counts.items() if what != "events")
+        return said or "the archive holds none"
+
     def write(self, out: Path) -> None:
         """events.jsonl, events_snapshots.jsonl and resolutions.jsonl."""
         write_jsonl(out / "events.jsonl", self.events)

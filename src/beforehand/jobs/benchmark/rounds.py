@@ -5,21 +5,24 @@ with its digest: what is answered, sealed and resolved later refers to it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import orjson
 
-from beforehand.clock import iso
+from beforehand.clock import iso, parse_instant
 from beforehand.errors import InputError, NotFound
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
 from beforehand.ids import digest
+from beforehand.jobs.benchmark.duplicates import Question, duplicates
 from beforehand.records.world import Market, Odds
 from beforehand.store.files import read_json, read_lines, write_json
 
+FROZEN = "round.json"
 STALE = timedelta(days=7)
 """An open market whose last price is older is left out: nobody may be there any more."""
 
@@ -38,7 +41,10 @@ class Wanted:
     min_price: float = 0.0
     max_price: float = 1.0
     limit: int | None = None
-    seen: frozenset[str] = field(default_factory=frozenset)
+    repeated: bool = True
+    """Whether a question that another venue, or an earlier round, asks in other words stays."""
+    seen: tuple[Question, ...] = ()
+    """The questions of earlier rounds."""
 
     def check(self) -> None:
         """Raises InputError for bounds that nothing meets."""
@@ -58,9 +64,13 @@ class Wanted:
                 f"the least days, {self.min_days:g}, are more than the most, {self.max_days:g}"
             )
 
+    @cached_property
+    def _ids(self) -> frozenset[str]:
+        return frozenset(one.id for one in self.seen)
+
     def refusal(self, market: Market, odds: Odds, view: View) -> str | None:
         """Why a market does not become an event, or None."""
-        if market.id in self.seen:
+        if market.id in self._ids:
             return "in an earlier round"
         if self.venues and market.venue.upper() not in {one.upper() for one in self.venues}:
             return "another venue"
@@ -104,10 +114,12 @@ class Candidate:
 
 
 class LeftOut(TypedDict):
-    """A line of left_out.jsonl: a market that is no event of the round, and why."""
+    """A line of left_out.jsonl: a market that is no event of the round, and why; `same_as` is the
+    one that asks the same."""
 
     id: str
     reason: str
+    same_as: NotRequired[str]
 
 
 def open_markets(
@@ -123,8 +135,27 @@ def open_markets(
         else:
             chosen.append(found)
     chosen.sort(key=lambda one: (_close(one.market), one.market.id))
+    if not wanted.repeated:
+        chosen = _without_repeated(chosen, wanted.seen, left)
     left += beyond(wanted, [one.market.id for one in chosen])
     return chosen[: wanted.limit], left
+
+
+def _without_repeated(
+    chosen: Sequence[Candidate], seen: Sequence[Question], left: list[LeftOut]
+) -> list[Candidate]:
+    """The candidates that ask what neither an earlier round nor one before them asks; the others
+    are added to those that are left out."""
+    markets = [one.market for one in chosen]
+    asked = [Question(m.id, m.question or m.id, m.scheduled_close) for m in markets]
+    every, gone = [*seen, *asked], set[int]()
+    for found in duplicates(every):
+        place = found.place - len(seen)
+        if place >= 0:
+            gone.add(place)
+            again = "an earlier round has it" if found.of < len(seen) else "asked twice"
+            left.append({"id": markets[place].id, "reason": again, "same_as": every[found.of].id})
+    return [one for place, one in enumerate(chosen) if place not in gone]
 
 
 def beyond(wanted: Wanted, names: Sequence[str]) -> Iterator[LeftOut]:
@@ -185,25 +216,29 @@ def freeze(
         "left_out": dict(sorted(reasons.items(), key=lambda item: -item[1])),
         "wanted": how,
     }
-    write_json(out / "round.json", made)
+    write_json(out / FROZEN, made)
     return made
 
 
 def refuse_frozen(out: Path) -> None:
     """Raises InputError where a folder holds a round already."""
-    if (out / "round.json").is_file():
-        frozen: Round = read_json(out / "round.json")
+    if (out / FROZEN).is_file():
+        frozen: Round = read_json(out / FROZEN)
         raise InputError(
             f"{out} holds a round that was frozen at {frozen['made_at']}: choose another folder"
         )
 
 
-def seen_in(rounds: Iterable[Path]) -> frozenset[str]:
-    """The ids of the events of earlier rounds. Raises InputError for a folder without one."""
-    found = set[str]()
+def seen_in(rounds: Iterable[Path]) -> tuple[Question, ...]:
+    """The events of earlier rounds. Raises InputError for a folder without one."""
+    found = dict[str, Question]()
     for folder in rounds:
         events = folder / "events.jsonl" if folder.is_dir() else folder
         if not events.is_file():
             raise InputError(f"--not-in {folder}: there are no events at {events}")
-        found |= {str(orjson.loads(line)["id"]) for _, line in read_lines(events)}
-    return frozenset(found)
+        for _, line in read_lines(events):
+            event = orjson.loads(line)
+            close = event.get("resolution_date")
+            due = parse_instant(close) if close else None
+            found[event["id"]] = Question(str(event["id"]), str(event["question"]), due)
+    return tuple(found.values())
