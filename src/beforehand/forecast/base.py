@@ -33,6 +33,7 @@ from beforehand.plugins import PLUGINS, Plugin
 from beforehand.records.rows import (
     Context,
     DecisionRow,
+    EvidenceLine,
     Mode,
     TraceRow,
     label,
@@ -75,7 +76,7 @@ class Decision(Struct, frozen=True):
     """A Forecaster's answer to a Context. `probability` (of YES) and `confidence` lie in [0, 1]; a
     confidence of None means twice the distance of the probability from a half. `evidence_ids` are
     those of the snippets it rests on; `traces` record how it was made, `audit` what was looked up
-    in the world for it (`Audit.wire`)."""
+    in the world for it (`Audit.wire`); `evidence` are typed items of its own (EvidenceItem)."""
 
     probability: float
     confidence: float | None = None
@@ -85,6 +86,7 @@ class Decision(Struct, frozen=True):
     answer_in_training: bool = False
     traces: Sequence[TraceRow] = ()
     audit: Mapping[str, Any] | None = None
+    evidence: Sequence[EvidenceLine] = ()
 
     def row(self, model_id: str, simulation: int, context: Context) -> DecisionRow:
         """The documented DecisionResult. Ids that were cited but not shown are kept apart."""
@@ -102,6 +104,7 @@ class Decision(Struct, frozen=True):
             created_at=context.time,
             unshown_evidence_ids=[c for c in cited if c not in shown],
             answer_in_training=self.answer_in_training,
+            evidence=list(self.evidence),
         )
 
 
@@ -213,6 +216,11 @@ class Forecaster(ABC):
     def usage(answer: str) -> Usage:
         """Tokens and US dollars that an answer states."""
         return Usage()
+
+    @classmethod
+    def on_record(cls, rest: str) -> str:
+        """The provider under which the calls of the forecaster `rest` are on record."""
+        return rest
 
     def kept(self) -> Kept:
         """How it is kept from the future, as known before it is asked anything."""
@@ -359,6 +367,14 @@ def class_of(text: str) -> type[Any] | None:
         return known[plain]  # NAME@VERSION.
     # NAME@http://host is a model at an address: the scheme follows the @.
     return known["@"] if re.search(r"@https?://", text) else None
+
+
+def provider_of(rest: str) -> str:
+    """The provider under which the calls of a forecaster (its name without NAME=) are on record."""
+    found = class_of(rest)
+    if found is None or not issubclass(found, Forecaster):
+        return rest
+    return found.on_record(rest)
 
 
 def usage_of(provider: str, answer: str) -> Usage:

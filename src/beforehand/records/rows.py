@@ -85,10 +85,22 @@ class Context(Struct, frozen=True):
         return found
 
 
+class EvidenceLine(Struct, frozen=True, omit_defaults=True):
+    """An EvidenceItem as a run writes it; `value`, `unit` and `period` are a figure's."""
+
+    type: str
+    source: str
+    snippet: str | None
+    timestamp: str
+    value: float | None = None
+    unit: str | None = None
+    period: str | None = None
+
+
 class DecisionRow(Struct, frozen=True, omit_defaults=True):
     """One decision of one forecaster in one simulation: the documented DecisionResult. The marks
     say what was cited without being shown, that the answer lies in the model's training, and what
-    was cited although the leak detector flags it."""
+    was cited although the leak detector flags it. `evidence` are typed items of its own."""
 
     model_id: str
     simulation_index: int
@@ -102,6 +114,7 @@ class DecisionRow(Struct, frozen=True, omit_defaults=True):
     unshown_evidence_ids: list[str] = field(default_factory=list)
     answer_in_training: bool = False
     flagged_evidence_ids: list[str] = field(default_factory=list)
+    evidence: list[EvidenceLine] = field(default_factory=list)
 
 
 class FailureRow(Struct, frozen=True):
@@ -165,15 +178,6 @@ class TraceRow(Struct, frozen=True, kw_only=True):
     queries: list[str] | UnsetType = UNSET
     error: str | UnsetType = UNSET
     fallback_reason: str | UnsetType = UNSET
-
-
-class EvidenceLine(Struct, frozen=True):
-    """An EvidenceItem as a run writes it."""
-
-    type: str
-    source: str
-    snippet: str | None
-    timestamp: str
 
 
 class PayloadLine(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from beforehand.forecast.base import split_entry
+from beforehand.forecast.base import provider_of, split_entry
 from beforehand.forecast.code_mode import MODES
 from beforehand.records.rows import DecisionRow, FailureRow, IntervalRow, TraceRow, label
 from beforehand.runs.rows import read_traces
@@ -33,10 +33,10 @@ def providers(folder: RunFolder) -> dict[str, str]:
     for experiment in config.get("experiments", ()):
         for entry in experiment["models"]:
             name, rest = split_entry(entry)
-            found[name or rest] = rest
+            found[name or rest] = provider_of(rest)
     for entry in (config.get("fork") or {}).get("models", {}).values():
         name, rest = split_entry(entry)
-        found[name or rest] = rest
+        found[name or rest] = provider_of(rest)
     return found
 
 

@@ -128,7 +128,7 @@ _DOWN = frozenset(
 )
 
 
-def _telling(titles: Iterable[str]) -> tuple[list[str], list[str]]:
+def telling(titles: Iterable[str]) -> tuple[list[str], list[str]]:
     """The words of headlines that speak for YES, and those that speak against it."""
     words = [w for title in titles for w in title.lower().replace(",", " ").split()]
     return [w for w in words if w in _UP], [w for w in words if w in _DOWN]
@@ -136,7 +136,7 @@ def _telling(titles: Iterable[str]) -> tuple[list[str], list[str]]:
 
 def _tilted_by(context: Context) -> str:
     """Which words news_tilt counted."""
-    up, down = _telling(s.text.partition("\n")[0] for s in context.search_snippets)
+    up, down = telling(s.text.partition("\n")[0] for s in context.search_snippets)
     if not up and not down:
         return "The price as it is: no word of the headlines counts for or against it."
     counted = "; ".join(
@@ -152,7 +152,7 @@ def news_tilt(panel: Panel) -> Floats:
     """The price, tilted in log odds by the words of the documents found for the question."""
     tilt = np.zeros(len(panel))
     for i, documents in enumerate(panel.documents):
-        up, down = _telling(d.title for d in documents)
+        up, down = telling(d.title for d in documents)
         tilt[i] = len(up) - len(down)
     return expit(logit(panel.price) + 0.3 * np.tanh(tilt / 2))
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import orjson
-from msgspec import structs
+from msgspec import convert, structs, to_builtins
 
 from beforehand.errors import BadAnswer, InputError
 from beforehand.forecast.base import (
@@ -30,6 +30,7 @@ from beforehand.forecast.base import (
 from beforehand.gateway.opening import open_traffic
 from beforehand.gateway.transport import reach
 from beforehand.llm.names import split_address
+from beforehand.records.rows import EvidenceLine
 from beforehand.sources.base import Limit, Provider, Request
 from beforehand.store.journal.calls import Usage
 from beforehand.traffic import Traffic
@@ -180,13 +181,20 @@ def kept_text(said: Decision) -> str:
         body["confidence"] = said.confidence
     if said.audit is not None:
         body["audit"] = said.audit
+    if said.evidence:
+        body["evidence"] = [to_builtins(line) for line in said.evidence]
     return orjson.dumps(body).decode()
 
 
 def read_kept(name: str, text: str) -> Decision:
     """The decision that `kept_text` wrote. Raises BadAnswer where it is none."""
     found, body = parse(name, text), orjson.loads(text)
-    return structs.replace(found, confidence=body.get("confidence"), audit=body.get("audit"))
+    return structs.replace(
+        found,
+        confidence=body.get("confidence"),
+        audit=body.get("audit"),
+        evidence=convert(body.get("evidence", []), list[EvidenceLine]),
+    )
 
 
 def _amount(value: object) -> float | None:

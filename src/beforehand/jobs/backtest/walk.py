@@ -377,7 +377,7 @@ class Walker:
             panel.market[k],
             PayloadLine(
                 next(iter(forecasts(made).values())),
-                [*price, *_documents(panel, k, made)],
+                _cited(panel, k, made, price),
                 made[0].rationale,
             ),
             MetadataLine(one.model_id, iso_us(int(panel.t[k])), one.version, one.name),
@@ -430,6 +430,15 @@ def _snippet(document: Document) -> str:
 
 def _known(value: float) -> float | None:
     return None if value != value else float(value)
+
+
+def _cited(
+    panel: Panel, k: int, made: Sequence[DecisionRow], price: list[EvidenceLine]
+) -> list[EvidenceLine]:
+    """What a forecaster cites: its own typed items, else the price and the documents that it
+    names."""
+    own = list(dict.fromkeys(line for row in made for line in row.evidence))
+    return own or [*price, *_documents(panel, k, made)]
 
 
 def _price(panel: Panel, k: int) -> list[EvidenceLine]:
