@@ -91,6 +91,7 @@ SUMMARIES = {
     "bus verify": "Check every file of the bus; --repair rebuilds manifests that lag.",
     "bus tail": "The last runs of the agents, one line each; --follow waits for more.",
     "run-code": "Run Python from a file in the sandbox.",
+    "a2a": "Serve the benchmark's purple or green agent over A2A.",
     "mcp": "Serve the tools to MCP clients, over stdio or HTTP.",
     "serve": "Serve the API, the web pages and the MCP tools over HTTP, on one port.",
     "token issue": "Issue a bearer token for the servers.",

@@ -39,7 +39,7 @@ class Find:
     @property
     def snippet(self) -> Snippet:
         """As a document of the context."""
-        return Snippet(self.id, self.text, self.line.timestamp)
+        return Snippet(self.id, self.text, self.line.timestamp or "")
 
 
 @dataclass

@@ -91,7 +91,7 @@ class EvidenceLine(Struct, frozen=True, omit_defaults=True):
     type: str
     source: str
     snippet: str | None
-    timestamp: str
+    timestamp: str | None
     value: float | None = None
     unit: str | None = None
     period: str | None = None

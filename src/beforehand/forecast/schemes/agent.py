@@ -16,7 +16,7 @@ from beforehand.forecast.base import (
     Opening,
     scheme,
 )
-from beforehand.forecast.purple import Looked, by_rules, look
+from beforehand.forecast.purple import FactRule, Looked, by_rules, look
 from beforehand.forecast.schemes.baselines import telling
 from beforehand.forecast.schemes.model import Model, ModelArm
 from beforehand.gateway.gateway import Gateway
@@ -86,10 +86,20 @@ class PurpleAgent(Forecaster):
 
     def decide(self, context: Context, meter: Meter) -> Decision:
         """Look, forecast, cite. Raises NoDecision where nothing is known to forecast from."""
+        return self.answer(context, meter)
+
+    def answer(
+        self, context: Context, meter: Meter, rule: FactRule | None = None, known: bool = True
+    ) -> Decision:
+        """The same for any question: `rule` is what settles one that was born from EDGAR, and one
+        that no market asks is not `known`."""
         gateway = Gateway(self._world, self._clock)
         text = context.market.description or context.market.id
-        looked = look(gateway.at(context.t), context.market.id, text)
-        made = self._by_model(context, looked, meter) if self._model else self._by_rules(looked)
+        looked = look(gateway.at(context.t), context.market.id if known else None, text, rule)
+        if self._model is None:
+            made = self._by_rules(looked, rule)
+        else:
+            made = self._by_model(context, looked, meter)
         trail = f"Looked up: {'; '.join(looked.tools)}."
         return structs.replace(
             made,
@@ -98,14 +108,16 @@ class PurpleAgent(Forecaster):
             audit=gateway.audit.wire(),
         )
 
-    def _by_rules(self, looked: Looked) -> Decision:
+    def _by_rules(self, looked: Looked, rule: FactRule | None) -> Decision:
         words = [telling([one.line.snippet or ""]) for one in looked.news]
         weight = sum(len(up) - len(down) for up, down in words)
         cited = [one.id for one, (up, down) in zip(looked.news, words, strict=True) if up or down]
         try:
-            p, why = by_rules(looked, weight, None)
+            p, why = by_rules(looked, weight, rule)
         except BadAnswer as error:
             raise NoDecision(f"{self.name}: {error}") from None
+        if looked.price is None:
+            cited = [one.id for one in looked.facts]
         return Decision(p, None, why, cited, evidence=looked.lines(cited))
 
     def _by_model(self, context: Context, looked: Looked, meter: Meter) -> Decision:
