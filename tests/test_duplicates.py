@@ -11,7 +11,7 @@ from beforehand.clock import parse_instant
 from beforehand.jobs.benchmark import duplicates as rule
 from beforehand.jobs.benchmark.duplicates import Question, duplicates
 
-LABELS = Path(__file__).parent / "labels" / "pairs.jsonl"
+LABELS = Path(__file__).parent / "written" / "pairs.jsonl"
 """Pairs of real questions by their ids, labelled by someone who had not read the rule; 45 of the
 same ones are worded anew as another venue would."""
 END = datetime(2026, 12, 31, 17, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal
 
+import orjson
 from cyclopts import Parameter
 
 from beforehand.cli.output import ArchivePath, archive_path, note
@@ -22,6 +23,9 @@ def a2a(
     port: Annotated[int, Parameter(help="0: any free one.")] = 9010,
     host: Annotated[str, Parameter(help="An address of this machine.")] = "127.0.0.1",
     archive: ArchivePath = None,
+    json: Annotated[
+        bool, Parameter(name="--json", negative="", help="Print the address as a line of JSON.")
+    ] = False,
 ) -> int:
     """Serve an agent over A2A (JSON-RPC, 1.0 and 0.3) to programs of this machine, with its card at
     /.well-known/agent-card.json.
@@ -37,31 +41,18 @@ def a2a(
         raise NotConfigured(
             "agents over A2A need a package: pip install 'beforehand[a2a]'"
         ) from None
-    from beforehand.forecast.base import Opening
-    from beforehand.forecast.schemes.agent import PURPLE, PurpleAgent
-    from beforehand.gateway.worlds.recorded import RecordedWorld
     from beforehand.serve.guards import LOOPBACK
     from beforehand.serve.http import base_url, listen, run
-    from beforehand.store.archive.reader import Archive
 
     if host not in LOOPBACK:
         raise InputError(f"--host {host}: agents are served to this machine alone (127.0.0.1)")
-    workspace, path = Workspace.from_environment(), archive_path(archive)
-    answers: work.Answers
-    if kind == "purple":
-        world = RecordedWorld(Archive(path))
-        entry = PURPLE if model is None else f"{PURPLE}:{model}"
-        agent = PurpleAgent.open(entry, None, Opening(workspace, world=world))
-        agent.check()
-        assert isinstance(agent, PurpleAgent)
-        answers = work.Purple(agent, world, workspace)
-    elif model is not None:
+    if kind == "green" and model is not None:
         raise InputError("--model is the purple agent's")
-    else:
-        Archive(path)
-        answers = work.Green(path.resolve(), workspace, note)
+    answers = work.opened(kind, archive_path(archive), Workspace.from_environment(), model, note)
     socket = listen(host, port)
     url = f"{base_url(host, socket.getsockname()[1])}/"
+    if json:
+        print(orjson.dumps({"agent": kind, "url": url}).decode(), flush=True)
     note(f"the {kind} agent at {url} (its card: {url}.well-known/agent-card.json); Ctrl-C ends it")
     run(work.application(kind, answers, url, note), [socket], log=note)
     return EXIT_OK

@@ -45,15 +45,12 @@ def crawl(
         0 6 * * *  cd HOME && beforehand bench crawl
     """
     chosen = filters or Filters()
-    venues = [VENUES.get(name.lower(), "") for name in chosen.venue or VENUES]
-    if "" in venues:
-        raise InputError(f"--venue: open markets are listed by {', '.join(VENUES)}")
     if times is not None and (times < 1 or every is None):
         raise InputError("--times must be at least 1, and goes with --every")
     workspace, path = Workspace.from_environment(), archive_path(archive)
     interval = parse_interval(every or "1d")
     folder = out or workspace.home.root / "data" / "rounds"
-    order = work.Order(tuple(venues), folder, chosen.wanted(), textless, interval)
+    order = work.Order(_venues(chosen), folder, chosen.wanted(), textless, interval)
     order.check()
 
     def opened() -> Connection:
@@ -77,6 +74,13 @@ def crawl(
     if json:
         emit({"rounds": [one.wire() for one in made]})
     return EXIT_OK
+
+
+def _venues(chosen: Filters) -> tuple[str, ...]:
+    found = [VENUES.get(name.lower(), "") for name in chosen.venue or VENUES]
+    if "" in found:
+        raise InputError(f"--venue: open markets are listed by {', '.join(VENUES)}")
+    return tuple(found)
 
 
 def _said(found: work.Crawled) -> str:

@@ -10,6 +10,7 @@ and answers with `{"winner", "detail"}`. Both are for programs of this machine.
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -36,11 +37,12 @@ from beforehand.clock import iso
 from beforehand.config import Workspace
 from beforehand.engine.runs import start
 from beforehand.errors import BeforehandError, InputError, NotFound
-from beforehand.forecast.base import Context, Decision
+from beforehand.forecast.base import Context, Decision, Opening
 from beforehand.forecast.purple import FactRule
-from beforehand.forecast.schemes.agent import PurpleAgent
+from beforehand.forecast.schemes.agent import PURPLE, PurpleAgent
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds import World
+from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.grid import parse_interval
 from beforehand.jobs.benchmark.benchmark_job import BenchmarkRequest
 from beforehand.jobs.benchmark.events import deadline, market_of
@@ -51,6 +53,7 @@ from beforehand.records.rows import MarketSeen
 from beforehand.runs.query import shown
 from beforehand.score.report.words import headline
 from beforehand.serve.guards import LocalOnly
+from beforehand.store.archive.reader import Archive
 
 JSON = "application/json"
 Answers = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -133,7 +136,7 @@ class Green:
     """Plays a round: every settled market of the archive some time before its end, asked of a
     purple agent, scored and audited as `beforehand bench run` does."""
 
-    archive: Any
+    archive: Path
     workspace: Workspace
     log: Log
 
@@ -267,6 +270,18 @@ def card(kind: str, url: str) -> AgentCard:
             for one in versions
         ],
     )
+
+
+def opened(kind: str, archive: Path, workspace: Workspace, model: str | None, log: Log) -> Answers:
+    """What answers for an agent. Raises NotFound without an archive, and what the model raises."""
+    world = RecordedWorld(Archive(archive))
+    if kind == "green":
+        return Green(archive.resolve(), workspace, log)
+    entry = PURPLE if model is None else f"{PURPLE}:{model}"
+    agent = PurpleAgent.open(entry, None, Opening(workspace, world=world))
+    agent.check()
+    assert isinstance(agent, PurpleAgent)
+    return Purple(agent, world, workspace)
 
 
 def application(kind: str, answers: Answers, url: str, log: Log) -> Starlette:

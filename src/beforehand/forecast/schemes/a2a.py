@@ -89,15 +89,16 @@ class A2AAgent(Address):
     def _exchange(self, message: Mapping[str, Any], key: str, meter: Meter) -> Any:
         """The result of SendMessage, once it is final; `{"error": …}` where there is none."""
         place = self._found()
-        end = time.monotonic() + self._waits
+        pause, waited = min(LOOK_S, self._waits / 4), 0.0
         method = "message/send" if place.old else "SendMessage"
         found = self._rpc(
             place, method, {"message": _old(message) if place.old else message}, key, meter
         )
         while (task := _task(found)) is not None and _state(task) in WORKING:
-            if time.monotonic() > end:
+            if waited >= self._waits:
                 return {"error": f"it works on after {self._waits:g} s"}
-            time.sleep(LOOK_S)
+            time.sleep(pause)
+            waited += pause
             method = "tasks/get" if place.old else "GetTask"
             found = self._rpc(place, method, {"id": task["id"]}, key, meter, again=True)
         return found

@@ -46,8 +46,9 @@ class PurpleAgent(Forecaster):
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
         """Raises InputError for another agent, or a model that cannot be."""
-        _, kind, *model = rest.split(":", 2)
-        if kind != "purple":
+        _, *parts = rest.split(":", 2)
+        model = parts[1:]
+        if parts[:1] != ["purple"]:
             raise InputError(f"{rest[:100]!r}: the agent is called purple: write {PURPLE}")
         if not model:
             return cls(rest, name, None, opening)

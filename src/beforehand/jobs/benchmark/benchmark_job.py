@@ -14,7 +14,7 @@ from beforehand.engine.context import StepContext
 from beforehand.engine.job import RunLimits, job
 from beforehand.engine.plan import Action, Plan, Step
 from beforehand.errors import InputError
-from beforehand.forecast.base import ModelOptions, PanelForecaster, open_forecasters
+from beforehand.forecast.base import PanelForecaster, open_forecasters
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
@@ -22,7 +22,7 @@ from beforehand.jobs import results
 from beforehand.jobs.backtest.order import compile_plan
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.benchmark import evaluation
-from beforehand.jobs.benchmark.events import experiment, ingest, load_events
+from beforehand.jobs.benchmark.events import Asking, experiment, ingest, load_events
 from beforehand.jobs.benchmark.stored import ArchiveRecords
 from beforehand.jobs.forecasters import check_all, how_kept, models_of, opening_of, unranked
 from beforehand.records.backtest import ExperimentConfig
@@ -47,6 +47,7 @@ class PredictRequest:
     limits: RunLimits = field(default_factory=RunLimits)
     folder: Path | None = None
     assume_utc: bool = False
+    asking: Asking = field(default_factory=Asking)
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,17 @@ class _Stage:
         world = RecordedWorld(archive)
         gateway = Gateway(world, workspace.clock)
         answers = {r.market_id: r for r in gateway.full_view().resolutions()}
-        options, limits = ModelOptions(), request.limits
+        asking = request.asking if isinstance(request, PredictRequest) else Asking()
+        options, limits = asking.options, request.limits
+        self._mode = options.mode
         opening = opening_of(world, archive, workspace, limits, options, answers)
         self._opening = replace(opening, folder=request.folder)
         self._forecasters = open_forecasters(request.forecasters.split(","), self._opening)
+        self._sims = asking.sims
         self._asked: dict[tuple[str, str], list[str]] = {}
         self._configs: list[ExperimentConfig] = []
         for spec in specs:
-            config = experiment(spec, gateway, self._forecasters)
+            config = experiment(spec, gateway, self._forecasters, asking)
             key = (config.market_id, iso(config.start_time))
             if key not in self._asked:
                 self._configs.append(config)
@@ -108,7 +112,7 @@ class _Stage:
     def paid(self) -> dict[str, int]:
         """The calls that will be made, by forecaster."""
         return {
-            one.entry: len(self._configs) * len(one.arms(ModelOptions().mode))
+            one.entry: len(self._configs) * len(one.arms(self._mode)) * self._sims
             for one in self._forecasters.values()
             if not isinstance(one, PanelForecaster)
         }

@@ -150,8 +150,20 @@ def _settled(
         made.add(one, t, int(horizon / timedelta(days=1)))
 
 
+@dataclass(frozen=True)
+class Asking:
+    """How models are asked: the options of a backtest, simulations, and what is looked up."""
+
+    options: ModelOptions = field(default_factory=ModelOptions)
+    sims: int = 1
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+
 def experiment(
-    spec: EventSpec, gateway: Gateway, forecasters: Mapping[str, Forecaster]
+    spec: EventSpec,
+    gateway: Gateway,
+    forecasters: Mapping[str, Forecaster],
+    asking: Asking,
 ) -> ExperimentConfig:
     """One instant of one market; an instant after the market's end is refused."""
     name = gateway.full_view().resolve_id(market_of(spec))
@@ -168,8 +180,9 @@ def experiment(
         end_time=t,
         interval_minutes=1,
         models=list(forecasters),
-        mode=mode_of(forecasters.values(), ModelOptions().mode),
-        search_config=SearchConfig(),
+        mode=mode_of(forecasters.values(), asking.options.mode),
+        num_sims=asking.sims,
+        search_config=asking.search,
     )
 
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -195,9 +195,19 @@ def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None])
 def questions_csv(result: Result, texts: Mapping[str, str | None]) -> bytes:
     """Every question of every forecaster as CSV: its mean scores there, and which questions count
     as one: `event` and `month` number the clusters that intervals are drawn from."""
-    table, out = result.table, io.StringIO()
+    out = io.StringIO()
     writer = csv.DictWriter(out, QUESTION_COLUMNS, lineterminator="\n")
     writer.writeheader()
+    for cells in question_rows(result, texts):
+        writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
+    return out.getvalue().encode()
+
+
+def question_rows(
+    result: Result, texts: Mapping[str, str | None]
+) -> Iterator[dict[str, str | int | float | None]]:
+    """The rows of questions.csv."""
+    table = result.table
     for row in result.rows:
         p = table.market if row.forecaster == MARKET else table.forecasts[row.forecaster]
         valid = np.isfinite(p)
@@ -207,7 +217,7 @@ def questions_csv(result: Result, texts: Mapping[str, str | None]) -> bytes:
         for i in np.flatnonzero(n).tolist():
             market = table.questions[i]
             at = int(table.resolved_at[i])
-            cells = {
+            yield {
                 "forecaster": row.forecaster,
                 "market_id": market,
                 "question": texts.get(market),
@@ -221,8 +231,6 @@ def questions_csv(result: Result, texts: Mapping[str, str | None]) -> bytes:
                 "event": int(table.event[i]),
                 "month": int(table.period[i]),
             }
-            writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
-    return out.getvalue().encode()
 
 
 def pairs_csv(pairs: Sequence[PairWire]) -> bytes:
