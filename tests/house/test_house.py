@@ -202,7 +202,7 @@ def test_documented_commands_exist() -> None:
             tokens = line.replace(".venv/bin/", "").split("#")[0].split()[1:]
             names = []
             for token in tokens:
-                if token.startswith("-") or not re.fullmatch(r"[a-z][a-z-]*", token):
+                if token.startswith("-") or not re.fullmatch(r"[a-z][a-z0-9-]*", token):
                     break
                 names.append(token)
             if names:

@@ -48,17 +48,12 @@ def live(
     workspace = Workspace.from_environment()
     (folder,) = work.frozen(round)
     found = work.configuration_of(_run(run, workspace))
-    names = ",".join(found.forecasters)
     made, sealed = folder / work.PREDICTIONS, log or folder.resolve().parent / work.LOG
+    events, names = folder / "events.jsonl", ",".join(found.forecasters)
     request = PredictRequest(
-        archive=archive_path(archive).resolve(),
-        events=(folder / "events.jsonl").resolve(),
-        forecasters=names,
-        out=made.resolve(),
-        limits=run_limits(limit_flags),
-        folder=folder_for(names),
-        asking=found.asking,
-    )
+        archive_path(archive).resolve(), events.resolve(), names, made.resolve(),
+        run_limits(limit_flags), folder_for(names), asking=found.asking,
+    )  # fmt: skip
     with reporting("live") as report_to:
         finished = start(request, workspace, run_id, report_to)
     lines = seals.seal(sealed, records_of(made), workspace.clock.now())
