@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from pydantic import ValidationError
 
+from beforehand.cli.fetching import fetched
 from beforehand.cli.options import (
     BetFlags,
     Draws,
@@ -86,6 +87,14 @@ DryRun = Annotated[
     bool, Parameter(negative="", help="Say what would be asked and paid; do nothing.")
 ]
 
+Fetch = Annotated[
+    bool,
+    Parameter(
+        negative="",
+        help="First fetch the named markets into the archive: texts, prices, endings and, with "
+        "EXA_API_KEY, the pages that a search would have found at each instant.",
+    ),
+]
 Try = Annotated[
     int | None,
     Parameter(
@@ -115,6 +124,7 @@ def run(
     grade: TextGrade = "captured",
     run_id: RunId = None,
     archive: ArchivePath = None,
+    fetch: Fetch = False,
     limit_flags: LimitFlags | None = None,
     model_flags: ModelFlags | None = None,
     bet_flags: BetFlags | None = None,
@@ -144,6 +154,7 @@ def run(
         folder=folder_for(forecasters),
     )
     in_order(request.start, request.stop, "--")
+    request = fetched(request, workspace, ask=not dry_run) if fetch else request
     if dry_run:
         return _dry_run(request, workspace, json)
     if trial is not None:
@@ -151,10 +162,7 @@ def run(
     with reporting("backtest") as report_to:
         finished = start_run(request, workspace, run_id, report_to)
     found, report = scores_of(finished), finished.folder.path / "report.html"
-    if json:
-        emit({**found, "report": str(report)})
-    else:
-        print_result(found, report, verbose)
+    emit({**found, "report": str(report)}) if json else print_result(found, report, verbose)
     return exit_code_of(found)
 
 
