@@ -102,24 +102,7 @@ def _forecastbench(path: Path, found: Read) -> None:
         place = {"type": source, "market_id": one["id"], "url": _text(one.get("url"))}
         source_wire = {k: v for k, v in place.items() if v}
         if source in MARKETS:
-            close = _instant(one.get("market_info_close_datetime"))
-            price = _share(one.get("freeze_datetime_value"))
-            event = {"id": market_id(source, one["id"]), **base, "source": source_wire}
-            event |= {"resolution_date": close} if close else {}
-            frozen = _instant(one.get("freeze_datetime"))
-            if price is not None and frozen:
-                event |= {"baseline_probability": price}
-                age = (asked_at - parse_instant(frozen)).total_seconds()
-                found.snapshots.append(
-                    {
-                        "id": event["id"],
-                        "probability": price,
-                        "observed_at": frozen,
-                        "known_at": frozen,
-                        "price_age": age,
-                    }
-                )
-            found.events.append(event)
+            _market_question(one, {**base, "source": source_wire}, asked_at, found)
             continue
         dates = one.get("resolution_dates")
         for day in dates if isinstance(dates, list) else ():
@@ -136,6 +119,27 @@ def _forecastbench(path: Path, found: Read) -> None:
                     "resolution_date": end,
                 }
             )
+
+
+def _market_question(one: Mapping[str, Any], base: Event, asked_at: datetime, found: Read) -> None:
+    """A market's question, with its value at the freeze as the dated baseline."""
+    close = _instant(one.get("market_info_close_datetime"))
+    price, frozen = _share(one.get("freeze_datetime_value")), _instant(one.get("freeze_datetime"))
+    event: Event = {"id": market_id(str(one["source"]), one["id"]), **base}
+    event |= {"resolution_date": close} if close else {}
+    if price is not None and frozen:
+        event |= {"baseline_probability": price}
+        age = (asked_at - parse_instant(frozen)).total_seconds()
+        found.snapshots.append(
+            {
+                "id": event["id"],
+                "probability": price,
+                "observed_at": frozen,
+                "known_at": frozen,
+                "price_age": age,
+            }
+        )
+    found.events.append(event)
 
 
 def _metaculus(path: Path, found: Read) -> None:
