@@ -264,3 +264,33 @@ def test_every_bet_can_be_checked_from_its_own_row(
     by_year = [one for one in found["slices"] if one["by"] == "resolved in"]  # type: ignore[attr-defined]
     gained = sum(m["gain"] for one in by_year for m in one["money"] if m["forecaster"] == "mine")
     assert not by_year or gained == pytest.approx(kelly["gain"])
+
+
+def test_who_says_both_is_hedging(rows: Rows, sim: Path, tmp_path: Path, capsys: Out) -> None:
+    """One that beats the market alone does not beside one that says the opposite; beside one that
+    says something else it does, and a copy of the price has the correlation 1."""
+    draw, view = np.random.default_rng(7), Gateway(RecordedWorld(Archive(sim))).full_view()
+    paid = {r.market_id: r.payout or 0.0 for r in view.resolutions()}
+    beyond = [0.35 * (paid[m] - p) + draw.normal(0, 0.1) for m, _, p in rows]
+
+    def file(*forecasters: tuple[str, float]) -> Path:
+        found = []
+        for who, sign in forecasters:
+            for (m, t, p), d in zip(rows, beyond, strict=True):
+                found.append((who, m, t, min(0.99, max(0.01, p + sign * d))))
+        return write(tmp_path / f"{len(forecasters)}.csv", found)
+
+    alone = told(capsys, file(("mine", 1.0)), sim)
+    (row,) = [r for r in alone["leaderboard"] if r["forecaster"] == "mine"]  # type: ignore[union-attr]
+    assert row["verdict"] == "beats the market", row["reasons"]
+    both = told(capsys, file(("mine", 1.0), ("other", -1.0)), sim)
+    by = {r["forecaster"]: r for r in both["leaderboard"]}  # type: ignore[union-attr]
+    assert by["mine"]["verdict"] == "not shown"
+    assert any("hedging: other says the opposite" in text for text in by["mine"]["reasons"])
+    assert by["market"]["market_correlation"] == pytest.approx(1)
+    assert 0 < by["mine"]["market_correlation"] < 1
+    friends = told(capsys, file(("mine", 1.0), ("other", 0.5), ("third", 0.0)), sim)
+    by = {r["forecaster"]: r for r in friends["leaderboard"]}  # type: ignore[union-attr]
+    assert by["mine"]["verdict"] == "beats the market", by["mine"]["reasons"]
+    assert by["third"]["verdict"] == "is the market"
+    assert by["third"]["market_correlation"] == pytest.approx(1)

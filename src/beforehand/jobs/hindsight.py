@@ -23,6 +23,8 @@ LEAST_MOVE, MOST_FORESEEN, ALL_BUT_LINEAR = 0.01, 0.5, 0.9
 """What looks like later prices: half of the forecasts are what the price moved to (by a cent or
 more; to within a tenth of the move), or what they say beyond the price and what it then did
 correlate as strongly as this."""
+ALL_BUT_OPPOSITE = 0.8
+"""Two that say the opposite of each other beyond the price, so strongly, are one that hedges."""
 DAYS_AHEAD = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 21, 25, 30, 45, 60)
 ROWS_AHEAD = 4
 MOST_ROWS = 20_000
@@ -50,6 +52,31 @@ def clairvoyant(table: Table, names: Iterable[str], gateway: Gateway) -> dict[st
             later = list(_prices_ahead(table, aside))
         if said := _ahead(table, p, later):
             found[name] = f"it {LOOKS_AHEAD}: {said}"
+    return found
+
+
+def doubted(table: Table, names: list[str], gateway: Gateway) -> dict[str, str]:
+    """Why forecasters that trust alone keeps from the future may not be said to beat the market."""
+    return {**hedged(table, names), **clairvoyant(table, names, gateway)}
+
+
+def hedged(table: Table, names: Iterable[str]) -> dict[str, str]:
+    """Forecasters of which another one says the opposite: what one of them says beyond the price,
+    the other says against it, at the same instants. One of the two is always right, so neither is
+    said to beat the market."""
+    found, listed = dict[str, str](), [n for n in names if n in table.forecasts]
+    rows = np.arange(len(table.q))[:: max(1, -(-len(table.q) // MOST_ROWS))]
+    beyond = {name: (table.forecasts[name] - table.market)[rows] for name in listed}
+    for i, one in enumerate(listed):
+        for other in listed[:i]:
+            both = np.isfinite(beyond[one]) & np.isfinite(beyond[other])
+            a, b = beyond[one][both], beyond[other][both]
+            if len(a) < LEAST_SUSPECT or np.abs(a).mean() < LEAST_MOVE / 2:
+                continue
+            if (r := _correlation(a, b)) <= -ALL_BUT_OPPOSITE:
+                for name, against in ((one, other), (other, one)):
+                    said = f"at {len(a):,} instants (correlation beyond the price {r:.2f})"
+                    found.setdefault(name, f"hedging: {against} says the opposite {said}")
     return found
 
 

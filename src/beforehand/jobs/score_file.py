@@ -197,7 +197,7 @@ def run(
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
     note_trials(ledger, LEFT_OUT, used, _told_apart(left), *here)
     facts = replace(
-        _facts(leaks, settings.variants, names, hindsight.clairvoyant(table, names, gateway)),
+        _facts(leaks, settings.variants, names, hindsight.doubted(table, names, gateway)),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
         share_made_after_training=_made_after(training_cutoff, columns),
         training_cutoff=training_cutoff,

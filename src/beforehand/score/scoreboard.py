@@ -13,6 +13,7 @@ from math import isfinite
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from beforehand.errors import InputError
 from beforehand.score import metrics
@@ -55,8 +56,9 @@ class Kept:
 
 @dataclass
 class Row:
-    """One forecaster's figures. `intervals` holds (low, high) of the wider clustering; `broken`
-    says why an added metric has no value."""
+    """One forecaster's figures. `market_correlation` is Pearson's, of its forecasts with the price
+    at the same instants (NaN where one of them never changes). `intervals` holds (low, high) of
+    the wider clustering; `broken` says why an added metric has no value."""
 
     forecaster: str
     n: int
@@ -71,6 +73,7 @@ class Row:
     murphy: metrics.Murphy
     sharpness: tuple[float, float]
     bins: metrics.Reliability
+    market_correlation: float
     profit: Profit | str
     intervals: dict[str, Interval] = field(default_factory=dict)
     skill: "Skill | None" = None
@@ -191,9 +194,21 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
         murphy=metrics.murphy(pv, yv, w) if len(w) else metrics.Murphy(*[float("nan")] * 4),
         sharpness=metrics.sharpness(pv, w) if len(w) else (float("nan"), float("nan")),
         bins=metrics.reliability(pv, yv, w) if len(w) else _empty_bins(),
+        market_correlation=_with_market(safe, market, paired),
         profit="",
     )
     return stacked, row
+
+
+def _with_market(p: Floats, market: Floats, paired: npt.NDArray[np.bool_]) -> float:
+    """Pearson's correlation over the rows that have both."""
+    if not paired.all():
+        p, market = p[paired], market[paired]
+    if len(p) < 2:
+        return float("nan")
+    a, b = p - p.mean(), market - market.mean()
+    spread = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / spread if spread > 0 else float("nan")
 
 
 def _added(

@@ -16,7 +16,7 @@ from beforehand.clock import iso_us
 from beforehand.records.rows import PairWire
 from beforehand.score.bets import LAST, Profit
 from beforehand.score.leaks.report import LeaksWire
-from beforehand.score.metrics import ADDED
+from beforehand.score.metrics import ADDED, Reliability
 from beforehand.score.scoreboard import Row
 from beforehand.score.skill import MARKET, Skill
 from beforehand.score.table import Table
@@ -153,6 +153,7 @@ class BoardRow(SkillWire):
     els: float | None
     accuracy: float | None
     ece: float | None
+    market_correlation: float | None
     sharpness_mean_p_1_p_ci: Pair
     sharpness_variance_ci: Pair
     brier_ci: Pair
@@ -459,11 +460,19 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
     }
 
 
+def _bins(bins: Reliability) -> BinsWire:
+    return {
+        "weight": bins.weight.tolist(),
+        "forecast": [number(v) for v in bins.forecast.tolist()],
+        "outcome": [number(v) for v in bins.outcome.tolist()],
+    }
+
+
 def row_wire(row: Row, table: Table) -> BoardRow:
-    """One leaderboard row as JSON. Its skill is over the
-    rows where the market has a price too; `n`, `n_questions`, `brier` are over all of its own."""
+    """One leaderboard row as JSON. `n`, `n_questions` and `brier` are over all of its own rows; its
+    skill is over those where the market has a price too."""
     assert row.skill is not None  # Every scored row has one.
-    skill, ci, bins = skill_wire(row.skill), row.intervals, row.bins
+    skill, ci = skill_wire(row.skill), row.intervals
     wire: BoardRow = {
         "forecaster": row.forecaster,
         "n": row.n,
@@ -495,6 +504,7 @@ def row_wire(row: Row, table: Table) -> BoardRow:
         "effective_n": skill["effective_n"],
         "minimum_detectable_effect": skill["minimum_detectable_effect"],
         "murphy": {key: number(value) for key, value in asdict(row.murphy).items()},
+        "market_correlation": number(row.market_correlation),
         "sharpness": {"variance": number(row.sharpness[0]), "mean_p_1_p": number(row.sharpness[1])},
         "kelly": profit_wire(row.profit, table, row.forecaster),
         "fresh": None if row.fresh is None else skill_wire(row.fresh),
@@ -502,11 +512,7 @@ def row_wire(row: Row, table: Table) -> BoardRow:
         "reasons": row.reasons,
         "isolation": row.kept.isolation if row.kept else None,
         "order": row.kept.order if row.kept else None,
-        "reliability_bins": {
-            "weight": bins.weight.tolist(),
-            "forecast": [number(v) for v in bins.forecast.tolist()],
-            "outcome": [number(v) for v in bins.outcome.tolist()],
-        },
+        "reliability_bins": _bins(row.bins),
     }
     for name, (value, interval) in row.added.items():
         metric: MetricWire = {

@@ -425,7 +425,7 @@ class BacktestJob:
         codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
         kept = how_kept(everyone, collected["differs"], context, codes)
         trusted = [name for name, one in kept.items() if one.isolation.startswith("trusted")]
-        for name, why in hindsight.clairvoyant(table, trusted, self.gateway).items():
+        for name, why in hindsight.doubted(table, trusted, self.gateway).items():
             kept[name] = replace(kept[name], because=kept[name].because or why)
         markets = [c.market_id for c in self.configs]
         here = self.folder.run_id, context.journal.now(), self.archive.digest

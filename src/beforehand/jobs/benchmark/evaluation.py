@@ -18,9 +18,11 @@ from beforehand.clock import to_us
 from beforehand.errors import InputError
 from beforehand.forecast.base import Forecaster
 from beforehand.forecast.cutoff_guard import Training
+from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.jobs import results
 from beforehand.jobs.benchmark.events import deadline, load_events, valid
 from beforehand.jobs.forecasters import MAY_REMEMBER, STATED_REMEMBERING
+from beforehand.jobs.hindsight import hedged
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord, zoned
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.records.rows import label
@@ -33,7 +35,8 @@ from beforehand.score.leaks.report import LeakReport, LeaksWire
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, EvidenceAudit, Few, ResultWire
-from beforehand.score.validity import SetFacts
+from beforehand.score.table import Table
+from beforehand.score.validity import STATED, SetFacts
 from beforehand.store.files import read_bytes, read_lines, write_jsonl
 
 if TYPE_CHECKING:
@@ -122,7 +125,7 @@ def evaluate_files(
         admitted_after_t=len(audited.leaking),
         undated=counts["predictions_without_a_time"],
         texts_known=False,
-        kept=_kept([row for _, row in rows], sealed) if kept is None else kept,
+        kept=_with_hedges(table, _kept([row for _, row in rows], sealed) if kept is None else kept),
     )
     without = None
     if failing := [rows[i][1] for i in audited.failed if i not in placed.left]:
@@ -183,6 +186,16 @@ def _kept(rows: Sequence[PredictionRow], sealed: "SealedLog | None") -> dict[str
     if sealed is None:
         return _stated(rows)
     return {predictor_of(row): SEALED for row in rows if predictor_of(row) != MARKET}
+
+
+def _with_hedges(table: Table, kept: Mapping[str, Kept]) -> dict[str, Kept]:
+    """The same, with what hedges. (Baselines that mirror each other are no one's bet.)"""
+    names = [name for name in table.forecasts if name not in BASELINES]
+    found = dict(kept)
+    for name, why in hedged(table, names).items():
+        one = found.get(name, STATED)
+        found[name] = replace(one, because=one.because or why)
+    return found
 
 
 def _trained(training: Training | None) -> dict[str, Any]:

@@ -37,6 +37,7 @@ CSV_COLUMNS = (
     "deflated_upper",
     "accuracy",
     "ece",
+    "market_correlation",
     "effective_n",
     "kelly_bets",
     "kelly_staked",
