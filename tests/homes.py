@@ -2,10 +2,11 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from serving import command
+from serving import command, environment
 
 
 def must(done: subprocess.CompletedProcess[str], codes: tuple[int, ...] = (0,)) -> None:
@@ -34,7 +35,36 @@ def first_made(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Path:
     title = "Will the Merovia timber index close above 993?"
     must(command(home, "ask", title, "--archive", "data/sim", "--run-id", "asked"))
     must(command(home, "bench", "run", "--archive", "data/sim", "--forecasters", "market,drift", "--draws", "200", "--placebo", "0", "--run-id", "benched"))  # fmt: skip
+    rounds(home)
     return home
+
+
+ROUND_AT = "2025-04-07T16:00:00Z"
+"""When the home's round was frozen and sealed."""
+
+
+def rounds(home: Path) -> None:
+    """A round of what was open then, answered by the forecasters of a backtest, sealed, and
+    resolved since."""
+    here, folder = ["--archive", "data/sim"], "data/rounds/2025-04-07"
+    program = (
+        "import sys, time_machine\nfrom beforehand.cli.app import run\n"
+        f"with time_machine.travel({ROUND_AT!r}, tick=False):\n    sys.exit(run(sys.argv[1:]))"
+    )
+    few = ("--draws", "200", "--placebo", "0", "--every", "60d")
+    named = ("--forecasters", "market,drift,extremised", "--run-id", "twin")
+    must(command(home, "backtest", "run", *here, *named, *few))
+    for order in (
+        ("bench", "ingest", *here, "--open", "--out", folder),
+        ("bench", "live", "twin", *here, "--round", folder),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *order], cwd=home, env=environment(home),
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        must(done)
+    ends = ("--events", f"{folder}/events.jsonl", "--out", f"{folder}/resolutions.jsonl")
+    must(command(home, "bench", "resolve", *ends, *here))
 
 
 @pytest.fixture(scope="module")

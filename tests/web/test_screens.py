@@ -26,6 +26,7 @@ SCREENS = {
     "score": "/score/",
     "scored": "/score/?run=scored",
     "new": "/new/",
+    "rounds": "/rounds/",
     "missing": "/market/?run=walk&id=nope",
 }
 LOOKS = [("light", 1440), ("dark", 390)]

@@ -16,6 +16,7 @@ const LINKS: [string, string, string[]][] = [
   ["/leaderboard/", "Leaderboard", []],
   ["/markets/", "Markets", ["/market/"]],
   ["/runs/", "Runs", ["/run/", "/trace/", "/new/"]],
+  ["/rounds/", "Rounds", []],
   ["/compare/", "Compare", []],
   ["/calibration/", "Calibration", []],
   ["/ask/", "Ask", []],

@@ -1,4 +1,4 @@
-"""`beforehand bench live|gap`."""
+"""`beforehand bench live|gap|rounds`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from beforehand.cli.output import ArchivePath, Json, archive_path, emit
 from beforehand.cli.screen import screen
 from beforehand.cli.tables import figure, span, table
 from beforehand.config import Workspace
-from beforehand.errors import EXIT_OK, InputError
+from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
 from beforehand.store.run_folder import RunFolder, open_run
 
 Round = Annotated[list[Path], Parameter(help="The round's folder. May be repeated.")]
@@ -141,3 +141,43 @@ def _run(name: str, workspace: Workspace) -> RunFolder:
 
     home = workspace.home
     return open_run(home.runs, find_run(name, home, find_journal(workspace), scored=True))
+
+
+def rounds(
+    *,
+    out: Annotated[
+        Path | None, Parameter(help="Folder of the rounds [data/rounds under BEFOREHAND_HOME].")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Every round: its events, what was sealed, what has resolved; and the log beside them."""
+    from beforehand.cli.output import plain_table
+    from beforehand.jobs.benchmark.standing import log_of, rounds_in
+
+    folder = out or Workspace.from_environment().home.root / "data" / "rounds"
+    found, (_, state) = rounds_in(folder), log_of(folder)
+    if json:
+        emit({"rounds": found, "log": state})
+    elif not found:
+        print(f"no rounds in {folder} yet: `beforehand bench crawl` makes one")
+    else:
+        header = ["round", "frozen", "events", "sealed", "resolved", "by", ""]
+        rows = [
+            [
+                one["name"],
+                (one["made_at"] or "")[:16].replace("T", " "),
+                f"{one['events']:,}",
+                f"{one['sealed']:,}",
+                f"{one['resolved']:,}",
+                ", ".join(one["predictors"]),
+                one["problem"] or ("CHANGED AFTER IT WAS FROZEN" if one["changed"] else ""),
+            ]
+            for one in found
+        ]
+        print(plain_table([header, *rows]))
+        head = state["head"] or "none"
+        print(f"log: {state['lines']:,} sealed, digest {head}" if state["lines"] else "log: none")
+        for problem in state["problems"][:5]:
+            print(f"NOT AS SEALED: {problem}")
+    sound = not state["problems"] and not any(one["changed"] or one["problem"] for one in found)
+    return EXIT_OK if sound else EXIT_FAILED

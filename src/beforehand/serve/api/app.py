@@ -28,6 +28,7 @@ from beforehand.serve.api import (
     live,
     markets,
     pages,
+    rounds,
     runs,
     scores,
     starting,
@@ -43,7 +44,9 @@ from beforehand.serve.connections import Limits
 from beforehand.serve.guards import Body, InFlight, LocalOnly, TokenGuard, caller, watches
 from beforehand.serve.problems import MEDIA, Problem, problem, problem_of
 
-ROUTERS = (worlds, markets, runs, tables, trace, scores, live, starting, bus, tools, about, pages)
+ROUTERS = (
+    worlds, markets, runs, tables, trace, scores, rounds, live, starting, bus, tools, about, pages,
+)  # fmt: skip
 ABOUT = "How good is this forecaster, really? Every object and every run of a beforehand home."
 OPEN = ("/api", "/api/openapi.json", "/api/health")
 """What says nothing of the home, so that no token is needed: these, and the pages' files."""
