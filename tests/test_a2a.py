@@ -22,6 +22,7 @@ from beforehand.errors import BadAnswer, InputError, Unavailable
 from beforehand.forecast.base import CallCounter, Context, Forecaster, Opening, open_forecaster
 from beforehand.records.benchmark import PredictionRecord
 from beforehand.records.rows import MarketSeen
+from beforehand.serve.a2a import opened
 from experiments import Out, told
 from vendor import Asked, Vendor, serving
 
@@ -199,6 +200,95 @@ def test_cards_that_lead_elsewhere(tmp_path: Path) -> None:
         open_forecaster("a2a:http://127.0.0.1:9", Opening(Workspace(Home(tmp_path)))).ready()
     with pytest.raises(InputError, match="an address must hold no key"):
         open_forecaster("a2a:http://127.0.0.1:9/?token=abc", Opening(Workspace(Home(tmp_path))))
+
+
+def deep(n: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"data": {"probability": 0.5}}
+    for _ in range(n):
+        found = {"x": found}
+    return found
+
+
+@pytest.mark.parametrize("reply", [message({"data": deep(300)}), {"task": deep(600)}, message({"data": {"error": "no price is known"}})])  # fmt: skip
+def test_answers_that_nest_and_errors_that_are_said(reply: Any, tmp_path: Path) -> None:
+    stranger = Stranger(SendMessage=lambda _: reply)
+    with (
+        serving(stranger.vendor),
+        pytest.raises(BadAnswer, match=r"probability|too deeply|no price"),
+    ):
+        asked(stranger, tmp_path)
+
+
+def test_a_look_that_fails_sends_nothing_again(tmp_path: Path) -> None:
+    """The task was taken, and paid: only looks are repeated, until it is done or its time is up."""
+    sent, looks = list[Any](), list[Any]()
+
+    def send(params: Any) -> Any:
+        sent.append(params)
+        return task("TASK_STATE_WORKING")
+
+    def look(params: Any) -> Any:
+        looks.append(params)
+        return (
+            {"error": {"code": -1, "message": "busy"}}
+            if len(looks) < 3
+            else task("completed", {"data": FORECAST})
+        )
+
+    stranger = Stranger(SendMessage=send, GetTask=look)
+    plain = stranger.rpc
+    stranger.vendor.route("agent", "/rpc", lambda a: 503 if a.body["method"] == "GetTask" and len(looks) < 3 and not looks.append(a) else plain(a))  # fmt: skip
+    with serving(stranger.vendor):
+        assert asked(stranger, tmp_path, 30.0).probability == 0.3
+    assert len(sent) == 1
+
+
+def test_cited_items_without_a_time_stay_and_fail(tmp_path: Path) -> None:
+    """A bare date is no time: the item is kept, so that the audit sees it; and who cites nothing
+    is not made to cite the price."""
+    late = {
+        "probability": 0.4,
+        "rationale": [{"type": "news", "source": "d9", "timestamp": "2099-01-01"}],
+    }
+    stranger = Stranger(SendMessage=lambda _: message({"data": late}))
+    with serving(stranger.vendor):
+        (line,) = asked(stranger, tmp_path).evidence
+    assert (line.type, line.source, line.timestamp) == ("news", "d9", None)
+    stranger = Stranger(SendMessage=lambda _: message({"data": {"probability": 0.4}}))
+    with serving(stranger.vendor):
+        assert asked(stranger, tmp_path).evidence == []
+
+
+@pytest.mark.parametrize("url", ["http://[bad", "http://[::1", "http://[x]/"])
+def test_cards_with_no_address(url: str, tmp_path: Path) -> None:
+    stranger = Stranger(SendMessage=lambda _: message({"data": FORECAST}))
+    stranger.card_of = lambda place: {"url": url, "supportedInterfaces": [
+        {"url": "http://public.example/", "protocolBinding": "JSONRPC"},
+        {"url": f"{place}?tenant=7", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+    ]}  # fmt: skip
+    with serving(stranger.vendor):
+        assert asked(stranger, tmp_path).probability == 0.3
+    assert [one.query for one in stranger.vendor.log if one.path == "/rpc"] == [[("tenant", "7")]]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"participants": {"purple": "http://127.0.0.1:1,y=python:this:s"}},
+        {"participants": {"purple": "python:this:s"}},
+        {"participants": {"purple": 7}},
+        {"participants": {"purple": "http://127.0.0.1:1 ,openai:gpt-5"}},
+        {"participants": {"a b": "http://127.0.0.1:1", "a_b": "http://127.0.0.1:2"}},
+        {"participants": {"a": "http://127.0.0.1:1"}, "config": {"seed": "abc"}},
+        {"participants": {"a": "http://127.0.0.1:1"}, "config": {"draws": []}},
+        {"participants": {"a": "http://127.0.0.1:1"}, "config": {"horizon": 7}},
+        {"participants": [], "config": {}},
+    ],
+)
+def test_green_opens_nothing_but_addresses(said: Any, sim: Path, home: Path) -> None:
+    green = opened("green", sim, Workspace(Home(home)), None, print)
+    with pytest.raises(InputError):
+        green(said)
 
 
 def test_a_round_with_the_purple_agent_over_a2a(sim: Path, home: Path, capsys: Out) -> None:

@@ -158,3 +158,49 @@ def test_orders_that_give_nothing(venue: Vendor, home: Path, capsys: Out) -> Non
         assert cli(["bench", "crawl", *more]) == 2
         assert said in capsys.readouterr().err
     assert not venue.log
+
+
+def test_a_cursor_that_comes_again_ends_the_list(
+    venue: Vendor, home: Path, first_day: datetime, capsys: Out
+) -> None:
+    venue.route("kalshi", "/markets", {"markets": [], "cursor": "same"})
+    with time_machine.travel(first_day, tick=True):
+        (made,) = crawled(capsys)
+    assert made["new"]
+    assert sum(one.path == "/markets" for one in venue.log) == 2
+
+
+def test_damaged_rounds_are_named(
+    venue: Vendor, home: Path, first_day: datetime, capsys: Out
+) -> None:
+    """One sentence each; a schedule says it and goes on."""
+    with time_machine.travel(first_day, tick=True):
+        (made,) = crawled(capsys, "--limit", "3")
+        assert cli(["bench", "crawl", "--limit", "4"]) == 0
+        assert "under other bounds" in capsys.readouterr().out
+    folder = Path(made["out"])
+    events, frozen = folder / "events.jsonl", folder / "round.json"
+    whole, seal = events.read_text(), frozen.read_text()
+    broken = [
+        '{"id": "x"',
+        "[1]",
+        '"x"',
+        "{}",
+        '{"id": 1, "question": "?", "resolution_date": 5}',
+        "\xff",
+    ]
+    with time_machine.travel(first_day + DAY, tick=True):
+        for text in broken:
+            events.write_bytes(text.encode("latin-1") + b"\n")
+            assert cli(["bench", "crawl"]) in (1, 2), text
+            assert capsys.readouterr().err.strip().count("\n") == 0
+        events.write_text(whole)
+    with time_machine.travel(first_day, tick=True):
+        for text in ("[]", "{}", "7"):
+            frozen.write_text(text)
+            assert cli(["bench", "crawl"]) == 1
+            assert "is not what freezes a round" in capsys.readouterr().err
+        frozen.write_text(seal)
+        events.write_text(whole + whole)
+        assert cli(["bench", "crawl"]) == 1
+        assert "was changed after the round was frozen" in capsys.readouterr().err

@@ -72,6 +72,15 @@ def test_what_is_asked_anew_every_hour_is_not_one_question() -> None:
     assert not once("Is Bitcoin up today?", "Is Bitcoin up today?", timedelta(days=5))
 
 
+def test_all_but_the_first_of_many_are_repeated() -> None:
+    """Ten tickers of one question leave one event."""
+    many = [Question(f"KALSHI:{i}", "Will Bitcoin rise?", END) for i in range(10)]
+    found = duplicates(many)
+    assert [(one.place, one.of) for one in found] == [(i, 0) for i in range(1, 10)]
+    shown = [*many, *(Question(f"POLYMARKET:{i}", "Will BTC rise?", END) for i in range(3))]
+    assert {one.place for one in duplicates(shown)} == set(range(1, 13))
+
+
 def _measured(data: Path) -> Counter[tuple[str, bool, bool]]:
     """(label, whether worded anew, whether taken for one) of the labelled pairs; all questions
     stand in one list, as those of a round do."""

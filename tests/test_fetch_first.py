@@ -149,6 +149,43 @@ def test_without_a_key_and_without_markets(
         assert why in capsys.readouterr().err
 
 
+def test_one_wording_is_searched_once_and_a_limit_holds(
+    venue: Vendor, home: Path, capsys: Out, sim_archive: Archive
+) -> None:
+    """Markets that share their words share their searches; what Exa states counts against the
+    limit, whatever a list says; an answer that cannot be read is paid once and named."""
+    gamma = venue.routes["gamma", "/markets/keyset"]
+
+    def same(asked: Asked) -> Any:
+        found = gamma(asked)
+        return {
+            **found,
+            "markets": [{**row, "question": "Will it rain?"} for row in found["markets"]],
+        }
+
+    venue.route("gamma", "/markets/keyset", same)
+    mine = ",".join(name for name in names(sim_archive, 4) if "POLY" in name)
+    order = ["backtest", "run", "--markets", mine, "--fetch", "--forecasters", "market", *FEW]
+    assert cli(order) in (0, 3)
+    capsys.readouterr()
+    asked = searches(venue)
+    assert len(asked) == len(set(asked))
+    assert len(asked) > 3
+    venue.route("exa", "/search", lambda _: {"results": [], "costDollars": {"total": 1.0}})
+    dear = [*order, "--evidence", "3", "--max-cost", "2.5"]
+    assert cli(dear) == 3
+    assert "by what Exa states, and the limit is $2.5" in capsys.readouterr().err
+    assert len(searches(venue)) - len(asked) == 2, "stopped before it would be more"
+    venue.route("exa", "/search", b"not json")
+    bad = [*order, "--evidence", "2"]
+    cli(bad)
+    first, said = len(searches(venue)), capsys.readouterr().err
+    assert "JSON" in said, said
+    cli(bad)
+    assert "an answer on record cannot be read, and stays" in capsys.readouterr().err
+    assert len(searches(venue)) == first
+
+
 def test_kill_9_pays_nothing_twice(
     venue: Vendor, home: Path, capsys: Out, sim_archive: Archive
 ) -> None:

@@ -15,6 +15,7 @@ from beforehand.clock import iso, parse_instant
 from beforehand.config import Home
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.ids import digest
 from beforehand.jobs.benchmark.live import Scored, by_forecaster, configuration_of, gaps
 from beforehand.score.evaluate import Settings
 from beforehand.store.archive.reader import Archive
@@ -36,45 +37,57 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def ingested(sim: Path, home: Path, capsys: Out, now: str, name: str = "one") -> Path:
+    """A round of what is open then."""
+    folder = home / "rounds" / name
+    with time_machine.travel(parse_instant(now), tick=False):
+        told(capsys, "bench", "ingest", "--archive", str(sim), "--out", str(folder), "--open")
+    return folder
+
+
+def resolved(folder: Path, sim: Path, capsys: Out) -> dict[str, float]:
+    out = folder / "resolutions.jsonl"
+    told(capsys, "bench", "resolve", "--events", str(folder / "events.jsonl"), "--out", str(out), "--archive", str(sim))  # fmt: skip
+    return {e["id"]: e.get("payout", e["outcome"]) for e in lines(out)}
+
+
 def test_a_backtest_goes_live(sim: Path, home: Path, capsys: Out, middle: str) -> None:
-    """Backtested, sealed on open events, resolved, and compared; what was added afterwards does
-    not count, and is named."""
+    """Backtested, sealed on open events, resolved, and compared; asked once; what is done to the
+    file afterwards changes nothing, and is named."""
     here = ["--archive", str(sim)]
     names = "market,drift,agent:purple,extremised"
     told(capsys, "backtest", "run", *here, "--forecasters", names, "--run-id", "r", *FEW)
-    rounds, now = home / "rounds", parse_instant(middle)
+    now, folder = parse_instant(middle), ingested(sim, home, capsys, middle)
+    live = ["bench", "live", "r", *here, "--round", str(folder)]
     with time_machine.travel(now, tick=False):
-        told(capsys, "bench", "ingest", *here, "--out", str(rounds / "one"), "--open")
-        made = told(capsys, "bench", "live", "r", *here, "--round", str(rounds / "one"))
-    events = lines(rounds / "one" / "events.jsonl")
+        made = told(capsys, *live)
+    events = lines(folder / "events.jsonl")
     assert made["counts"] == {
         "events": len(events), "predictions": 4 * len(events), "missing": 0,
     }  # fmt: skip
-    assert made["sealed"] == 4 * len(events)
-    assert Path(made["log"]) == rounds / "sealed.jsonl"
-    gap = ["bench", "gap", "r", *here, "--round", str(rounds / "one"), "--draws", "300"]
+    assert (made["sealed"], made["new"]) == (4 * len(events), True)
+    assert Path(made["log"]) == folder.parent / "sealed.jsonl"
+    gap = ["bench", "gap", "r", *here, "--round", str(folder), "--draws", "300"]
     assert cli(gap) == 2, "nothing has resolved yet"
-    assert "bench resolve" in capsys.readouterr().err
+    assert "resolve" in capsys.readouterr().err
     with time_machine.travel(now + timedelta(hours=2), tick=False):
-        again = told(capsys, "bench", "live", "r", *here, "--round", str(rounds / "one"))
-    assert (again["sealed"], again["head"]) == (0, made["head"]), "sealed once"
-    resolve = ["--events", str(rounds / "one" / "events.jsonl"), "--out", str(rounds / "one" / "resolutions.jsonl")]  # fmt: skip
-    told(capsys, "bench", "resolve", *resolve, *here)
+        again = told(capsys, *live)
+    assert (again["new"], again["sealed"], again["head"]) == (False, 0, made["head"])
+    ended = resolved(folder, sim, capsys)
     found = told(capsys, *gap)
     by = {one["forecaster"]: one for one in found["gaps"]}
     assert set(by) == {"drift", "agent:purple", "extremised"}
+    (counted,) = found["rounds"]
+    assert counted["scored"] == 3 * len(ended)
+    assert (counted["too_late"], counted["without_price"]) == (0, 0)
     view = Gateway(RecordedWorld(Archive(sim))).at(now)
-    forecasts = {
-        row["id"]: row["prediction"]["probability"]
-        for row in lines(rounds / "one" / "predictions.jsonl")
-        if row["metadata"]["predictor_id"] == "drift"
+    file = folder / "predictions.r.jsonl"
+    said = {
+        r["id"]: r["prediction"]["probability"]
+        for r in lines(file)
+        if r["metadata"]["predictor_id"] == "drift"
     }
-    ended = {
-        e["id"]: e.get("payout", e["outcome"]) for e in lines(rounds / "one" / "resolutions.jsonl")
-    }
-    skill = np.mean(
-        [(view.odds(m).price - y) ** 2 - (forecasts[m] - y) ** 2 for m, y in ended.items()]
-    )
+    skill = np.mean([(view.odds(m).price - y) ** 2 - (said[m] - y) ** 2 for m, y in ended.items()])
     assert by["drift"]["live"] == pytest.approx(skill)
     run = home / "data" / "runs" / "r"
     back = [
@@ -87,33 +100,94 @@ def test_a_backtest_goes_live(sim: Path, home: Path, capsys: Out, middle: str) -
     )
     low, high = by["drift"]["ci"]
     assert low < by["drift"]["gap"] < high
-    assert by["drift"]["told"] == (not low < 0 < high)
-    forged = rounds / "one" / "predictions.jsonl"
-    added = json.loads(forged.read_text().splitlines()[1])
-    event = next(e for e in events if e["id"] in ended)["id"]
-    added["id"], added["metadata"]["predictor_id"], added["prediction"]["probability"] = (
-        event,
-        "drift",
-        ended[event],
-    )
-    kept = [
-        row
-        for row in lines(forged)
-        if (row["id"], row["metadata"]["predictor_id"]) != (event, "drift")
+    kept = [row for row in lines(file) if row["id"] != events[0]["id"]]
+    file.write_text("".join(json.dumps(row) + "\n" for row in kept))
+    assert told(capsys, *gap)["gaps"] == found["gaps"], "the log is what counts"
+    log = [
+        "bench",
+        "verify",
+        "--log",
+        str(folder.parent / "sealed.jsonl"),
+        "--predictions",
+        str(file),
     ]
-    forged.write_text("".join(json.dumps(row) + "\n" for row in [added, *kept]))
-    after = {one["forecaster"]: one for one in told(capsys, *gap)["gaps"]}
-    assert after["drift"]["live_questions"] == by["drift"]["live_questions"] - 1
-    assert (
-        cli(
-            ["bench", "verify", "--log", str(rounds / "sealed.jsonl"), "--predictions", str(forged)]
-        )
-        == 1
-    )
-    assert f"{event}, drift" in capsys.readouterr().err
+    assert cli(log) == 1
+    assert f"{events[0]['id']}, drift" in capsys.readouterr().err
 
 
-def test_the_configuration_is_the_whole_one(sim: Path, home: Path, capsys: Out) -> None:
+def test_who_seals_two_has_both_counted(sim: Path, home: Path, capsys: Out, middle: str) -> None:
+    """Once nearly no, once nearly yes about everything: the right one cannot be picked afterwards,
+    neither in the gap nor in the evaluation of a file with the right ones alone."""
+    here = ["--archive", str(sim)]
+    told(capsys, "backtest", "run", *here, "--forecasters", "market,drift", "--run-id", "r", *FEW)
+    now, folder = parse_instant(middle), ingested(sim, home, capsys, middle)
+    log, made = folder.parent / "sealed.jsonl", dict[float, list[dict[str, Any]]]()
+    for hour, p in enumerate((0.02, 0.98)):
+        made[p] = [
+            {"id": e["id"], "prediction": {"probability": p},
+             "metadata": {"model": "drift", "predictor_id": "drift", "timestamp": iso(now + timedelta(hours=hour))}}
+            for e in lines(folder / "events.jsonl")
+        ]  # fmt: skip
+        file = home / f"{p}.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in made[p]))
+        with time_machine.travel(now + timedelta(hours=hour), tick=False):
+            told(capsys, "bench", "seal", "--predictions", str(file), "--log", str(log))
+    ended = resolved(folder, sim, capsys)
+    (one,) = told(capsys, "bench", "gap", "r", *here, "--round", str(folder), "--draws", "300")[
+        "gaps"
+    ]
+    assert one["live"] < -0.05, "both count"
+    right = [row for p, rows in made.items() for row in rows if ended.get(row["id"]) == round(p)]
+    picked = home / "picked.jsonl"
+    picked.write_text("".join(json.dumps(row) + "\n" for row in right))
+    score = [
+        "bench",
+        "evaluate",
+        "--events",
+        str(folder / "events.jsonl"),
+        "--predictions",
+        str(picked),
+        *FEW,
+    ]
+    score += ["--resolutions", str(folder / "resolutions.jsonl"), "--sealed", str(log), *here]
+    board = {r["forecaster"]: r for r in told(capsys, *score)["leaderboard"]}
+    assert board["drift"]["brier"] < 0.001
+    assert board["drift"]["verdict"] == "not shown"
+    assert board["drift"]["answered"] < 0.6
+
+
+def test_a_round_that_was_changed_is_refused(
+    sim: Path, home: Path, capsys: Out, middle: str
+) -> None:
+    """Events that were lost after the outcome, a round named twice, a folder that is none."""
+    here = ["--archive", str(sim)]
+    told(capsys, "backtest", "run", *here, "--forecasters", "market,drift", "--run-id", "r", *FEW)
+    folder = ingested(sim, home, capsys, middle)
+    with time_machine.travel(parse_instant(middle), tick=False):
+        told(capsys, "bench", "live", "r", *here, "--round", str(folder))
+    resolved(folder, sim, capsys)
+    gap = ["bench", "gap", "r", *here, "--draws", "100"]
+    assert cli([*gap, "--round", str(folder), "--round", str(folder)]) == 2
+    assert "named twice" in capsys.readouterr().err
+    assert cli([*gap, "--round", str(home)]) == 2
+    whole = (folder / "events.jsonl").read_text()
+    (folder / "events.jsonl").write_text("\n".join(whole.splitlines()[3:]) + "\n")
+    for order in (gap, ["bench", "live", "r", *here]):
+        assert cli([*order, "--round", str(folder)]) == 1
+        assert "was changed after the round was frozen" in capsys.readouterr().err
+    (folder / "events.jsonl").write_text(whole)
+    questions = home / "data" / "runs" / "r" / "questions.csv"
+    questions.write_text(questions.read_text().replace(",-0.0", ",0.5"))
+    seal = json.loads((home / "data" / "runs" / "r" / "run.json").read_text())
+    seal["files"]["questions.csv"] = digest(questions.read_bytes())
+    (home / "data" / "runs" / "r" / "run.json").write_text(json.dumps(seal))
+    assert cli([*gap, "--round", str(folder)]) == 1
+    assert "run.json was changed or removed" in capsys.readouterr().err
+
+
+def test_the_configuration_is_the_whole_one(
+    sim: Path, home: Path, capsys: Out, middle: str
+) -> None:
     """Mode, simulations and searches of a model, not the usual ones."""
     told(
         capsys, "backtest", "run", "--archive", str(sim), "--forecasters", "scripted,drift", "--every", "120d",
@@ -134,10 +208,11 @@ def test_the_configuration_is_the_whole_one(sim: Path, home: Path, capsys: Out) 
         "b",
         *FEW,
     )
-    assert cli(["bench", "live", "b", "--round", str(home), "--archive", str(sim)]) == 2
-    assert "there is no round at" in capsys.readouterr().err
-    (home / "events.jsonl").write_text("")
-    assert cli(["bench", "live", "b", "--round", str(home), "--archive", str(sim)]) == 2
+    here = ["--archive", str(sim)]
+    assert cli(["bench", "live", "b", "--round", str(home), *here]) == 2
+    assert "there is no frozen round at" in capsys.readouterr().err
+    folder = ingested(sim, home, capsys, middle)
+    assert cli(["bench", "live", "b", "--round", str(folder), *here]) == 2
     assert "is no finished backtest" in capsys.readouterr().err
 
 
@@ -171,9 +246,28 @@ def test_the_interval_holds_the_true_gap() -> None:
     assert sum(one["told"] and one["gap"] < 0 for one in wide) > 90
 
 
+def test_few_months_tell_nothing() -> None:
+    """Two months cannot show how much months differ: without a gap a third of such pairs would be
+    told from 0."""
+    draw, wide = np.random.default_rng(5), 0
+    for _ in range(60):
+        sides = []
+        for months in (3, 2):
+            shift = draw.normal(0, 0.06, months)
+            event = np.arange(40 * months)
+            skill = shift[event // 40] + draw.normal(0, 0.02, len(event))
+            sides.append({"a": Scored(skill, event, event // 40)})
+        (one,) = gaps(sides[0], sides[1], Settings(draws=300, placebo=0))
+        assert not one["told"]
+        assert one["too_few"] == "the backtest: 3 months, and 4 are needed"
+        low, high = one["ci"]
+        wide += not (low or 0.0) < 0 < (high or 0.0)
+    assert wide > 3, "so the interval alone would have said too much"
+
+
 def test_few_clusters_tell_nothing() -> None:
     row = {"forecaster": "a", "skill_vs_market": 0.1, "event": 0, "month": 0, "settled": ""}
-    one = by_forecaster([[row]])
+    one = by_forecaster([row])
     (found,) = gaps(one, one, Settings(draws=100, placebo=0))
     assert (found["ci"], found["told"]) == ([None, None], False)
-    assert by_forecaster([[{**row, "skill_vs_market": ""}, {**row, "forecaster": "market"}]]) == {}
+    assert by_forecaster([{**row, "skill_vs_market": ""}, {**row, "forecaster": "market"}]) == {}

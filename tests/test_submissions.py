@@ -100,6 +100,14 @@ def test_what_metaculus_takes(tmp_path: Path) -> None:
     ids.write_text("market_id,question\nPOLYMARKET:0xa,77\nMETACULUS:abc,78\n")
     rows = {row["question"]: row["probability_yes"] for row in metaculus(MADE, ids).content}
     assert rows == {77: 0.9, 78: 0.001}
+    for text in ("POLYMARKET:0xa,77\nMETACULUS:123,77", "METACULUS:123,7\nMETACULUS:123,8"):
+        ids.write_text(f"market_id,question\n{text}\n")
+        with pytest.raises(InputError, match="stands there twice"):
+            metaculus(MADE, ids)
+    for text in ("²", "9" * 5000, "-1", "x"):
+        ids.write_text(f"market_id,question\nPOLYMARKET:0xa,{text}\n")
+        with pytest.raises(InputError, match="no market of the run"):
+            metaculus(MADE, ids)
     with pytest.raises(InputError, match="no market of the run is a question of Metaculus"):
         metaculus({"POLYMARKET:0xa": MADE["POLYMARKET:0xa"]})
 

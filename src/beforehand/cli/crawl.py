@@ -86,7 +86,9 @@ def _venues(chosen: Filters) -> tuple[str, ...]:
 def _said(found: work.Crawled) -> str:
     frozen = found.round
     if not found.new:
-        return f"{found.folder}: frozen already at {frozen['made_at']}, {frozen['events']:,} events"
+        other = ", under other bounds" if found.differs else ""
+        made = f"{frozen['made_at']}, {frozen['events']:,} events{other}"
+        return f"{found.folder}: frozen already at {made}; --out names another folder"
     left = ", ".join(f"{n:,} {why}" for why, n in frozen["left_out"].items())
     return (
         f"{found.folder}: {frozen['events']:,} events of {found.listed:,} open markets; left out: "

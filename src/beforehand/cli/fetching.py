@@ -33,6 +33,8 @@ def fetched(request: BacktestRequest, workspace: Workspace, ask: bool) -> Backte
         )  # fmt: skip
     for failure in done.failures:
         note(failure)
+    if not ask:
+        note("a dry run fetches texts, prices and endings, which cost nothing, and no page")
     found = f"{len(done.markets):,} markets ({done.new:,} new)"
     searched = f", {done.searches:,} searches (${done.usd:.2f}), {done.present:,} on record"
     note(

@@ -1,17 +1,21 @@
 """`beforehand bench live|gap|rounds`."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import Draws, LimitFlags, RunId, Seed, run_limits
+from beforehand.cli.options import Draws, LimitFlags, Seed, run_limits
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit
 from beforehand.cli.screen import screen
 from beforehand.cli.tables import figure, span, table
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_FAILED, EXIT_OK, InputError
-from beforehand.store.run_folder import RunFolder, open_run
+from beforehand.store.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from beforehand.jobs.benchmark.live import Counted, GapWire
 
 Round = Annotated[list[Path], Parameter(help="The round's folder. May be repeated.")]
 Log = Annotated[Path | None, Parameter(help="The sealed log [sealed.jsonl beside the rounds].")]
@@ -24,57 +28,75 @@ def live(
     *,
     round: Round,
     log: Log = None,
-    run_id: RunId = None,
     limit_flags: LimitFlags | None = None,
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
     """Let the forecasters of a backtest answer open events, and seal what they say.
 
-    Models, mode, simulations and searches are those of the backtest. The forecasts go to
-    predictions.jsonl in the round's folder and, sealed, to a log beside the rounds. Publish the
-    digest that is printed. Once events end: `bench resolve`, then `bench gap`.
+    Models, mode, simulations and searches are those of the backtest. The forecasts go to the
+    round's folder and, sealed, to a log beside the rounds. Each is asked once: the same command
+    goes on where it was stopped, and where all is answered it asks nobody. Publish the digest that
+    is printed. Once events end: `bench resolve`, then `bench gap`.
     """
-    from beforehand.engine.runs import start
-    from beforehand.front.reporting import reporting
     from beforehand.jobs.benchmark import live as work
-    from beforehand.jobs.benchmark.benchmark_job import PredictRequest
+    from beforehand.jobs.benchmark.rounds import frozen_round
     from beforehand.jobs.benchmark.sealed import records_of
-    from beforehand.jobs.checks import folder_for
     from beforehand.store import seals
 
     if len(round) != 1:
         raise InputError("name one --round at a time")
-    workspace = Workspace.from_environment()
-    (folder,) = work.frozen(round)
-    found = work.configuration_of(_run(run, workspace))
-    made, sealed = folder / work.PREDICTIONS, log or folder.resolve().parent / work.LOG
-    events, names = folder / "events.jsonl", ",".join(found.forecasters)
-    request = PredictRequest(
-        archive_path(archive).resolve(), events.resolve(), names, made.resolve(),
-        run_limits(limit_flags), folder_for(names), asking=found.asking,
-    )  # fmt: skip
-    with reporting("live") as report_to:
-        finished = start(request, workspace, run_id, report_to)
+    workspace, folder = Workspace.from_environment(), round[0]
+    frozen_round(folder)
+    like = _run(run, workspace)
+    made, sealed = folder / work.predictions_of(like.run_id), log or _log(folder)
+    new = not made.is_file()
+    counts = _answer(like, folder, made, archive, limit_flags, workspace) if new else {}
     lines = seals.seal(sealed, records_of(made), workspace.clock.now())
     checked = seals.check(seals.read_seals(sealed))
-    counts = finished.summary
     if json:
-        emit(
-            {
-                "run_id": finished.folder.run_id,
-                "out": str(made),
-                "counts": counts,
-                "log": str(sealed),
-                "sealed": len(lines),
-                "head": checked.head,
-            }
-        )
-    else:
+        told = {"out": str(made), "counts": counts, "log": str(sealed), "sealed": len(lines)}
+        emit({**told, "new": new, "head": checked.head})
+        return EXIT_OK
+    if new:
         print(f"{made}: {counts['predictions']:,} forecasts of {counts['events']:,} events")
-        print(f"{sealed}: {len(lines):,} sealed, {checked.n:,} in all")
-        print(f"publish this digest: {checked.head}")
+    else:
+        print(f"{made}: answered before; nobody was asked")
+    print(f"{sealed}: {len(lines):,} sealed, {checked.n:,} in all")
+    print(f"publish this digest: {checked.head}")
     return EXIT_OK
+
+
+def _answer(
+    like: RunFolder,
+    folder: Path,
+    made: Path,
+    archive: Path | None,
+    limit_flags: LimitFlags | None,
+    workspace: Workspace,
+) -> dict[str, Any]:
+    """Ask, as a run of its own that can be resumed; how many forecasts there are."""
+    from beforehand.engine.runs import resume, start
+    from beforehand.front.reporting import reporting
+    from beforehand.ids import check_segment, digest
+    from beforehand.jobs.benchmark.benchmark_job import PredictRequest
+    from beforehand.jobs.benchmark.live import configuration_of
+    from beforehand.jobs.checks import folder_for
+    from beforehand.runs.query import find_journal
+
+    found, limits = configuration_of(like), run_limits(limit_flags)
+    place = digest(str(folder.resolve()).encode())[:8]
+    run_id = check_segment(f"live-{like.run_id}-{folder.resolve().name}-{place}"[:100])
+    journal = find_journal(workspace)
+    with reporting("live") as report_to:
+        if journal is not None and journal.run(run_id) is not None:
+            return dict(resume(workspace, run_id, limits.budget, report_to).summary)
+        names = ",".join(found.forecasters)
+        request = PredictRequest(
+            archive_path(archive).resolve(), (folder / "events.jsonl").resolve(), names,
+            made.resolve(), limits, folder_for(names), asking=found.asking,
+        )  # fmt: skip
+        return dict(start(request, workspace, run_id, report_to).summary)
 
 
 def gap(
@@ -90,19 +112,22 @@ def gap(
 ) -> int:
     """How much worse, or better, forecasters are live than in their backtest, with the interval.
 
-    Skill against the market on both sides: live each forecast stands beside the price when it was
-    sealed. Only what was sealed before the end counts.
+    Skill against the market on both sides: live, every forecast in the sealed log stands beside the
+    price when it was sealed. Only what was sealed before the end counts.
     """
+    from beforehand.gateway.gateway import Gateway
+    from beforehand.gateway.worlds.recorded import RecordedWorld
     from beforehand.jobs.benchmark import live as work
-    from beforehand.jobs.benchmark.sealed import open_log
+    from beforehand.jobs.benchmark.sealed import whole_log
     from beforehand.jobs.checks import settings
+    from beforehand.store.archive.reader import Archive
 
     workspace = Workspace.from_environment()
-    folders = list(work.frozen(round))
     chosen = settings(seed, draws, 0, mark="--")
-    opened = open_log(log or folders[0].resolve().parent / work.LOG, archive_path(archive))
+    lines = whole_log(log or _log(round[0]))
     before = work.of_backtest(_run(run, workspace))
-    now, told = work.of_rounds(folders, opened, chosen)
+    gateway = Gateway(RecordedWorld(Archive(archive_path(archive))))
+    now, told = work.of_rounds(round, lines, gateway)
     found = work.gaps(before, now, chosen)
     if not found:
         raise InputError(
@@ -111,7 +136,12 @@ def gap(
         )
     if json:
         emit({"gaps": found, "rounds": told})
-        return EXIT_OK
+    else:
+        _print_gaps(found, told)
+    return EXIT_OK
+
+
+def _print_gaps(found: Sequence["GapWire"], told: Sequence["Counted"]) -> None:
     names = ("live", "backtest", "gap", "95 %", "live n", "backtest n")
     header = [("forecaster", "left"), *((name, "right") for name in names), ("", "left")]
     rows = [
@@ -123,7 +153,12 @@ def gap(
             span(one["ci"]),
             f"{one['live_questions']:,}",
             f"{one['backtest_questions']:,}",
-            ("worse live" if one["gap"] < 0 else "better live") if one["told"] else "no gap shown",
+            one["too_few"]
+            or (
+                ("worse live" if one["gap"] < 0 else "better live")
+                if one["told"]
+                else "no gap shown"
+            ),
         ]
         for one in found
     ]
@@ -131,16 +166,24 @@ def gap(
     out.print(table("skill against the market", header, rows))
     out.print("(the market's Brier score less the forecaster's, a vote a question)")
     for one in told:
-        if not one["scored"]:
-            out.print(f"{one['round']}: nothing has resolved yet", soft_wrap=True)
-    return EXIT_OK
+        late = f", {one['too_late']:,} sealed too late" if one["too_late"] else ""
+        bare = f", {one['without_price']:,} without a price then" if one["without_price"] else ""
+        out.print(
+            f"{one['round']}: {one['scored']:,} sealed forecasts count; {one['resolved']:,} of "
+            f"{one['events']:,} events have resolved{late}{bare}", soft_wrap=True,
+        )  # fmt: skip
+
+
+def _log(folder: Path) -> Path:
+    from beforehand.jobs.benchmark.live import LOG
+
+    return folder.resolve().parent / LOG
 
 
 def _run(name: str, workspace: Workspace) -> RunFolder:
-    from beforehand.runs.query import find_journal, find_run
+    from beforehand.runs.query import open_sealed
 
-    home = workspace.home
-    return open_run(home.runs, find_run(name, home, find_journal(workspace), scored=True))
+    return open_sealed(name, workspace)
 
 
 def rounds(

@@ -9,9 +9,8 @@ from beforehand.cli.output import Json, emit, note
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
 from beforehand.runs import submissions as work
-from beforehand.runs.query import find_journal, find_run
+from beforehand.runs.query import open_sealed
 from beforehand.store.files import write_json
-from beforehand.store.run_folder import open_run
 
 MOST = 5
 
@@ -36,8 +35,7 @@ def submission(
     Of each question it is the last forecast, on ForecastBench the last by the end of the due date.
     What the set asks and the run did not forecast is counted, and the exit code is then 3.
     """
-    home = Workspace.from_environment()
-    folder = open_run(home.home.runs, find_run(run_id, home.home, find_journal(home), scored=True))
+    folder = open_sealed(run_id, Workspace.from_environment())
     made = work.forecasts_of(folder, forecaster)
     if to == "metaculus":
         found = work.metaculus(made, ids)

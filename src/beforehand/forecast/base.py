@@ -76,7 +76,8 @@ class Decision(Struct, frozen=True):
     """A Forecaster's answer to a Context. `probability` (of YES) and `confidence` lie in [0, 1]; a
     confidence of None means twice the distance of the probability from a half. `evidence_ids` are
     those of the snippets it rests on; `traces` record how it was made, `audit` what was looked up
-    in the world for it (`Audit.wire`); `evidence` are typed items of its own (EvidenceItem)."""
+    in the world for it (`Audit.wire`); `evidence` are typed items of its own (EvidenceItem): none
+    is an empty list, and None leaves it to us to cite the price."""
 
     probability: float
     confidence: float | None = None
@@ -86,7 +87,7 @@ class Decision(Struct, frozen=True):
     answer_in_training: bool = False
     traces: Sequence[TraceRow] = ()
     audit: Mapping[str, Any] | None = None
-    evidence: Sequence[EvidenceLine] = ()
+    evidence: Sequence[EvidenceLine] | None = None
 
     def row(self, model_id: str, simulation: int, context: Context) -> DecisionRow:
         """The documented DecisionResult. Ids that were cited but not shown are kept apart."""
@@ -104,7 +105,7 @@ class Decision(Struct, frozen=True):
             created_at=context.time,
             unshown_evidence_ids=[c for c in cited if c not in shown],
             answer_in_training=self.answer_in_training,
-            evidence=list(self.evidence),
+            evidence=None if self.evidence is None else list(self.evidence),
         )
 
 

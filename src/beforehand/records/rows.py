@@ -114,7 +114,7 @@ class DecisionRow(Struct, frozen=True, omit_defaults=True):
     unshown_evidence_ids: list[str] = field(default_factory=list)
     answer_in_training: bool = False
     flagged_evidence_ids: list[str] = field(default_factory=list)
-    evidence: list[EvidenceLine] = field(default_factory=list)
+    evidence: list[EvidenceLine] | None = None
 
 
 class FailureRow(Struct, frozen=True):

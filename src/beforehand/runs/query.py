@@ -80,6 +80,16 @@ def find_run(run_id: str, home: Home, journal: Journal | None, scored: bool = Fa
     return names[0]
 
 
+def open_sealed(run_id: str, workspace: Workspace) -> RunFolder:
+    """A run whose `run.json` is the one that the journal knows. Raises NotFound, and Corrupt where
+    it was changed."""
+    journal = find_journal(workspace)
+    name = find_run(run_id, workspace.home, journal, scored=True)
+    folder, row = open_run(workspace.home.runs, name), journal.run(name) if journal else None
+    folder.check_file(SEAL, row.seal if row else None)
+    return folder
+
+
 PURGED = "purged"
 """An empty file that stands for a run that was deleted for good."""
 

@@ -138,7 +138,7 @@ def metaculus(made: Mapping[str, Sequence[PredictionLine]], ids: Path | None = N
     for market, forecasts in made.items():
         venue, _, native = market.partition(":")
         number = known.get(market, native if ids is None and venue == "METACULUS" else "")
-        if not number.isdigit():
+        if not _is_number(number):
             missing += [market] if venue == "METACULUS" or market in known else []
             continue
         rows.append(
@@ -158,6 +158,17 @@ def metaculus(made: Mapping[str, Sequence[PredictionLine]], ids: Path | None = N
     return Submission(rows, len(rows), tuple(missing))
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
 def _question_ids(path: Path) -> dict[str, str]:
-    rows = read_csv(path, ("market_id", "question"))
-    return {row["market_id"]: row["question"] for _, row, _ in rows if row is not None}
+    found = dict[str, str]()
+    for number, row, why in read_csv(path, ("market_id", "question")):
+        if row is None:
+            raise InputError(f"{path}:{number}: {why}")
+        market, question = row["market_id"].strip(), row["question"].strip()
+        if market in found or question in found.values():
+            raise InputError(f"{path}:{number}: {market} or question {question} stands there twice")
+        found[market] = question
+    return found

@@ -8,8 +8,9 @@ and answers with `{"winner", "detail"}`. Both are for programs of this machine.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ from beforehand.records.benchmark import EventSpec, PredictionRecord
 from beforehand.records.rows import MarketSeen
 from beforehand.runs.query import shown
 from beforehand.score.report.words import headline
-from beforehand.serve.guards import LocalOnly
+from beforehand.serve.connections import USUAL
+from beforehand.serve.guards import Body, LocalOnly
 from beforehand.store.archive.reader import Archive
 
 JSON = "application/json"
@@ -102,7 +104,7 @@ def _record(spec: EventSpec, t: Any, made: Decision, agent: PurpleAgent) -> dict
             "id": spec.id,
             "prediction": {
                 "probability": made.probability,
-                "rationale": [to_builtins(line) for line in made.evidence],
+                "rationale": [to_builtins(line) for line in made.evidence or ()],
                 "analysis": made.rationale,
             },
             "metadata": {
@@ -123,6 +125,8 @@ def rule_of(spec: EventSpec) -> FactRule | None:
         return None
     try:
         above = next(k for k in ("above", "at_least", "below") if rule.get(k) is not None)
+        if not re.fullmatch(r"[0-9]{1,10}", str(rule["cik"])):
+            raise ValueError("cik is no number of a company")
         return FactRule(
             str(rule["cik"]), str(rule["concept"]), str(rule.get("unit") or "USD"),
             str(rule["period"]), float(rule[above]), above != "below",
@@ -146,26 +150,26 @@ class Green:
         asked, config = said.get("participants"), said.get("config") or {}
         if not isinstance(asked, Mapping) or not asked or not isinstance(config, Mapping):
             raise InputError('send {"participants": {"purple": "http://HOST:PORT"}, "config": {}}')
-        names = [f"{_name(role)}=a2a:{url}" for role, url in asked.items()]
+        names = _participants(asked)
         unknown = set(config) - {"horizon", "seed", "draws", "placebo"}
         if unknown:
             raise InputError(f"config: {', '.join(sorted(unknown))} is not known here")
-        seed, draws, placebo = (int(config.get(key, usual)) for key, usual in _USUAL.items())
+        seed, draws, placebo = (_whole(config, key, usual) for key, usual in _USUAL.items())
         request = BenchmarkRequest(
             archive=self.archive,
             forecasters=",".join(["market", *names]),
             horizon=parse_interval(str(config.get("horizon", "7d"))),
             settings=settings(seed, draws, placebo),
         )
-        done = start(request, self.workspace)
+        done = start(request, replace(self.workspace, programs=False))
         run_id = done.folder.run_id
         self.log(f"run {run_id} is done")
         scores = shown(run_id, self.workspace, None)["scores"]
         rows = {row["forecaster"]: row for row in scores["leaderboard"]}
-        best = max((r for n, r in rows.items() if n != "market"), key=_skill, default=None)
-        won = best is not None and best["verdict"] == "beats the market"
+        beating = [row for row in rows.values() if row["verdict"] == "beats the market"]
+        best = max(beating, key=_skill, default=None)
         return {
-            "winner": best["forecaster"] if won and best else "market",
+            "winner": "market" if best is None else best["forecaster"],
             "detail": {
                 "run_id": run_id,
                 "headline": headline(scores),
@@ -176,6 +180,31 @@ class Green:
 
 
 _USUAL = {"seed": 0, "draws": 2000, "placebo": 200}
+
+
+_ADDRESS = re.compile(r"https?://[^\s,]+")
+
+
+def _participants(asked: Mapping[str, Any]) -> list[str]:
+    """The agents as forecasters. Raises InputError for anything but one address each: a name that
+    came over the wire must not open anything else."""
+    found = dict[str, str]()
+    for role, url in asked.items():
+        if not isinstance(url, str) or not _ADDRESS.fullmatch(url):
+            raise InputError(f"participants: {role!r} needs one address, http://HOST:PORT")
+        if (name := _name(role)) in found:
+            raise InputError(f"participants: two would be called {name!r}")
+        found[name] = f"{name}=a2a:{url}"
+    return list(found.values())
+
+
+def _whole(config: Mapping[str, Any], key: str, usual: int) -> int:
+    value = config.get(key, usual)
+    if type(value) is float and value.is_integer():  # As numbers come over A2A.
+        value = int(value)
+    if type(value) is not int:
+        raise InputError(f"config: {key} must be a whole number, not {str(value)[:50]!r}")
+    return value
 
 
 def _name(role: object) -> str:
@@ -297,5 +326,5 @@ def application(kind: str, answers: Answers, url: str, log: Log) -> Starlette:
             *create_agent_card_routes(described),
             *create_jsonrpc_routes(handler, "/", enable_v0_3_compat=True),
         ],
-        middleware=[Middleware(LocalOnly)],
+        middleware=[Middleware(LocalOnly), Middleware(Body, USUAL)],
     )

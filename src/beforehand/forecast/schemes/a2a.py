@@ -18,7 +18,7 @@ import orjson
 from pydantic import ValidationError
 
 from beforehand.clock import iso
-from beforehand.errors import BadAnswer, InputError
+from beforehand.errors import BadAnswer, InputError, RateLimited, Refused, Unavailable
 from beforehand.forecast.base import Context, Decision, Forecaster, Meter, Opening, scheme
 from beforehand.forecast.schemes.http import Address, provider, read_kept
 from beforehand.gateway.transport import reach
@@ -29,6 +29,8 @@ from beforehand.store.journal.calls import Usage
 PREFIX, CARD = "a2a:", "/.well-known/agent-card.json"
 LOOK_S, MOST_ITEMS, LONGEST_TEXT = 1.0, 100, 20_000
 WORKING = ("submitted", "working")
+DEEPEST = 8
+"""Levels of an answer that are looked through for its parts."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class A2AAgent(Address):
 
         def send(key: str) -> str:
             said = self._exchange(message_of(context, key, meter), key, meter)
-            return orjson.dumps(_kept(said)).decode()
+            return _as_text(_kept(said))
 
         turn = (lambda stop: self._open().turn(self.provider, "", stop)) if limited else None
         answer = meter.call(self.provider, body, send, self._measure, turn)
@@ -100,7 +102,10 @@ class A2AAgent(Address):
             time.sleep(pause)
             waited += pause
             method = "tasks/get" if place.old else "GetTask"
-            found = self._rpc(place, method, {"id": task["id"]}, key, meter, again=True)
+            try:
+                found = self._rpc(place, method, {"id": task["id"]}, key, meter, again=True)
+            except (BadAnswer, RateLimited, Refused, Unavailable):
+                continue  # The message was taken: it is not sent again, whatever a look says.
         return found
 
     def _rpc(
@@ -134,7 +139,7 @@ class A2AAgent(Address):
 def place_of(card: Mapping[str, Any], url: str) -> Place:
     """Where messages go, as a card says. Raises InputError where it names another host, or no
     JSON-RPC."""
-    listed = card.get("supportedInterfaces") or card.get("additionalInterfaces") or []
+    listed, elsewhere = card.get("supportedInterfaces") or card.get("additionalInterfaces"), ""
     first = {"url": card.get("url"), "protocolBinding": card.get("preferredTransport", "JSONRPC"),
              "protocolVersion": card.get("protocolVersion")}  # fmt: skip
     for one in [*(listed if isinstance(listed, list) else []), first]:
@@ -143,14 +148,21 @@ def place_of(card: Mapping[str, Any], url: str) -> Place:
         kind = one.get("protocolBinding") or one.get("transport")
         if str(kind).upper() != "JSONRPC":
             continue
-        given, asked = urlsplit(one["url"]), urlsplit(url)
-        if given.netloc != asked.netloc:
-            raise InputError(
-                f"the agent at {url} says that it takes messages at {given.netloc[:100]!r}: name "
-                "that address, if it is meant"
-            )
+        try:
+            given = urlsplit(one["url"])
+        except ValueError:
+            continue
+        if given.netloc != urlsplit(url).netloc:
+            elsewhere = elsewhere or given.netloc
+            continue
         version = str(one.get("protocolVersion") or card.get("protocolVersion") or "0.3")
-        return Place(given.path or "/", version.startswith("0."))
+        query = f"?{given.query}" if given.query else ""
+        return Place(f"{given.path or '/'}{query}", version.startswith("0."))
+    if elsewhere:
+        raise InputError(
+            f"the agent at {url} says that it takes messages at {elsewhere[:100]!r}: name that "
+            "address, if it is meant"
+        )
     raise InputError(f"the agent at {url} names no address for A2A over JSON-RPC in its card")
 
 
@@ -214,8 +226,8 @@ def _objects(result: Any) -> Iterator[Mapping[str, Any]]:
             yield found
 
 
-def _parts(value: Any) -> Iterator[Mapping[str, Any]]:
-    if not isinstance(value, Mapping):
+def _parts(value: Any, deep: int = 0) -> Iterator[Mapping[str, Any]]:
+    if not isinstance(value, Mapping) or deep > DEEPEST:
         return
     for key in ("task", "message", "status", "artifacts", "parts"):
         inner = value.get(key)
@@ -223,9 +235,9 @@ def _parts(value: Any) -> Iterator[Mapping[str, Any]]:
             yield from (part for part in inner if isinstance(part, Mapping))
         elif isinstance(inner, list):
             for one in inner:
-                yield from _parts(one)
+                yield from _parts(one, deep + 1)
         else:
-            yield from _parts(inner)
+            yield from _parts(inner, deep + 1)
 
 
 def _kept(result: Any) -> dict[str, Any]:
@@ -233,10 +245,12 @@ def _kept(result: Any) -> dict[str, Any]:
     if isinstance(result, Mapping) and "error" in result:
         return {"error": str(result["error"])}
     kept: dict[str, Any] = {"result": result}
+    told = list[str]()
     for found in _objects(result):
         inner, meta = found.get("prediction"), found.get("metadata")
         said = inner if isinstance(inner, Mapping) else found
         if "probability" not in said:
+            told += [str(found["error"])[:300]] if "error" in found else []
             continue
         if isinstance(meta, Mapping):
             kept |= {name: meta[name] for name in ("tokens", "cost") if name in meta}
@@ -244,18 +258,30 @@ def _kept(result: Any) -> dict[str, Any]:
         kept["probability"] = said["probability"]
         kept["rationale"] = reason[:LONGEST_TEXT] if isinstance(reason, str) else ""
         kept["evidence"] = list(_evidence(said.get("rationale")))
-        break
-    return kept
+        return kept
+    return {**kept, "error": told[0]} if told else kept
+
+
+def _as_text(kept: dict[str, Any]) -> str:
+    try:
+        return orjson.dumps(kept).decode()
+    except (TypeError, ValueError):  # It nests deeper than JSON can be written.
+        return orjson.dumps({"error": "its answer nests too deeply to be kept"}).decode()
 
 
 def _evidence(items: Any) -> Iterator[dict[str, Any]]:
-    """The cited items that are EvidenceItems with a time; an item of another form is dropped, and
-    one without a time fails the audit, so it is not taken for one with."""
+    """The cited items. One of which another field is none of an EvidenceItem keeps its type and
+    source, and has no time: it fails the audit, as it should."""
     for item in items[:MOST_ITEMS] if isinstance(items, list) else ():
+        if not isinstance(item, Mapping):
+            continue
         try:
             found = EvidenceItem.model_validate(item)
         except ValidationError:
-            continue
+            kind, source = item.get("type"), item.get("source")
+            if not isinstance(kind, str) or not isinstance(source, str):
+                continue
+            found = EvidenceItem(type=kind[:300], source=source[:300])
         line = {"type": found.type, "source": found.source, "snippet": found.snippet,
                 "timestamp": iso(found.timestamp) if found.timestamp else None}  # fmt: skip
         figure = {"value": found.value, "unit": found.unit, "period": found.period}

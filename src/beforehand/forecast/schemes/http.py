@@ -181,7 +181,7 @@ def kept_text(said: Decision) -> str:
         body["confidence"] = said.confidence
     if said.audit is not None:
         body["audit"] = said.audit
-    if said.evidence:
+    if said.evidence is not None:
         body["evidence"] = [to_builtins(line) for line in said.evidence]
     return orjson.dumps(body).decode()
 
@@ -193,7 +193,7 @@ def read_kept(name: str, text: str) -> Decision:
         found,
         confidence=body.get("confidence"),
         audit=body.get("audit"),
-        evidence=convert(body.get("evidence", []), list[EvidenceLine]),
+        evidence=convert(body.get("evidence"), list[EvidenceLine] | None),
     )
 
 

@@ -58,7 +58,9 @@ def listed(puller: Puller, wanted: Settled) -> Iterator[Ended]:
     seen: set[str] = set()
     for first, historical in _tiers(puller, wanted):
         cursor: str | None = None
-        while True:
+        asked = set[str | None]()
+        while cursor not in asked:  # A cursor that comes again would never end.
+            asked.add(cursor)
             *records, cursor = puller.pull(
                 _page(wanted, cursor, historical),
                 gamma_markets if wanted.venue == polymarket.VENUE else kalshi_markets,
@@ -77,7 +79,9 @@ def opened(puller: Puller, venue: str) -> Iterator[int]:
     if venue not in VENUES.values():
         raise InputError(f"{venue}: open markets are listed by {', '.join(VENUES)}")
     listing, cursor = Listing(frozenset({venue}), "active", limit=polymarket.MAX_PAGE), None
-    while True:
+    seen = set[str | None]()
+    while cursor not in seen:  # A cursor that comes again would never end.
+        seen.add(cursor)
         *records, cursor = puller.pull(page_request(venue, listing, cursor), page_parser(venue))
         yield len({one.id for one in records if isinstance(one, Market)})
         if cursor is None:  # A page may be empty and still have a next one.

@@ -14,10 +14,12 @@ from pathlib import Path
 from beforehand.clock import from_us
 from beforehand.config import Home
 from beforehand.errors import (
+    BadAnswer,
     BeforehandError,
     InputError,
     NotFound,
     RateLimited,
+    Stopped,
     Unauthorized,
     Unavailable,
 )
@@ -30,6 +32,7 @@ from beforehand.jobs.backtest import grid
 from beforehand.jobs.record import VENUES
 from beforehand.records.world import Exchange, Market
 from beforehand.sources import exa
+from beforehand.sources.fields import decode_json
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import exclusive, read_json, write_json
 from beforehand.traffic import spent
@@ -97,8 +100,8 @@ def fetch_named(
 ) -> Fetched:
     """Fetch what is missing. `connection` is opened in the mode `record`; with `ask` False nothing
     that costs money is asked, only counted. Raises InputError where no market can be had, and where
-    the searches would cost more than `most_usd`; the errors of `Traffic` where a service cannot be
-    reached: what was fetched by then is kept."""
+    the searches would cost more than `most_usd`; Stopped where they did, by what the service
+    states; the errors of `Traffic` where one cannot be reached: what was fetched is kept."""
     wanted.check()
     done, key = Fetched(), digest(str(archive.resolve()).encode())[:16]
     with exclusive(home.recording / f"named-{key}.lock"):
@@ -179,10 +182,12 @@ def _evidence(
     progress: Progress,
 ) -> None:
     """Search for what was known at each instant, unless that is on record."""
-    made = {one.key for one in Archive(archive).records(Exchange) if one.provider == "exa"}
-    every = list(_searches(wanted, archive, done.markets))
-    missing = [one for one in every if _key(one, wanted.pages) not in made]
+    made = {one.key: one for one in Archive(archive).records(Exchange) if one.provider == "exa"}
+    searches = _searches(wanted, archive, done.markets)
+    every = {_key(one, wanted.pages): one for one in searches}  # Markets may share their words.
+    missing = [one for key, one in every.items() if key not in made]
     done.present = len(every) - len(missing)
+    _unreadable([made[key] for key in every if key in made], done)
     about = len(missing) * (SEARCH_USD + PAGE_USD * wanted.pages)
     if missing:
         say(
@@ -197,10 +202,29 @@ def _evidence(
     live, before = connection.live, spent().usd
     assert live is not None
     for n, one in enumerate(missing if ask else ()):
+        each = max(about / len(missing), done.usd / n if n else 0.0)
+        if most_usd is not None and done.usd + each > most_usd:
+            raise Stopped(
+                f"{done.searches:,} of {len(missing):,} searches cost ${done.usd:,.2f} by what Exa "
+                f"states, and the limit is ${most_usd:g}: the same command with a higher "
+                "--max-cost goes on"
+            )
         progress(f"evidence {one.market}", n, len(missing))
-        live.search(one.query, one.t, wanted.pages, None)
+        try:
+            live.search(one.query, one.t, wanted.pages, None)
+        except BadAnswer as error:  # It is on record, and paid.
+            done.failures.append(f"{one.market}: {error}")
         done.searches += 1
         done.usd = spent().usd - before
+
+
+def _unreadable(exchanges: Sequence[Exchange], done: Fetched) -> None:
+    """Name answers on record that cannot be read: they were paid, and are not asked for again."""
+    for one in exchanges:
+        try:
+            exa.parse(decode_json(str(one.body), "an Exa answer"), one.known_at, False)
+        except BadAnswer as error:
+            done.failures.append(f"an answer on record cannot be read, and stays: {error}")
 
 
 def _key(one: Search, pages: int) -> str:

@@ -437,8 +437,9 @@ def _cited(
 ) -> list[EvidenceLine]:
     """What a forecaster cites: its own typed items, else the price and the documents that it
     names."""
-    own = list(dict.fromkeys(line for row in made for line in row.evidence))
-    return own or [*price, *_documents(panel, k, made)]
+    if any(row.evidence is not None for row in made):
+        return list(dict.fromkeys(line for row in made for line in row.evidence or ()))
+    return [*price, *_documents(panel, k, made)]
 
 
 def _price(panel: Panel, k: int) -> list[EvidenceLine]:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import orjson
+
 from beforehand.clock import Clock, iso, parse_instant
 from beforehand.config import Home
-from beforehand.errors import BadAnswer, InputError, RateLimited, Unavailable
+from beforehand.errors import BeforehandError, InputError
 from beforehand.gateway.opening import Connection
 from beforehand.ids import digest
 from beforehand.jobs.benchmark import events, rounds
@@ -58,17 +60,19 @@ class Order:
 
 @dataclass(frozen=True)
 class Crawled:
-    """A round of a crawl. `new` is False where it was frozen before."""
+    """A round of a crawl. `new` is False where it was frozen before; `differs` says that it was
+    frozen under other bounds then."""
 
     folder: Path
     round: rounds.Round
     new: bool
     listed: int = 0
     exchanges: int = 0
+    differs: bool = False
 
     def wire(self) -> dict[str, object]:
         """JSON-ready."""
-        facts = {"listed": self.listed, "exchanges": self.exchanges}
+        facts = {"listed": self.listed, "exchanges": self.exchanges, "differs": self.differs}
         return {"out": str(self.folder), "new": self.new, **facts, "round": self.round}
 
 
@@ -90,7 +94,9 @@ def crawl(
     with exclusive(home.recording / f"crawl-{key}.lock"):
         exchanges = connection.close()  # What an earlier call left behind.
         if (out / rounds.FROZEN).is_file():
-            return Crawled(out, read_json(out / rounds.FROZEN), False, 0, exchanges)
+            held = rounds.frozen_round(out)
+            asked = rounds.asked_for(replace(order.wanted, venues=order.venues))
+            return Crawled(out, held, False, 0, exchanges, _as_json(asked) != held["wanted"])
         listed = _Listed(home.recording / f"crawl-{key}.json", out, clock.now())
         try:
             for venue in order.venues:
@@ -124,6 +130,10 @@ def _freeze(order: Order, out: Path, path: Path, now: datetime) -> rounds.Round:
     made.write(out)
     write_jsonl(out / "left_out.jsonl", made.left)
     return rounds.freeze(out, archive.digest, now, wanted, made.left)
+
+
+def _as_json(value: object) -> object:
+    return orjson.loads(orjson.dumps(value))
 
 
 def frozen_in(folder: Path) -> list[Path]:
@@ -178,7 +188,7 @@ def repeatedly(
         n += 1
         try:
             yield crawl(connect(), order, home, archive, clock, progress)
-        except (Unavailable, RateLimited, BadAnswer, NothingNew) as error:
+        except BeforehandError as error:
             if times == 1:
                 raise
             say(f"no round now: {error}")

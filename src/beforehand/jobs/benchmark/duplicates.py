@@ -130,22 +130,67 @@ def duplicates(questions: Sequence[Question]) -> list[Duplicate]:
     texts = sorted({text for group in groups.values() if len(group) > 1 for text in group})
     vectors = _unit(model.embed(texts)) if texts else np.zeros((0, 1), np.float32)
     row = {text: n for n, text in enumerate(texts)}
-    candidates = list[tuple[int, int, float]]()
+    families, candidates = _Families(questions, read), list[tuple[int, int, float]]()
     for group in groups.values():
-        for places in group.values():
-            places.sort(key=lambda i: (_due(questions[i]), i))
+        for text, places in group.items():
+            group[text] = families.collapse(places)
         same = [(text, text, 1.0) for text, places in group.items() if len(places) > 1]
         for text, again, cosine in [*same, *_texts_alike(list(group), vectors, row)]:
             for a, b in _by_close(questions, group[text], group[again]):
                 if _one_time(questions[a], questions[b], read[a], read[b]):
                     candidates.append((min(a, b), max(a, b), cosine))
-    first = dict[int, Duplicate]()
     alike = _rest_alike(model, read, candidates)
     alike.sort(key=lambda found: (_apart(questions, found), found))
     for a, b, cosine in alike:
-        if b not in first and a not in first:
-            first[b] = Duplicate(b, a, cosine)
-    return [first[place] for place in sorted(first)]
+        families.join(a, b, cosine)
+    return families.repeated()
+
+
+class _Families:
+    """Questions that are one: each family has its first question, and no two of its members may
+    differ in their time."""
+
+    def __init__(self, questions: Sequence[Question], read: Sequence[_Read]) -> None:
+        self._questions, self._read = questions, read
+        self._members = dict[int, list[int]]()
+        self._first = dict[int, int]()
+        self._cosine = dict[int, float]()
+
+    def collapse(self, places: Sequence[int]) -> list[int]:
+        """One of each time among questions with the same words, in the order of their closes; the
+        others repeat it."""
+        held = dict[object, int]()
+        for i in sorted(places):
+            one, close = self._read[i], self._questions[i].close
+            first = held.setdefault((close, one.dates, one.years, one.editions), i)
+            if first != i:
+                self._first[i], self._cosine[i] = first, 1.0
+        return sorted(held.values(), key=lambda i: (_due(self._questions[i]), i))
+
+    def join(self, a: int, b: int, cosine: float) -> None:
+        """Make two one, unless a member of one family has another time than one of the other."""
+        one, other = self._root(a), self._root(b)
+        if one == other:
+            return
+        one, other = min(one, other), max(one, other)
+        mine, theirs = self._members.get(one, [one]), self._members.get(other, [other])
+        for x in mine:
+            for y in theirs:
+                if not _one_time(
+                    self._questions[x], self._questions[y], self._read[x], self._read[y]
+                ):
+                    return
+        self._members[one] = [*mine, *theirs]
+        self._first[other], self._cosine[other] = one, cosine
+
+    def _root(self, i: int) -> int:
+        while i in self._first:
+            i = self._first[i]
+        return i
+
+    def repeated(self) -> list[Duplicate]:
+        """Every question that repeats another one, with the first of its family."""
+        return [Duplicate(i, self._root(i), self._cosine[i]) for i in sorted(self._first)]
 
 
 def _texts_alike(

@@ -113,7 +113,7 @@ def evaluate_files(
         )
     settled = {q.id for q in questions if q.settled is not None}
     if sealed is not None:
-        table = replace(table, asked=_asked(placed, settled))
+        table = replace(table, asked=_asked(placed, settled, sealed.of(settled)))
     unscored = _unscored(rows, placed.left, specs, settled)
     _refuse_all(unscored, len(rows), predictions)
     audited = audit([row for _, row in rows], stored)
@@ -171,14 +171,16 @@ def _timed(
     return timed, barred
 
 
-def _asked(placed: "Placed", settled: Set[str]) -> dict[str, int]:
+def _asked(placed: "Placed", settled: Set[str], sealed: Mapping[str, int]) -> dict[str, int]:
     """How many forecasts each predictor of sealed ones was asked for: those that it made, and one
-    for each settled event of which it made none. The instants are its own."""
+    for each settled event of which it made none; or as many as it `sealed`, if these are more: who
+    seals two and keeps one in the file leaves one out. The instants are its own."""
     columns, made = placed.columns, dict[str, Counter[str]]()
     for event, said in zip(columns.id, columns.forecasts, strict=True):
         for who in said if event in settled else ():
             made.setdefault(who, Counter())[event] += 1
-    return {who: mine.total() + len(settled - mine.keys()) for who, mine in made.items()}
+    found = {who: mine.total() + len(settled - mine.keys()) for who, mine in made.items()}
+    return {who: max(n, sealed.get(who, 0)) for who, n in found.items()}
 
 
 def _kept(rows: Sequence[PredictionRow], sealed: "SealedLog | None") -> dict[str, Kept]:

@@ -1,33 +1,44 @@
 """The live twin of a backtest: its configuration on open events, and the gap between the two.
 
-The gap is the live skill against the market less the backtested one, a forecaster at a time. Its
-interval draws whole clusters of each side's questions, apart from one another, by event and by
-month; the wider one leads, as for every interval here.
+The gap is the live skill against the market less the backtested one, a forecaster at a time. The
+live side is read from the sealed log alone, every forecast in it, beside the market's price when it
+was sealed: whoever seals two forecasts has both counted. The interval draws whole clusters of each
+side's questions, apart from one another, by event and by month; the wider one leads. With few
+events or months on a side nothing is said of the gap.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
+import orjson
 
+from beforehand.clock import parse_instant
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import ModelOptions
-from beforehand.jobs.benchmark import evaluation
-from beforehand.jobs.benchmark.events import Asking
-from beforehand.jobs.benchmark.sealed import SealedLog
+from beforehand.gateway.gateway import Gateway
+from beforehand.jobs.benchmark.events import Asking, load_events, market_of
+from beforehand.jobs.benchmark.rounds import frozen_round
 from beforehand.records.backtest import SearchConfig
+from beforehand.records.benchmark import EventSpec
 from beforehand.score.evaluate import Settings
 from beforehand.score.intervals import Resampler
-from beforehand.score.report.spreadsheets import question_rows
-from beforehand.score.skill import MARKET, ratio, width
-from beforehand.store.files import read_csv, read_json
+from beforehand.score.skill import MARKET, MIN_EVENTS, ratio, width
+from beforehand.score.table import event_labels
+from beforehand.store.files import read_csv, read_json, read_lines
 from beforehand.store.run_folder import RunFolder
+from beforehand.store.seals import Seal
 
-PREDICTIONS, LOG = "predictions.jsonl", "sealed.jsonl"
-"""The forecasts in a round's folder, and the log beside the rounds."""
+LOG, MIN_MONTHS = "sealed.jsonl", 4
+"""The log beside the rounds; and months on each side below which nothing is said of a gap."""
+
+
+def predictions_of(run_id: str) -> str:
+    """The file in a round's folder with what the forecasters of a backtest said."""
+    return f"predictions.{run_id}.jsonl"
 
 
 @dataclass(frozen=True)
@@ -73,23 +84,11 @@ class Scored:
         return float(self.skill.mean())
 
 
-Row = Mapping[str, Any]
+Cell = tuple[float, object, str]
+"""A question's skill, the event that it counts as, the month in which it settled."""
 
 
-def by_forecaster(sets: Iterable[Iterable[Row]]) -> dict[str, Scored]:
-    """The rows of several sets (a backtest, rounds) as sides, by forecaster. Events of two sets
-    count as two; months are those in which questions settled."""
-    found = defaultdict[str, list[tuple[float, tuple[int, Any], str]]](list)
-    for n, rows in enumerate(sets):
-        for row in rows:
-            if row["skill_vs_market"] not in ("", None) and row["forecaster"] != MARKET:
-                month = str(row["settled"] or f"{n}.{row['month']}")[:7]
-                cell = (float(row["skill_vs_market"]), (n, row["event"]), month)
-                found[str(row["forecaster"])].append(cell)
-    return {name: _scored(cells) for name, cells in found.items()}
-
-
-def _scored(cells: Sequence[tuple[float, tuple[int, Any], str]]) -> Scored:
+def _scored(cells: Sequence[Cell]) -> Scored:
     def labels(values: list[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
         places = {value: i for i, value in enumerate(dict.fromkeys(values))}
         return np.array([places[value] for value in values], dtype=np.int64)
@@ -101,9 +100,22 @@ def _scored(cells: Sequence[tuple[float, tuple[int, Any], str]]) -> Scored:
     )
 
 
+def by_forecaster(rows: Iterable[Mapping[str, Any]]) -> dict[str, Scored]:
+    """The rows of a questions.csv as sides, by forecaster; months are those in which questions
+    settled, where that is on record."""
+    found = defaultdict[str, list[Cell]](list)
+    for row in rows:
+        if row["skill_vs_market"] not in ("", None) and row["forecaster"] != MARKET:
+            month = str(row["settled"])[:7] if row["settled"] else f"m{row['month']}"
+            cell = (float(row["skill_vs_market"]), row["event"], month)
+            found[str(row["forecaster"])].append(cell)
+    return {name: _scored(cells) for name, cells in found.items()}
+
+
 class GapWire(TypedDict):
     """Live skill less backtested skill, with its 95 % interval (null where one side has fewer than
-    two clusters), and what each side rests on."""
+    two clusters), and what each side rests on. `told`: the interval excludes 0, and neither side
+    has `too_few` events or months."""
 
     forecaster: str
     gap: float
@@ -116,6 +128,7 @@ class GapWire(TypedDict):
     backtest_questions: int
     backtest_events: int
     told: bool
+    too_few: str | None
 
 
 def gaps(
@@ -133,6 +146,7 @@ def _gap(name: str, before: Scored, now: Scored, settings: Settings) -> GapWire:
     }
     leading = max(intervals, key=lambda kind: width(intervals[kind]))
     low, high = intervals[leading]
+    few = _too_few("the backtest", before) or _too_few("live", now)
     return {
         "forecaster": name,
         "gap": now.mean - before.mean,
@@ -144,8 +158,18 @@ def _gap(name: str, before: Scored, now: Scored, settings: Settings) -> GapWire:
         "live_events": len(set(now.event.tolist())),
         "backtest_questions": len(before.skill),
         "backtest_events": len(set(before.event.tolist())),
-        "told": low > 0 or high < 0,
+        "told": few is None and (low > 0 or high < 0),
+        "too_few": few,
     }
+
+
+def _too_few(side: str, found: Scored) -> str | None:
+    events, months = len(set(found.event.tolist())), len(set(found.month.tolist()))
+    if events < MIN_EVENTS:
+        return f"{side}: {events} events, and {MIN_EVENTS} are needed"
+    if months < MIN_MONTHS:
+        return f"{side}: {months} months, and {MIN_MONTHS} are needed"
+    return None
 
 
 def _interval(
@@ -162,46 +186,119 @@ def _interval(
 
 
 def of_backtest(folder: RunFolder) -> dict[str, Scored]:
-    """The questions of a finished backtest. Raises InputError where they were changed, NotFound
-    where the run has none."""
+    """The questions of a finished backtest. Raises Corrupt where they were changed, NotFound where
+    the run has none."""
     folder.check_file("questions.csv")
     path = folder.path / "questions.csv"
     if not path.is_file():
         raise NotFound(f"run {folder.run_id} keeps no questions.csv: make the run again")
-    return by_forecaster([[row for _, row, _ in read_csv(path, ()) if row is not None]])
+    return by_forecaster(row for _, row, _ in read_csv(path, ()) if row is not None)
+
+
+class Counted(TypedDict):
+    """What of a round counts: its events, how many have resolved, how many sealed forecasts were
+    scored, and how many were sealed too late, or without a price then."""
+
+    round: str
+    events: int
+    resolved: int
+    scored: int
+    too_late: int
+    without_price: int
 
 
 def of_rounds(
-    rounds: Sequence[Path], log: SealedLog, settings: Settings
-) -> tuple[dict[str, Scored], list[dict[str, Any]]]:
-    """What was sealed in these rounds and has resolved since, and how much of each round counts.
-    Raises InputError where nothing of any has."""
-    sets, told = list[list[Row]](), list[dict[str, Any]]()
+    rounds: Sequence[Path], lines: Sequence[Seal], gateway: Gateway
+) -> tuple[dict[str, Scored], list[Counted]]:
+    """Every forecast that was sealed about the events of these rounds before they ended, and how
+    much of each round counts. Raises InputError for a round that is named twice, or where nothing
+    of any has resolved; Corrupt where events are not the frozen ones."""
+    if len({folder.resolve() for folder in rounds}) < len(rounds):
+        raise InputError("a --round is named twice")
+    specs, endings, told = dict[str, EventSpec](), dict[str, Mapping[str, Any]](), list[Counted]()
     for folder in rounds:
-        events, made = folder / "events.jsonl", folder / PREDICTIONS
-        endings = folder / "resolutions.jsonl"
-        if not made.is_file():
-            raise InputError(f"{folder} has no {PREDICTIONS}: `beforehand bench live` makes it")
-        try:
-            done = evaluation.evaluate_files(
-                events, made, endings, replace(settings, placebo=0), sealed=log
-            )
-        except InputError as error:
-            told.append({"round": str(folder), "scored": 0, "why": str(error)})
-            continue
-        sets.append(list(question_rows(done.result, {})))
-        told.append({"round": str(folder), "scored": int(done.result.rows[0].n)})
-    if not sets:
+        frozen_round(folder)
+        mine = {spec.id: spec for _, spec in load_events(folder / "events.jsonl")}
+        ended = _endings(folder)
+        counts = _count(mine, ended, lines, gateway)
+        told.append({"round": str(folder), "events": len(mine), **counts})  # type: ignore[typeddict-item]
+        specs |= mine
+        endings |= {name: end for name, end in ended.items() if name in mine}
+    gains = _gains(specs, endings, lines, gateway)
+    if not gains:
         raise InputError(
-            "nothing of these rounds has resolved: run `beforehand bench resolve` on each first "
-            f"({told[0]['why']})"
+            "nothing that was sealed about these rounds has resolved: run `beforehand bench "
+            "resolve` on each first"
         )
-    return by_forecaster(sets), told
+    settled = sorted({name for names in gains.values() for name in names})
+    days = [str(endings[name]["resolved_at"])[:10] for name in settled]
+    events = [(specs[name].model_extra or {}).get("event_id") for name in settled]
+    labels = event_labels([specs[name].question for name in settled], days, events)
+    label = {name: int(one) for name, one in zip(settled, labels, strict=True)}
+    month = {name: day[:7] for name, day in zip(settled, days, strict=True)}
+    return {
+        who: _scored([(float(np.mean(g)), label[name], month[name]) for name, g in mine.items()])
+        for who, mine in gains.items()
+    }, told
 
 
-def frozen(rounds: Sequence[Path]) -> Iterator[Path]:
-    """The folders, looked at. Raises NotFound for one without events."""
-    for folder in rounds:
-        if not (folder / "events.jsonl").is_file():
-            raise NotFound(f"there is no round at {folder}: `beforehand bench crawl` makes one")
-        yield folder
+def _endings(folder: Path) -> dict[str, Mapping[str, Any]]:
+    path = folder / "resolutions.jsonl"
+    rows = [orjson.loads(text) for _, text in read_lines(path)] if path.is_file() else []
+    return {str(row["id"]): row for row in rows if row.get("resolved_at")}
+
+
+def _in_time(
+    specs: Mapping[str, EventSpec],
+    endings: Mapping[str, Mapping[str, Any]],
+    lines: Sequence[Seal],
+) -> Iterator[tuple[Seal, bool]]:
+    """The lines about events that have ended, each with whether it was sealed before."""
+    for line in lines:
+        if line["id"] in specs and line["id"] in endings and line["predictor"] != MARKET:
+            end = parse_instant(str(endings[line["id"]]["resolved_at"]))
+            yield line, parse_instant(line["sealed_at"]) < end
+
+
+def _price(spec: EventSpec, line: Seal, gateway: Gateway) -> float | None:
+    try:
+        return gateway.at(parse_instant(line["sealed_at"])).odds(market_of(spec)).price
+    except NotFound:
+        return None
+
+
+def _count(
+    specs: Mapping[str, EventSpec],
+    endings: Mapping[str, Mapping[str, Any]],
+    lines: Sequence[Seal],
+    gateway: Gateway,
+) -> dict[str, int]:
+    found = {"resolved": len(specs.keys() & endings.keys()), "scored": 0, "too_late": 0}
+    found["without_price"] = 0
+    for line, early in _in_time(specs, endings, lines):
+        if not early:
+            found["too_late"] += 1
+        elif _price(specs[line["id"]], line, gateway) is None:
+            found["without_price"] += 1
+        else:
+            found["scored"] += 1
+    return found
+
+
+def _gains(
+    specs: Mapping[str, EventSpec],
+    endings: Mapping[str, Mapping[str, Any]],
+    lines: Sequence[Seal],
+    gateway: Gateway,
+) -> dict[str, dict[str, list[float]]]:
+    """By forecaster and event: how much less the squared error is than the market's, for every
+    forecast that counts."""
+    found = defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
+    for line, early in _in_time(specs, endings, lines):
+        price = _price(specs[line["id"]], line, gateway) if early else None
+        if price is None:
+            continue
+        end = endings[line["id"]]
+        paid, p = float(end.get("payout", end["outcome"])), float(line["probability"])
+        found[line["predictor"]][line["id"]].append((price - p) * (price + p - 2 * paid))
+    return {who: dict(mine) for who, mine in found.items()}

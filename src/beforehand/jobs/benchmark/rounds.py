@@ -14,7 +14,7 @@ from typing import NotRequired, TypedDict
 import orjson
 
 from beforehand.clock import iso, parse_instant
-from beforehand.errors import InputError, NotFound
+from beforehand.errors import Corrupt, InputError, NotFound
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
 from beforehand.ids import digest
@@ -207,17 +207,36 @@ def freeze(
     for one in left:
         reasons[one["reason"]] = reasons.get(one["reason"], 0) + 1
     events = (out / "events.jsonl").read_bytes()
-    how = {name: value for name, value in asdict(wanted).items() if name != "seen"}
     made: Round = {
         "made_at": iso(now),
         "archive_digest": archive_digest,
         "digest": digest(events),
         "events": events.count(b"\n"),
         "left_out": dict(sorted(reasons.items(), key=lambda item: -item[1])),
-        "wanted": how,
+        "wanted": asked_for(wanted),
     }
     write_json(out / FROZEN, made)
     return made
+
+
+def frozen_round(folder: Path) -> Round:
+    """round.json of a folder. Raises NotFound where none is frozen there, Corrupt where it is not
+    what a crawl writes, or the events are not the frozen ones."""
+    path = folder / FROZEN
+    if not path.is_file():
+        raise NotFound(f"there is no frozen round at {folder}: `beforehand bench crawl` makes one")
+    made = read_json(path)
+    names = Round.__required_keys__
+    if not isinstance(made, dict) or not names <= made.keys():
+        raise Corrupt(f"{path} is not what freezes a round: it needs {', '.join(sorted(names))}")
+    if digest((folder / "events.jsonl").read_bytes()) != made["digest"]:
+        raise Corrupt(f"{folder / 'events.jsonl'} was changed after the round was frozen")
+    return made  # type: ignore[return-value]
+
+
+def asked_for(wanted: Wanted) -> dict[str, object]:
+    """The bounds, as round.json keeps them."""
+    return {name: value for name, value in asdict(wanted).items() if name != "seen"}
 
 
 def refuse_frozen(out: Path) -> None:
@@ -230,15 +249,20 @@ def refuse_frozen(out: Path) -> None:
 
 
 def seen_in(rounds: Iterable[Path]) -> tuple[Question, ...]:
-    """The events of earlier rounds. Raises InputError for a folder without one."""
+    """The events of earlier rounds. Raises InputError for a folder without any, and for a line that
+    is none."""
     found = dict[str, Question]()
     for folder in rounds:
         events = folder / "events.jsonl" if folder.is_dir() else folder
         if not events.is_file():
-            raise InputError(f"--not-in {folder}: there are no events at {events}")
-        for _, line in read_lines(events):
-            event = orjson.loads(line)
-            close = event.get("resolution_date")
-            due = parse_instant(close) if close else None
-            found[event["id"]] = Question(str(event["id"]), str(event["question"]), due)
+            raise InputError(f"the round {folder}: there are no events at {events}")
+        for number, line in read_lines(events):
+            try:
+                event = orjson.loads(line)
+                close = event.get("resolution_date")
+                due = parse_instant(close) if close else None
+                one = Question(str(event["id"]), str(event["question"]), due)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise InputError(f"{events}:{number} is no event: {error}") from None
+            found[one.id] = one
     return tuple(found.values())

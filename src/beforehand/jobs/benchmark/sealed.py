@@ -1,6 +1,7 @@
 """Forecasts that were sealed before the outcome: what counts of a file, and what is missing."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -59,23 +60,33 @@ def against(lines: Sequence[Seal], path: Path) -> list[str]:
     return problems
 
 
-def open_log(path: Path, archive: Path) -> "SealedLog":
-    """A log whose lines are whole, and the archive that knows the market's price at each sealing.
-    Raises NotFound where there is no log, Corrupt where it was changed."""
+def whole_log(path: Path) -> list[Seal]:
+    """The lines of a log. Raises NotFound where there is none, Corrupt where it was changed."""
     if not path.is_file():
         raise NotFound(f"there is no sealed log at {path}: `beforehand bench seal` makes one")
     lines = read_seals(path)
     if problems := check(lines).problems:
         raise Corrupt(f"{path} is not as sealed: {problems[0]} (`beforehand bench verify`)")
-    return SealedLog(lines, Gateway(RecordedWorld(Archive(archive))))
+    return lines
+
+
+def open_log(path: Path, archive: Path) -> "SealedLog":
+    """A log whose lines are whole, and the archive that knows the market's price at each sealing.
+    Raises NotFound where there is no log, Corrupt where it was changed."""
+    return SealedLog(whole_log(path), Gateway(RecordedWorld(Archive(archive))))
 
 
 class SealedLog:
     """What was sealed, as scoring asks for it."""
 
     def __init__(self, lines: Sequence[Seal], gateway: Gateway) -> None:
+        self.lines = lines
         self._at = {line["record"]: parse_instant(line["sealed_at"]) for line in lines}
         self._gateway = gateway
+
+    def of(self, events: Container[str]) -> dict[str, int]:
+        """How many forecasts each predictor sealed about these events."""
+        return Counter(line["predictor"] for line in self.lines if line["id"] in events)
 
     def as_sealed(self, line: bytes, row: PredictionRow) -> PredictionRow | None:
         """The prediction, made when it was sealed, whatever time it states; None if it was not
