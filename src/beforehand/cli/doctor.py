@@ -69,7 +69,8 @@ _TONES = {"ok": "green", "drift": "red", "not reachable": "red"}
 def _live(json: bool) -> int:
     workspace = Workspace.from_environment()
     with progress("doctor") as update:
-        found = check(open_traffic(workspace), workspace.clock, workspace.home.live_checks, update)
+        keep, ask = workspace.home.live_checks, open_traffic(workspace)
+        found = check(ask, workspace.clock, keep, update, workspace.settings)
     states = {row["state"] for row in found}
     if json:
         emit({"ok": states <= {"ok", "empty"}, "checks": found})

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
 from xml.etree import ElementTree
 
 from beforehand.clock import Clock, iso
 from beforehand.errors import BadAnswer, BeforehandError, InputError, NotConfigured, RateLimited
+from beforehand.sandbox.daytona import Daytona
 from beforehand.sources.base import Probe, rows_of
 from beforehand.sources.catalogue import PROBES, PROVIDERS
 from beforehand.sources.fields import decode_json
@@ -31,15 +33,18 @@ def check(
     clock: Clock,
     keep: Path,
     progress: Callable[[str, int, int], None] = lambda *_: None,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> list[CheckRow]:
-    """One row per probe: ok, drift (with the fields that are missing), empty, or why it could not
-    be asked. Services that answered are stored with the date, and `tool list` and `doctor` show
-    it. (A mirror named by an override is not the live service, and does not count.)"""
+    """One row per probe, and one for Daytona where its key is among the `settings`: ok, drift (with
+    the fields that are missing), empty, or why it could not be asked. Services that answered are
+    stored with the date, and `tool list` and `doctor` show it. (A mirror named by an override is
+    not the live service, and does not count.)"""
     facts: dict[str, str] = {}
     found = list[CheckRow]()
     for i, probe in enumerate(PROBES):
         progress(probe.name, i, len(PROBES))
         found.append(_probe(traffic, probe, facts))
+    found.append(_daytona(settings))
     progress("", len(PROBES), len(PROBES))
     earlier = read_checks(keep)
     for row in found:
@@ -47,6 +52,20 @@ def check(
             earlier[row["name"]] = {**row, "date": iso(clock.now())[:10]}
     write_json(keep, earlier)
     return found
+
+
+def _daytona(settings: Mapping[str, str]) -> CheckRow:
+    """A small program in a remote sandbox."""
+    row: CheckRow = {"name": "daytona sandbox", "server": "sandbox", "state": "ok", "detail": ""}
+    try:
+        done = Daytona(settings).run("6 * 7")
+    except NotConfigured as error:
+        return {**row, "state": "not configured", "detail": str(error)}
+    except BeforehandError as error:
+        return {**row, "state": "not reachable", "detail": str(error)}
+    if done.error is not None or done.result != 42:
+        return {**row, "state": "drift", "detail": f"a program gave {done.error or done.result}"}
+    return {**row, "detail": "a program ran, without a network"}
 
 
 def read_checks(path: Path) -> dict[str, CheckRow]:

@@ -13,7 +13,7 @@ from typing import Any
 from beforehand.clock import iso
 from beforehand.ids import digest
 from beforehand.records.world import Document
-from beforehand.sources.base import Limit, Provider, Request, Source
+from beforehand.sources.base import Limit, Probe, Provider, Request, Source, words
 from beforehand.sources.fields import answer, instant, mapping, required, rows, text
 
 MAX_TEXT = 2000
@@ -75,6 +75,15 @@ THE_SOURCE = Source(
             auth="x-api-key",
             keys=("EXA_API_KEY",),
             without="search over the archive's documents works without a key (--mode replay)",
+        ),
+    ),
+    probes=(
+        Probe(  # It costs as much as one search.
+            "exa search",
+            lambda _: search_request("prediction markets", None, 1),
+            "results",
+            words("url title publishedDate text"),
+            "search",
         ),
     ),
 )
