@@ -1,5 +1,6 @@
 """Vendors on loopback that list what is open in a simulated world at the present time: its even
-markets Polymarket's way, its odd ones Kalshi's, and every tenth on both."""
+markets Polymarket's way, its odd ones Kalshi's, and every tenth on both. Asked for one market by
+its id they say how it stands, and how it ended."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -51,6 +52,13 @@ def vendor_of_open(archive: Archive, dead: set[str] | None = None) -> Vendor:
     def gamma(asked: Asked) -> Any:
         if "gamma" in dead:
             return 503
+        if (only := asked.param("condition_ids")) is not None:
+            rows = [_ended_gamma(*one) for one in ended() if condition(one[0].id) == only]
+            return {
+                "markets": rows
+                or [_gamma(*m) for m in open_now(False) if condition(m[0].id) == only],
+                "next_cursor": None,
+            }
         found = open_now(False)
         first = int(asked.param("after_cursor") or 0)
         rows = [_gamma(*one) for one in found[first : first + PAGE]]
@@ -60,16 +68,58 @@ def vendor_of_open(archive: Archive, dead: set[str] | None = None) -> Vendor:
     def kalshi(asked: Asked) -> Any:
         if "kalshi" in dead:
             return 503
+        if name := asked.path.partition("/markets")[2].strip("/"):
+            done = [_ended_kalshi(*one) for one in ended() if ticker(one[0].id) == name]
+            still = [_kalshi(*one) for one in open_now(True) if ticker(one[0].id) == name]
+            return {"market": (done or still)[0]} if done or still else 404
         assert asked.param("status") == "open"
         found = open_now(True)
         first = int(asked.param("cursor") or 0)
         rows = [_kalshi(*one) for one in found[first : first + PAGE]]
         return {"markets": rows, "cursor": str(first + PAGE) if first + PAGE < len(found) else ""}
 
+    def ended() -> list[tuple[Market, Any]]:
+        view = gateway.at(datetime.now(UTC))
+        return [(view.market(r.market_id), r) for r in view.resolutions() if r.payout is not None]
+
+    def endings(asked: Asked) -> Any:
+        for market, ending in ended():
+            if condition(market.id) == asked.param("condition_id"):
+                yes = ending.payout
+                row = {
+                    "condition_id": condition(market.id),
+                    "status": "resolved",
+                    "payouts": [round(yes * 1e6), round((1 - yes) * 1e6)],
+                    "resolved_at": iso(ending.resolved_at),
+                }
+                return shapes.page([row])
+        return shapes.page([])
+
     vendor = Vendor()
     vendor.route("gamma", "/markets/keyset", gamma)
     vendor.route("kalshi", "/markets", kalshi)
+    vendor.route("polymarket-data", "/v2/resolutions", endings)
     return vendor
+
+
+def _ended_gamma(market: Market, ending: Any) -> dict[str, Any]:
+    yes = ending.payout
+    return {
+        **_gamma(market, 0.5),
+        "outcomePrices": f'["{yes}", "{1 - yes}"]',
+        "closed": True,
+        "umaResolutionStatus": "resolved",
+        "closedTime": iso(ending.resolved_at),
+    }
+
+
+def _ended_kalshi(market: Market, ending: Any) -> dict[str, Any]:
+    return {
+        **_kalshi(market, 0.5),
+        "status": "finalized",
+        "result": "yes" if ending.payout == 1 else "no",
+        "settlement_ts": iso(ending.resolved_at),
+    }
 
 
 def _gamma(market: Market, price: float) -> dict[str, Any]:
