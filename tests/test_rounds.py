@@ -15,7 +15,10 @@ from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
 from beforehand.jobs.benchmark.evaluation import MARKET_LOOKED_UP, TOO_LATE
+from beforehand.jobs.benchmark.rounds import Wanted
+from beforehand.records.world import Market, Odds
 from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.writer import ArchiveWriter
 from experiments import Out, told
 
 DAY = timedelta(days=1)
@@ -182,3 +185,39 @@ def test_a_round_is_answered_sealed_resolved_and_scored(
     live = {(r["id"], r["metadata"]["model"]): r["prediction"]["probability"] for r in lines(made)}
     back = {(r["id"], r["metadata"]["model"]): r["prediction"]["probability"] for r in lines(again)}
     assert live == back
+
+
+def test_markets_that_tell_or_do_not_say(tmp_path: Path) -> None:
+    """A text that tells the outcome is left out; without rules only where they are asked for."""
+    t = parse_instant("2026-01-05T00:00:00Z")
+
+    def market(question: str, rules: str | None = "YES if it rains.") -> Market:
+        return Market(
+            id="KALSHI:m", venue="KALSHI", native_id="m", question=question, rules=rules, known_at=t
+        )
+
+    odds = Odds(market_id="KALSHI:m", price=0.5, observed_at=t, known_at=t, price_age=0.0)
+    view = Gateway(RecordedWorld(Archive(stored(tmp_path, market("Rain?"))))).at(t)
+    for question, rules, why in (
+        ("Rain?", "YES if it rains.", None),
+        (
+            "Rain?",
+            "This market will resolve to Yes if it rains, and has to be resolved by May.",
+            None,
+        ),
+        ("Rain? (resolved NO)", None, "its text tells the outcome"),
+        ("Rain?", 'It was resolved to "Yes" on May 5.', "its text tells the outcome"),
+        ("Rain?", "This market has resolved.", "its text tells the outcome"),
+    ):
+        assert Wanted().refusal(market(question, rules), odds, view) == why, question
+    assert (
+        Wanted(with_rules=True).refusal(market("Rain?", None), odds, view)
+        == "it does not say how it resolves"
+    )
+    assert Wanted(with_rules=True).refusal(market("Rain?"), odds, view) is None
+
+
+def stored(folder: Path, *records: Market) -> Path:
+    path = folder / "few"
+    ArchiveWriter(path).add(records, importer="t", source="t", source_digest="t", recorded_at=parse_instant("2026-02-01T00:00:00Z"))  # fmt: skip
+    return path

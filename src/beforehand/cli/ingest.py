@@ -35,6 +35,9 @@ class Filters:
         list[Path] | None, Parameter(help="Not those of this earlier round (a folder). Repeat.")
     ] = None
 
+    with_rules: Annotated[
+        bool, Parameter(negative="", help="Only markets that say how they resolve.")
+    ] = False
     repeated: Annotated[
         bool,
         Parameter(
@@ -56,6 +59,7 @@ class Filters:
             min_price=self.min_price,
             max_price=self.max_price,
             limit=self.limit,
+            with_rules=self.with_rules,
             repeated=self.repeated,
             seen=rounds.seen_in(self.not_in or ()),
         )

@@ -125,7 +125,9 @@ class HttpTransport:
         self, request: Request, url: str, headers: dict[str, str], timeout: float
     ) -> Reply:
         content = None
-        if request.body is not None:
+        if isinstance(request.body, bytes):
+            content = request.body
+        elif request.body is not None:
             content = urlencode(request.body).encode() if request.form else dumps(request.body)
             headers["Content-Type"] = (
                 "application/x-www-form-urlencoded" if request.form else "application/json"

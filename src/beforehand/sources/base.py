@@ -68,7 +68,8 @@ Params = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Request:
-    """One read of one endpoint. With a `body` it is a POST of JSON (of a form, with `form`).
+    """One read of one endpoint. With a `body` it is a POST of JSON (of a form, with `form`; bytes
+    are sent as they are, with the Content-Type among the `headers`).
 
     `repeatable` is False where a lost answer may have cost money: such a request is sent again
     only after the service itself said that it failed (429, 5xx). `window` names a poll that may
@@ -88,7 +89,8 @@ class Request:
     @property
     def key(self) -> str:
         """The digest that identifies the request; the base address and secrets are not in it."""
-        return digest([self.provider, self.path, list(self.params), self.body])[:32]
+        body = digest(self.body) if isinstance(self.body, bytes) else self.body
+        return digest([self.provider, self.path, list(self.params), body])[:32]
 
     def exchange(self, url: str, body: str, fetched_at: datetime) -> Exchange:
         """This request with its answer, for the archive."""

@@ -4,6 +4,7 @@ Settled markets are asked as they stood some time before their end, open ones no
 with its digest: what is answered, sealed and resolved later refers to it.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -23,6 +24,11 @@ from beforehand.records.world import Market, Odds
 from beforehand.store.files import read_json, read_lines, write_json
 
 FROZEN = "round.json"
+_TOLD = re.compile(
+    r"\b(?:has|have|already|been|was)\s+resolved\b|\bresolved\s+(?:to\s+|as\s+)?[\"'“]?(?:YES|NO)\b",
+    re.IGNORECASE,
+)
+"""Words of a market that has an end already, or whose end somebody wrote into it."""
 STALE = timedelta(days=7)
 """An open market whose last price is older is left out: nobody may be there any more."""
 
@@ -41,6 +47,8 @@ class Wanted:
     min_price: float = 0.0
     max_price: float = 1.0
     limit: int | None = None
+    with_rules: bool = False
+    """Only markets that say how they resolve."""
     repeated: bool = True
     """Whether a question that another venue, or an earlier round, asks in other words stays."""
     seen: tuple[Question, ...] = ()
@@ -77,6 +85,10 @@ class Wanted:
         domain = (market.domain or "").lower()
         if self.categories and domain not in {one.lower() for one in self.categories}:
             return "another category"
+        if self.with_rules and not market.rules:
+            return "it does not say how it resolves"
+        if _TOLD.search(f"{market.question or ''} {market.rules or ''}"):
+            return "its text tells the outcome"
         if not self.min_price <= odds.price <= self.max_price:
             return "a price out of bounds"
         return self._of_days(market, view.t) or self._of_size(market, view)
