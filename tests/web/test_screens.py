@@ -3,6 +3,7 @@ to the own host alone, no scrolling sideways. `make ui-test` tries all of them, 
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from apiserver import Api
@@ -69,7 +70,7 @@ def test_axe_finds_what_is_wrong(browse: Callable[..., Screen]) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/leaderboard/?run=over-real", "/markets/?run=over-real", "/compare/?a=over-real:drift&b=over-real:market"]
 )  # fmt: skip
-def test_over_recorded_markets(browse: Callable[..., Screen], path: str) -> None:
+def test_over_recorded_markets(browse: Callable[..., Screen], data: Path, path: str) -> None:
     seen = browse(path)
     assert "Recorded archive" in seen.text("body") or "compare" in path
     assert seen.violations() == []

@@ -23,14 +23,14 @@ const LINKS: [string, string, string[]][] = [
   ["/score/", "Score mine", []],
 ];
 /** Screens about one run: the links between them keep it, and its forecaster. */
-const ABOUT_A_RUN = ["/leaderboard/", "/markets/", "/market/", "/calibration/", "/run/", "/trace/"];
+const ABOUT_A_RUN = /^\/(leaderboard|markets?|calibration|run|trace)\/$/;
 
 function Links({ className }: { className: string }) {
   const path = usePathname();
   const url = useUrl();
   const [run, f] = [url.get("run"), url.get("f")];
   return LINKS.map(([href, label, under]) => {
-    const keeps = run && ABOUT_A_RUN.includes(href) && ABOUT_A_RUN.includes(path);
+    const keeps = run && ABOUT_A_RUN.test(href) && ABOUT_A_RUN.test(path);
     return (
       <Link
         key={href}
