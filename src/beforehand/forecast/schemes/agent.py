@@ -102,8 +102,11 @@ class PurpleAgent(Forecaster):
         else:
             made = self._by_model(context, looked, meter)
         trail = f"Looked up: {'; '.join(looked.tools)}."
+        shown = {snippet.id for snippet in context.search_snippets}
+        own = {find.id for find in looked.finds} - shown  # These are cited as evidence.
         return structs.replace(
             made,
+            evidence_ids=[cited for cited in made.evidence_ids if cited not in own],
             rationale=f"{made.rationale} {trail}".strip(),
             mode="external" if self._model is None else made.mode,
             audit=gateway.audit.wire(),
