@@ -11,16 +11,16 @@ import { Icon, Logo } from "./icons";
 const Search = later(() => import("./search").then((found) => found.Search));
 const Keys = later(() => import("./search").then((found) => found.Keys));
 
-const LINKS: [string, string, string[]][] = [
-  ["/", "Overview", []],
-  ["/leaderboard/", "Leaderboard", []],
+const LINKS: [string, string, string[]?][] = [
+  ["/", "Overview"],
+  ["/leaderboard/", "Leaderboard"],
   ["/markets/", "Markets", ["/market/"]],
   ["/runs/", "Runs", ["/run/", "/trace/", "/new/"]],
-  ["/rounds/", "Rounds", []],
-  ["/compare/", "Compare", []],
-  ["/calibration/", "Calibration", []],
-  ["/ask/", "Ask", []],
-  ["/score/", "Score mine", []],
+  ["/rounds/", "Rounds"],
+  ["/compare/", "Compare"],
+  ["/calibration/", "Calibration"],
+  ["/ask/", "Ask"],
+  ["/score/", "Score mine"],
 ];
 /** Screens about one run: the links between them keep it, and its forecaster. */
 const ABOUT_A_RUN = /^\/(leaderboard|markets?|calibration|run|trace)\/$/;
@@ -36,7 +36,7 @@ function Links({ className }: { className: string }) {
         key={href}
         href={keeps ? to(href, { run, f }) : href}
         className={className}
-        aria-current={path === href || under.includes(path) ? "page" : undefined}
+        aria-current={path === href || under?.includes(path) ? "page" : undefined}
       >
         {label}
       </Link>

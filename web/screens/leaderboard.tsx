@@ -41,16 +41,15 @@ export function Headline({ run }: { run: RunWhole }) {
       lede={
         unmet.length ? (
           <>
-            {counted(run.scores!.validity.n_questions?.value as number, "question")}. {unmet.length === 1 ? "One bound" : `${unmet.length} bounds`} of the validity card{" "}
-            {unmet.length === 1 ? "is" : "are"} not met, so nobody can be said to beat the market here.
+            {counted(run.scores!.validity.n_questions?.value as number, "question")}. {counted(unmet.length, "bound is", "bounds are")} not met, so nobody can be said to beat the market here.
           </>
         ) : (
           best && (
             <>
               Over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")} the skill of <b>{best.forecaster}</b> is <b className="tnum">{fixed(best.skill_vs_market)}</b>{" "}
-              (95 % interval {pairText(best.skill_ci)}; above 0 is better).
+              (95 % interval {pairText(best.skill_ci)}).
               {best.verdict === "not shown" && best.reasons.length > 0 && <> It is “not shown” because {minus(best.reasons.join("; and "))}.</>}
-              {run.scores?.short && ` ${counted(run.scores.short.n_questions, "market")} too short for the grid ${run.scores.short.n_questions === 1 ? "is" : "are"} scored apart.`}
+              {run.scores?.short && ` ${counted(run.scores.short.n_questions, "market is", "markets are")} too short for the grid, and scored apart.`}
               {worse > 0 && ` ${counted(worse, "forecaster is", "forecasters are")} worse than the market.`}
             </>
           )
