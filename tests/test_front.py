@@ -6,15 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-import orjson
 import pytest
 
 import beforehand as bh
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
-from beforehand.errors import Corrupt, CutoffViolation, InputError, NotFound, Stopped
+from beforehand.errors import CutoffViolation, InputError, NotFound, Stopped
 from beforehand.jobs.backtest import ask
-from beforehand.runs.query import all_runs, find_journal, shown
 from experiments import QUICK, Out, told
 
 FEW = {"every": "28d", "draws": 200, "placebo": 0, "progress": False}
@@ -513,54 +511,6 @@ def test_rows_that_cannot_be_scored_are_listed(world: bh.World) -> None:
     unnamed = [{**good, "time": first, "forecaster": nothing} for nothing in (None, float("nan"))]
     run = bh.score_forecasts(unnamed[1:], world, name="mine", draws=200, placebo=0)
     assert "mine" in run.forecasters
-
-
-def test_a_damaged_run_says_so(world: bh.World) -> None:
-    run = bh.backtest(world, "drift", **FEW)
-    rows, scores = run.path / "intervals.jsonl", run.path / "scores.json"
-    text, figures = rows.read_text(), scores.read_text()
-    rows.write_text(text[: len(text) // 2])
-    damaged = bh.open_run(run.id)
-    with pytest.raises(Corrupt, match=r"intervals.jsonl was changed or removed after"):
-        _ = damaged.forecasts
-    assert not damaged.verify().sound
-    rows.write_text(text)
-    rows.unlink()
-    gone = bh.open_run(run.id)
-    for read in (lambda: gone.intervals, lambda: gone.plot("market"), lambda: bh.compare(
-        gone["drift"], gone["market"])):  # fmt: skip
-        with pytest.raises(Corrupt, match=r"intervals\.jsonl was changed or removed after"):
-            read()
-    rows.write_text(text)
-    better = figures.replace("not shown", "beats the market")
-    for broken in (figures[:99], "{}", better):
-        scores.write_text(broken)
-        with pytest.raises(Corrupt, match=r"scores\.json was changed or removed after"):
-            _ = bh.open_run(run.id).leaderboard
-        assert not bh.open_run(run.id).verify().sound
-    scores.write_text(figures)
-    report = run.path / "report.html"
-    page = report.read_text()
-    report.write_text(page.replace("not shown", "beats the market"))
-    with pytest.raises(Corrupt, match=r"report\.html was changed or removed after"):
-        bh.open_run(run.id).report()
-    report.write_text(page)
-    assert bh.open_run(run.id).report() == report
-
-
-def test_a_redone_seal_is_seen_against_the_journal(world: bh.World) -> None:
-    """`run.json` written anew, its digests right: only the journal's digest tells."""
-    run = bh.backtest(world, "drift", **FEW)
-    seal = run.path / "run.json"
-    facts = orjson.loads(seal.read_bytes())
-    seal.write_bytes(orjson.dumps({**facts, "headline": "drift beats the market"}))
-    with pytest.raises(Corrupt, match=r"run\.json was changed or removed after"):
-        _ = bh.open_run(run.id).leaderboard
-    workspace = run._workspace
-    journal = find_journal(workspace)
-    listed = {each["run_id"]: each for each in all_runs(workspace.home, journal)}
-    assert str(listed[run.id]["headline"]).startswith("CHANGED AFTER THE RUN: run.json")
-    assert shown(run.id, workspace, journal)["changed"] == ["run.json"]
 
 
 def test_what_a_view_is_asked_wrongly(world: bh.World) -> None:
