@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 from a2a.helpers import get_data_parts, get_text_parts, new_data_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
@@ -40,6 +39,7 @@ from beforehand.engine.runs import start
 from beforehand.errors import BeforehandError, InputError, NotFound
 from beforehand.forecast.base import Context, Decision, Opening
 from beforehand.forecast.purple import FactRule
+from beforehand.forecast.schemes.a2a import object_in_text
 from beforehand.forecast.schemes.agent import PURPLE, PurpleAgent
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds import World
@@ -254,12 +254,7 @@ def object_in(parts: Any) -> Mapping[str, Any] | None:
         if isinstance(data, Mapping):
             return data
     for text in get_text_parts(parts):
-        start, end = text.find("{"), text.rfind("}")
-        try:
-            found = orjson.loads(text[start : end + 1]) if 0 <= start < end else None
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(found, Mapping):
+        if (found := object_in_text(text)) is not None:
             return found
     return None
 

@@ -217,13 +217,18 @@ def _objects(result: Any) -> Iterator[Mapping[str, Any]]:
         if isinstance(text := part.get("text"), str):
             texts.append(text)
     for text in texts:
-        start, end = text.find("{"), text.rfind("}")
-        try:
-            found = orjson.loads(text[start : end + 1]) if 0 <= start < end else None
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(found, Mapping):
+        if (found := object_in_text(text)) is not None:
             yield found
+
+
+def object_in_text(text: str) -> Mapping[str, Any] | None:
+    """The JSON object between the first and the last brace of a text; None where there is none."""
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        found = orjson.loads(text[start : end + 1]) if 0 <= start < end else None
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, Mapping) else None
 
 
 def _parts(value: Any, deep: int = 0) -> Iterator[Mapping[str, Any]]:
