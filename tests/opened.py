@@ -75,8 +75,8 @@ def vendor_of_open(archive: Archive, dead: set[str] | None = None) -> Vendor:
         assert asked.param("status") == "open"
         found = open_now(True)
         first = int(asked.param("cursor") or 0)
-        rows = [_kalshi(*one) for one in found[first : first + PAGE]]
-        return {"markets": rows, "cursor": str(first + PAGE) if first + PAGE < len(found) else ""}
+        rows = [_kalshi_event(*one) for one in found[first : first + PAGE]]
+        return {"events": rows, "cursor": str(first + PAGE) if first + PAGE < len(found) else ""}
 
     def ended() -> list[tuple[Market, Any]]:
         view = gateway.at(datetime.now(UTC))
@@ -98,6 +98,7 @@ def vendor_of_open(archive: Archive, dead: set[str] | None = None) -> Vendor:
     vendor = Vendor()
     vendor.route("gamma", "/markets/keyset", gamma)
     vendor.route("kalshi", "/markets", kalshi)
+    vendor.route("kalshi", "/events", kalshi)
     vendor.route("polymarket-data", "/v2/resolutions", endings)
     return vendor
 
@@ -136,6 +137,19 @@ def _gamma(market: Market, price: float) -> dict[str, Any]:
         "lastTradePrice": round(price, 4),
         "bestBid": round(price - 0.01, 4),
         "bestAsk": round(price + 0.01, 4),
+        "category": "Economics",
+        "tags": [{"label": "All"}, {"label": "Indices"}],
+    }
+
+
+def _kalshi_event(market: Market, price: float) -> dict[str, Any]:
+    """A page of events names the category; a market alone does not."""
+    found = _kalshi(market, price)
+    return {
+        "event_ticker": found["event_ticker"],
+        "title": market.question,
+        "category": "Financials",
+        "markets": [found],
     }
 
 

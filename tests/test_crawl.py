@@ -163,11 +163,23 @@ def test_orders_that_give_nothing(venue: Vendor, home: Path, capsys: Out) -> Non
 def test_a_cursor_that_comes_again_ends_the_list(
     venue: Vendor, home: Path, first_day: datetime, capsys: Out
 ) -> None:
-    venue.route("kalshi", "/markets", {"markets": [], "cursor": "same"})
+    venue.route("kalshi", "/events", {"events": [], "cursor": "same"})
     with time_machine.travel(first_day, tick=True):
         (made,) = crawled(capsys)
     assert made["new"]
-    assert sum(one.path == "/markets" for one in venue.log) == 2
+    assert sum(one.path == "/events" for one in venue.log) == 2
+
+
+def test_events_have_the_category_and_the_labels_of_their_venue(
+    venue: Vendor, home: Path, first_day: datetime, capsys: Out
+) -> None:
+    with time_machine.travel(first_day, tick=True):
+        (made,) = crawled(capsys, "--category", "economics")
+    events = lines(Path(made["out"]) / "events.jsonl")
+    assert events
+    assert {one["source"]["type"] for one in events} == {"Polymarket"}
+    assert {(one["domain"], *one["tags"]) for one in events} == {("Economics", "Indices")}
+    assert made["round"]["left_out"]["another category"] > 0
 
 
 def test_damaged_rounds_are_named(

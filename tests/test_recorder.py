@@ -159,10 +159,20 @@ def test_doctor_live_reports_drift(setup: Setup) -> None:
     traffic = setup.connection("live").traffic
     assert traffic is not None
     found = live_check.check(traffic, setup.clock, setup.home.live_checks)
-    *asked, sandbox = found
+    *asked, sandbox, login = found
     assert {row["state"] for row in asked} == {"ok"}, found
     assert len(asked) == len(PROBES)
     assert (sandbox["name"], sandbox["state"]) == ("daytona sandbox", "not configured")
+    assert (login["name"], login["state"]) == ("galileo login", "not configured")
+    for answer, state in (({"access_token": "t"}, "ok"), ({}, "drift"), (401, "not reachable")):
+        setup.vendor.route("galileo", "/login/api_key", answer)
+        settings = {"GALILEO_API_KEY": "secret"}
+        *_, login = live_check.check(
+            traffic, setup.clock, setup.home.live_checks, settings=settings
+        )
+        assert login["state"] == state, login
+        assert "secret" not in str(login)
+        assert setup.vendor.log[-1].body == {"api_key": "secret"}
     renamed = {**shapes.KALSHI_TRADE, "price": "0.57"}
     del renamed["yes_price_dollars"]
     setup.vendor.route("kalshi", "/markets/trades", {"trades": [renamed], "cursor": ""})

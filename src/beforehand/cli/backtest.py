@@ -156,7 +156,7 @@ def run(
     in_order(request.start, request.stop, "--")
     request = fetched(request, workspace, ask=not dry_run) if fetch else request
     if dry_run:
-        return _dry_run(request, workspace, json)
+        return _dry_run(request, workspace, json, fetch)
     if trial is not None:
         return _trial(request, workspace, trial, json)
     with reporting("backtest") as report_to:
@@ -286,7 +286,7 @@ def _print_arms(first: str, arms: "Sequence[Arm]") -> None:
             )
 
 
-def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
+def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool, fetched: bool) -> int:
     """Print what a run of this request would do and spend."""
     from beforehand.jobs.backtest.cost import predicted, stops_at
 
@@ -311,7 +311,8 @@ def _dry_run(request: BacktestRequest, workspace: Workspace, json: bool) -> int:
         print(_waiting(waits))
     for text in found["lacks"]:
         print(f"the validity card will lack: {text}")
-    print("nothing was asked, nothing was written")
+    archived = "; what was fetched is in the archive" if fetched else ", nothing was written"
+    print(f"no forecaster was asked{archived}")
     return EXIT_OK
 
 

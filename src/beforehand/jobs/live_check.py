@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from beforehand.clock import Clock, iso
 from beforehand.errors import BadAnswer, BeforehandError, InputError, NotConfigured, RateLimited
 from beforehand.sandbox.daytona import Daytona
+from beforehand.sources import galileo
 from beforehand.sources.base import Probe, rows_of
 from beforehand.sources.catalogue import PROBES, PROVIDERS
 from beforehand.sources.fields import decode_json
@@ -35,16 +36,16 @@ def check(
     progress: Callable[[str, int, int], None] = lambda *_: None,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> list[CheckRow]:
-    """One row per probe, and one for Daytona where its key is among the `settings`: ok, drift (with
-    the fields that are missing), empty, or why it could not be asked. Services that answered are
-    stored with the date, and `tool list` and `doctor` show it. (A mirror named by an override is
-    not the live service, and does not count.)"""
+    """One row per probe, and for Daytona and Galileo, whose keys are among the `settings`: ok,
+    drift (with the fields that are missing), empty, or why it could not be asked. Services that
+    answered are stored with the date, and `tool list` and `doctor` show it. (A mirror named by an
+    override is not the live service, and does not count.)"""
     facts: dict[str, str] = {}
     found = list[CheckRow]()
     for i, probe in enumerate(PROBES):
         progress(probe.name, i, len(PROBES))
         found.append(_probe(traffic, probe, facts))
-    found.append(_daytona(settings))
+    found += [_daytona(settings), _galileo(traffic, settings)]
     progress("", len(PROBES), len(PROBES))
     earlier = read_checks(keep)
     for row in found:
@@ -66,6 +67,23 @@ def _daytona(settings: Mapping[str, str]) -> CheckRow:
     if done.error is not None or done.result != 42:
         return {**row, "state": "drift", "detail": f"a program gave {done.error or done.result}"}
     return {**row, "detail": "a program ran, without a network"}
+
+
+def _galileo(traffic: Traffic, settings: Mapping[str, str]) -> CheckRow:
+    """A login with the key; nothing else is sent."""
+    row: CheckRow = {"name": "galileo login", "server": "export", "state": "ok", "detail": ""}
+    key = settings.get(galileo.KEY)
+    if not key:
+        why = f"{galileo.KEY} is not set: an export is a file, and needs no key"
+        return {**row, "state": "not configured", "detail": why}
+    try:
+        reply = traffic.fetch(galileo.login_request(key))
+        galileo.parse_login(decode_json(reply.body, "a Galileo login"))
+    except BadAnswer as error:
+        return {**row, "state": "drift", "detail": str(error)}
+    except BeforehandError as error:
+        return {**row, "state": "not reachable", "detail": str(error)}
+    return {**row, "detail": "the key logs in"}
 
 
 def read_checks(path: Path) -> dict[str, CheckRow]:

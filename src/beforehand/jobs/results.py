@@ -105,7 +105,7 @@ def event_wire(market: Market, resolution: Resolution | None) -> EventLine:
         "resolution_date": iso(date) if date else None,
         "source": source,
         "ground_truth_source": market.venue.title(),
-        "tags": [],
+        "tags": list((market.model_extra or {}).get("tags") or ()),
         "event_id": market.event_id,
         "currency": market.currency,
     }

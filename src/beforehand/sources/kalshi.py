@@ -46,6 +46,7 @@ from beforehand.sources.fields import (
     required,
     rows,
     seconds,
+    text,
 )
 
 VENUE = "KALSHI"
@@ -227,6 +228,7 @@ def parse_market(raw: Mapping[str, object], fetched_at: datetime) -> list[Record
     parts: list[Any] = [raw.get("rules_primary"), raw.get("rules_secondary")]
     rules = "\n\n".join(part for part in parts if part)
     event: Any = raw.get("event_ticker")
+    tags: Any = raw.get("tags") or []
     market = Market(
         id=name,
         venue=VENUE,
@@ -236,7 +238,9 @@ def parse_market(raw: Mapping[str, object], fetched_at: datetime) -> list[Record
         event_id=market_id(VENUE, event) if event else None,
         opened_at=instant(raw.get("open_time") or raw.get("open_date")),
         scheduled_close=instant(raw.get("close_time") or raw.get("close_date")),
+        domain=text(raw.get("category")),
         known_at=fetched_at,
+        tags=[said for tag in tags if (said := text(tag))] or None,
         market_type=raw.get("market_type", "binary"),
     )
     status = raw.get("status")
@@ -311,7 +315,8 @@ def parse_event(raw: Mapping[str, object], fetched_at: datetime) -> list[Record]
         mutually_exclusive=raw.get("mutually_exclusive"),
         known_at=fetched_at,
     )
-    nested = [{"event_ticker": ticker, **m} for m in children]
+    of_event = {key: raw[key] for key in ("category", "tags") if raw.get(key)}
+    nested = [{"event_ticker": ticker, **of_event, **m} for m in children]
     return [event, *(record for m in nested for record in parse_market(m, fetched_at))]
 
 
@@ -430,6 +435,10 @@ def market_request(ticker: str, historical: bool = False) -> Request:
     """One market; those settled before the cutoff are in the historical tier alone."""
     tier = "/historical" if historical else ""
     return Request("kalshi", "market", f"{tier}/markets/{urls.quote(ticker, safe='')}")
+
+
+MOST_EVENTS = 200
+"""Events a page."""
 
 
 def events_request(

@@ -35,10 +35,13 @@ from beforehand.sources.fields import (
     required,
     rows,
     seconds,
+    text,
 )
 
 VENUE = "POLYMARKET"
 SITE = "https://polymarket.com"
+EVERYTHING = "All"
+"""A tag that every event has."""
 
 
 @answer("a Polymarket page")
@@ -198,13 +201,21 @@ def _text_version(
         event_id=event or _parent(raw),
         opened_at=instant(raw.get("startDate")),
         scheduled_close=instant(raw.get("endDate")),
+        domain=text(raw.get("category")),
         tokens=tuple(str(t) for t in sides.tokens),
         known_at=fetched_at,
+        tags=[name for name in _tags(raw) if name != EVERYTHING] or None,
         gamma_id=raw.get("id"),
         slug=slug,
         outcomes=sides.outcomes,
         turned=sides.turned,
     )
+
+
+def _tags(raw: Mapping[str, object]) -> list[str]:
+    """The labels that the venue gave a market, or its event."""
+    found = (text(mapping(item, "a tag").get("label")) for item in rows(raw.get("tags"), "tags"))
+    return [name for name in found if name is not None]
 
 
 def _state(
@@ -329,7 +340,12 @@ def parse_event(raw: Mapping[str, object], fetched_at: datetime) -> list[Record]
     """A Gamma event and its nested binary markets."""
     name = market_id(VENUE, str(required(raw, "id")))
     children = [m for m in rows(raw.get("markets"), "markets") if is_binary(m)]
-    records = [r for m in children for r in parse_market(m, fetched_at, event=name)]
+    of_event = {key: raw[key] for key in ("category", "tags") if raw.get(key)}
+    records = [
+        record
+        for child in children
+        for record in parse_market({**of_event, **child}, fetched_at, event=name)
+    ]
     event = Event(
         id=name,
         venue=VENUE,
@@ -400,8 +416,9 @@ def markets_request(
     ascending: bool = False,
     limit: int = MAX_PAGE,
     cursor: str | None = None,
+    tags: bool = False,
 ) -> Request:
-    """A keyset page of markets."""
+    """A keyset page of markets; with `tags`, each has its labels."""
     values = {
         "id": list(ids),
         "condition_ids": list(condition_ids),
@@ -411,6 +428,7 @@ def markets_request(
         "ascending": ascending if order else None,
         "limit": limit,
         "after_cursor": cursor,
+        "include_tag": True if tags else None,
     }
     return Request("gamma", "markets", "/markets/keyset", params(values))
 

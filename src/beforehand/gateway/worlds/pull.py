@@ -89,7 +89,20 @@ def _gamma_event(row: Mapping[str, object], at: datetime) -> list[Any]:
 def kalshi_events(body: Any, at: datetime) -> list[Any]:
     """The records of a page of Kalshi events, then the next cursor."""
     rows, cursor = kalshi.page(body, "events")
-    return [*(r for row in rows for r in _readable(kalshi.parse_event, row, at)), cursor]
+    return [*(r for row in rows for r in _readable(_kalshi_event, row, at)), cursor]
+
+
+def _kalshi_event(row: Mapping[str, object], at: datetime) -> list[Any]:
+    """An event with its markets; a market that cannot be read is named, and left out of it."""
+    found, children = list[Any](), list[object]()
+    for child in field_rows(row.get("markets"), "an event's markets"):
+        skipped = [r for r in _readable(_kalshi_market, child, at) if isinstance(r, Skipped)]
+        found += skipped
+        children += [] if skipped else [child]
+    found += kalshi.parse_event({**row, "markets": children}, at)
+    for child in children:
+        found += _if_any(kalshi.listed(mapping(child, "a market")))
+    return found
 
 
 def kalshi_markets(body: Any, at: datetime) -> list[Any]:

@@ -6,13 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from beforehand.errors import InputError
-from beforehand.gateway.worlds import Listing
 from beforehand.gateway.worlds.pull import (
     Puller,
     gamma_markets,
+    kalshi_events,
     kalshi_markets,
-    page_parser,
-    page_request,
 )
 from beforehand.records.world import Market, MarketState, Resolution
 from beforehand.sources import kalshi, polymarket
@@ -78,11 +76,16 @@ def opened(puller: Puller, venue: str) -> Iterator[int]:
     InputError for a venue that lists none."""
     if venue not in VENUES.values():
         raise InputError(f"{venue}: open markets are listed by {', '.join(VENUES)}")
-    listing, cursor = Listing(frozenset({venue}), "active", limit=polymarket.MAX_PAGE), None
+    cursor: str | None = None
     seen = set[str | None]()
     while cursor not in seen:  # A cursor that comes again would never end.
         seen.add(cursor)
-        *records, cursor = puller.pull(page_request(venue, listing, cursor), page_parser(venue))
+        if venue == kalshi.VENUE:  # By events: its markets alone name no category.
+            request = kalshi.events_request(kalshi.MOST_EVENTS, cursor, "open")
+            *records, cursor = puller.pull(request, kalshi_events)
+        else:
+            request = polymarket.markets_request(closed=False, cursor=cursor, tags=True)
+            *records, cursor = puller.pull(request, gamma_markets)
         yield len({one.id for one in records if isinstance(one, Market)})
         if cursor is None:  # A page may be empty and still have a next one.
             break
