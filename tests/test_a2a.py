@@ -168,7 +168,7 @@ def test_answers_in_every_form(version: str, tmp_path: Path) -> None:
         ),
         (message({"text": "I do not know."}), "without a probability|no probability|probability"),
         (message({"data": {"probability": 30}}), "percent, it seems"),
-        (message({"data": {"probability": "0.3"}}), "no number"),
+        (message({"data": {"probability": "not 0.3"}}), "may mean another"),
         (task("TASK_STATE_FAILED"), "probability"),
         (None, "probability"),
         ([], "probability"),

@@ -32,7 +32,7 @@ RESERVED = {
     "httpx2": {"gateway/transport.py"},
     "sqlite3": {"store/"},
     "duckdb": {"store/"},
-    "subprocess": {"sandbox/", "forecast/process.py"},
+    "subprocess": {"sandbox/", "forecast/process.py", "forecast/programs.py"},
     "fastapi": {"serve/"},
     "mcp": {"serve/"},
     "dbos": {"engine/shared.py"},

@@ -218,6 +218,9 @@ def print_result(summary: "Summary", report: Path, verbose: bool = False) -> Non
         _money(out, summary)
         if made and made["failed"]:
             _say(out, "decisions", _made(made))
+    for name, rules in summary.get("answers", {}).items():
+        read_by = ", ".join(f"{n:,} {rule}" for rule, n in sorted(rules.items()))
+        _say(out, "answers", f"of {name}: {read_by}")
     if "rows" in summary:
         counted = summary["rows"]
         left = "".join(f", {n:,} left out ({r})" for r, n in summary.get("leave_out", {}).items())

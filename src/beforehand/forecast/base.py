@@ -8,6 +8,7 @@
 import re
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -77,7 +78,8 @@ class Decision(Struct, frozen=True):
     confidence of None means twice the distance of the probability from a half. `evidence_ids` are
     those of the snippets it rests on; `traces` record how it was made, `audit` what was looked up
     in the world for it (`Audit.wire`); `evidence` are typed items of its own (EvidenceItem): none
-    is an empty list, and None leaves it to us to cite the price."""
+    is an empty list, and None leaves it to us to cite the price; `read_as` is the rule by which its
+    probability was read, if it was no plain number (`answers.py`)."""
 
     probability: float
     confidence: float | None = None
@@ -88,6 +90,7 @@ class Decision(Struct, frozen=True):
     traces: Sequence[TraceRow] = ()
     audit: Mapping[str, Any] | None = None
     evidence: Sequence[EvidenceLine] | None = None
+    read_as: str | None = None
 
     def row(self, model_id: str, simulation: int, context: Context) -> DecisionRow:
         """The documented DecisionResult. Ids that were cited but not shown are kept apart."""
@@ -171,6 +174,7 @@ class Forecaster(ABC):
         """True once this process has shown it what another process asked it before."""
         self.differing: set[Question] = set()
         """Questions whose answer on record is another one than it gives now."""
+        self._noted: Counter[str] = Counter()
         self.asking = threading.RLock()
         """Held while a stateful one is asked: its steps may run side by side."""
 
@@ -205,6 +209,17 @@ class Forecaster(ABC):
         """How many answers differed from those on record when a past was shown again, since the
         last call of this method."""
         found, self.differing = len(self.differing), set()
+        return found
+
+    def note(self, rule: str) -> None:
+        """Count an answer that was read by a rule, or that was none. Safe for threads."""
+        with self.asking:
+            self._noted[rule] += 1
+
+    def take_noted(self) -> dict[str, int]:
+        """What was counted since the last call of this method."""
+        with self.asking:
+            found, self._noted = dict(self._noted), Counter()
         return found
 
     def ready(self) -> None:  # noqa: B027 (most are always ready)
@@ -447,7 +462,8 @@ def unknown(text: str, opening: Opening) -> InputError:
 
 def _allowed(opening: Opening) -> Iterator[str]:
     yield from _EXPANDED
-    yield from sorted(_SHOWN, key=lambda name: name.startswith("python:"))
+    # Those that always work before those that need something of the user's.
+    yield from sorted(_SHOWN, key=lambda name: getattr(class_of(name), "kind", "") != "baseline")
     yield from (f"recorded:{name}" for name in opening.predictors)
 
 

@@ -6,8 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from beforehand.config import Workspace
 from beforehand.errors import InputError
-from beforehand.forecast.base import class_of, split_entry
+from beforehand.forecast.base import Opening, class_of, open_forecaster, split_entry
 from beforehand.forecast.callables import (
     code_digest,
     declare,
@@ -16,6 +17,7 @@ from beforehand.forecast.callables import (
     load,
     place_of,
 )
+from beforehand.forecast.schemes.command import Program
 from beforehand.front.progress import progress as bar
 from beforehand.front.run import workspace_of
 from beforehand.front.world import World, need_world
@@ -71,7 +73,7 @@ def probe(
         between("evidence", evidence, 0, 20),
         timeout,
     )
-    subject, code, called = _subject(forecaster)
+    subject, code, called = _subject(forecaster, workspace)
     apart = interval("every", every)
     with bar("probe", progress) as update:
         found = run_probe(
@@ -126,7 +128,9 @@ def check_tool(
         return run_check(name, arguments, path, instants, update)
 
 
-def _subject(given: str | Callable[..., Any]) -> tuple[Subject, str | None, str | None]:
+def _subject(
+    given: str | Callable[..., Any], workspace: Workspace
+) -> tuple[Subject, str | None, str | None]:
     """What is probed, as another process finds it; the digest of its code, and its place."""
     if not isinstance(given, str):
         return _callable(given)
@@ -134,10 +138,13 @@ def _subject(given: str | Callable[..., Any]) -> tuple[Subject, str | None, str 
     scheme, found = rest.partition(":")[0], class_of(rest)
     if found is not None and found.kind == "baseline":
         return Subject(given, name or rest), None, None
+    if scheme == "command" or (scheme == "python" and "#" in rest):
+        return _program(given.strip(), workspace)
     if scheme != "python":
         raise InputError(
             f"{given!r} is not probed: a probe starts the code itself, so it takes a callable "
-            "(python:module:name, python:./file.py:name) or a baseline"
+            "(python:module:name, python:./file.py:name), a program (command:./bot.sh) or a "
+            "baseline"
         )
     target = rest.partition(":")[2]
     declared = load(target)
@@ -147,6 +154,14 @@ def _subject(given: str | Callable[..., Any]) -> tuple[Subject, str | None, str 
     entry = f"python:{Path(place).resolve()}:{attribute}" if place.endswith(".py") else rest
     found_at = place_of(declared.callee)
     return Subject(f"{called}{entry}", name or declared.name, folder=folder), code, found_at
+
+
+def _program(given: str, workspace: Workspace) -> tuple[Subject, str | None, str | None]:
+    """A program, named so that another folder finds it too."""
+    one = open_forecaster(given, Opening(workspace))
+    assert isinstance(one, Program)
+    one.check()
+    return Subject(one.anywhere, one.name, folder=one.place.parent), one.code, str(one.place)
 
 
 def _callable(given: Callable[..., Any]) -> tuple[Subject, str | None, str | None]:

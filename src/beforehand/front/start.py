@@ -12,7 +12,7 @@ from beforehand.engine.job import RunLimits
 from beforehand.engine.runs import keep_seal
 from beforehand.engine.runs import start as begin
 from beforehand.errors import InputError
-from beforehand.forecast.base import ModelOptions
+from beforehand.forecast.base import ModelOptions, split_entry
 from beforehand.forecast.callables import entry_of
 from beforehand.front.reporting import reporting, told_in_python
 from beforehand.front.run import Run, workspace_of
@@ -126,7 +126,7 @@ def _carried_out(
     """The finished run. Where it was stopped, the error says how it goes on: with a callable of
     no module (`python:NAME`) from this program alone."""
     in_order(request.start, request.stop)
-    names = [entry.rpartition("=")[2] for entry in request.forecasters.split(",")]
+    names = [split_entry(entry)[1] for entry in request.forecasters.split(",")]
     alone = any(name.startswith("python:") and name.count(":") == 1 for name in names)
     with told_in_python(run_id, alone), reporting("backtest", progress) as report:
         finished = begin(request, workspace, run_id, report)

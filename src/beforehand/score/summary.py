@@ -339,6 +339,8 @@ class About(TypedDict):
     baselines: NotRequired[dict[str, str]]
     rejected: NotRequired[dict[str, list[int]]]
     decisions: NotRequired[DecisionCounts]
+    answers: NotRequired[dict[str, dict[str, int]]]
+    """By forecaster: how many answers were read by which rule, or were none."""
     without_flagged: NotRequired[dict[str, dict[str, Few]] | None]
     short: NotRequired[PartWire | None]
     pictured: NotRequired[Pictured]

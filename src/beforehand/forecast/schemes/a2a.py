@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from beforehand.clock import iso
 from beforehand.errors import BadAnswer, InputError, RateLimited, Refused, Unavailable
 from beforehand.forecast.base import Context, Decision, Forecaster, Meter, Opening, scheme
+from beforehand.forecast.mapping import OURS, AnswerMap, split_options
 from beforehand.forecast.schemes.http import Address, provider, read_kept
 from beforehand.gateway.transport import reach
 from beforehand.records.benchmark import EvidenceItem
@@ -48,7 +49,7 @@ class A2AAgent(Address):
 
     def __init__(self, entry: str, name: str | None, opening: Opening) -> None:
         super().__init__(entry, name, opening)
-        self.url = entry.removeprefix(PREFIX)
+        self.url = split_options(entry)[0].removeprefix(PREFIX)
         parts = urlsplit(self.url)
         origin = f"{parts.scheme}://{parts.netloc}"
         service = provider(origin, opening.limits, opening.timeout)
@@ -74,8 +75,8 @@ class A2AAgent(Address):
         body, limited = context.wire(), bool(self._service.limits)
 
         def send(key: str) -> str:
-            said = self._exchange(message_of(context, key, meter), key, meter)
-            return _as_text(_kept(said))
+            said = self._exchange(self._message(context, key, meter), key, meter)
+            return _as_text(_kept(said, None if self._map == OURS else self._map))
 
         turn = (lambda stop: self._open().turn(self.provider, "", stop)) if limited else None
         answer = meter.call(self.provider, body, send, self._measure, turn)
@@ -87,6 +88,11 @@ class A2AAgent(Address):
     def usage(answer: str) -> Usage:
         """Tokens and US dollars that the answer's metadata states."""
         return Address.usage(answer)
+
+    def _message(self, context: Context, key: str, meter: Meter) -> dict[str, Any]:
+        if self._map.request is None:
+            return message_of(context, key, meter)
+        return _worded(self._map.body(context, self._questions), key)
 
     def _exchange(self, message: Mapping[str, Any], key: str, meter: Meter) -> Any:
         """The result of SendMessage, once it is final; `{"error": …}` where there is none."""
@@ -169,6 +175,10 @@ def place_of(card: Mapping[str, Any], url: str) -> Place:
 def message_of(context: Context, key: str, meter: Meter) -> dict[str, Any]:
     """The message: the event and its context as data and as text."""
     said = {"event": event_of(context), "context": context.wire(), "run": meter.run_id}
+    return _worded(said, key)
+
+
+def _worded(said: Any, key: str) -> dict[str, Any]:
     return {
         "messageId": key,
         "role": "ROLE_USER",
@@ -245,13 +255,19 @@ def _parts(value: Any, deep: int = 0) -> Iterator[Mapping[str, Any]]:
             yield from _parts(inner, deep + 1)
 
 
-def _kept(result: Any) -> dict[str, Any]:
+def _kept(result: Any, mapped: AnswerMap | None = None) -> dict[str, Any]:
     """What is kept of a result: the answer in our words, beside the result itself."""
     if isinstance(result, Mapping) and "error" in result:
         return {"error": str(result["error"])}
     kept: dict[str, Any] = {"result": result}
     told = list[str]()
     for found in _objects(result):
+        if mapped is not None:
+            read: dict[str, Any] = orjson.loads(mapped.kept(orjson.dumps(found).decode()))
+            if "error" not in read:
+                return kept | read
+            told.append(read["error"])
+            continue
         inner, meta = found.get("prediction"), found.get("metadata")
         said = inner if isinstance(inner, Mapping) else found
         if "probability" not in said:

@@ -4,7 +4,8 @@ The request carries three headers. `Idempotency-Key` is the same for every attem
 so that a service that bills can tell a repetition from a new question. `Beforehand-Simulation` is
 the simulation's number. `Beforehand-Run` is the run's id, so that a service that remembers can keep
 runs apart. The answer is `{"probability": p}`, with optional `rationale` (text), `evidence_ids` (a
-list), `tokens` (a number, or numbers by kind) and `cost` (US dollars).
+list), `tokens` (a number, or numbers by kind) and `cost` (US dollars). Other services are asked in
+their own words, as a few options after the address say (`mapping.py`).
 """
 
 import math
@@ -17,6 +18,7 @@ import orjson
 from msgspec import convert, structs, to_builtins
 
 from beforehand.errors import BadAnswer, InputError
+from beforehand.forecast.answers import read_probability
 from beforehand.forecast.base import (
     TIMEOUT_S,
     Abstained,
@@ -27,6 +29,12 @@ from beforehand.forecast.base import (
     Opening,
     scheme,
 )
+from beforehand.forecast.mapping import (
+    OURS,
+    Questions,
+    answer_map,
+    split_options,
+)
 from beforehand.gateway.opening import open_traffic
 from beforehand.gateway.transport import reach
 from beforehand.llm.names import split_address
@@ -35,7 +43,7 @@ from beforehand.sources.base import Limit, Provider, Request
 from beforehand.store.journal.calls import Usage
 from beforehand.traffic import Traffic
 
-LONGEST_TEXT = 20_000
+LONGEST_TEXT, LONGEST_ERROR = 20_000, 500
 ENDPOINT = "decide"
 _SECRET = re.compile(r"(?:^|&)[^=&]*(?:key|token|secret|passw|auth|sig)[^=&]*=", re.IGNORECASE)
 
@@ -50,7 +58,11 @@ class Address(Forecaster):
 
     def __init__(self, address: str, name: str | None, opening: Opening) -> None:
         super().__init__(address, name)
-        self._service = provider(address, opening.limits, opening.timeout)
+        plain, options = split_options(address)
+        self._map = answer_map(address, options, opening.folder)
+        self._questions = Questions(opening.world, opening.workspace.clock)
+        self._service = provider(address, opening.limits, opening.timeout, plain)
+        self.code = self._map.code
         self._workspace = opening.workspace
         self._cost_per_call = opening.cost_per_call
         self._traffic: Traffic | None = None
@@ -59,7 +71,7 @@ class Address(Forecaster):
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
         """Raises InputError if nothing can be posted to the address, or if it holds a secret."""
-        parts = split_address(rest, "forecaster", "http://host:port/path")
+        parts = split_address(split_options(rest)[0], "forecaster", "http://host:port/path")
         if _SECRET.search(parts.query):
             raise InputError(
                 f"the forecaster at {parts.hostname}: an address must hold no key, as it is stored "
@@ -69,22 +81,25 @@ class Address(Forecaster):
 
     def ready(self) -> None:
         """Raises Unavailable if nothing accepts a connection there."""
-        reach(self.provider, "the forecaster")
+        reach(self._service.base, "the forecaster")
 
     def decide(self, context: Context, meter: Meter) -> Decision:
         """Post the context, unless the journal has the answer."""
-        body, limited = context.wire(), bool(self._service.limits)
+        body, limited = self._map.body(context, self._questions), bool(self._service.limits)
 
         def send(key: str) -> str:
             asked = request(self.provider, body, meter.simulation, key, meter.run_id)
             # A process that slept through its lease sends no context of an earlier instant.
             still = partial(meter.holds, key)
-            return self._open().fetch(asked, turn_taken=limited, still=still).text
+            answer = self._open().fetch(asked, turn_taken=limited, still=still).text
+            return answer if self._map == OURS else self._map.kept(answer)
 
         def turn(stop: threading.Event) -> None:
             self._open().turn(self.provider, ENDPOINT, stop)
 
-        answer = meter.call(self.provider, body, send, self._measure, turn if limited else None)
+        # On record under the context, whatever was sent of it.
+        asked = context.wire()
+        answer = meter.call(self.provider, asked, send, self._measure, turn if limited else None)
         return parse(self.provider, answer)
 
     def _measure(self, answer: str) -> Usage:
@@ -113,10 +128,13 @@ class Address(Forecaster):
             return self._traffic
 
 
-def provider(address: str, limits: Sequence[Limit] = (), timeout: float = TIMEOUT_S) -> Provider:
-    """The address as a service that the traffic layer knows, with its limits."""
+def provider(
+    name: str, limits: Sequence[Limit] = (), timeout: float = TIMEOUT_S, address: str | None = None
+) -> Provider:
+    """The address [its name] as a service that the traffic layer knows, with its limits."""
+    address = name if address is None else address
     return Provider(
-        name=address,
+        name=name,
         title=f"the forecaster at {address}",
         base=address,
         limits=tuple(limits),
@@ -150,13 +168,17 @@ def parse(address: str, answer: str) -> Decision:
     if body is None:
         raise BadAnswer(f"{where} did not answer with a JSON object{_no_json(answer)}")
     p = body.get("probability")
+    if "probability" not in body and isinstance(body.get("error"), str):
+        raise BadAnswer(f"{where}: {str(body['error'])[:LONGEST_ERROR]}")
     if "probability" not in body:
         keys = ", ".join(map(str, body)) or "nothing"
         raise BadAnswer(f"{where} answered without a field `probability`: it has {keys[:120]}")
     if p is None:
         raise Abstained(f"{where} answered no probability: null")
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0.0 <= p <= 1.0:
-        raise BadAnswer(f"{where} answered no probability from 0 to 1: {_short(p)} is {_what(p)}")
+    try:
+        read = read_probability(p)
+    except BadAnswer as error:
+        raise BadAnswer(f"{where} answered no probability from 0 to 1: {error}") from None
     rationale = body.get("rationale")
     if rationale is not None and not isinstance(rationale, str):
         raise BadAnswer(f"{where} answered a rationale that is not text")
@@ -165,8 +187,12 @@ def parse(address: str, answer: str) -> Decision:
         cited = []
     if not isinstance(cited, list) or not all(isinstance(c, (str, int)) for c in cited):
         raise BadAnswer(f"{where} answered evidence_ids that are not a list of ids")
+    rule = read.rule or body.get("read_as")
     return Decision(
-        float(p), rationale=(rationale or "")[:LONGEST_TEXT], evidence_ids=[str(c) for c in cited]
+        read.p,
+        rationale=(rationale or "")[:LONGEST_TEXT],
+        evidence_ids=[str(c) for c in cited],
+        read_as=rule if isinstance(rule, str) else None,
     )
 
 
@@ -181,6 +207,8 @@ def kept_text(said: Decision) -> str:
         body["confidence"] = said.confidence
     if said.audit is not None:
         body["audit"] = said.audit
+    if said.read_as is not None:
+        body["read_as"] = said.read_as
     if said.evidence is not None:
         body["evidence"] = [to_builtins(line) for line in said.evidence]
     return orjson.dumps(body).decode()
@@ -216,18 +244,6 @@ def _no_json(answer: str) -> str:
     if re.search(r":\s*-?(NaN|Infinity)\b", answer):
         return ": JSON has no NaN and no Infinity (write null where there is no probability)"
     return " (keys and texts stand in double quotes)" if answer.lstrip().startswith("{'") else ""
-
-
-def _what(value: object) -> str:
-    """What is wrong with it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return "no number"
-    return "percent, it seems" if 1 < value <= 100 else "outside"
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def parse_rate(text: str | None) -> tuple[Limit, ...]:

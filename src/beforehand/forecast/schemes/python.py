@@ -57,6 +57,7 @@ from beforehand.forecast.callables import (
     said_of,
     split_version,
 )
+from beforehand.forecast.mapping import split_options
 from beforehand.forecast.schemes.http import LONGEST_TEXT, kept_text, read_kept
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.view import View
@@ -241,6 +242,10 @@ class PythonForecaster(Forecaster):
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
         """Raises InputError where it cannot be imported or called, or has another version."""
+        if "#" in rest and "python" in split_options(rest)[1]:
+            from beforehand.forecast.schemes.environment import Elsewhere
+
+            return Elsewhere.open(rest, name, opening)
         target, _, version = split_version(rest.partition(":")[2])
         declared = load(target, opening.folder)
         if version and version != declared.version:

@@ -247,6 +247,8 @@ def _ask_batch(one: Forecaster, asked: Sequence[Asked], context: StepContext) ->
 def _made(one: Forecaster, context: Context, meter: StepContext) -> Decision:
     """A forecaster's decision, checked. A stateful one is shown no context twice."""
     said = _asked_once(one, context, meter) if one.stateful else one.decide(context, meter)
+    if said.read_as is not None:
+        one.note(said.read_as)
     p = float(said.probability)
     if not 0.0 <= p <= 1.0:
         raise NoDecision(f"{one.name} answered no probability from 0 to 1: {p:g} is outside")

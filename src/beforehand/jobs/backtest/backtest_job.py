@@ -460,6 +460,8 @@ class BacktestJob:
                 "settled": asked.settled,
             },
         }
+        if noted := collected.get("noted"):
+            about["answers"] = noted
         shown = [row for row in rows if row.market_id == drawn]
         summary = results.end_in_report(path, result, leaks, about, shown, everyone)
         files = self.folder.digests("audit.json", *results.SCORED, *written)

@@ -12,7 +12,7 @@ mean.)
 """
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -194,6 +194,7 @@ class Walker:
         for kind, lines in kept.items():
             context.keep(kind, b"\n".join(lines))
         differs = {one.name: one.take_differing() for one in self._forecasters.values()}
+        noted = {one.name: one.take_noted() for one in self._forecasters.values()}
         asked = {one.entry: one for config in which for one in self._ever(config)}
         codes = {one.name: one.code for one in asked.values() if one.code is not None}
         return {
@@ -202,6 +203,7 @@ class Walker:
             "audit": gateway.audit.wire(),
             "previous": {str(i): last for i, last in previous.items()} if at is not None else {},
             "differs": {name: n for name, n in differs.items() if n},
+            "noted": {name: found for name, found in noted.items() if found},
         }
 
     def settle(
@@ -327,8 +329,11 @@ class Walker:
         if self._method == "weighted":
             apply_past_weights(self._folder.path / "intervals.jsonl", self._answers)
         audit, differs = Audit(), Counter[str]()
+        noted = defaultdict[str, Counter[str]](Counter)
         codes: dict[str, set[str]] = {}
         for output in outputs.values():
+            for name, rules in output.get("noted", {}).items():
+                noted[name].update(rules)
             for name, code in output.get("codes", {}).items():
                 codes.setdefault(name, set()).add(code)
         for task in sorted(outputs):
@@ -338,6 +343,7 @@ class Walker:
             "intervals": sum(output["intervals"] for output in outputs.values()),
             "audit": audit.wire(),
             "differs": dict(sorted(differs.items())),
+            "noted": {name: dict(sorted(found.items())) for name, found in sorted(noted.items())},
             "codes": {name: len(found) for name, found in sorted(codes.items()) if len(found) > 1},
             "files": self._folder.digests(*written),
         }
