@@ -26,6 +26,8 @@ MARKET_STATUS_CLOSED = "closed"
 MARKET_STATUS_RESOLVED = "resolved"
 NO_PROGRAMS = "BEFOREHAND_NO_PROGRAMS"
 """Set in processes that a server starts for callers who may not run code of its machine."""
+ENDS_WITH = "BEFOREHAND_ENDS_WITH"
+"""The process with which a server ends: the one that started it for its clients."""
 WorldMode = Literal["replay", "live", "record"]
 """Where answers come from: the archive, the services, or the services with every exchange kept."""
 

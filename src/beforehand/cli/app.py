@@ -48,6 +48,7 @@ SUMMARIES = {
     "world import prices": "Import prices from CSV: id,time,price (bid, ask, volume, known_at).",
     "world import predictions": "Import PredictionRecord and ResolutionRecord JSONL.",
     "world import market-data": "Load quotes (CSV, Parquet) into the market-data table.",
+    "collect": "Gather the forecasts of an unmodified MCP client into a file, to be scored.",
     "backtest run": "Backtest forecasters point in time over the archive, and score them.",
     "backtest ab": "Compare configurations on the same markets: accuracy beside cost.",
     "backtest probe": "Find out whether a forecaster's answers depend on what came later.",

@@ -137,13 +137,13 @@ def run(
     workspace = Workspace.from_environment()
     request = BacktestRequest(
         archive=archive_path(archive).resolve(),
-        markets=_markets(markets),
+        markets=markets_of(markets),
         every=parse_interval(every),
         grid=grid,
         forecasters=with_model(forecasters, model_flags),
         num_sims=between("sims", sims, 1, 1000, "--"),
-        start=_instant("start", start),
-        stop=_instant("end", end),
+        start=instant_of("start", start),
+        stop=instant_of("end", end),
         max_results=between("evidence", evidence, 0, 20, "--"),
         grade=grade,
         configs=load_configs(config) if config else None,
@@ -203,11 +203,11 @@ def ab(
     workspace = Workspace.from_environment()
     common = BacktestRequest(
         archive=archive_path(archive).resolve(),
-        markets=_markets(markets),
+        markets=markets_of(markets),
         every=parse_interval(every),
         grid=grid,
-        start=_instant("start", start),
-        stop=_instant("end", end),
+        start=instant_of("start", start),
+        stop=instant_of("end", end),
         settings=settings(seed, draws, 0, bet_rules(bet_flags), "--"),
         limits=run_limits(limit_flags),
     )
@@ -396,9 +396,9 @@ def _unused(config: ExperimentConfig, where: str) -> None:
         note(f"{where}: the field {name!r} is not used")
 
 
-def _markets(text: str) -> list[str] | None:
+def markets_of(text: str) -> list[str] | None:
     return None if text.strip() == "all" else market_names(text)
 
 
-def _instant(option: str, text: str | None) -> datetime | None:
+def instant_of(option: str, text: str | None) -> datetime | None:
     return instant(option, text, "--") if text else None

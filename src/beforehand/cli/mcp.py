@@ -2,6 +2,8 @@
 
 import os
 import sys
+import threading
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +15,18 @@ from beforehand.cli.aside import AsideFlags, aside_model
 from beforehand.cli.output import ArchivePath, Json, TextGrade, archive_path, emit, note
 from beforehand.cli.server import ServerLimits, server_limits
 from beforehand.clock import SystemClock, iso, parse_instant
-from beforehand.config import Workspace, WorldMode
+from beforehand.config import ENDS_WITH, Workspace, WorldMode
 from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import connect
+from beforehand.store.files import is_alive
 
 if TYPE_CHECKING:
     from beforehand.serve.auth import Visitor
+    from beforehand.serve.collecting import Days
     from beforehand.serve.connections import Limits
     from beforehand.serve.mcp import Backend
 
-HOST, PORT = "127.0.0.1", 8765
+HOST, PORT, LOOK_S = "127.0.0.1", 8765, 1.0
 WITHOUT_ARCHIVE = frozenset({"google-news-rss", "market-data"})
 Client = Literal[
     "claude-code", "claude-desktop", "codex", "cursor", "gemini", "vscode", "windsurf", "zed"
@@ -45,6 +49,8 @@ class ServeOptions:
     aside: AsideFlags | None = None
     limits: "Limits | None" = None
     grade: Literal["captured", "published"] = "captured"
+    answers: Path | None = None
+    days: str | None = None
 
     def check(self) -> None:
         """Raises InputError for options that exclude each other, and for a missing archive."""
@@ -57,6 +63,9 @@ class ServeOptions:
         if self.http and self.discovery:
             raise InputError("over http, discovery mode has its own address: /mcp/discovery")
         check_binding(self.host or HOST, self.auth or "token")
+        if self.days is not None and self.answers is None:
+            raise InputError("--days goes with --answers, where the forecasts are written")
+        self.of_days()
         if not 0 <= (PORT if self.port is None else self.port) <= 65535:
             raise InputError(f"--port must lie between 0 and 65535, not {self.port}")
         if self.as_of is not None:
@@ -75,6 +84,21 @@ class ServeOptions:
                 "data/demo-world-0), make one with `beforehand world simulate`, or ask the "
                 "services with --mode live"
             )
+
+    def of_days(self) -> "Days | None":
+        """The first and the last day. Raises InputError."""
+        from beforehand.serve.collecting import Days
+
+        if self.days is None:
+            return None
+        first, _, last = self.days.partition("..")
+        try:
+            found = Days(parse_instant(first), parse_instant(last))
+        except ValueError as error:
+            raise InputError(f"--days {self.days}: write FROM..UNTIL ({error})") from None
+        if found.first >= found.last:
+            raise InputError(f"--days {self.days}: the first day lies before the last")
+        return found
 
 
 def mcp(
@@ -108,6 +132,20 @@ def mcp(
     ] = None,
     grade: TextGrade = "captured",
     archive: ArchivePath = None,
+    answers: Annotated[
+        Path | None,
+        Parameter(
+            help="Take forecasts too (the tool submit_forecasts), and write them to this JSONL "
+            "with the user and the instant of the token."
+        ),
+    ] = None,
+    days: Annotated[
+        str | None,
+        Parameter(
+            help="With --answers, FROM..UNTIL: FutureSim's tools alone (search_news, "
+            "submit_forecasts, next_day), one day after the other."
+        ),
+    ] = None,
     aside: AsideFlags | None = None,
     limits: ServerLimits | None = None,
     config: Annotated[
@@ -131,7 +169,7 @@ def mcp(
     served = mode_of(mode, as_of, archive)
     given = ServeOptions(
         named(server), transport == "http", host, port, auth, discovery, as_of, served, archive,
-        aside, server_limits(limits), grade,
+        aside, server_limits(limits), grade, answers, days,
     )  # fmt: skip
     if json:
         raise InputError("--json goes with `beforehand mcp` alone")
@@ -193,6 +231,10 @@ def _serve(given: ServeOptions) -> int:
     storage.scorer = None if model is None else model.rate
     who = Visitor() if given.http else _of_token(workspace)
     backend = Backend(connection, storage, open_quotas(workspace), log.write, who, pinned)
+    if given.answers is not None:
+        from beforehand.serve.collecting import Collecting
+
+        backend.collecting = Collecting(given.answers, workspace.clock, given.of_days())
     pins = [at for at in (pinned, who.as_of) if at is not None]
     pin = f", pinned to {iso(min(pins))}" if pins else ""
     user = "" if who.user is None else f", as {who.user}"
@@ -240,6 +282,8 @@ def _http(
     from beforehand.serve.auth import Verifier, Visitor, open_tokens
     from beforehand.serve.http import addresses, application, listen, run
 
+    if number := os.environ.get(ENDS_WITH):
+        threading.Thread(target=_end_with, args=(int(number),), daemon=True).start()
     verifier, clock, home = None, workspace.clock, workspace.home
     # In errors for clients, paths are relative to the home folder or the archive's parent folder.
     backend.hidden = ((f"{home.root}{os.sep}", ""), (f"{path.resolve().parent}{os.sep}", ""))
@@ -262,6 +306,13 @@ def _http(
         limits = given.limits or server_limits(None)
         app = application(backend, given.name, verifier, limits)
         run(app, [sock], limits, log=backend.log)
+
+
+def _end_with(number: int) -> None:
+    """End when that process has ended."""
+    while is_alive(number):
+        time.sleep(LOOK_S)
+    os._exit(EXIT_OK)
 
 
 def _overview(json: bool) -> int:

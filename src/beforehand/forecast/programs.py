@@ -21,7 +21,6 @@ from typing import IO
 
 import orjson
 
-from beforehand.clock import stopwatch
 from beforehand.errors import BadAnswer
 from beforehand.forecast.answers import read_probability
 from beforehand.forecast.process import own_environment
@@ -131,7 +130,7 @@ class Lines:
 
     def _failed(self, slot: _Slot, why: str) -> BadAnswer:
         self.close()
-        said = b"".join(self._errors).decode("utf-8", "replace").strip()[-LONGEST_ERROR:]
+        said = last_line(b"".join(self._errors))
         told = slot.why or why
         return BadAnswer(f"{told}; it said: {said}" if said else told)
 
@@ -156,7 +155,7 @@ class Lines:
         assert process.stderr is not None
         with suppress(OSError, ValueError), process.stderr:
             while part := process.stderr.read1(4096):  # type: ignore[attr-defined]
-                self._errors.append(part[-LONGEST_ERROR:])
+                self._errors.append(part)
 
     def _read(self, process: subprocess.Popen[bytes]) -> None:
         """Give each line to the question that it answers."""
@@ -222,22 +221,33 @@ def answers(line: bytes) -> tuple[str | None, str | None]:
     return (None, STRAY) if read.rule == "number in words" else (None, None)
 
 
-def run_once(start: Start, question: bytes, timeout: float) -> str:
-    """The last line that a program, started for one question, writes until it ends. Raises
-    BadAnswer."""
+@dataclass(frozen=True)
+class Ran:
+    """How a program ran: the last line that it wrote, and why it failed, if it did."""
+
+    last: str
+    why: str | None
+
+    def line(self) -> str:
+        """The last line. Raises BadAnswer where it failed, or wrote none."""
+        if self.why is not None:
+            raise BadAnswer(self.why)
+        if not self.last:
+            raise BadAnswer("it wrote no answer")
+        return self.last
+
+
+def run_once(start: Start, question: bytes, timeout: float) -> Ran:
+    """Start a program for one question, and wait for its end. Raises BadAnswer where it cannot be
+    started."""
     process = open_program(start)
-    with suppress(OSError):
-        process.stdin and process.stdin.write(question + b"\n")
-    errors = bytearray()
-    kept = _Tail()
-    assert process.stdout is not None
-    assert process.stderr is not None
+    errors, kept = bytearray(), _Tail()
 
     def listen() -> None:
         assert process.stderr is not None
         with process.stderr:
             while part := process.stderr.read(1 << 16):
-                errors[:] = (errors + part)[-LONGEST_ERROR:]
+                errors[:] = (errors + part)[-4096:]
 
     readers = [
         threading.Thread(target=kept.read, args=(process,), daemon=True),
@@ -246,27 +256,28 @@ def run_once(start: Start, question: bytes, timeout: float) -> str:
     for reader in readers:
         reader.start()
     with suppress(OSError):
+        process.stdin and process.stdin.write(question + b"\n")
+    with suppress(OSError):
         process.stdin and process.stdin.close()
-    until = stopwatch() + timeout
     readers[0].join(timeout)
     late = readers[0].is_alive()
     if not late:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(max(until - stopwatch(), GRACE_S))
+            process.wait(GRACE_S)
     code = process.poll()
     end(process)
     readers[1].join(GRACE_S)
-    said = bytes(errors).decode("utf-8", "replace").strip()[-LONGEST_ERROR:]
-    more = f"; it said: {said}" if said else ""
+    said = last_line(bytes(errors))
+    why = None
     if late:
-        raise BadAnswer(f"no answer within {timeout:g} s{more}")
-    if kept.flooded:
-        raise BadAnswer(f"it wrote more than {LONGEST_LINE:,} bytes")
-    if code != 0:
-        raise BadAnswer(f"its process ended with code {code}{more}")
-    if not kept.last:
-        raise BadAnswer(f"it wrote no answer{more}")
-    return kept.last.decode("utf-8", "replace")
+        why = f"no answer within {timeout:g} s"
+    elif kept.flooded:
+        why = f"it wrote more than {LONGEST_LINE:,} bytes"
+    elif code != 0:
+        why = f"its process ended with code {code}"
+    if why is not None and said:
+        why = f"{why}; it said: {said}"
+    return Ran(kept.last.decode("utf-8", "replace"), why)
 
 
 class _Tail:
@@ -317,6 +328,12 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait(GRACE_S)
     with suppress(OSError, ValueError):
         process.stdin and process.stdin.close()  # The others are closed by who reads them.
+
+
+def last_line(text: bytes) -> str:
+    """What a program said last."""
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].strip()[-LONGEST_ERROR:] if lines else ""
 
 
 def clean_environment() -> dict[str, str]:

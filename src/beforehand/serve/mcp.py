@@ -11,7 +11,7 @@ import secrets
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,6 +32,7 @@ from beforehand.errors import BeforehandError, InputError
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.opening import Connection
 from beforehand.serve.auth import VISITOR, Quotas, Visitor
+from beforehand.serve.collecting import Collecting
 from beforehand.tools.bounds import MAX_TOKENS, ToolAnswer
 from beforehand.tools.caller import Caller, CallSignals
 from beforehand.tools.discovery import load_tools, servers
@@ -108,6 +109,8 @@ class Backend:
     )
     """Threads for code alone. Code may take half a minute, so it waits only for other code, and no
     other call waits for it."""
+    collecting: Collecting | None = None
+    """Where forecasts are taken, if they are."""
     working: set[threading.Event] = field(default_factory=set)
     """For each call in progress, the event that ends it."""
 
@@ -115,7 +118,8 @@ class Backend:
         """The tools for this visitor, pinned to the earlier of the server's and the token's
         instants. Each has its own gateway, so its trail is kept apart and ends with the call."""
         gateway = Gateway(self.connection.gateway.world, self.connection.gateway.clock)
-        pins = [at for at in (self.pinned, visitor.as_of) if at is not None]
+        today = None if self.collecting is None else self.collecting.today(visitor.user)
+        pins = [at for at in (self.pinned, visitor.as_of, today) if at is not None]
         pinned = min(*pins, gateway.clock.now()) if pins else None
         caller = replace(self.quotas.caller(visitor, servers), hidden=self.hidden)
         return Toolbox(gateway, self.storage, pinned, caller)
@@ -143,6 +147,10 @@ class McpServer:
         }
         if discovery:  # Tools that are not listed can still be called by name.
             self._offered |= DISCOVERY
+        taking = backend.collecting
+        self._taking = {} if taking is None else taking.tools
+        self._alone = taking is not None and taking.days is not None
+        self._offered = self._taking if self._alone else {**self._offered, **self._taking}
         self.sdk: Server[Any] = Server(
             f"beforehand-{self.name}",
             version=__version__,
@@ -177,14 +185,17 @@ class McpServer:
         return " ".join(said)
 
     def _schema_of(self, name: str) -> Schema | None:
-        found = DISCOVERY.get(name) or REGISTRY.get(name)
+        found = self._taking.get(name) or DISCOVERY.get(name) or REGISTRY.get(name)
         return None if found is None else found.schema
 
     async def _list(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         caller = self._backend.quotas.caller(visitor(ctx, self._backend), self._servers)
-        return _listed(self._discovery, caller.servers, self.name == ALL)
+        if not self._taking:
+            return _listed(self._discovery, caller.servers, self.name == ALL)
+        plain = () if self._alone else listing(self._discovery, caller.servers, self.name == ALL)
+        return _as_listed([*self._taking.values(), *plain])
 
     async def _call(
         self, ctx: Context, params: types.CallToolRequestParams
@@ -262,7 +273,11 @@ class McpServer:
 
 @lru_cache(maxsize=256)
 def _listed(discovery: bool, servers: frozenset[str] | None, whole: bool) -> types.ListToolsResult:
-    rows = [definition(tool, is_structured(tool)) for tool in listing(discovery, servers, whole)]
+    return _as_listed(listing(discovery, servers, whole))
+
+
+def _as_listed(tools: Sequence[Tool]) -> types.ListToolsResult:
+    rows = [definition(tool, is_structured(tool)) for tool in tools]
     return types.ListToolsResult.model_validate({"tools": rows}, by_alias=True)
 
 

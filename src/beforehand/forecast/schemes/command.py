@@ -49,7 +49,6 @@ HIDDEN, SHOWN = "archive and journal hidden from it", "nothing is hidden from it
 class Program(Forecaster):
     """A program that is asked in JSON lines; `command` is how it is started."""
 
-    free = True
     stateful = False  # What it remembers lies in a process of its own.
 
     def __init__(
@@ -65,13 +64,13 @@ class Program(Forecaster):
         self.place = place
         self.code = _code(command, place, self._map.code)
         network = flag({"network": options.get("network", "yes")}, "network", rest)
-        self._start = _start(command, place, opening, network)
+        self._start = start_of(command, place, opening, network)
         if not network and not can_hide():
             raise InputError(f"{rest[:100]}: network=no needs bubblewrap, which does not work here")
         self.isolation = _isolation(self._start, opening, self.code, str(place.resolve()))
         if self.isolation.startswith("caught"):
             self.caught = "a probe found that it looks ahead"
-        self._timeout = opening.timeout
+        self._timeout, self._cost_per_call = opening.timeout, opening.cost_per_call
         self._turn = threading.Lock()
         self._lines = Lines(self._start, self._timeout, self.note)
 
@@ -107,7 +106,8 @@ class Program(Forecaster):
         """Ask it, unless the journal has its answer."""
         # One that goes on running takes one question at a time: no other counts as sent meanwhile.
         with nullcontext() if self._each else self._turn:
-            asked = meter.call(self.provider, context.wire(), self._sender(context, meter))
+            send = self._sender(context, meter)
+            asked = meter.call(self.provider, context.wire(), send, self._measure)
         return parse(self.provider, asked)
 
     def _sender(self, context: Context, meter: Meter) -> Callable[[str], str]:
@@ -117,7 +117,7 @@ class Program(Forecaster):
             try:
                 if self._each:
                     line = orjson.dumps({**question, "id": key[:16]})
-                    said = run_once(self._start, line, self._timeout)
+                    said = run_once(self._start, line, self._timeout).line()
                 else:
                     said = self._lines.ask(key[:16], question)
                 return self._read(said)
@@ -136,6 +136,11 @@ class Program(Forecaster):
         """What is kept of its answer."""
         return self._map.kept(said)
 
+    def _measure(self, answer: str) -> Usage:
+        """What an answer counts as: one that states no cost, as what a call is expected to cost."""
+        found = self.usage(answer)
+        return Usage(found.tokens, self._cost_per_call) if found.cost is None else found
+
     @staticmethod
     def usage(answer: str) -> Usage:
         """Tokens and US dollars that it states."""
@@ -149,27 +154,34 @@ class Command(Program):
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
         """Raises InputError for a command that cannot be read."""
-        plain = split_options(rest)[0].partition(":")[2]
-        try:
-            words = shlex.split(plain)
-        except ValueError as error:
-            raise InputError(f"{rest[:100]!r}: the command cannot be read: {error}") from None
-        if not words:
-            raise InputError("command: name a program, as in command:./bot.sh")
-        folder = opening.folder or Path.cwd()
-        place = folder / words[0]
-        if os.sep in words[0]:
-            if not place.is_file():
-                raise InputError(f"{rest[:100]}: there is no file {place}")
-            words[0] = str(place.resolve())
-        else:  # A program of the path: what it runs is the first file that is named.
-            place = next(
-                (folder / w for w in words[1:] if (folder / w).is_file()), folder / words[0]
-            )
-        return cls(rest, name, tuple(words), place, opening)
+        words, place = command_of(rest, opening)
+        return cls(rest, name, words, place, opening)
 
 
-def _start(command: tuple[str, ...], place: Path, opening: Opening, network: bool) -> Start:
+def command_of(rest: str, opening: Opening) -> tuple[tuple[str, ...], Path]:
+    """The words of a command, and the file that holds its code: the program itself, or, for one of
+    the path, the first file that it is given. Raises InputError."""
+    plain = split_options(rest)[0]
+    scheme_name, _, plain = plain.partition(":")
+    try:
+        words = shlex.split(plain)
+    except ValueError as error:
+        raise InputError(f"{rest[:100]!r}: the command cannot be read: {error}") from None
+    if not words:
+        raise InputError(f"{scheme_name}: name a program, as in {scheme_name}:./bot.sh")
+    folder = opening.folder or Path.cwd()
+    place = folder / words[0]
+    if os.sep in words[0]:
+        if not place.is_file():
+            raise InputError(f"{rest[:100]}: there is no file {place}")
+        words[0] = os.path.abspath(place)  # A link may be what makes an environment.
+    else:
+        files = (folder / word for word in words[1:])
+        place = next((file for file in files if file.is_file()), place)
+    return tuple(words), place
+
+
+def start_of(command: tuple[str, ...], place: Path, opening: Opening, network: bool) -> Start:
     """How it is started: with nothing of ours in sight where the system can hide it. A probe shows
     it the archive, to see whether it looks."""
     settings, home = own_environment(), opening.workspace.home

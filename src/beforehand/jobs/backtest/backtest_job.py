@@ -450,6 +450,7 @@ class BacktestJob:
                 one.name: iso(one.spec.cutoff) for one in models_of(everyone) if one.spec.cutoff
             },
             "decisions": counts(intervals, read_traces(path / "traces.jsonl")),
+            "answers": collected.get("noted", {}),
             "without_flagged": results.without_flagged(rows, questions, settings),
             "short": results.short_wire(short, questions, settings),
             "pictured": {
@@ -460,8 +461,6 @@ class BacktestJob:
                 "settled": asked.settled,
             },
         }
-        if noted := collected.get("noted"):
-            about["answers"] = noted
         shown = [row for row in rows if row.market_id == drawn]
         summary = results.end_in_report(path, result, leaks, about, shown, everyone)
         files = self.folder.digests("audit.json", *results.SCORED, *written)

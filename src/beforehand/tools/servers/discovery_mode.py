@@ -28,6 +28,8 @@ from beforehand.tools.registry import LONGEST_NAME, Call, Example, Tool, Toolbox
 from beforehand.tools.servers.code import EXECUTIONS, CodeMode, Executed, InputData
 
 INSIDE = Example("offline", "2026-11-22", "the registry itself")
+WRITING = ("submit_forecasts", "next_day")
+"""Tools of `serve/collecting.py`, the only ones that change something."""
 Name = Annotated[str, Field(max_length=LONGEST_NAME, description="A tool's name.")]
 
 
@@ -159,7 +161,7 @@ def definition(tool: Tool, structured: bool) -> dict[str, object]:
         "description": unwrapped(tool.description),
         "inputSchema": tool.schema,
         "annotations": {
-            "readOnlyHint": True,
+            "readOnlyHint": tool.name not in WRITING,
             "openWorldHint": tool.outside,
         },
     }
