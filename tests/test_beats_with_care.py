@@ -14,10 +14,10 @@ from rich.console import Console
 from beforehand.cli.app import run as cli
 from beforehand.cli.tables import figure, leaderboard, span
 from beforehand.clock import iso, parse_instant
+from beforehand.forecast.files.forecast_file import read_rows
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs import score_file
-from beforehand.jobs.forecast_file import read_rows
 from beforehand.score.evaluate import Settings
 from beforehand.score.report.words import headline, warnings
 from beforehand.score.summary import Summary

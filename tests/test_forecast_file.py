@@ -10,10 +10,11 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.clock import parse_instant
 from beforehand.errors import InputError
+from beforehand.forecast.files import forecast_file
+from beforehand.forecast.files.forecast_file import read_file, read_rows, reading
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.jobs import forecast_file, score_file
-from beforehand.jobs.forecast_file import read_file, read_rows, reading
+from beforehand.jobs import score_file
 from beforehand.score.evaluate import Settings
 from beforehand.store.archive.reader import Archive
 from test_score_file import own_file

@@ -20,7 +20,7 @@ import pytest
 
 from beforehand.cli.backtest import load_configs
 from beforehand.errors import BeforehandError, Corrupt, InputError
-from beforehand.jobs import forecast_file
+from beforehand.forecast.files import forecast_file
 from beforehand.jobs.benchmark import evaluation
 from beforehand.records.record import Record
 from beforehand.score.evaluate import Settings

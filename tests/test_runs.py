@@ -12,9 +12,10 @@ from beforehand.clock import Clock, FrozenClock, from_us, iso, parse_instant
 from beforehand.config import Home, Workspace
 from beforehand.engine.runs import Finished, start
 from beforehand.errors import InputError, NotFound
+from beforehand.forecast.files import forecast_file
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.jobs import forecast_file, results, score_file
+from beforehand.jobs import results, score_file
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.records.backtest import ExperimentConfig, IntervalData, SearchConfig

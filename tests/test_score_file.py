@@ -9,9 +9,10 @@ import pytest
 
 from beforehand.clock import from_us, iso
 from beforehand.errors import InputError
+from beforehand.forecast.files import forecast_file
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.jobs import forecast_file, score_file
+from beforehand.jobs import score_file
 from beforehand.jobs.backtest import grid
 from beforehand.runs.rows import read_jsonl
 from beforehand.score.evaluate import Settings

@@ -41,6 +41,8 @@ SUMMARIES = {
     "world import markets": "Import market histories (JSONL): texts, prices, resolutions.",
     "world import documents": "Import dated documents (JSONL), known at captured_at.",
     "world import forecastbench": "Import ForecastBench question sets and resolution sets (JSON).",
+    "world import prophet": "Import Prophet Arena's dataset: markets of events, crowd prices.",
+    "world import futuresim": "Import FutureSim's custom data: questions and articles.",
     "world import polymarket": "Import recorded Polymarket responses (JSON).",
     "world import kalshi": "Import recorded Kalshi responses (JSON).",
     "world import edgar": "Import recorded EDGAR responses (JSON).",

@@ -75,6 +75,33 @@ def documents(
     return _import("documents", files, OWN["documents"], archive, skip_bad, json, licence)
 
 
+def prophet(
+    files: Files,
+    /,
+    *,
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    licence: Licence = None,
+    json: Json = False,
+) -> int:
+    """Import Prophet Arena's dataset (events.jsonl, or the tar.gz): a market for each outcome, its
+    crowd prices, its sources as documents, and how it ended."""
+    return _import("prophet", files, OWN["prophet"], archive, skip_bad, json, licence)
+
+
+def futuresim(
+    files: Files,
+    /,
+    *,
+    archive: ArchivePath = None,
+    skip_bad: SkipBad = False,
+    licence: Licence = None,
+    json: Json = False,
+) -> int:
+    """Import FutureSim's custom data (JSONL): questions with `qid`, and a day's articles."""
+    return _import("futuresim", files, OWN["futuresim"], archive, skip_bad, json, licence)
+
+
 def forecastbench(
     files: Files,
     /,

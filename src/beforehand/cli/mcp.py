@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -33,6 +33,44 @@ Client = Literal[
 ]
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Taking:
+    """Whether forecasts are taken too."""
+
+    answers: Annotated[
+        Path | None,
+        Parameter(
+            help="Take forecasts too (the tool submit_forecasts), and write them to this JSONL "
+            "with the user and the instant of the token."
+        ),
+    ] = None
+    days: Annotated[
+        str | None,
+        Parameter(
+            help="With --answers, FROM..UNTIL: FutureSim's tools alone (search_news, "
+            "submit_forecasts, next_day), one day after the other."
+        ),
+    ] = None
+
+    def of_days(self) -> "Days | None":
+        """The first and the last day. Raises InputError."""
+        from beforehand.serve.collecting import Days
+
+        if self.days is None:
+            return None
+        if self.answers is None:
+            raise InputError("--days goes with --answers, where the forecasts are written")
+        first, _, last = self.days.partition("..")
+        try:
+            found = Days(parse_instant(first), parse_instant(last))
+        except ValueError as error:
+            raise InputError(f"--days {self.days}: write FROM..UNTIL ({error})") from None
+        if found.first >= found.last:
+            raise InputError(f"--days {self.days}: the first day lies before the last")
+        return found
+
+
 @dataclass(frozen=True)
 class ServeOptions:
     """What a server is started with."""
@@ -49,8 +87,7 @@ class ServeOptions:
     aside: AsideFlags | None = None
     limits: "Limits | None" = None
     grade: Literal["captured", "published"] = "captured"
-    answers: Path | None = None
-    days: str | None = None
+    taking: "Taking" = field(default_factory=lambda: Taking())
 
     def check(self) -> None:
         """Raises InputError for options that exclude each other, and for a missing archive."""
@@ -63,9 +100,7 @@ class ServeOptions:
         if self.http and self.discovery:
             raise InputError("over http, discovery mode has its own address: /mcp/discovery")
         check_binding(self.host or HOST, self.auth or "token")
-        if self.days is not None and self.answers is None:
-            raise InputError("--days goes with --answers, where the forecasts are written")
-        self.of_days()
+        self.taking.of_days()
         if not 0 <= (PORT if self.port is None else self.port) <= 65535:
             raise InputError(f"--port must lie between 0 and 65535, not {self.port}")
         if self.as_of is not None:
@@ -84,21 +119,6 @@ class ServeOptions:
                 "data/demo-world-0), make one with `beforehand world simulate`, or ask the "
                 "services with --mode live"
             )
-
-    def of_days(self) -> "Days | None":
-        """The first and the last day. Raises InputError."""
-        from beforehand.serve.collecting import Days
-
-        if self.days is None:
-            return None
-        first, _, last = self.days.partition("..")
-        try:
-            found = Days(parse_instant(first), parse_instant(last))
-        except ValueError as error:
-            raise InputError(f"--days {self.days}: write FROM..UNTIL ({error})") from None
-        if found.first >= found.last:
-            raise InputError(f"--days {self.days}: the first day lies before the last")
-        return found
 
 
 def mcp(
@@ -132,20 +152,7 @@ def mcp(
     ] = None,
     grade: TextGrade = "captured",
     archive: ArchivePath = None,
-    answers: Annotated[
-        Path | None,
-        Parameter(
-            help="Take forecasts too (the tool submit_forecasts), and write them to this JSONL "
-            "with the user and the instant of the token."
-        ),
-    ] = None,
-    days: Annotated[
-        str | None,
-        Parameter(
-            help="With --answers, FROM..UNTIL: FutureSim's tools alone (search_news, "
-            "submit_forecasts, next_day), one day after the other."
-        ),
-    ] = None,
+    taking: Taking | None = None,
     aside: AsideFlags | None = None,
     limits: ServerLimits | None = None,
     config: Annotated[
@@ -166,10 +173,10 @@ def mcp(
         if config or as_of or archive or discovery or transport == "http":
             raise InputError("name a server first, or all: `beforehand mcp` alone lists them")
         return _overview(json)
-    served = mode_of(mode, as_of, archive)
     given = ServeOptions(
-        named(server), transport == "http", host, port, auth, discovery, as_of, served, archive,
-        aside, server_limits(limits), grade, answers, days,
+        named(server), transport == "http", host, port, auth, discovery, as_of,
+        mode_of(mode, as_of, archive), archive,
+        aside, server_limits(limits), grade, taking or Taking(),
     )  # fmt: skip
     if json:
         raise InputError("--json goes with `beforehand mcp` alone")
@@ -231,10 +238,12 @@ def _serve(given: ServeOptions) -> int:
     storage.scorer = None if model is None else model.rate
     who = Visitor() if given.http else _of_token(workspace)
     backend = Backend(connection, storage, open_quotas(workspace), log.write, who, pinned)
-    if given.answers is not None:
+    if given.taking.answers is not None:
         from beforehand.serve.collecting import Collecting
 
-        backend.collecting = Collecting(given.answers, workspace.clock, given.of_days())
+        backend.collecting = Collecting(
+            given.taking.answers, workspace.clock, given.taking.of_days()
+        )
     pins = [at for at in (pinned, who.as_of) if at is not None]
     pin = f", pinned to {iso(min(pins))}" if pins else ""
     user = "" if who.user is None else f", as {who.user}"

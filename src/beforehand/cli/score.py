@@ -13,7 +13,8 @@ from beforehand.clock import parse_instant
 from beforehand.config import Workspace
 from beforehand.engine.runs import keep_seal
 from beforehand.errors import EXIT_FAILED, EXIT_OK, EXIT_PARTIAL, InputError
-from beforehand.jobs import forecast_file, score_file
+from beforehand.forecast.files import forecast_file
+from beforehand.jobs import score_file
 from beforehand.jobs.checks import settings
 from beforehand.store.archive.reader import Archive
 

@@ -31,7 +31,10 @@ from beforehand.ids import digest
 from beforehand.records.rows import Context
 from beforehand.store.files import read_bytes
 
-KEYS = ("protocol", "p", "why", "percent", "map", "python", "as", "each", "network", "memoryless")
+KEYS = (
+    "protocol", "p", "why", "percent", "map", "python", "as", "each", "network", "memoryless",
+    "who",
+)  # fmt: skip
 _KEY = "|".join(KEYS)
 _OPTIONS = re.compile(rf"#((?:{_KEY})(?:=[^&#]*)?(?:&[^&#]*)*)$")
 _WORD = re.compile(r"\{(\w+)\}")

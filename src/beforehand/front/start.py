@@ -14,11 +14,12 @@ from beforehand.engine.runs import start as begin
 from beforehand.errors import InputError
 from beforehand.forecast.base import ModelOptions, split_entry
 from beforehand.forecast.callables import entry_of
+from beforehand.forecast.files import forecast_file
 from beforehand.front.reporting import reporting, told_in_python
 from beforehand.front.run import Run, workspace_of
 from beforehand.front.world import World, need_world
 from beforehand.gateway.search import Grade
-from beforehand.jobs import forecast_file, score_file
+from beforehand.jobs import score_file
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.jobs.backtest.grid import Kind as Grid
 from beforehand.jobs.checks import (

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from beforehand.clock import parse_us
+from beforehand.forecast.files.forecast_file import COLUMNS
 from beforehand.front.arrow import Column, Kind, Table
-from beforehand.jobs.forecast_file import COLUMNS
 from beforehand.records.rows import DecisionRow, IntervalRow, PredictionLine, TraceRow, label
 from beforehand.runs.rows import InstantLine, questions_of
 from beforehand.runs.spent import ForecasterCost

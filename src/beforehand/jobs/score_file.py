@@ -28,6 +28,7 @@ from beforehand.clock import (
 from beforehand.engine.runs import check_name
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import Context, Decision
+from beforehand.forecast.files.forecast_file import Line, Rejected, Stated
 from beforehand.forecast.schemes.baselines import BASELINES, always
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence, Panel
@@ -37,7 +38,6 @@ from beforehand.ids import digest, new_run_id
 from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.checks import fees_apply
-from beforehand.jobs.forecast_file import Line, Rejected, Stated
 from beforehand.jobs.leave_out import Cells, parse, without
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, world_kind
 from beforehand.records.cutoff import visible_us

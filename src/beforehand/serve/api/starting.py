@@ -24,8 +24,9 @@ from beforehand.engine.job import RunLimits, kind_named
 from beforehand.engine.runs import check_name, keep_seal
 from beforehand.errors import InputError, Unavailable
 from beforehand.forecast.base import ModelOptions
+from beforehand.forecast.files.forecast_file import Reading, read_file, reading
 from beforehand.ids import check_segment, digest, new_run_id
-from beforehand.jobs import forecast_file, score_file
+from beforehand.jobs import score_file
 from beforehand.jobs.ask.ask_job import AGENTS_AT_ONCE, AskJob, AskRequest
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
 from beforehand.jobs.backtest.cost import Predicted, predicted
@@ -455,15 +456,14 @@ async def score(
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     endings = {"text/csv": ".csv", "application/x-ndjson": ".jsonl", "application/jsonl": ".jsonl"}
     if media not in endings:
-        raise InputError(
-            f"Content-Type {media[:80]!r} is not known here: send text/csv or application/x-ndjson"
-        )
+        known = "text/csv or application/x-ndjson"
+        raise InputError(f"Content-Type {media[:80]!r} is not known here: send {known}")
     how = settings(seed, draws, placebo, stakes(spread, fee, kelly, cap))
-    reading = forecast_file.reading(columns, timezone, percent, "", dates)
-    asked: list[object] = [archive, name, training_cutoff, asdict(how), run_id]
-    asked += [columns, timezone, percent, dates]
-    content = await request.body()
-    upload = Upload(content, endings[media], archive, name, training_cutoff, run_id, reading)
+    read_as = reading(columns, timezone, percent, "", dates)
+    asked: list[object] = [archive, name, training_cutoff, asdict(how), run_id, columns]
+    asked += [timezone, percent, dates]
+    told = archive, name, training_cutoff, run_id, read_as
+    upload = Upload(await request.body(), endings[media], *told)
     found, new = await anyio.to_thread.run_sync(_score, api, who, upload, how, asked, key)
     headers = {"Location": f"/api/runs/{found['run_id']}", "Cache-Control": "no-store"}
     return Response(encode(found), 201 if new else 200, headers, media_type="application/json")
@@ -479,7 +479,7 @@ class Upload:
     name: str | None
     training_cutoff: str | None
     run_id: str | None
-    how: forecast_file.Reading
+    how: Reading
 
 
 def _score(
@@ -530,7 +530,7 @@ def _scored(
         path = FilePath(folder) / f"upload{upload.ending}"  # No name of the caller's in a path.
         path.write_bytes(upload.content)
         try:
-            stated = forecast_file.read_file(path, upload.name or "forecasts", upload.how)
+            stated = read_file(path, upload.name or "forecasts", upload.how)
             stated = replace(stated, name=upload.name or "the upload")
             scored = score_file.run(
                 stated,

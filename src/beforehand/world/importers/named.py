@@ -14,6 +14,7 @@ from beforehand.store.archive.manifest import stored_at
 from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.store.files import file_digest, read_bytes
 from beforehand.world.importers import (
+    datasets,
     documents,
     forecastbench,
     markets,
@@ -30,6 +31,8 @@ OWN: Mapping[str, Read] = {
     "documents": lambda path, rejects, notes, _: documents.read(path, rejects, notes),
     "forecastbench": forecastbench.read,
     "prices": lambda path, rejects, *_: prices.read(path, rejects, "LOCAL"),
+    "prophet": lambda path, rejects, notes, _: datasets.prophet(path, rejects, notes),
+    "futuresim": lambda path, rejects, notes, _: datasets.futuresim(path, rejects, notes),
     "predictions": lambda path, rejects, *_: predictions.read(path, rejects, "LOCAL"),
     "polymarket": lambda path, rejects, _, now: venues.read("polymarket", path, rejects, now, None),
     "kalshi": lambda path, rejects, _, now: venues.read("kalshi", path, rejects, now, None),

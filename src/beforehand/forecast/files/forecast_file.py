@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -20,6 +20,8 @@ import orjson
 
 from beforehand.clock import end_of_day, from_us, parse_instant
 from beforehand.errors import InputError
+from beforehand.forecast.files.foreign import foreign
+from beforehand.forecast.files.inspect_log import is_archive, of_archive
 from beforehand.records.text import one_line
 from beforehand.store.files import csv_header, plain_number, read_bytes, read_csv, read_lines
 
@@ -203,13 +205,25 @@ class Stated:
 
 
 def read_file(path: Path, name: str | None = None, how: Reading = Reading()) -> Stated:
-    """A file's forecasts: CSV with a header (separated by `,`, `;`, tab or `|`), or JSONL of plain
-    rows or PredictionRecords. `name` is the forecaster's where a row names none [the file's].
-    Raises InputError for a file that cannot be read so."""
-    rejected = Rejected()
-    head = read_bytes(path)[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not head:
-        raise InputError(f"{path} is empty: it needs rows of id,time,probability")
+    """A file's forecasts: CSV with a header (separated by `,`, `;`, tab or `|`), JSONL of plain
+    rows or PredictionRecords, or a file of another benchmark (`foreign.py`). `name` is the
+    forecaster's where a row names none [the file's]. Raises InputError for a file that cannot be
+    read so."""
+    rejected, found = Rejected(), of_archive(path) if is_archive(path) else None
+    head = b""
+    if found is None:
+        head = read_bytes(path)[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not head:
+            raise InputError(f"{path} is empty: it needs rows of id,time,probability")
+        found = foreign(path, head)
+    if found is not None:
+        for number, why, row in found.rejected:
+            rejected.add(why, number, row, None if row.get("probability") is None else name)
+        made = _stated(
+            str(path), path.name, name or path.name.split(".")[0], found.rows, rejected, how
+        )
+        remarks = (f"read as {found.kind}", *found.remarks, *made.remarks)
+        return replace(made, unread=tuple(sorted(found.fields)), remarks=remarks)
     if head[:1] == b"[":
         raise InputError(f"{path} is a JSON list: write one object a line (JSONL), or CSV")
     jsonl = head[:1] == b"{" or path.name.removesuffix(".gz").endswith((".jsonl", ".ndjson"))
@@ -306,7 +320,8 @@ def columns_of(
             if named:
                 found[ours] = known[named[0]]
     if whole and (lacking := [name for name in COLUMNS if name not in found]):
-        there = ", ".join(name.strip() or "(without a name)" for name in known.values())
+        named_so = (name.strip()[:60] or "(without a name)" for name in list(known.values())[:30])
+        there = ", ".join(named_so)[:300]
         raise InputError(
             f"{source}: no column for {', '.join(lacking)} among {there or 'none'}. "
             f"Name the columns {','.join(COLUMNS)}, or say which they are: "
