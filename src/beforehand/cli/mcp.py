@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 HOST, PORT, LOOK_S = "127.0.0.1", 8765, 1.0
 WITHOUT_ARCHIVE = frozenset({"google-news-rss", "market-data"})
+Transport = Annotated[
+    Literal["stdio", "http"], Parameter(help="stdio: one local client. http: many.")
+]
 Client = Literal[
     "claude-code", "claude-desktop", "codex", "cursor", "gemini", "vscode", "windsurf", "zed"
 ]
@@ -127,9 +130,7 @@ def mcp(
     ] = None,
     /,
     *,
-    transport: Annotated[
-        Literal["stdio", "http"], Parameter(help="stdio: one local client. http: many.")
-    ] = "stdio",
+    transport: Transport = "stdio",
     port: Annotated[int | None, Parameter(help=f"For http [{PORT}]; 0: any free one.")] = None,
     host: Annotated[str | None, Parameter(help=f"For http [{HOST}].")] = None,
     auth: Annotated[
