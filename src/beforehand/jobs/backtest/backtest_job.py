@@ -420,8 +420,7 @@ class BacktestJob:
         table = replace(table, marks=hindsight.marks(table, self.gateway))
         short = [row for row in rows if row.market_id in apart]
         leaks, written = self._leaks(audit, intervals)
-        everyone = self.forecasters.values()
-        collected = outputs["collect"]
+        everyone, collected = self.forecasters.values(), outputs["collect"]
         codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
         kept = how_kept(everyone, collected["differs"], context, codes)
         trusted = [name for name, one in kept.items() if one.isolation.startswith("trusted")]
