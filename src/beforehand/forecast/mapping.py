@@ -72,20 +72,22 @@ def flag(options: Mapping[str, str], key: str, rest: str) -> bool:
 @dataclass(frozen=True)
 class AnswerMap:
     """How a forecaster is asked and read. `probability` and `rationale` are paths in its answer
-    (`a.0.b`); `request` is sent instead of the context; `code` is the digest of the file that says
-    so."""
+    (`a.0.b`); `request` is sent instead of the context, with an empty text for what is not known
+    among its `texts`; `code` is the digest of the file that says so."""
 
     probability: str = "probability"
     rationale: str = "rationale"
     percent: bool = False
     request: Mapping[str, Any] | None = None
+    texts: tuple[str, ...] = ()
     code: str | None = None
 
     def body(self, context: Context, question: Callable[[Context], Mapping[str, Any]]) -> Any:
         """What is sent: the context, or the request with the question filled in."""
         if self.request is None:
             return context.wire()
-        return _filled(self.request, question(context))
+        sent = _filled(self.request, question(context))
+        return {**sent, **{name: sent[name] or "" for name in self.texts}}
 
     def kept(self, answer: str) -> str:
         """An answer in our words, beside itself: `{"probability": p, "rationale": text, "answer":
@@ -125,6 +127,7 @@ PROPHET = AnswerMap(
             "close_time": "{close_time}",
         }
     ),
+    texts=("category", "close_time"),  # Its schema takes no null there.
 )
 """Prophet Arena's `/predict`."""
 PROTOCOLS: Mapping[str, AnswerMap] = {"beforehand": OURS, "prophet": PROPHET}
