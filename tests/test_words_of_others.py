@@ -10,9 +10,9 @@ from provider import Provider, serving
 from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, iso, parse_instant
 from beforehand.config import Home, Workspace
-from beforehand.errors import BadAnswer
+from beforehand.errors import BadAnswer, InputError
 from beforehand.forecast.base import Opening, open_forecaster
-from beforehand.forecast.mapping import Questions
+from beforehand.forecast.mapping import Questions, with_options
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.meter import CallCounter
 from beforehand.records.rows import Context, MarketSeen
@@ -133,3 +133,14 @@ def test_a_question_is_as_it_was_worded_at_t(sim: Path, sim_archive: Archive) ->
             assert shown["odds"] == 0.4
         changed += 1
     assert changed > 3
+
+
+def test_options_for_all_of_a_kind() -> None:
+    given = "market,a=http://h/x,b=http://h/y#p=q,python:./f.py:f,m@http://h/v1,sh=command:./x"
+    assert with_options(given, {}) == given
+    assert with_options(given, {"protocol": "prophet", "python": "./e/bin/python"}) == (
+        "market,a=http://h/x#protocol=prophet,b=http://h/y#p=q&protocol=prophet,"
+        "python:./f.py:f#python=./e/bin/python,m@http://h/v1,sh=command:./x"
+    )
+    with pytest.raises(InputError, match="--python: none of the forecasters"):
+        with_options("market,http://h/x", {"python": "x"})

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -42,6 +42,7 @@ from beforehand.cli.tables import duration, figure, print_result, span, table
 from beforehand.config import Workspace
 from beforehand.engine.runs import start as start_run
 from beforehand.errors import EXIT_OK, EXIT_PARTIAL, InputError
+from beforehand.forecast.mapping import with_options
 from beforehand.front.reporting import reporting
 from beforehand.ids import check_segment, new_run_id
 from beforehand.jobs.backtest.backtest_job import BacktestRequest
@@ -75,8 +76,9 @@ ForecasterNames = Annotated[
     str,
     Parameter(
         help="all (baselines), or names separated by commas: market, always:0.3, drift, "
-        "python:./mine.py:name, http://host:port/path, scripted, local, openai:NAME, "
-        "anthropic:NAME, NAME@http://host:port/v1. Write MINE= before any of them to name it MINE."
+        "python:./mine.py:name, command:./bot.sh, http://host:port/path, a2a:URL, mcp:CLIENT, "
+        "file:PATH, scripted, local, openai:NAME, anthropic:NAME, NAME@http://host:port/v1. Write "
+        "MINE= before any of them to name it MINE, and options after # (docs/forecasters.md)."
     ),
 ]
 Sims = Annotated[int, Parameter(help="How often to ask each model or address the same question.")]
@@ -105,6 +107,29 @@ Try = Annotated[
 ]
 
 
+@Parameter(name="*")
+@dataclass
+class Asked:
+    """Who forecasts, and how those that were made elsewhere are asked."""
+
+    forecasters: ForecasterNames = "all"
+    protocol: Annotated[
+        Literal["prophet"] | None,
+        Parameter(help="What the addresses speak [our JSON]: prophet is Prophet Arena's /predict."),
+    ] = None
+    python: Annotated[
+        Path | None,
+        Parameter(help="The interpreter of another environment, for the python: forecasters."),
+    ] = None
+
+
+def named(asked: Asked | None) -> str:
+    """The forecasters, with the options that were stated for all of them."""
+    given = asked or Asked()
+    options = {"protocol": given.protocol, "python": given.python}
+    return with_options(given.forecasters, {k: str(v) for k, v in options.items() if v is not None})
+
+
 def run(
     config: ConfigFile = None,
     /,
@@ -112,7 +137,7 @@ def run(
     markets: MarketIds = "all",
     every: Every = "7d",
     grid: GridKind = "aligned",
-    forecasters: ForecasterNames = "all",
+    asked: Asked | None = None,
     sims: Sims = 1,
     start: Start = None,
     end: End = None,
@@ -140,7 +165,7 @@ def run(
         markets=markets_of(markets),
         every=parse_interval(every),
         grid=grid,
-        forecasters=with_model(forecasters, model_flags),
+        forecasters=with_model(named(asked), model_flags),
         num_sims=between("sims", sims, 1, 1000, "--"),
         start=instant_of("start", start),
         stop=instant_of("end", end),
@@ -151,7 +176,7 @@ def run(
         limits=run_limits(limit_flags),
         model_options=model_options(model_flags),
         fresh=fresh,
-        folder=folder_for(forecasters),
+        folder=folder_for(named(asked)),
     )
     in_order(request.start, request.stop, "--")
     request = fetched(request, workspace, ask=not dry_run) if fetch else request

@@ -61,6 +61,26 @@ def split_options(rest: str) -> tuple[str, dict[str, str]]:
     return rest[: found.start()], options
 
 
+def with_options(forecasters: str, options: Mapping[str, str]) -> str:
+    """A list of forecasters, where every address that states no protocol gets the `protocol`, and
+    every `python:` one the `python`. Raises InputError for an option that none of them takes."""
+    entries, used = list[str](), set[str]()
+    for entry in forecasters.split(","):
+        plain, own = split_options(entry.strip())
+        for key, kind in (
+            ("protocol", r"(?:[^=:]+=)?(?:a2a:)?https?://"),
+            ("python", r"(?:[^=:]+=)?python:"),
+        ):
+            if key in options and key not in own and re.match(kind, plain):
+                own[key] = options[key]
+                used.add(key)
+        said = "&".join(f"{name}={value}" for name, value in own.items())
+        entries.append(f"{plain}#{said}" if said else entry.strip())
+    if left := sorted(options.keys() - used):
+        raise InputError(f"--{left[0]}: none of the forecasters {forecasters[:200]} takes it")
+    return ",".join(entries)
+
+
 def flag(options: Mapping[str, str], key: str, rest: str) -> bool:
     """An option that is on or off. Raises InputError for another word."""
     said = options.get(key, "no").lower()
