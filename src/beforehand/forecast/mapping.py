@@ -61,16 +61,20 @@ def split_options(rest: str) -> tuple[str, dict[str, str]]:
     return rest[: found.start()], options
 
 
+_TAKEN_BY = {
+    "protocol": r"(?:[^=:]+=)?(?:a2a:)?https?://",
+    "python": r"(?:[^=:]+=)?python:",
+}
+"""The names to which an option that is stated for all of them goes."""
+
+
 def with_options(forecasters: str, options: Mapping[str, str]) -> str:
     """A list of forecasters, where every address that states no protocol gets the `protocol`, and
     every `python:` one the `python`. Raises InputError for an option that none of them takes."""
     entries, used = list[str](), set[str]()
     for entry in forecasters.split(","):
         plain, own = split_options(entry.strip())
-        for key, kind in (
-            ("protocol", r"(?:[^=:]+=)?(?:a2a:)?https?://"),
-            ("python", r"(?:[^=:]+=)?python:"),
-        ):
+        for key, kind in _TAKEN_BY.items():
             if key in options and key not in own and re.match(kind, plain):
                 own[key] = options[key]
                 used.add(key)
