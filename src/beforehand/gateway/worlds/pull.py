@@ -74,15 +74,25 @@ def gamma_events(body: Any, at: datetime) -> list[Any]:
 
 
 def _gamma_event(row: Mapping[str, object], at: datetime) -> list[Any]:
+    return _event(row, at, _gamma_market, polymarket.parse_event, polymarket.listed)
+
+
+def _event(
+    row: Mapping[str, object],
+    at: datetime,
+    read: Read,
+    parse: Callable[[Mapping[str, object], datetime], list[Any]],
+    listed: Callable[[Mapping[str, object]], Market | None],
+) -> list[Any]:
     """An event with its markets; a market that cannot be read is named, and left out of it."""
     found, children = list[Any](), list[object]()
     for child in field_rows(row.get("markets"), "an event's markets"):
-        skipped = [r for r in _readable(_gamma_market, child, at) if isinstance(r, Skipped)]
+        skipped = [r for r in _readable(read, child, at) if isinstance(r, Skipped)]
         found += skipped
         children += [] if skipped else [child]
-    found += polymarket.parse_event({**row, "markets": children}, at)
+    found += parse({**row, "markets": children}, at)
     for child in children:
-        found += _if_any(polymarket.listed(mapping(child, "a market")))
+        found += _if_any(listed(mapping(child, "a market")))
     return found
 
 
@@ -93,16 +103,7 @@ def kalshi_events(body: Any, at: datetime) -> list[Any]:
 
 
 def _kalshi_event(row: Mapping[str, object], at: datetime) -> list[Any]:
-    """An event with its markets; a market that cannot be read is named, and left out of it."""
-    found, children = list[Any](), list[object]()
-    for child in field_rows(row.get("markets"), "an event's markets"):
-        skipped = [r for r in _readable(_kalshi_market, child, at) if isinstance(r, Skipped)]
-        found += skipped
-        children += [] if skipped else [child]
-    found += kalshi.parse_event({**row, "markets": children}, at)
-    for child in children:
-        found += _if_any(kalshi.listed(mapping(child, "a market")))
-    return found
+    return _event(row, at, _kalshi_market, kalshi.parse_event, kalshi.listed)
 
 
 def kalshi_markets(body: Any, at: datetime) -> list[Any]:
