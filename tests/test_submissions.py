@@ -8,6 +8,7 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.errors import InputError
+from beforehand.forecast.files.forecast_file import read_file
 from beforehand.records.rows import MetadataLine, PayloadLine, PredictionLine
 from beforehand.runs.submissions import forecastbench, metaculus
 from experiments import Out, told
@@ -54,13 +55,18 @@ def test_a_forecast_set(tmp_path: Path) -> None:
     found = forecastbench(MADE, path, "us", "mine")
     assert found.content == {
         "organization": "us", "model": "mine", "model_organization": "us",
-        "question_set": "2025-10-26-llm.json",
+        "question_set": "2025-10-26-llm.json", "forecast_due_date": "2025-10-26",
         "forecasts": [
             {"id": "0xa", "source": "polymarket", "forecast": 0.3, "resolution_date": None, "reasoning": "Because 0.3."},
             {"id": "DAAA", "source": "fred", "forecast": 0.6, "resolution_date": "2025-11-02", "reasoning": "Because 0.6."},
         ],
     }  # fmt: skip
     assert found.missing == ("FRED:DAAA@2025-11-25", "METACULUS:123")
+    written = tmp_path / "written.json"
+    written.write_text(json.dumps(found.content))
+    back = read_file(written)
+    assert [(one.id, one.probability) for one in back.lines] == [("POLYMARKET:0xa", 0.3)]
+    assert back.rejected.count == 1, "the question of a dataset"
     path.write_text('{"forecast_due_date": "2025-10-26"}')
     with pytest.raises(InputError, match="is no question set of ForecastBench"):
         forecastbench(MADE, path, "us", "mine")

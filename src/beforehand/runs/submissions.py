@@ -100,6 +100,7 @@ def forecastbench(
         "model": model,
         "model_organization": organization,
         "question_set": name,
+        "forecast_due_date": str(body["forecast_due_date"]),
         "forecasts": rows,
     }
     return Submission(content, len(rows), tuple(missing))

@@ -85,7 +85,7 @@ def kind_of(body: object) -> str | None:
     if isinstance(body, list):
         first = body[0] if body else None
         return "forecasting-tools' benchmark" if _has(first, "forecast_reports") else None
-    if _has(body, "forecasts", "forecast_due_date"):
+    if _has(body, "forecasts", "question_set"):
         return "a ForecastBench submission"
     if _has(body, "predictions", "timestamp"):
         return "a Prophet submission"
@@ -100,7 +100,8 @@ def _has(body: object, *names: str) -> bool:
 
 def _forecastbench(body: Mapping[str, Any], made: Foreign) -> None:
     """Market questions; those of datasets are scored by `bench forecastbench`."""
-    due = iso(end_of_day(parse_instant(str(body["forecast_due_date"]))))
+    named = str(body["question_set"])[: len("2025-10-26")]  # As in 2025-10-26-llm.json.
+    due = iso(end_of_day(parse_instant(str(body.get("forecast_due_date") or named))))
     who = " ".join(str(body[key]) for key in ("model_organization", "model") if body.get(key))
     known = ("organization", "model", "model_organization", "question_set", "forecast_due_date")
     made.unread(body, (*known, "forecasts"))
