@@ -27,7 +27,9 @@ from beforehand.forecast.programs import Ran, Start, end, run_once
 from beforehand.store.files import read_lines, write_json
 from beforehand.store.tokens import Tokens
 
-START_S, LIVES = 60.0, timedelta(days=7)
+START_S, LIVES = 60.0, timedelta(hours=1)
+"""A token outlives the time that its client has by an hour at most, should we be killed before it
+is revoked."""
 _ADDRESS = re.compile(rb"(http://\S+/mcp)\s")
 
 
@@ -66,7 +68,7 @@ class Desk:
         url, user = self.url(), f"client-{secrets.token_hex(6)}"
         now = self._workspace.clock.now()
         token, held = self._tokens.issue(
-            user, None, now, now + LIVES, t, frozenset({"read", "tools"})
+            user, None, now, now + timedelta(seconds=timeout) + LIVES, t, frozenset({"tools"})
         )
         server = {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {token}"}}
         try:
