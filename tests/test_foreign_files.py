@@ -69,7 +69,7 @@ PROPHET = {
 BENCHMARK = [
     {
         "explicit_name": "mybot",
-        "timestamp": "2025-02-04T00:00:00",
+        "timestamp": "2025-02-04T00:00:00Z",
         "total_cost": 0.1,
         "forecast_reports": [
             {

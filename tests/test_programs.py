@@ -87,6 +87,18 @@ def test_what_is_a_probability(value: object, p: float, rule: str | None) -> Non
         ("60% for NO", "may mean another"),
         ("less than 5%", "may mean another"),
         ("60% to 70%", "several numbers"),
+        ("50/50", "may be odds"),
+        ("1 in 1,000", "in thousands"),
+        ("1,000", "in thousands"),
+        ("-7/10", "several numbers"),
+        ("7/10%", "several numbers"),
+        ("<5%", "may mean another"),
+        ("up to 20%", "may mean another"),
+        ("It won’t happen: 90%", "may mean another"),
+        ("90% unlikely", "may mean another"),
+        ({"Yes": 0.7, "yes ": 0.3}, "names an outcome twice"),
+        ({"yes": {"yes": 0.5}}, "no probability for each outcome"),
+        (10**400, "outside"),
         ({"yes": 0.7, "no": 0.5}, "add up to 1.2"),
         ({"rain": 0.7, "sun": 0.3}, "no outcome YES"),
         ([0.1, 0.5, 0.9], "a distribution"),
@@ -165,7 +177,7 @@ def test_started_for_each_question(tmp_path: Path) -> None:
         (LOOP + "    print('x' * 3_000_000, flush=True)\n", "a line of more than"),
         (LOOP + "    while True: print('x')\n", "lines that are no answer"),
         (LOOP + "    print(json.dumps({'id': 'other', 'probability': 0.5}), flush=True)\n", "no answer within"),
-        (LOOP + "    print('{}', flush=True)\n", "there is no `probability`"),
+        (LOOP + "    print('{}', flush=True)\n", "no answer within"),
         (LOOP + "    os.close(0); os.close(1); time.sleep(60)\n", "no answer|ended"),
     ],
 )  # fmt: skip
@@ -191,6 +203,60 @@ def test_second_and_strange_answers_are_counted(tmp_path: Path) -> None:
     noted = one.take_noted()
     assert noted[programs.WRONG] + noted.get(programs.LATE, 0) >= 19
     assert noted[programs.TWICE] >= 19
+
+
+def test_a_banner_shifts_no_answer(tmp_path: Path) -> None:
+    """An object that is no answer, a line that came unasked, a text with a number in it."""
+    asked = [
+        Context("2026-01-05T00:00:00Z", MarketSeen(f"KALSHI:K-{n}", "?", n / 10)) for n in range(6)
+    ]
+    for first, safe in (
+        ("print('{\"ready\": true}', flush=True)", True),
+        ("print(0.99, flush=True)", False),
+    ):
+        one = opened(
+            tmp_path, written(tmp_path, START + first + "\n" + LOOP + "    print(p, flush=True)\n")
+        )
+        said = list[float]()
+        for context in asked:
+            time.sleep(0.05)
+            try:
+                said.append(one.decide(context, CallCounter(calls=len(said))).probability)
+            except BadAnswer as error:
+                said.append(-1 if "write the id of the question" in str(error) else -2)
+        one.close()
+        expected = [n / 10 for n in range(1, 6)] if safe else [-1] * 5
+        assert said[1:] == expected, "no answer is given to the next question"
+    words = opened(
+        tmp_path,
+        written(tmp_path, START + "sys.stdin.read()\nprint('Done, 0 errors.')\n") + "#each",
+    )
+    with pytest.raises(BadAnswer, match="its last line is no answer"):
+        words.decide(SEEN, CallCounter())
+
+
+def test_percent_and_null_are_answers(tmp_path: Path) -> None:
+    for line, more, p in (
+        ("70", "#percent", 0.7),
+        ("null", "", "no forecast here"),
+        ("70", "", "percent, it seems"),
+    ):
+        one = opened(
+            tmp_path, written(tmp_path, LOOP + f"    print('{line}', flush=True)\n") + more
+        )
+        if isinstance(p, str):
+            with pytest.raises(BadAnswer, match=p):
+                one.decide(SEEN, CallCounter())
+        else:
+            assert one.decide(SEEN, CallCounter()).probability == p
+        one.close()
+
+
+def test_a_program_that_does_not_read_holds_nobody_up(tmp_path: Path) -> None:
+    start = programs.Start(("sleep", "20"), tmp_path, {"PATH": os.environ["PATH"]})
+    began = time.monotonic()
+    assert "no answer within 0.5 s" in str(programs.run_once(start, b"x" * 300_000, 0.5).why)
+    assert time.monotonic() - began < 10
 
 
 def test_names_that_cannot_be(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """`beforehand collect`: what an unmodified client of MCP forecasts, gathered into a file."""
 
 import shlex
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -41,8 +43,11 @@ def collect(
     """
     if not client:
         raise InputError("name the client: beforehand collect --every 7d -- ./agent.sh")
-    if timeout <= 0:
+    if not 0 < timeout < 10**7:
         raise InputError("--timeout must be above 0")
+    if not out.name:
+        raise InputError(f"--out {out}: name a file")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # The client is ended with us.
     workspace = Workspace.from_environment()
     order = Order(
         archive_path(archive).resolve(),

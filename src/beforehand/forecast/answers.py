@@ -29,14 +29,20 @@ NAMES = ("outcome", "name", "label", "answer", "market", "option")
 VALUES = ("probability", "p", "prob", "value", "p_yes")
 _NUMBER = r"[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?"
 _PLAIN = re.compile(_NUMBER)
-_COMMA = re.compile(r"[-+]?\d+,\d+")
+_COMMA = re.compile(r"[-+]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))")
+_THOUSANDS = re.compile(r"[1-9]\d*,\d{3}(?!\d)")
 _SIGNED = re.compile(rf"({_NUMBER}|\d+,\d+)\s*(?:%|percent\b|per cent\b)", re.IGNORECASE)
-_PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*(?:/|in|out of)\s*(\d+(?:\.\d+)?)", re.IGNORECASE)
+_PARTS = re.compile(
+    r"(?<![-\w.,])(\d+(?:\.\d+)?)\s*(?:/|in\b|out of\b)\s*(\d+(?:\.\d+)?)(?![\w%]|[.,]\d|\s*%)",
+    re.IGNORECASE,
+)
 _ANY = re.compile(rf"(?<![\w.,])(?:{_NUMBER}|\d+,\d+)(?!\w|[.,]\d)")
 
 
 _OTHER = re.compile(
-    r"\b(?:no|not|against|false|under|below|above|over|less|more|least|most|between|odds)\b|n't\b",
+    r"\b(?:no|not|never|against|false|under|below|above|over|less|more|least|most|between|odds|"
+    r"up to|max|min)\b|"
+    r"\bun\w+|n['’]t\b|[<>≤≥]",
     re.IGNORECASE,
 )
 """Words with which a number may be that of NO, or a bound."""
@@ -54,6 +60,8 @@ def read_probability(value: object, percent: bool = False) -> Read:
     Raises BadAnswer that says what is wrong with it (without saying whose it is)."""
     if isinstance(value, bool):
         raise BadAnswer(f"{str(value).lower()} is no number")
+    if isinstance(value, int) and abs(value) > 10**9:
+        raise BadAnswer("the number is outside")
     if isinstance(value, (int, float)):
         return _in_range(float(value), PERCENT if percent else None, percent, value)
     if isinstance(value, str):
@@ -77,6 +85,8 @@ def _in_range(p: float, rule: str | None, percent: bool, value: object) -> Read:
 
 def _of_text(value: str, percent: bool) -> Read:
     text = value.strip()
+    if len(text) <= LONGEST and _THOUSANDS.search(text):
+        raise BadAnswer(f"{_short(value)} holds a number in thousands")
     if _PLAIN.fullmatch(text):
         return _in_range(float(text), PERCENT if percent else TEXT, percent, value)
     if _COMMA.fullmatch(text):
@@ -108,11 +118,16 @@ def _of_words(text: str) -> Read:
 
 
 def _quotient(part: str, whole: str) -> float:
+    if float(part) + float(whole) == 100 and float(whole) < 100:
+        raise BadAnswer(f"{part} to {whole} may be odds: write one number")
     return float(part) / float(whole) if float(whole) else math.nan
 
 
 def _named(value: Mapping[Any, object]) -> dict[str, object]:
-    return {str(name).strip().lower(): said for name, said in value.items()}
+    found = {str(name).strip().lower(): said for name, said in value.items()}
+    if len(found) < len(value):
+        raise BadAnswer(f"{_short(dict(value))} names an outcome twice")
+    return found
 
 
 def _listed(value: Sequence[Any]) -> dict[str, object]:
@@ -145,6 +160,8 @@ def _of_outcomes(found: Mapping[str, object], percent: bool) -> Read:
     if len(yes) != 1:
         what = "several outcomes" if yes else "no outcome YES"
         raise BadAnswer(f"{_short(dict(found))} has {what}")
+    if any(isinstance(said, (Mapping, list)) for said in found.values()):
+        raise BadAnswer(f"{_short(dict(found))} is no probability for each outcome")
     p = read_probability(found[yes[0]], percent).p
     rest = [read_probability(said, percent).p for name, said in found.items() if name not in YES]
     if rest and abs(p + sum(rest) - 1) > OFF:

@@ -60,13 +60,20 @@ class Desk:
             self._tokens.close()
 
     def ask(
-        self, start: Start, t: datetime, question: Mapping[str, Any], timeout: float
+        self,
+        start: Start,
+        t: datetime,
+        question: Mapping[str, Any],
+        timeout: float,
+        user: str | None = None,
     ) -> tuple[list[Mapping[str, Any]], Ran]:
         """Run a client at an instant: (what it submitted, how it ran). It finds the question on its
         standard input and in a file, and the server in its variables. Raises BadAnswer where it
         cannot be started."""
-        url, user = self.url(), f"client-{secrets.token_hex(6)}"
+        url, user = self.url(), user or f"client-{secrets.token_hex(6)}"
         now = self._workspace.clock.now()
+        for left in self._tokens.all(user):  # Of a start that was killed.
+            self._tokens.revoke(left.id, now)
         token, held = self._tokens.issue(
             user, None, now, now + timedelta(seconds=timeout) + LIVES, t, frozenset({"tools"})
         )

@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import math
 import os
 import sys
 import traceback
@@ -115,6 +116,8 @@ KINDS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 
 def plain(value: Any, deep: int = 0) -> Any:
     """What can be written as JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number.
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, dict):

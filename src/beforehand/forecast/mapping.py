@@ -24,7 +24,7 @@ import orjson
 
 from beforehand.clock import Clock, iso
 from beforehand.errors import BadAnswer, InputError, NotFound
-from beforehand.forecast.answers import read_probability
+from beforehand.forecast.answers import WORDS, read_probability
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds import World
 from beforehand.ids import digest
@@ -111,7 +111,24 @@ class AnswerMap:
         if self.request is None:
             return context.wire()
         sent = _filled(self.request, question(context))
-        return {**sent, **{name: sent[name] or "" for name in self.texts}}
+        return {**sent, **{name: sent[name] or "" for name in self.texts if name in sent}}
+
+    def answers(self, line: bytes) -> bool:
+        """Whether a line of a program is an answer: an object with a probability where it stands,
+        or a value by itself that is not merely a text with a number in it."""
+        found = _json(line.decode("utf-8", "replace"))
+        if isinstance(found, Mapping):
+            try:
+                _at(found, self.probability)
+            except BadAnswer:
+                return "error" in found
+            return True
+        if not isinstance(found, str):
+            return True
+        try:
+            return read_probability(found, self.percent).rule != WORDS
+        except BadAnswer:
+            return False
 
     def kept(self, answer: str) -> str:
         """An answer in our words, beside itself: `{"probability": p, "rationale": text, "answer":
@@ -270,8 +287,8 @@ class Questions:
 
 
 def stated(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The tokens and the cost that an answer states."""
-    return {name: said[name] for name in ("tokens", "cost") if name in said}
+    """The tokens, the cost and the evidence that an answer states."""
+    return {name: said[name] for name in ("tokens", "cost", "evidence_ids") if name in said}
 
 
 def _json(answer: str) -> Any:

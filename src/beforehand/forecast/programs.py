@@ -22,7 +22,6 @@ from typing import IO
 import orjson
 
 from beforehand.errors import BadAnswer
-from beforehand.forecast.answers import read_probability
 from beforehand.forecast.process import own_environment
 
 LONGEST_LINE, MOST_STRAY, LONGEST_ERROR = 1 << 20, 10_000, 500
@@ -88,8 +87,16 @@ class _Slot:
 class Lines:
     """A program that goes on running, and is asked one question at a time. Safe for threads."""
 
-    def __init__(self, start: Start, timeout: float, note: Callable[[str], None]) -> None:
-        """`timeout` is in seconds, for one answer; `note` counts what is odd."""
+    def __init__(
+        self,
+        start: Start,
+        timeout: float,
+        note: Callable[[str], None],
+        is_answer: Callable[[bytes], bool],
+    ) -> None:
+        """`timeout` is in seconds, for one answer; `note` counts what is odd; `is_answer` tells a
+        line that answers from any other."""
+        self._is_answer, self._out_of_step = is_answer, False
         self._start, self._timeout, self._note = start, timeout, note
         self._asking, self._guard = threading.Lock(), threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,17 +109,16 @@ class Lines:
         """The line that answers a question; `name` is its `id`. Raises BadAnswer where none came:
         the program is then ended, and started again for the next question."""
         with self._asking:
+            if self._out_of_step:  # Nothing ties its lines to questions.
+                raise BadAnswer(
+                    "it wrote an answer without an id that no question had asked for, so its other "
+                    "answers may be to other questions: write the id of the question with each"
+                )
             process = self._running()
             slot = _Slot()
             with self._guard:
                 self._waiting, self._stray = {name: slot}, 0
-            try:
-                assert process.stdin is not None
-                process.stdin.write(orjson.dumps({**question, "id": name}) + b"\n")
-                process.stdin.flush()
-            except OSError:
-                slot.ready.wait(GRACE_S)  # Its end is noticed by the reader, with the reason.
-                raise self._failed(slot, "it does not read its standard input") from None
+            write(process, orjson.dumps({**question, "id": name}) + b"\n")
             if not slot.ready.wait(self._timeout):
                 raise self._failed(slot, f"no answer within {self._timeout:g} s")
             if slot.line is None:
@@ -183,7 +189,8 @@ class Lines:
 
     def _take(self, line: bytes) -> bool:
         """Read a line; False where there were too many that are no answer."""
-        name, odd = answers(line)
+        name = id_of(line)
+        odd = None if name is not None or self._is_answer(line) else STRAY
         with self._guard:
             waiting = next(iter(self._waiting), None)
             slot = None if waiting is None else self._waiting[waiting]
@@ -198,27 +205,36 @@ class Lines:
                 odd = TWICE
             elif odd is None:
                 odd = LATE if slot is None else WRONG
+                self._out_of_step |= name is None
             self._stray += 1
             too_many = self._stray > MOST_STRAY
         self._note(odd)
         return not too_many
 
 
-def answers(line: bytes) -> tuple[str | None, str | None]:
-    """(the id that a line names, None), or (None, why it is no answer). A line is an answer if it
-    is a JSON object, or a probability by itself."""
+def id_of(line: bytes) -> str | None:
+    """The `id` that a line names, if it is an object that has one."""
     try:
         found = orjson.loads(line)
     except orjson.JSONDecodeError:
-        found = line.decode("utf-8", "replace")
-    if isinstance(found, dict):
-        name = found.get("id")
-        return (None if name is None else str(name)), None
-    try:
-        read = read_probability(found)
-    except BadAnswer:
-        return None, STRAY
-    return (None, STRAY) if read.rule == "number in words" else (None, None)
+        return None
+    name = found.get("id") if isinstance(found, dict) else None
+    return None if name is None else str(name)
+
+
+def write(process: subprocess.Popen[bytes], question: bytes, last: bool = False) -> None:
+    """Write a question from a thread of its own: a program that does not read holds nobody up.
+    After the `last` one its standard input ends."""
+
+    def work() -> None:
+        with suppress(OSError, ValueError):  # Its end is noticed by who reads its answers.
+            assert process.stdin is not None
+            process.stdin.write(question)
+            process.stdin.flush()
+            if last:
+                process.stdin.close()
+
+    threading.Thread(target=work, daemon=True).start()
 
 
 @dataclass(frozen=True)
@@ -255,17 +271,16 @@ def run_once(start: Start, question: bytes, timeout: float) -> Ran:
     ]
     for reader in readers:
         reader.start()
-    with suppress(OSError):
-        process.stdin and process.stdin.write(question + b"\n")
-    with suppress(OSError):
-        process.stdin and process.stdin.close()
-    readers[0].join(timeout)
-    late = readers[0].is_alive()
-    if not late:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_S)
-    code = process.poll()
-    end(process)
+    try:
+        write(process, question + b"\n", last=True)
+        readers[0].join(timeout)
+        late = readers[0].is_alive()
+        if not late:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_S)
+        code = process.poll()
+    finally:  # Also where we are told to stop.
+        end(process)
     readers[1].join(GRACE_S)
     said = last_line(bytes(errors))
     why = None

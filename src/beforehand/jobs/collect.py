@@ -86,7 +86,7 @@ def collect(
     state = order.out.with_name(order.out.name + ".state.json")
     order.out.parent.mkdir(parents=True, exist_ok=True)
     with exclusive(order.out.with_name(order.out.name + ".lock"), f"{order.out} is being written"):
-        kept = _resumed(state, order, world, sum(map(len, plan.values())))
+        kept = _resumed(state, order, world, digest([[t, *names] for t, names in plan.items()]))
         opening = Opening(workspace, world=world)
         start = start_of(*command_of(f"mcp:{order.client}", opening), opening, network=True)
         key = digest(str(order.out.resolve()).encode())[:16]
@@ -111,7 +111,7 @@ def _plan(order: Order, world: RecordedWorld) -> dict[int, list[str]]:
     return dict(sorted(found.items()))
 
 
-def _resumed(state: Path, order: Order, world: RecordedWorld, questions: int) -> dict[str, Any]:
+def _resumed(state: Path, order: Order, world: RecordedWorld, questions: str) -> dict[str, Any]:
     """What is on record of this order. Raises InputError where another began the file."""
     facts = {
         "archive": world.archive.digest,
@@ -197,7 +197,9 @@ def _ask_one(
     """(the forecasts of one instant by market, why the client failed)."""
     asked = {str(one["id"]) for one in shown}
     question = {"time": iso(at), "markets": list(shown)}
-    rows, ran = desk.ask(start, at, question, order.timeout)
+    # The same user each time: what was submitted before a kill is found again.
+    user = f"collect-{digest([str(order.out.resolve()), iso(at)])[:12]}"
+    rows, ran = desk.ask(start, at, question, order.timeout, user)
     mine = dict[str, dict[str, Any]]()
     for row in rows:
         if row["id"] not in asked:

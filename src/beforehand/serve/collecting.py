@@ -101,7 +101,9 @@ class Collecting:
 
     def today(self, user: str | None) -> datetime | None:
         """The day that it is for a user; None without days."""
-        return None if self.days is None else self._today.get(user, self.days.first)
+        if self.days is None:
+            return None
+        return min(self._today.get(user, self.days.first), self.days.last)
 
     def _submit(self) -> Any:
         def submit_forecasts(

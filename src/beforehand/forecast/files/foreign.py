@@ -7,9 +7,7 @@ fields that have no place there are listed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -157,21 +155,13 @@ def _forecasting_tools(body: Any, made: Foreign) -> None:
             )
             post = question.get("id_of_post") or question.get("question_id")
             name = market_id("METACULUS", str(post)) if post else question.get("page_url")
-            time = _zoned(question.get("date_accessed") or benchmark.get("timestamp"))
+            time = question.get("date_accessed") or benchmark.get("timestamp")
             value = one.get("prediction", one.get("prediction_in_decimal"))
             if question.get("question_type", "binary") != "binary":
                 row = {"id": name, "time": time, "probability": None}
                 made.rejected.append((number, f"a {question['question_type']} question", row))
                 continue
             made.add(number, name, time, value, who)
-
-
-def _zoned(value: object) -> object:
-    """A time; one that states no zone is taken as UTC, as these tools write it."""
-    with suppress(ValueError):
-        found = datetime.fromisoformat(str(value))
-        return iso(found.replace(tzinfo=found.tzinfo or UTC))
-    return value
 
 
 _METACULUS = {"question id": "id", "start time": "time", "probability yes": "probability"}
@@ -200,7 +190,7 @@ def _metaculus_download(path: Path) -> Foreign:
             shown = {"id": name, "time": said["start time"], "probability": None}
             made.rejected.append((number, "no probability of YES: another kind of question", shown))
             continue
-        time = _zoned(said["start time"].strip().replace(" UTC", "+00:00"))
+        time = said["start time"].strip().replace(" UTC", "+00:00")
         made.add(number, market_id("METACULUS", name) if name else None, time, value, who or None)
     return made
 

@@ -1,6 +1,6 @@
 """Logs of inspect: `.eval` (a zip whose members are packed with zstd or deflate) and `.json`.
 
-A sample's score gives the probability (`answer`, or `value` where it is a number), its metadata the
+A sample's score gives the probability (`answer`), its metadata the
 question (`market_id`, else the sample's id) and the instant (`as_of`); the forecaster is the model.
 Epochs of one sample are draws of one forecaster: their mean counts.
 """
@@ -121,12 +121,8 @@ def _metadata(sample: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answers(sample: Mapping[str, Any]) -> Iterator[object]:
-    """What its scores say, `answer` first."""
+    """What its scores took as the answer. (A `value` is how good it was, not what was said.)"""
     scores = sample.get("scores")
     every = scores.values() if isinstance(scores, Mapping) else ()
     listed = [one for one in every if isinstance(one, Mapping)]
     yield from (one["answer"] for one in listed if one.get("answer") not in (None, ""))
-    for one in listed:
-        value = one.get("value")
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield value

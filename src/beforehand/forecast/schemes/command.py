@@ -62,7 +62,7 @@ class Program(Forecaster):
         self.memoryless = flag(options, "memoryless", rest)
         self._questions = Questions(opening.world, opening.workspace.clock)
         self.place = place
-        self.code = _code(command, place, self._map.code)
+        self.code = _code(command, place, [self._map.code, options])
         network = flag({"network": options.get("network", "yes")}, "network", rest)
         self._start = start_of(command, place, opening, network)
         if not network and not can_hide():
@@ -72,7 +72,7 @@ class Program(Forecaster):
             self.caught = "a probe found that it looks ahead"
         self._timeout, self._cost_per_call = opening.timeout, opening.cost_per_call
         self._turn = threading.Lock()
-        self._lines = Lines(self._start, self._timeout, self.note)
+        self._lines = Lines(self._start, self._timeout, self.note, self._is_answer)
 
     @property
     def anywhere(self) -> str:
@@ -133,8 +133,13 @@ class Program(Forecaster):
         return body
 
     def _read(self, said: str) -> str:
-        """What is kept of its answer."""
+        """What is kept of its answer. Raises BadAnswer for a line that is none."""
+        if not self._is_answer(said.encode()):
+            raise BadAnswer(f"its last line is no answer: {said[:100]!r}")
         return self._map.kept(said)
+
+    def _is_answer(self, line: bytes) -> bool:
+        return self._map.answers(line)
 
     def _measure(self, answer: str) -> Usage:
         """What an answer counts as: one that states no cost, as what a call is expected to cost."""
@@ -207,7 +212,7 @@ def _isolation(start: Start, opening: Opening, code: str | None, place: str) -> 
     return f"trusted ({HIDDEN if start.hidden else SHOWN}{network})"
 
 
-def _code(command: tuple[str, ...], place: Path, mapped: str | None) -> str:
+def _code(command: tuple[str, ...], place: Path, mapped: object) -> str:
     """The digest of what is run: the words, the file, the mapping."""
     own = file_digest(place) if place.is_file() else None
     return digest([*command[1:], own, mapped])

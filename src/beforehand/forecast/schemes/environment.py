@@ -72,6 +72,9 @@ class Elsewhere(Program):
     def _body(self, context: Context) -> Mapping[str, object]:
         return {**context.wire(), "question": self._questions(context)}
 
+    def _is_answer(self, line: bytes) -> bool:
+        return self._answers.answers(line)
+
     def _read(self, said: str) -> str:
         try:
             found = orjson.loads(said)

@@ -63,7 +63,14 @@ class FileForecaster(PanelForecaster):
                 f"{rest[:100]}: none of its markets is in the archive, such as "
                 f"{stated.lines[0].id!r} (`beforehand score {path.name} --check` lists them)"
             )
-        return cls(rest, name, path, said)
+        one = cls(rest, name, path, said)
+        for why, rows in stated.rejected.reasons.items():
+            for _ in rows:
+                one.note(f"row left out: {why}")
+        known = sum(len(times) for times, _ in said.values())
+        for _ in range(sum(one.forecaster == wanted for one in stated.lines) - known):
+            one.note("row left out: no such market in the archive, or a second one of its instant")
+        return one
 
     def forecast(self, panel: Panel) -> Floats:
         """What it said last by each row's instant, NaN before its first forecast."""

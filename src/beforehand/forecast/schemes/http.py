@@ -37,6 +37,7 @@ from beforehand.forecast.mapping import (
 )
 from beforehand.gateway.opening import open_traffic
 from beforehand.gateway.transport import reach
+from beforehand.ids import digest
 from beforehand.llm.names import split_address
 from beforehand.records.rows import EvidenceLine
 from beforehand.sources.base import Limit, Provider, Request
@@ -62,7 +63,7 @@ class Address(Forecaster):
         self._map = answer_map(address, options, opening.folder)
         self._questions = Questions(opening.world, opening.workspace.clock)
         self._service = provider(address, opening.limits, opening.timeout, plain)
-        self.code = self._map.code
+        self.code = digest([address, self._map.code]) if self._map.code else None
         self._workspace = opening.workspace
         self._cost_per_call = opening.cost_per_call
         self._traffic: Traffic | None = None

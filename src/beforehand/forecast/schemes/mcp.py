@@ -82,7 +82,7 @@ class McpClient(Program):
         for _ in mine[1:]:
             self.note("second answer to one question")
         if not mine:
-            return self._map.kept(ran.line())
+            return self._read(ran.line())
         last = mine[-1]
         kept = {
             name: last[name] for name in ("probability", "rationale", "read_as") if name in last

@@ -350,7 +350,9 @@ class BacktestJob:
         how = [settings, request.grade, _stamp(request.start), _stamp(request.stop), self._grid]
         sims = sorted({(config.num_sims, config.mode) for config in self.configs})
         pure = [f for f in self.forecasters.values() if isinstance(f, PanelForecaster)]
-        tried = {digest([f.name, f.version, how]): f.name for f in pure if f.name != MARKET}
+        tried = {
+            digest([f.code or f.name, f.version, how]): f.name for f in pure if f.name != MARKET
+        }
         # Changed code under the old name is another variant, the same code under a new name is not.
         asked = {
             digest([(f.code if by_code else None) or f.entry, sims, how]): f.entry
