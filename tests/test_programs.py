@@ -225,8 +225,9 @@ def test_a_banner_shifts_no_answer(tmp_path: Path) -> None:
             except BadAnswer as error:
                 said.append(-1 if "write the id of the question" in str(error) else -2)
         one.close()
-        expected = [n / 10 for n in range(1, 6)] if safe else [-1] * 5
-        assert said[1:] == expected, "no answer is given to the next question"
+        allowed = [{n / 10} if safe else {n / 10, -1} for n in range(1, 6)]
+        fits = [p in either for p, either in zip(said[1:], allowed, strict=True)]
+        assert all(fits), "no answer is given to the next question"
     words = opened(
         tmp_path,
         written(tmp_path, START + "sys.stdin.read()\nprint('Done, 0 errors.')\n") + "#each",
