@@ -386,3 +386,15 @@ def test_killed_and_resumed_nothing_is_asked_again(home: Path, sim: Path, capsys
     assert len(set(lines)) == len({(row["market_id"], row["time"]) for row in rows})
     capsys.readouterr()
     assert cli(["runs", "verify", "r"]) == 0
+
+
+@pytest.mark.skipif(not programs.can_hide(), reason="bubblewrap does not work here")
+def test_a_program_inside_of_what_is_hidden_is_said_to_see_it(tmp_path: Path) -> None:
+    for folder, said in (("bots", "archive and journal hidden"), ("data/bots", "it can see that")):
+        place = tmp_path / folder
+        place.mkdir(parents=True)
+        (tmp_path / "data").mkdir(exist_ok=True)
+        (tmp_path / "workspace").mkdir(exist_ok=True)
+        entry = written(place, LOOP)
+        opening = Opening(Workspace(Home(tmp_path)), folder=place)
+        assert said in open_forecaster(entry, opening).isolation

@@ -39,7 +39,7 @@ def collect(
     At each instant the client is started with the questions (on standard input, and in the file
     BEFOREHAND_QUESTION), the address of our tools (BEFOREHAND_MCP_URL, or the file
     BEFOREHAND_MCP_CONFIG) and a token that is pinned to it (BEFOREHAND_TOKEN). It answers with the
-    tool submit_forecasts. The same command goes on after a kill, and asks no instant twice.
+    tool submit_forecasts. The same command goes on after a kill; what is done is not asked again.
     """
     if not client:
         raise InputError("name the client: beforehand collect --every 7d -- ./agent.sh")

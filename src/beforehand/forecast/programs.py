@@ -46,6 +46,8 @@ class Start:
     environment: Mapping[str, str]
     hidden: tuple[Path, ...] = ()
     network: bool = True
+    shown: tuple[Path, ...] = ()
+    """What should be hidden and is not: its own folder lies in it."""
 
     def arguments(self) -> list[str]:
         """The whole command, in bubblewrap where something is hidden."""
@@ -359,11 +361,13 @@ def clean_environment() -> dict[str, str]:
 
 def hidden_places(
     home: Path, archive: Path | None, data: str | None, mine: Sequence[Path]
-) -> tuple[Path, ...]:
-    """What a program is not shown: the runs and archives of a home, its journal, the archive, the
-    recorded data; nothing that one of `mine` (its own folder and file) lies in."""
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """(what a program is not shown, what it sees nevertheless): the runs and archives of a home,
+    its journal, the archive, the recorded data; it sees what one of `mine` (its own folder and
+    file) lies in."""
     wanted = [home / "data", home / "workspace", *([archive] if archive else [])]
     wanted += [Path(data)] if data else []
     found = dict.fromkeys(path.resolve() for path in wanted if path.is_dir())
     own = [path.resolve() for path in mine]
-    return tuple(path for path in found if not any(one.is_relative_to(path) for one in own))
+    seen = tuple(path for path in found if any(one.is_relative_to(path) for one in own))
+    return tuple(path for path in found if path not in seen), seen

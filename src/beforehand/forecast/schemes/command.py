@@ -37,13 +37,14 @@ from beforehand.forecast.programs import (
     hidden_places,
     run_once,
 )
-from beforehand.forecast.schemes.http import Address, parse
+from beforehand.forecast.schemes.http import Address, measured, parse
 from beforehand.ids import digest
 from beforehand.store.files import file_digest
 from beforehand.store.journal.calls import Usage
 from beforehand.store.run_folder import last_probe
 
 HIDDEN, SHOWN = "archive and journal hidden from it", "nothing is hidden from it on this machine"
+PARTLY = "its folder lies in what would be hidden from it: it can see that"
 
 
 class Program(Forecaster):
@@ -142,9 +143,7 @@ class Program(Forecaster):
         return self._map.answers(line)
 
     def _measure(self, answer: str) -> Usage:
-        """What an answer counts as: one that states no cost, as what a call is expected to cost."""
-        found = self.usage(answer)
-        return Usage(found.tokens, self._cost_per_call) if found.cost is None else found
+        return measured(answer, self._cost_per_call)
 
     @staticmethod
     def usage(answer: str) -> Usage:
@@ -191,14 +190,14 @@ def start_of(command: tuple[str, ...], place: Path, opening: Opening, network: b
     it the archive, to see whether it looks."""
     settings, home = own_environment(), opening.workspace.home
     folder = opening.folder or Path.cwd()
-    hidden: tuple[Path, ...] = ()
+    hidden = seen = tuple[Path, ...]()
     if not in_a_probe() and can_hide():
         archive = getattr(opening.world, "archive", None)
         root = getattr(archive, "path", None)
-        hidden = hidden_places(
+        hidden, seen = hidden_places(
             home.root, root, settings.get("BEFOREHAND_DATA"), (place, folder, place.parent)
         )
-    return Start(command, folder, clean_environment(), hidden, network)
+    return Start(command, folder, clean_environment(), hidden, network, seen)
 
 
 def _isolation(start: Start, opening: Opening, code: str | None, place: str) -> str:
@@ -209,7 +208,8 @@ def _isolation(start: Start, opening: Opening, code: str | None, place: str) -> 
     if found is not None and found["code"] == code:
         return f"probed (0 of {found['n']:,} futures)"
     network = "" if start.network else "; without a network"
-    return f"trusted ({HIDDEN if start.hidden else SHOWN}{network})"
+    how = HIDDEN if start.hidden and not start.shown else PARTLY if start.hidden else SHOWN
+    return f"trusted ({how}{network})"
 
 
 def _code(command: tuple[str, ...], place: Path, mapped: object) -> str:

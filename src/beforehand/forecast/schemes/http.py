@@ -104,10 +104,7 @@ class Address(Forecaster):
         return parse(self.provider, answer)
 
     def _measure(self, answer: str) -> Usage:
-        """What an answer counts as: one that states no cost, such as one that is no JSON, counts as
-        what a call is expected to cost."""
-        found = self.usage(answer)
-        return Usage(found.tokens, self._cost_per_call) if found.cost is None else found
+        return measured(answer, self._cost_per_call)
 
     @staticmethod
     def usage(answer: str) -> Usage:
@@ -127,6 +124,13 @@ class Address(Forecaster):
                 services = {self.provider: self._service}
                 self._traffic = open_traffic(self._workspace, services)
             return self._traffic
+
+
+def measured(answer: str, cost_per_call: float | None) -> Usage:
+    """What an answer counts as: one that states no cost, such as one that is no JSON, counts as
+    what a call is expected to cost."""
+    found = Address.usage(answer)
+    return Usage(found.tokens, cost_per_call) if found.cost is None else found
 
 
 def provider(
