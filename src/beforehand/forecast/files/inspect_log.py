@@ -29,7 +29,7 @@ ZSTD, MOST_BYTES = 93, 1 << 31
 
 def is_archive(path: Path) -> bool:
     """True for an `.eval`: a zip that holds a header, or the beginning of one."""
-    if path.suffix == ".eval":
+    if not path.is_file() or path.suffix == ".eval":  # A pipe would hold us up.
         return path.is_file()
     try:
         with zipfile.ZipFile(path) as opened:
