@@ -21,7 +21,7 @@ from beforehand.errors import BadAnswer, InputError
 from beforehand.forecast import programs
 from beforehand.forecast.answers import read_probability
 from beforehand.forecast.base import Opening, open_forecaster
-from beforehand.forecast.mapping import answer_map, split_options
+from beforehand.forecast.mapping import answer_map, split_options, with_options
 from beforehand.meter import CallCounter
 from beforehand.records.rows import Context, MarketSeen, label
 from beforehand.world.render import store_world
@@ -130,6 +130,11 @@ def test_the_words_of_others(tmp_path: Path) -> None:
         {"p": "a.b", "percent": "yes"},
     )
     assert split_options("command:./a#b.sh") == ("command:./a#b.sh", {})
+    assert split_options("command:./a --fast #each") == ("command:./a --fast", {"each": "yes"})
+    assert split_options("file:a.csv#who=A%26B") == ("file:a.csv", {"who": "A&B"})
+    assert with_options("file:a.csv#who=A%26B%2CC,http://h", {"protocol": "prophet"}) == (
+        "file:a.csv#who=A%26B%2CC,http://h#protocol=prophet"
+    )
     for body, why in (
         ("[answer]\nodds = 1", "has probability, rationale and percent"),
         ("[request]\nx = '{nothing}'", "is nothing that a question has"),
@@ -172,7 +177,7 @@ def test_started_for_each_question(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (LOOP + "    time.sleep(60)\n", "no answer within 1 s"),
+        (LOOP + "    time.sleep(60)\n", "no answer within 3 s"),
         (LOOP + "    sys.exit('no key')\n", "ended with code 1; it said: no key"),
         (LOOP + "    print('x' * 3_000_000, flush=True)\n", "a line of more than"),
         (LOOP + "    while True: print('x')\n", "lines that are no answer"),
@@ -184,7 +189,8 @@ def test_started_for_each_question(tmp_path: Path) -> None:
 def test_what_a_program_does_wrong_fails_one_question(tmp_path: Path, body: str, why: str) -> None:
     """Asked again it is started anew, and answers what it can."""
     first = body.replace(LOOP, LOOP + "    if os.path.exists('done'): print(0.5, flush=True); continue\n    open('done', 'w').close()\n")  # fmt: skip
-    one = opened(tmp_path, written(tmp_path, first), 1.0)
+    timeout = 3.0 if why.startswith("no answer") else 60.0
+    one = opened(tmp_path, written(tmp_path, first), timeout)
     with pytest.raises(BadAnswer, match=why):
         one.decide(SEEN, CallCounter())
     assert one.decide(SEEN, CallCounter()).probability == 0.5
@@ -268,12 +274,16 @@ def test_names_that_cannot_be(tmp_path: Path) -> None:
         ("python:./none.py:Bot#python=python3", "there is no file"),
         ("python:./none.py:Bot#python=./none", "there is no interpreter"),
         ("python:./none.py:Bot#python=python3&as=it", "as is one of"),
+        ("python:./none.py:Bot#as=prophet", "add python=PATH"),
+        ("command:./none.sh#ech", "no option 'ech' .do you mean each"),
+        ("http://127.0.0.1:9/p#fragment", "no option 'fragment'"),
     ):
         with pytest.raises(InputError, match=why):
             opened(tmp_path, entry)
     (tmp_path / "plain.sh").write_text("#!/bin/sh\n")
-    with pytest.raises(InputError, match="make the file executable"):
-        opened(tmp_path, "command:./plain.sh").check()
+    for entry, why in (("./plain.sh", "plain.sh is not executable"), ("none", "is ./none")):
+        with pytest.raises(InputError, match=why):
+            opened(tmp_path, f"command:{entry}").check()
 
 
 PEEKS = LOOP + (
@@ -398,3 +408,42 @@ def test_a_program_inside_of_what_is_hidden_is_said_to_see_it(tmp_path: Path) ->
         entry = written(place, LOOP)
         opening = Opening(Workspace(Home(tmp_path)), folder=place)
         assert said in open_forecaster(entry, opening).isolation
+
+
+FOREVER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_programs import SEEN, opened
+opened(Path({folder!r}), {entry!r}, 60).decide(SEEN, {meter})
+"""
+
+
+@pytest.mark.skipif(not programs.can_hide(), reason="bubblewrap does not work here")
+@pytest.mark.parametrize("how", ["", "#each"])
+def test_a_program_ends_with_its_run(tmp_path: Path, how: str) -> None:
+    """Killed with -9, a run leaves no program behind, not even one that hangs."""
+    beats = tmp_path / "beats"
+    (tmp_path / "data").mkdir()  # What is hidden.
+    (tmp_path / "bots").mkdir()
+    (tmp_path / "bots" / "hang.py").write_text(
+        START + f"while True:\n    open({str(beats)!r}, 'a').write('x')\n    time.sleep(0.05)\n"
+    )
+    entry = f"command:{sys.executable} bots/hang.py{how}"
+    code = FOREVER.format(
+        tests=str(Path(__file__).parent),
+        folder=str(tmp_path),
+        entry=entry,
+        meter="__import__('beforehand.meter').meter.CallCounter()",
+    )
+    run = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    until = time.monotonic() + 60
+    while not beats.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert beats.exists()
+    run.kill()
+    run.wait()
+    time.sleep(1)
+    size = beats.stat().st_size
+    time.sleep(1)
+    assert beats.stat().st_size == size

@@ -124,6 +124,11 @@ class Home:
     def probes(self) -> Path:
         return self.root / "data" / "probes.jsonl"
 
+    @property
+    def collecting(self) -> Path:
+        """What the server for clients of MCP keeps: hidden from those clients."""
+        return self.root / "data" / "collecting"
+
 
 @dataclass(frozen=True)
 class Workspace:

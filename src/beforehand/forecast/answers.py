@@ -24,6 +24,7 @@ SIGN, COMMA, FRACTION, WORDS, OUTCOMES, TEXT, PERCENT = (
 OFF, LONGEST = 0.02, 200
 """How far the outcomes may be from adding up to 1, and the longest text that a number is sought in.
 """
+PERCENT_SEEN = "percent, it seems"
 YES, NO = frozenset({"yes", "true", "y"}), frozenset({"no", "false", "n"})
 NAMES = ("outcome", "name", "label", "answer", "market", "option")
 VALUES = ("probability", "p", "prob", "value", "p_yes")
@@ -79,7 +80,7 @@ def _in_range(p: float, rule: str | None, percent: bool, value: object) -> Read:
     if math.isfinite(p) and 0.0 <= p <= 1.0:
         return Read(p, rule)
     likely = not percent and 1 < p <= 100
-    why = "percent, it seems" if likely else "outside"
+    why = PERCENT_SEEN if likely else "outside"
     raise BadAnswer(f"{_short(value)} is {why}")
 
 

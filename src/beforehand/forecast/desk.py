@@ -8,6 +8,7 @@ down by the server, with that instant. It is shown no other way to the archive.
 import os
 import re
 import secrets
+import shutil
 import tempfile
 import threading
 import time
@@ -79,8 +80,8 @@ class Desk:
         )
         server = {"type": "http", "url": url, "headers": {"Authorization": f"Bearer {token}"}}
         try:
-            # Not in the home: what lies there is hidden from a client.
-            with tempfile.TemporaryDirectory(prefix="beforehand-client-") as place:
+            # In the folder that is hidden from other clients.
+            with tempfile.TemporaryDirectory(prefix="client-", dir=self._folder) as place:
                 asked, config = Path(place) / "question.json", Path(place) / "mcp.json"
                 write_json(asked, question)
                 write_json(config, {"mcpServers": {"beforehand": server}})
@@ -92,7 +93,7 @@ class Desk:
                     "BEFOREHAND_MCP_CONFIG": str(config),
                 }
                 environment = {**start.environment, **given}
-                shown = replace(start, environment=environment)
+                shown = replace(start, environment=environment, own=Path(place).resolve())
                 ran = run_once(shown, orjson.dumps(question), timeout)
         finally:
             self._tokens.revoke(held.id, self._workspace.clock.now())
@@ -106,6 +107,8 @@ class Desk:
 
     def _start(self) -> str:
         self._folder.mkdir(parents=True, exist_ok=True)
+        for left in self._folder.glob("client-*"):  # Of a start that was killed.
+            shutil.rmtree(left, ignore_errors=True)
         log = self._folder / "server.log"
         log.unlink(missing_ok=True)
         arguments = ["mcp", "all", "--transport", "http", "--port", "0", "--mode", "replay"]

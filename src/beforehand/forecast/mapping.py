@@ -16,15 +16,17 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote, unquote
 
 import orjson
 
 from beforehand.clock import Clock, iso
 from beforehand.errors import BadAnswer, InputError, NotFound
-from beforehand.forecast.answers import WORDS, read_probability
+from beforehand.forecast.answers import PERCENT_SEEN, WORDS, read_probability
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds import World
 from beforehand.ids import digest
@@ -35,8 +37,8 @@ KEYS = (
     "protocol", "p", "why", "percent", "map", "python", "as", "each", "network", "memoryless",
     "who",
 )  # fmt: skip
-_KEY = "|".join(KEYS)
-_OPTIONS = re.compile(rf"#((?:{_KEY})(?:=[^&#]*)?(?:&[^&#]*)*)$")
+_OPTIONS = re.compile(r"\s*#\s*([a-z]+(?:=[^&#]*)?(?:&[^&#]*)*)$")
+"""What follows the last `#`: words, each with a value or by itself. `./a#b.sh` is a name."""
 _WORD = re.compile(r"\{(\w+)\}")
 LONGEST_TEXT = 20_000
 QUESTION = (
@@ -47,17 +49,22 @@ QUESTION = (
 
 
 def split_options(rest: str) -> tuple[str, dict[str, str]]:
-    """(the name, its options) of `scheme:rest#key=value&key`. Raises InputError for an option that
-    does not exist."""
+    """(the name, its options) of `scheme:rest#key=value&key`; in a value, %26 stands for `&` and
+    %2C for a comma. Raises InputError for an option that does not exist."""
     found = _OPTIONS.search(rest)
     if found is None:
         return rest, {}
     options = dict[str, str]()
     for part in found[1].split("&"):
-        key, given, value = part.partition("=")
+        key, given, value = part.strip().partition("=")
         if key not in KEYS:
-            raise InputError(f"{rest[:100]!r}: no option {key!r}: there are {', '.join(KEYS)}")
-        options[key] = value if given else "yes"
+            near = get_close_matches(key, KEYS, 1)
+            meant = f" (do you mean {near[0]}?)" if near else ""
+            raise InputError(
+                f"{rest[:100]!r}: there is no option {key!r}{meant}; after a # may follow "
+                f"{', '.join(KEYS)}"
+            )
+        options[key] = unquote(value) if given else "yes"
     return rest[: found.start()], options
 
 
@@ -78,11 +85,20 @@ def with_options(forecasters: str, options: Mapping[str, str]) -> str:
             if key in options and key not in own and re.match(kind, plain):
                 own[key] = options[key]
                 used.add(key)
-        said = "&".join(f"{name}={value}" for name, value in own.items())
+        said = written(own)
         entries.append(f"{plain}#{said}" if said else entry.strip())
     if left := sorted(options.keys() - used):
         raise InputError(f"--{left[0]}: none of the forecasters {forecasters[:200]} takes it")
     return ",".join(entries)
+
+
+def written(options: Mapping[str, str]) -> str:
+    """Options as they follow a `#`."""
+    return "&".join(f"{name}={quote(value, safe=_PLAIN)}" for name, value in options.items())
+
+
+_PLAIN = "/:.=+-_~@ ()[]{}!?*'"
+"""What needs no quoting in a value."""
 
 
 def flag(options: Mapping[str, str], key: str, rest: str) -> bool:
@@ -140,7 +156,8 @@ class AnswerMap:
             found = _at(said, self.probability)
             read = None if found is None else read_probability(found, self.percent)
         except BadAnswer as error:
-            return _dumps({**kept, "error": f"no probability: {error}", "answer": said})
+            sentence = f"no probability: {error}{_help(said, error)}"
+            return _dumps({**kept, "error": sentence, "answer": said})
         kept["probability"] = None if read is None else read.p
         kept |= {} if read is None or read.rule is None else {"read_as": read.rule}
         try:
@@ -284,6 +301,15 @@ class Questions:
             "category": market.domain,
             "url": market.url,
         }
+
+
+def _help(said: Any, error: BadAnswer) -> str:
+    """Which option reads the answer, where one may."""
+    if PERCENT_SEEN in str(error):
+        return " (#percent, where all its numbers are in percent)"
+    if isinstance(said, Mapping) and "there is no `" in str(error):
+        return " (say where it stands, as in #p=result.p)"
+    return ""
 
 
 def stated(said: Mapping[str, Any]) -> dict[str, Any]:

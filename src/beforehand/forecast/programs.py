@@ -13,6 +13,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -48,19 +49,25 @@ class Start:
     network: bool = True
     shown: tuple[Path, ...] = ()
     """What should be hidden and is not: its own folder lies in it."""
+    own: Path | None = None
+    """A folder that it sees, though it lies in what is hidden."""
 
     def arguments(self) -> list[str]:
         """The whole command, in bubblewrap where something is hidden."""
         if not self.hidden and self.network:
             return list(self.command)
         parts = [shutil.which("bwrap") or "bwrap", "--dev-bind", "/", "/", "--unshare-pid"]
-        parts += ["--proc", "/proc", *(() if self.network else ("--unshare-net",))]
+        # It ends with the thread that started it: also where we are killed.
+        parts += ["--die-with-parent", "--proc", "/proc"]
+        parts += () if self.network else ("--unshare-net",)
         for place in self.hidden:
             parts += (
                 ["--tmpfs", str(place)]
                 if place.is_dir()
                 else ["--ro-bind", "/dev/null", str(place)]
             )
+        if self.own is not None:
+            parts += ["--bind", str(self.own), str(self.own)]
         return [*parts, "--chdir", str(self.folder), *self.command]
 
 
@@ -106,6 +113,7 @@ class Lines:
         self._answered: deque[str] = deque(maxlen=10_000)
         self._errors: deque[bytes] = deque(maxlen=20)
         self._stray, self._started = 0, False
+        self._unread = b""
 
     def ask(self, name: str, question: Mapping[str, object]) -> str:
         """The line that answers a question; `name` is its `id`. Raises BadAnswer where none came:
@@ -119,7 +127,7 @@ class Lines:
             process = self._running()
             slot = _Slot()
             with self._guard:
-                self._waiting, self._stray = {name: slot}, 0
+                self._waiting, self._stray, self._unread = {name: slot}, 0, b""
             write(process, orjson.dumps({**question, "id": name}) + b"\n")
             if not slot.ready.wait(self._timeout):
                 raise self._failed(slot, f"no answer within {self._timeout:g} s")
@@ -138,8 +146,9 @@ class Lines:
 
     def _failed(self, slot: _Slot, why: str) -> BadAnswer:
         self.close()
-        said = last_line(b"".join(self._errors))
-        told = slot.why or why
+        said, told = last_line(b"".join(self._errors)), slot.why or why
+        if self._unread:
+            told += f"; no answer is its line {last_line(self._unread)[:100]!r}"
         return BadAnswer(f"{told}; it said: {said}" if said else told)
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -151,12 +160,23 @@ class Lines:
         if self._started:
             self._note(AGAIN)
         self._errors.clear()
-        process = open_program(self._start)
+        begun = Future[subprocess.Popen[bytes]]()
+        threading.Thread(target=self._live, args=(begun,), daemon=True).start()
+        process = begun.result()
+        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+        return process
+
+    def _live(self, begun: "Future[subprocess.Popen[bytes]]") -> None:
+        """Start it, and read it to its end: it ends with the thread that started it."""
+        try:
+            process = open_program(self._start)
+        except BaseException as error:
+            begun.set_exception(error)
+            return
         with self._guard:
             self._process, self._started = process, True
-        for read in (self._read, self._listen):
-            threading.Thread(target=read, args=(process,), daemon=True).start()
-        return process
+        begun.set_result(process)
+        self._read(process)
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         """Keep the end of what it says on standard error."""
@@ -182,11 +202,17 @@ class Lines:
         with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE_S)
         code = process.poll()
+        ended = f"its process ended with code {code}"
+        if code == 0:
+            ended = (
+                "its process ended (code 0) without an answer: read lines until the input ends, or "
+                "say that it is started for each question (#each)"
+            )
         with self._guard:
             mine = self._process is process
             slots = list(self._waiting.values()) if mine else []
         for slot in slots:
-            slot.why = why or f"its process ended with code {code}"
+            slot.why = why or ended
             slot.ready.set()
 
     def _take(self, line: bytes) -> bool:
@@ -209,6 +235,7 @@ class Lines:
                 odd = LATE if slot is None else WRONG
                 self._out_of_step |= name is None
             self._stray += 1
+            self._unread = line if odd == STRAY else self._unread
             too_many = self._stray > MOST_STRAY
         self._note(odd)
         return not too_many

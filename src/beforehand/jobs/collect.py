@@ -90,7 +90,7 @@ def collect(
         opening = Opening(workspace, world=world)
         start = start_of(*command_of(f"mcp:{order.client}", opening), opening, network=True)
         key = digest(str(order.out.resolve()).encode())[:16]
-        folder = workspace.home.root / "data" / "collecting" / key
+        folder = workspace.home.collecting / key
         desk = Desk(workspace, order.archive, folder, order.grade)
         try:
             return _ask_all(order, plan, kept, state, desk, start, world, workspace, progress, say)

@@ -27,7 +27,7 @@ from beforehand.forecast.base import (
     Opening,
     scheme,
 )
-from beforehand.forecast.mapping import Questions, answer_map, flag, split_options
+from beforehand.forecast.mapping import Questions, answer_map, flag, split_options, written
 from beforehand.forecast.process import own_environment
 from beforehand.forecast.programs import (
     Lines,
@@ -83,7 +83,7 @@ class Program(Forecaster):
             options["map"] = str((self._start.folder / options["map"]).resolve())
         if "python" in options:
             options["python"] = self._start.command[0]
-        said = "&".join(f"{name}={value}" for name, value in options.items())
+        said = written(options)
         name = f"{self.entry.removesuffix(self.provider)}"
         return f"{name}{self._plain()}{'#' if said else ''}{said}"
 
@@ -98,10 +98,13 @@ class Program(Forecaster):
         """Raises InputError where it cannot be started."""
         first = self._start.command[0]
         if shutil.which(first) is None:
-            raise InputError(
-                f"{self.provider[:100]}: {first} is no program that can be started here: write its "
-                "path, and make the file executable (chmod +x)"
+            why = (
+                f"{first} is not executable: `chmod +x` it, or name what runs it, as in "
+                "command:python3 bot.py"
+                if os.path.isfile(first)
+                else f"there is no program {first} on the path: a file here is ./{first}"
             )
+            raise InputError(f"{self.provider[:100]}: {why}")
 
     def decide(self, context: Context, meter: Meter) -> Decision:
         """Ask it, unless the journal has its answer."""
@@ -112,24 +115,26 @@ class Program(Forecaster):
         return parse(self.provider, asked)
 
     def _sender(self, context: Context, meter: Meter) -> Callable[[str], str]:
+        asked = {"simulation": meter.simulation, "run": meter.run_id}
+
         def send(key: str) -> str:
-            asked = {"simulation": meter.simulation, "run": meter.run_id}
-            question = {**self._body(context), **asked}
             try:
-                if self._each:
-                    line = orjson.dumps({**question, "id": key[:16]})
-                    said = run_once(self._start, line, self._timeout).line()
-                else:
-                    said = self._lines.ask(key[:16], question)
-                return self._read(said)
+                return self._answer({**self._body(context), **asked}, key[:16], context)
             except BadAnswer as error:
                 self.note("no answer")
                 return orjson.dumps({"error": str(error)}).decode()
 
         return send
 
+    def _answer(self, question: Mapping[str, object], name: str, context: Context) -> str:
+        """What is kept of its answer to a question of this name. Raises BadAnswer for none."""
+        if self._each:
+            line = orjson.dumps({**question, "id": name})
+            return self._read(run_once(self._start, line, self._timeout).line())
+        return self._read(self._lines.ask(name, question))
+
     def _body(self, context: Context) -> Mapping[str, object]:
-        """What it is asked."""
+        """What it is asked, without its name."""
         body: Mapping[str, object] = self._map.body(context, self._questions)
         return body
 

@@ -8,16 +8,14 @@ writes, as a program does (`command.py`).
 """
 
 import tempfile
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from beforehand.clock import parse_instant
-from beforehand.errors import BadAnswer, InputError
-from beforehand.forecast.base import Context, Forecaster, Meter, Opening, scheme
+from beforehand.errors import InputError
+from beforehand.forecast.base import Context, Forecaster, Opening, scheme
 from beforehand.forecast.desk import Desk
 from beforehand.forecast.mapping import split_options
 from beforehand.forecast.schemes.command import Program, command_of
@@ -58,23 +56,11 @@ class McpClient(Program):
                 self._kept.cleanup()
             self._desk = self._kept = None
 
-    def _sender(self, context: Context, meter: Meter) -> Callable[[str], str]:
-        def send(_: str) -> str:
-            question = {
-                **context.wire(),
-                "question": self._questions(context),
-                "simulation": meter.simulation,
-                "run": meter.run_id,
-            }
-            try:
-                return self._asked(parse_instant(context.time), context.market.id, question)
-            except BadAnswer as error:
-                self.note("no answer")
-                return orjson.dumps({"error": str(error)}).decode()
+    def _body(self, context: Context) -> Mapping[str, object]:
+        return {**context.wire(), "question": self._questions(context)}
 
-        return send
-
-    def _asked(self, t: datetime, market: str, question: Mapping[str, Any]) -> str:
+    def _answer(self, question: Mapping[str, object], name: str, context: Context) -> str:
+        t, market = parse_instant(context.time), context.market.id
         rows, ran = self._opened().ask(self._start, t, question, self._timeout)
         mine = [row for row in rows if row["id"] == market]
         for _ in range(len(rows) - len(mine)):
@@ -92,7 +78,10 @@ class McpClient(Program):
     def _opened(self) -> Desk:
         with self._turn:
             if self._desk is None:
-                self._kept = tempfile.TemporaryDirectory(prefix="beforehand-mcp-")
+                # In the home: what lies there is hidden from clients.
+                place = self._workspace.home.collecting
+                place.mkdir(parents=True, exist_ok=True)
+                self._kept = tempfile.TemporaryDirectory(prefix="run-", dir=place)
                 self._desk = Desk(
                     self._workspace, self._archive, Path(self._kept.name), self._grade
                 )

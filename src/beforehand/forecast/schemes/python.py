@@ -242,7 +242,12 @@ class PythonForecaster(Forecaster):
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
         """Raises InputError where it cannot be imported or called, or has another version."""
-        if "#" in rest and "python" in split_options(rest)[1]:
+        if options := split_options(rest)[1]:
+            if "python" not in options:
+                raise InputError(
+                    f"{rest[:100]!r}: {next(iter(options))} is for a callable of another "
+                    "environment: add python=PATH, its interpreter"
+                )
             from beforehand.forecast.schemes.environment import Elsewhere
 
             return Elsewhere.open(rest, name, opening)
