@@ -59,7 +59,7 @@ def test_a_forecaster_at_an_address(
         ("[]", "JSON object"),
         ("not json", "JSON object"),
         ('{"probability": 1.5}', "from 0 to 1"),
-        ('{"probability": "0.5"}', "from 0 to 1"),
+        ('{"probability": "5 or 6"}', "from 0 to 1"),
         ('{"probability": true}', "from 0 to 1"),
         ('{"probability": NaN}', "JSON object"),
         ('{"p": 0.5}', "without a field `probability`: it has p"),
