@@ -29,9 +29,9 @@ ZSTD, MOST_BYTES = 93, 1 << 31
 
 def is_archive(path: Path) -> bool:
     """True for an `.eval`: a zip that holds a header, or the beginning of one."""
-    if not path.is_file() or path.suffix == ".eval":  # A pipe would hold us up.
-        return path.is_file()
     try:
+        if not path.is_file() or path.suffix == ".eval":  # A pipe would hold us up.
+            return path.is_file()
         with zipfile.ZipFile(path) as opened:
             return bool({*HEADERS} & {*opened.namelist()})
     except (OSError, zipfile.BadZipFile):
