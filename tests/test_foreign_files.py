@@ -187,6 +187,14 @@ def test_a_file_beside_others_in_a_backtest(home: Path, sim: Path, capsys: Out) 
     assert seen == {(), (0.2,), (0.9,)}
     kept = {row["forecaster"]: row for row in done["leaderboard"]}["mine"]["isolation"]
     assert kept == "trusted (a file states its own times)"
+    (home / "h.csv").write_text(
+        "market,when,p\n" + "".join(f"{name},2025-03-01 00:00,20\n" for name in names)
+    )
+    entry = f"mine=file:{home}/h.csv#percent&columns=id=market%2Ctime=when"
+    assert cli([*here, "--forecasters", f"market,{entry}"]) == 2
+    assert "#timezone Europe/Berlin" in capsys.readouterr().err
+    told(capsys, *here, "--forecasters", f"market,{entry}&timezone=UTC", "--run-id", "h")
+    assert {d["probability"] for row in intervals(home, "h") for d in row["decisions"] if d["model_id"] == "mine"} == {0.2}  # fmt: skip
     (home / "g.csv").write_text("id,time,probability\nNOPE:1,2025-03-01T00:00:00Z,0.2\n")
     assert cli([*here, "--forecasters", f"file:{home}/g.csv"]) == 2
     assert "none of its markets is in the archive" in capsys.readouterr().err

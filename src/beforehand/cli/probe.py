@@ -15,7 +15,10 @@ from beforehand.jobs.probe.probe import DRAWS
 
 def probe(
     forecaster: Annotated[
-        str, Parameter(help="python:module:name, python:./file.py:name, or a baseline.")
+        str,
+        Parameter(
+            help="python:module:name, python:./file.py:name, command:./program, or a baseline."
+        ),
     ],
     /,
     *,

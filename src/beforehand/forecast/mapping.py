@@ -35,7 +35,7 @@ from beforehand.store.files import read_bytes
 
 KEYS = (
     "protocol", "p", "why", "percent", "map", "python", "as", "each", "network", "memoryless",
-    "who",
+    "who", "columns", "timezone", "dates",
 )  # fmt: skip
 _OPTIONS = re.compile(r"\s*#\s*([a-z]+(?:=[^&#]*)?(?:&[^&#]*)*)$")
 """What follows the last `#`: words, each with a value or by itself. `./a#b.sh` is a name."""

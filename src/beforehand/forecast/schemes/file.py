@@ -2,7 +2,8 @@
 
 At each instant it says what the file said last by then; before its first forecast of a market it
 has none. The file may be one of other benchmarks (`forecast/files/`). Where it holds several
-forecasters, `#who=NAME` says which. A file does not prove when its forecasts were made.
+forecasters, `#who=NAME` says which; `columns`, `timezone`, `percent` and `dates` are those of
+`beforehand score`. A file does not prove when its forecasts were made.
 """
 
 from bisect import bisect_right
@@ -23,8 +24,8 @@ from beforehand.forecast.base import (
     PanelForecaster,
     scheme,
 )
-from beforehand.forecast.files.forecast_file import Line, read_file
-from beforehand.forecast.mapping import split_options
+from beforehand.forecast.files.forecast_file import Line, read_file, reading
+from beforehand.forecast.mapping import flag, split_options
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Panel
 from beforehand.store.files import file_digest
@@ -50,7 +51,14 @@ class FileForecaster(PanelForecaster):
         """Raises InputError for a file that holds no forecast of a market in the archive."""
         plain, options = split_options(rest)
         path = (opening.folder or Path.cwd()) / plain.partition(":")[2]
-        stated = read_file(path)
+        how = reading(
+            options.get("columns"),
+            options.get("timezone"),
+            flag(options, "percent", rest),
+            "#",
+            options.get("dates"),
+        )
+        stated = read_file(path, how=how)
         names = sorted({line.forecaster for line in stated.lines})
         wanted = options.get("who", names[0] if len(names) == 1 else "")
         if wanted not in names:
@@ -65,8 +73,9 @@ class FileForecaster(PanelForecaster):
             )
         one = cls(rest, name, path, said)
         for why, rows in stated.rejected.reasons.items():
-            for _ in rows:
-                one.note(f"row left out: {why}")
+            for row in rows:
+                if stated.rejected.stated[row].get("forecaster", wanted) == wanted:
+                    one.note(f"row left out: {why}")
         known = sum(len(times) for times, _ in said.values())
         for _ in range(sum(one.forecaster == wanted for one in stated.lines) - known):
             one.note("row left out: no such market in the archive, or a second one of its instant")
