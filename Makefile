@@ -75,6 +75,7 @@ bench: ui
 	$(BIN)/python bench/python.py
 	$(BIN)/python bench/bus.py
 	$(BIN)/python bench/duplicates.py
+	$(BIN)/python bench/dumps.py
 	$(BIN)/python bench/order.py
 	$(BIN)/python bench/sandbox.py
 	$(BIN)/python bench/servers.py

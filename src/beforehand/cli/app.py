@@ -36,6 +36,7 @@ SUMMARIES = {
     "world record": "Record markets and news from the live services, at intervals.",
     "world info": "What the archive holds, and where it came from.",
     "world list": "The markets of the archive: ids, texts, and when each can be forecast.",
+    "world coverage": "What the dumps in the archive cover, and where they have gaps.",
     "world prune": "Delete files that no import lists, or take whole imports out.",
     "world verify": "Check every stored byte and every record of the archive.",
     "world import markets": "Import market histories (JSONL): texts, prices, resolutions.",
@@ -49,6 +50,7 @@ SUMMARIES = {
     "world import reddit": "Import recorded Reddit responses (JSON).",
     "world import prices": "Import prices from CSV: id,time,price (bid, ask, volume, known_at).",
     "world import predictions": "Import PredictionRecord and ResolutionRecord JSONL.",
+    "world import dump": "Import dumps of trades, quotes or order books (Parquet).",
     "world import market-data": "Load quotes (CSV, Parquet) into the market-data table.",
     "collect": "Gather the forecasts of an unmodified MCP client into a file, to be scored.",
     "backtest run": "Backtest forecasters point in time over the archive, and score them.",
@@ -119,6 +121,7 @@ _MODULES = {
 _FILES = {path: "imports" for path in SUMMARIES if path.startswith("world import")}
 _FILES |= {
     "world info": "world_info",
+    "world coverage": "world_info",
     "world list": "world_list",
     "world fetch": "world_fetch",
     "runs leaks": "leaks",

@@ -306,6 +306,44 @@ def _say(report: ImportReport, licence: str | None) -> None:
             note(f"    {reject.sentence()}")
 
 
+def dump(
+    files: Annotated[
+        list[Path], Parameter(help="Parquet files, or folders of them: all of one dump together.")
+    ],
+    /,
+    *,
+    every: Annotated[
+        str, Parameter(help="At most one price of a market in this time: 1m, 1h, 1d.")
+    ] = "1h",
+    gap: Annotated[
+        str, Parameter(help="A time of this length without any row of a venue is a gap.")
+    ] = "1h",
+    venue: Venue = "LOCAL",
+    archive: ArchivePath = None,
+    licence: Licence = None,
+    json: Json = False,
+) -> int:
+    """Import a dump of a venue: Kalshi's or Polymarket's trades and markets, order books, or trades
+    and quotes with an id, a time and a price. What a file holds is told by its columns."""
+    from beforehand.front.progress import progress
+    from beforehand.jobs.backtest.grid import parse_interval
+    from beforehand.world.importers.dumps import Order, store_dump
+
+    order, target = Order(parse_interval(every), parse_interval(gap), venue), archive_path(archive)
+    with progress("dump") as update:
+        report = store_dump(
+            files, target, SystemClock(), order, licence, lambda step: update(step, 0, 0)
+        )
+    if json:
+        emit({"archive": str(target), "imports": [report.wire()]})
+    else:
+        _say(report, licence)
+        for one in report.coverage:
+            gaps = f"{len(one['gaps']):,} gaps" if one["gaps"] else "no gap"
+            print(f"  {one['venue']}: {one['first']} to {one['last']}, {gaps} of {gap} or more")
+    return EXIT_PARTIAL if report.conflicts else EXIT_OK
+
+
 def market_data(
     files: Annotated[list[Path], Parameter(help="CSV or Parquet with symbol and timestamp.")],
     /,

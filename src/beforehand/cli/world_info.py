@@ -1,4 +1,4 @@
-"""`beforehand world info`."""
+"""`beforehand world info` and `world coverage`."""
 
 from rich.text import Text
 
@@ -7,6 +7,7 @@ from beforehand.cli.screen import screen
 from beforehand.cli.tables import table
 from beforehand.errors import EXIT_OK
 from beforehand.store.archive.manifest import counts_of, digest_of, need_manifest
+from beforehand.store.archive.reader import Archive
 
 
 def info(*, archive: ArchivePath = None, json: Json = False) -> int:
@@ -38,4 +39,28 @@ def info(*, archive: ArchivePath = None, json: Json = False) -> int:
             rows,
         )
     )
+    return EXIT_OK
+
+
+def coverage(*, archive: ArchivePath = None, json: Json = False) -> int:
+    """What the dumps in the archive cover, and where they have gaps: a price that a backtest takes
+    in one, or after it, may be from before it."""
+    path = archive_path(archive)
+    found = Archive(path).coverage()
+    if json:
+        emit({"archive": str(path), "coverage": found})
+        return EXIT_OK
+    if not found:
+        print(f"{path} holds no dump (`world import dump`): nothing says what it covers")
+        return EXIT_OK
+    rows = [
+        [one["venue"], one["first"] or "", one["last"] or "", f"{len(one['gaps']):,}"]
+        for one in found
+    ]
+    heads = [("venue", "left"), ("first row", "left"), ("last row", "left"), ("gaps", "right")]
+    out = screen()
+    out.print(table("coverage", heads, rows))
+    gaps = [[one["venue"], *gap] for one in found for gap in one["gaps"]]
+    if gaps:
+        out.print(table("gaps", [("venue", "left"), ("from", "left"), ("until", "left")], gaps))
     return EXIT_OK

@@ -197,7 +197,7 @@ def run(
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
     note_trials(ledger, LEFT_OUT, used, _told_apart(left), *here)
     facts = replace(
-        _facts(leaks, settings.variants, names, hindsight.doubted(table, names, gateway)),
+        _facts(archive, leaks, settings.variants, names, hindsight.doubted(table, names, gateway)),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
         share_made_after_training=_made_after(training_cutoff, columns),
         training_cutoff=training_cutoff,
@@ -248,13 +248,18 @@ def _leaks(gateway: Gateway, archive: Archive, panel: Panel) -> LeakReport:
 
 
 def _facts(
-    leaks: LeakReport, tried: int | None, names: list[str], clairvoyant: Mapping[str, str]
+    archive: Archive,
+    leaks: LeakReport,
+    tried: int | None,
+    names: list[str],
+    clairvoyant: Mapping[str, str],
 ) -> SetFacts:
     """What the scorer is told of the set; `clairvoyant` may not be said to beat the market."""
     return SetFacts(
         documents=leaks.documents,
         variants=tried or 0,
         admitted_after_t=leaks.admitted_after_t,
+        gaps=archive.gaps(),
         subjects=tuple(names),
         kept={
             **{b.name: b.kept() for b in YARDSTICKS if b.name not in names},

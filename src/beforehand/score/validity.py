@@ -1,7 +1,7 @@
 """The validity card: what the verdict rests on, and which bound it fails. And the placebo: what the
 same rules say where there is no skill."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -28,6 +28,7 @@ from beforehand.score.table import STALE_DAYS, Floats, Table
 MAX_STALE, MIN_AFTER_TRAINING = 0.25, 0.95
 MADE_AFTER = "share_made_after_training"
 SCORED, MIN_SCORED = "share_of_rows_scored", 0.5
+OVER_A_GAP, DAY_US = "share_price_from_before_a_gap", 86_400_000_000
 OWN = ("effective_n", "share_answered")
 """Bounds that each forecaster meets or fails on its own."""
 
@@ -65,7 +66,8 @@ class SetFacts:
     are the forecasters under test (all, if None). `short` markets are scored apart because their
     life held no instant of the grid. `share_scored` is the share of a file's rows that was scored.
     `kept` says how each forecaster was kept from the future; the forecasts of those not named came
-    in a file.
+    in a file. `gaps` are times without a row in what was recorded of a venue (its name, begin and
+    end in microseconds); None where no dump says what it covers.
     """
 
     documents: int
@@ -83,6 +85,7 @@ class SetFacts:
     short: int = 0
     share_scored: float | None = None
     kept: Mapping[str, Kept] = field(default_factory=dict)
+    gaps: Sequence[tuple[str, int, int]] | None = None
 
 
 def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
@@ -124,6 +127,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
             f"at most {MAX_STALE:g}",
             None if stale is None else stale <= MAX_STALE,
         ),
+        *_over_gaps(table, facts.gaps),
         Check("share_strict_text", float(table.strict.mean()) if facts.texts_known else None),
         *_after_training(facts),
         Check("evidence_documents", facts.documents),
@@ -138,6 +142,19 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         Check("undated_forecasts", facts.undated, "0", facts.undated == 0),
         Check("admitted_after_t", facts.admitted_after_t, "0", facts.admitted_after_t == 0),
     ]
+
+
+def _over_gaps(table: Table, gaps: Sequence[tuple[str, int, int]] | None) -> Iterator[Check]:
+    """The share of forecasts at a price from before a gap of the record."""
+    if gaps is None:
+        return
+    venues = np.array([name.partition(":")[0] for name in table.questions], dtype=str)
+    of, old = venues[table.q], np.zeros(len(table.q), dtype=np.bool_)
+    observed = table.t - table.price_age * DAY_US
+    for venue, begin, end in gaps:
+        # A microsecond is lost where days are counted.
+        old |= (of == venue) & (observed < begin + 1e6) & (table.t > begin) & (observed < end)
+    yield Check(OVER_A_GAP, float(old.mean()) if len(old) else None)
 
 
 def _shares(tested: list[Row], facts: SetFacts) -> list[Check]:

@@ -504,6 +504,7 @@ class BacktestJob:
             models=training is not None,
             share_after_training_cutoff=training.share if training else None,
             share_made_after_training=training.made if training else None,
+            gaps=self.archive.gaps(),
         )
 
 

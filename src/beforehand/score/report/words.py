@@ -37,6 +37,10 @@ TILES: dict[str, tuple[str, str]] = {
         "stale prices",
         "share of forecasts at a price over 7 days old",
     ),
+    "share_price_from_before_a_gap": (
+        "prices over a gap",
+        "share of forecasts at a price from before a gap of the record (`world coverage`)",
+    ),
     "share_strict_text": ("with stored text", "share whose wording was on record by then"),
     "share_after_training_cutoff": ("after training", "share resolved after the model's cutoff"),
     "share_made_after_training": (

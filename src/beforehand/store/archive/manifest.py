@@ -32,9 +32,19 @@ Segment = TypedDict(
 holds, when it was stored, and by which import."""
 
 
+class Coverage(TypedDict):
+    """What a dump covers of a venue: its first and last row, and the times without one (each as
+    begin and end)."""
+
+    venue: str
+    first: str | None
+    last: str | None
+    gaps: list[list[str]]
+
+
 class ImportEntry(TypedDict):
     """One import: its name in the archive, what it read, how many records of each kind were new,
-    and under which licence they came (SPDX), where that was stated."""
+    under which licence they came (SPDX), where that was stated, and what a dump covers."""
 
     name: str
     importer: str
@@ -45,6 +55,7 @@ class ImportEntry(TypedDict):
     rejected: int
     rejects_digest: NotRequired[str]
     licence: NotRequired[str]
+    coverage: NotRequired[list[Coverage]]
 
 
 class ArchiveManifest(TypedDict):

@@ -36,6 +36,7 @@ from beforehand.records import world
 from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.world import Exchange
 from beforehand.store.archive.manifest import (
+    Coverage,
     ImportEntry,
     Segment,
     counts_of,
@@ -49,7 +50,6 @@ from beforehand.store.archive.reader import (
     KINDS,
     Archive,
     Series,
-    record_count,
     segment_name,
 )
 from beforehand.store.archive.rules import conflicts
@@ -70,6 +70,7 @@ class ImportReport:
     rejects: list[Reject] = field(default_factory=list)
     rejects_file: str | None = None
     conflicts: list[str] = field(default_factory=list)
+    coverage: Sequence[Coverage] = ()
 
     def wire(self) -> dict[str, object]:
         """JSON-ready."""
@@ -83,6 +84,7 @@ class ImportReport:
             "rejects": [reject.sentence() for reject in self.rejects[:20]],
             "rejects_file": self.rejects_file,
             "conflicts": self.conflicts,
+            **({"coverage": list(self.coverage)} if self.coverage else {}),
         }
 
 
@@ -103,7 +105,7 @@ class ArchiveWriter:
 
     def add(
         self,
-        records: Iterable[BaseModel],
+        records: Iterable[BaseModel | PriceSeriesRow],
         *,
         importer: str,
         source: str,
@@ -112,13 +114,17 @@ class ArchiveWriter:
         rejects: Iterable[Reject] = (),
         notes: dict[str, int] | None = None,
         licence: str | None = None,
+        coverage: Sequence[Coverage] = (),
     ) -> ImportReport:
         """Store what is not there yet, and return the counts.
 
-        `records` may be lazy; `rejects` is read after `records`, so that a parser can fill it
-        meanwhile. Nothing is visible to a reader until the manifest is replaced at the end.
+        `records` may be lazy; `rejects` and `coverage` are read after `records`, so that a parser
+        can fill them meanwhile. Nothing is visible to a reader until the manifest is replaced at
+        the end.
         """
-        report = ImportReport(importer, source, notes=notes if notes is not None else {})
+        report = ImportReport(
+            importer, source, notes=notes if notes is not None else {}, coverage=coverage
+        )
         with self._locked():
             manifest = read_manifest(self.path) if self._exists() else empty_manifest()
             lines = self._new_lines(records, report)
@@ -138,10 +144,14 @@ class ArchiveWriter:
             }
             if licence is not None:
                 entry["licence"] = licence
+            if coverage:
+                entry["coverage"] = list(coverage)
             target = self.path / "rejects" / f"{name}.jsonl"
             report.rejects_file = str(target) if report.rejects else None
             for kind in sorted(lines):
-                manifest["segments"].append(self._write_segment(kind, lines[kind], stamp, name))
+                total = report.new[kind]
+                made = self._write_segment(kind, lines[kind], total, stamp, name)
+                manifest["segments"].append(made)
             known = {(i["importer"], i["source_digest"]) for i in manifest["imports"]}
             if lines or (importer, source_digest) not in known:
                 if report.rejects:
@@ -205,7 +215,7 @@ class ArchiveWriter:
         return (self.path / "archive.json").is_file()
 
     def _new_lines(
-        self, records: Iterable[BaseModel], report: ImportReport
+        self, records: Iterable[BaseModel | PriceSeriesRow], report: ImportReport
     ) -> dict[str, list[bytes]]:
         """The lines to store per kind, without what is stored already."""
         archive = Archive(self.path) if self._exists() else None
@@ -213,6 +223,12 @@ class ArchiveWriter:
         points = _PointLedger(archive)
         lines: dict[str, list[bytes]] = defaultdict(list)
         for record in records:
+            if isinstance(record, PriceSeriesRow):
+                fresh = points.add_series(record)
+                for tally, n in ((report.new, fresh), (report.same, len(record.price) - fresh)):
+                    if n:
+                        tally["price"] = tally.get("price", 0) + n
+                continue
             kind = KIND_OF[type(record)]
             if isinstance(record, world.PricePoint):
                 is_new = points.add(record)
@@ -228,8 +244,8 @@ class ArchiveWriter:
                     lines[kind].append(line)
             tally = report.new if is_new else report.same
             tally[kind] = tally.get(kind, 0) + 1
-        if fresh := points.lines():
-            lines["price"] = fresh
+        if priced := points.lines():
+            lines["price"] = priced
         return dict(lines)
 
     def _conflicts(self, lines: Mapping[str, list[bytes]]) -> list[str]:
@@ -241,7 +257,9 @@ class ArchiveWriter:
         stored = Archive(self.path).records(world.Resolution) if self._exists() else []
         return conflicts([*new, *(one for one in stored if one.market_id in names)])
 
-    def _write_segment(self, kind: str, lines: list[bytes], stamp: str, name: str) -> Segment:
+    def _write_segment(
+        self, kind: str, lines: list[bytes], total: int, stamp: str, name: str
+    ) -> Segment:
         """Store the new lines of the import with this name, and return their segment's entry."""
         content = b"\n".join(lines) + b"\n"
         packed = gzip.compress(content, compresslevel=6, mtime=0)
@@ -249,7 +267,7 @@ class ArchiveWriter:
             "kind": kind,
             "digest": hashlib.sha256(content).hexdigest(),
             "file_digest": hashlib.sha256(packed).hexdigest(),
-            "records": record_count(kind, lines),
+            "records": total,
             "recorded_at": stamp,
             "import": name,
         }
@@ -266,25 +284,52 @@ class _PointLedger:
         self._old = archive.series() if archive else {}
         self._seen: dict[str, set[tuple[float | None, ...]]] = {}
         self._new: dict[str, list[tuple[float | None, ...]]] = defaultdict(list)
+        self._whole: dict[str, PriceSeriesRow] = {}
 
     def add(self, p: world.PricePoint) -> bool:
         row = (to_us(p.observed_at), to_us(p.known_at), p.price, p.bid, p.ask, p.volume)
-        if p.market_id not in self._seen:
-            self._seen[p.market_id] = _point_set(self._old.get(p.market_id))
-        if row in self._seen[p.market_id]:
+        if row in (seen := self._points_of(p.market_id)):
             return False
-        self._seen[p.market_id].add(row)
+        seen.add(row)
         self._new[p.market_id].append(row)
         return True
 
+    def add_series(self, row: PriceSeriesRow) -> int:
+        """Add a market's whole series; returns how many of its points are new."""
+        name = row.market_id
+        if name not in self._old and name not in self._seen and name not in self._whole:
+            self._whole[name] = row  # As it is: there is nothing to compare it with.
+            return len(row.price)
+        return self._add_rows(row)
+
+    def _points_of(self, name: str) -> set[tuple[float | None, ...]]:
+        """The points of a market so far."""
+        if name not in self._seen:
+            self._seen[name] = _point_set(self._old.get(name))
+            if (first := self._whole.pop(name, None)) is not None:
+                self._add_rows(first)
+        return self._seen[name]
+
+    def _add_rows(self, row: PriceSeriesRow) -> int:
+        nothing: list[float | None] = [None] * len(row.price)
+        rest = [row.bid or nothing, row.ask or nothing, row.volume or nothing]
+        seen, new = self._points_of(row.market_id), self._new[row.market_id]
+        before = len(new)
+        for one in zip(row.observed_at, row.known_at, row.price, *rest, strict=True):
+            if one not in seen:
+                seen.add(one)
+                new.append(one)
+        return len(new) - before
+
     def lines(self) -> list[bytes]:
         encode = msgspec.json.Encoder().encode
-        out = []
-        for market, rows in sorted(self._new.items()):
+        for market, rows in self._new.items():
+            if not rows:
+                continue
             observed, known, price, *rest = (list(column) for column in zip(*rows, strict=True))
             bid, ask, volume = (c if any(v is not None for v in c) else None for c in rest)
-            out.append(encode(PriceSeriesRow(market, observed, known, price, bid, ask, volume)))
-        return out
+            self._whole[market] = PriceSeriesRow(market, observed, known, price, bid, ask, volume)
+        return [encode(self._whole[market]) for market in sorted(self._whole)]
 
 
 def _point_set(series: Series | None) -> set[tuple[float | None, ...]]:

@@ -1,0 +1,367 @@
+"""Public dumps of venues in Parquet: trades, quotes, order books and markets, read by DuckDB.
+
+What a file holds is told by its columns:
+
+    Kalshi trades        trade_id, ticker, count, yes_price, no_price (cents), created_time
+    Kalshi markets       ticker, title, result, close_time, _fetched_at
+    Polymarket trades    block_number, log_index, maker_asset_id, taker_asset_id, maker_amount,
+                         taker_amount (six decimals; asset 0 is the dollar)
+    Polymarket blocks    block_number, timestamp: the times of those trades
+    Polymarket markets   condition_id, outcomes, clob_token_ids: whose those assets are
+    order books          timestamp, market, event_type, asset_id, bids, asks, price, size, side
+    trades, quotes       an id, a time, and a price, or bid and ask
+
+Of the trades of a market one price is kept for each `every`: the last, at its own time, with the
+volume of all. Nothing moves in time. What is known of a market later than it was true (its words,
+its ending) is known when the dump was fetched.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from beforehand.clock import Clock, from_us, iso
+from beforehand.errors import InputError
+from beforehand.ids import digest, market_id
+from beforehand.records.bulk import PriceSeriesRow
+from beforehand.store.archive.manifest import Coverage
+from beforehand.store.archive.writer import ArchiveWriter, ImportReport
+from beforehand.store.files import file_digest
+from beforehand.world.importers import books
+from beforehand.world.importers.dump_markets import records_of
+
+Kind = Literal["kalshi_trades", "kalshi_markets", "trades", "blocks", "markets", "books", "plain"]
+NEEDED: Mapping[Kind, frozenset[str]] = {
+    "kalshi_trades": frozenset({"ticker", "yes_price", "count", "created_time"}),
+    "kalshi_markets": frozenset({"ticker", "title", "result", "close_time", "_fetched_at"}),
+    "trades": frozenset({"block_number", "log_index", "maker_asset_id", "taker_asset_id"}),
+    "markets": frozenset({"condition_id", "outcomes", "clob_token_ids", "question"}),
+    "books": frozenset({"timestamp", "market", "event_type", "asset_id", "bids", "asks"}),
+    "blocks": frozenset({"block_number", "timestamp"}),
+}
+"""The columns by which a file is known, the most particular first."""
+IDS = ("market_id", "market", "ticker", "condition_id", "symbol", "id")
+TIMES = ("timestamp", "created_time", "time", "ts", "datetime")
+SUMS = ("0x4bfb41d5b3570defd03c39a9a4d8de6bd8b8982e", "0xc5d563a36ae78145c45a50134d48a1215220f80a")
+"""Polymarket's exchanges: a fill that one of them takes repeats what its makers' fills say."""
+GAP = timedelta(hours=1)
+MEMORY = "1500MB"
+Say = Callable[[str], None]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Order:
+    """How a dump is read: at most one price of a market for each `every`; a time of at least `gap`
+    without any row of a venue is a gap; ids of plain files belong to `venue`."""
+
+    every: timedelta = timedelta(hours=1)
+    gap: timedelta = GAP
+    venue: str = "LOCAL"
+
+
+@dataclass
+class _Files:
+    """The files of a dump by what they hold."""
+
+    found: dict[Kind, list[str]] = field(default_factory=dict)
+
+    def __getitem__(self, kind: Kind) -> list[str]:
+        return self.found.get(kind, [])
+
+
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """The Parquet files that are named, and those in the folders that are. Raises InputError where
+    there are none."""
+    found = list[Path]()
+    for path in paths:
+        # macOS puts a second file with the name ._NAME into archives.
+        inside = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith("."))
+        if path.is_dir() and not inside:
+            raise InputError(f"{path} holds no Parquet file (*.parquet)")
+        found += inside if path.is_dir() else [path]
+    if not found:
+        raise InputError("name the Parquet files of a dump, or a folder of them")
+    for path in found:
+        if not path.is_file():
+            raise InputError(f"{path} is no file")
+    return found
+
+
+def store_dump(
+    paths: Sequence[Path],
+    target: Path,
+    clock: Clock,
+    order: Order = Order(),
+    licence: str | None = None,
+    say: Say = lambda _: None,
+) -> ImportReport:
+    """Store what a dump holds that is not there yet, as one import. Raises InputError for files
+    that cannot be read, or that need another one of the dump."""
+    if order.every < timedelta(seconds=1):
+        raise InputError("--every: at least a second (1s)")
+    files, notes, coverage = files_of(paths), dict[str, int](), list[Coverage]()
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        db.execute(f"SET memory_limit = '{MEMORY}'; SET preserve_insertion_order = false")
+        kinds = _sorted(db, files)
+        return ArchiveWriter(target).add(
+            _records(db, kinds, order, notes, coverage, say),
+            importer="dump",
+            source=", ".join(path.name for path in paths)[:300],
+            source_digest=digest(sorted(file_digest(path) for path in files)),
+            recorded_at=clock.now(),
+            notes=notes,
+            licence=licence,
+            coverage=coverage,
+        )
+
+
+def _sorted(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> _Files:
+    found = _Files()
+    for path in files:
+        try:
+            rows = db.execute("DESCRIBE SELECT * FROM read_parquet(?)", [str(path)]).fetchall()
+        except duckdb.Error as error:
+            raise InputError(f"{path} is no Parquet file: {str(error).splitlines()[0]}") from None
+        columns = {str(row[0]).lower() for row in rows}
+        kind = next((kind for kind, needed in NEEDED.items() if needed <= columns), None)
+        if kind is None:
+            priced = "price" in columns or {"bid", "ask"} <= columns
+            if not (columns & {*IDS} and columns & {*TIMES} and priced):
+                raise InputError(
+                    f"{path}: its columns ({', '.join(sorted(columns))[:200]}) are none of a known "
+                    "dump: it needs an id, a time and a price (or bid and ask)"
+                )
+            kind = "plain"
+        found.found.setdefault(kind, []).append(str(path))
+    what = "trades" if found["trades"] else "order books"
+    if (found["trades"] or found["books"]) and not found["markets"]:
+        raise InputError(
+            f"the {what} of Polymarket need its table of markets, which says whose outcome each "
+            "asset is: name that file as well"
+        )
+    if found["trades"] and not found["blocks"]:
+        raise InputError(
+            "the trades of Polymarket need its table of blocks, which has their times: name that "
+            "file as well"
+        )
+    return found
+
+
+def _records(
+    db: duckdb.DuckDBPyConnection,
+    files: _Files,
+    order: Order,
+    notes: dict[str, int],
+    coverage: list[Coverage],
+    say: Say,
+) -> Iterator[Any]:
+    for kind, venue in (("kalshi_markets", "KALSHI"), ("markets", "POLYMARKET")):
+        if named := files[kind]:  # type: ignore[index]
+            say(f"markets of {venue}")
+            for row in _rows(db, "SELECT * FROM read_parquet(?, union_by_name = true)", named):
+                yield from records_of(venue, row, notes)
+    for kind, venue, sql in (
+        ("kalshi_trades", "KALSHI", _KALSHI),
+        ("trades", "POLYMARKET", _POLYMARKET),
+    ):
+        if named := files[kind]:  # type: ignore[index]
+            say(f"trades of {venue}")
+            values = {"files": named, "blocks": files["blocks"], "markets": files["markets"]}
+            used = {name: value for name, value in values.items() if f"${name}" in sql}
+            yield from _prices(db, sql, used, venue, order, notes, coverage)
+    for path in files["plain"]:
+        say(Path(path).name)
+        sql = _plain_sql(db, path)
+        yield from _prices(db, sql, {"files": [path]}, order.venue, order, notes, coverage)
+    if files["books"]:
+        say("order books")
+        yes = _yes_assets(db, files["markets"])
+        yield from books.prices(db, files["books"], yes, order.every, order.gap, notes, coverage)
+
+
+_KALSHI = """
+SELECT ticker AS name, CAST(created_time AS TIMESTAMPTZ) AS t, yes_price / 100.0 AS p,
+    NULL AS bid, NULL AS ask, CAST("count" AS DOUBLE) AS size, trade_id AS place
+FROM read_parquet($files, union_by_name = true) WHERE yes_price BETWEEN 0 AND 100"""
+_SIDES = """
+    SELECT condition_id, unnest(CAST(clob_token_ids AS VARCHAR[])) AS token,
+        lower(unnest(CAST(outcomes AS VARCHAR[]))) AS outcome,
+        generate_subscripts(CAST(outcomes AS VARCHAR[]), 1) AS place,
+        list_contains(
+            list_transform(CAST(outcomes AS VARCHAR[]), lambda x: lower(x)), 'yes'
+        ) AS named
+    FROM read_parquet($markets, union_by_name = true)
+    WHERE len(CAST(outcomes AS VARCHAR[])) = 2"""
+_YES = "CASE WHEN s.named THEN s.outcome = 'yes' ELSE s.place = 1 END"
+"""Whether an asset is that of YES: of the outcome of that name, else of the first."""
+_POLYMARKET = f"""
+WITH sides AS ({_SIDES}
+), fills AS (
+    SELECT block_number, log_index, CAST(maker_asset_id AS VARCHAR) = '0' AS buys,
+        CAST(maker_asset_id AS VARCHAR) AS given, CAST(taker_asset_id AS VARCHAR) AS taken,
+        CAST(maker_amount AS DOUBLE) AS gave, CAST(taker_amount AS DOUBLE) AS got
+    FROM read_parquet($files, union_by_name = true)
+    WHERE lower(taker) NOT IN {SUMS}
+), trades AS (
+    SELECT block_number, log_index, CASE WHEN buys THEN taken ELSE given END AS token,
+        CASE WHEN buys THEN gave / nullif(got, 0) ELSE got / nullif(gave, 0) END AS p,
+        CASE WHEN buys THEN got ELSE gave END / 1e6 AS size
+    FROM fills
+)
+SELECT s.condition_id AS name, {{time}} AS t,
+    CASE WHEN {_YES} THEN p ELSE 1 - p END AS p,
+    NULL AS bid, NULL AS ask, size, log_index AS place
+FROM trades JOIN sides s USING (token) JOIN (
+    SELECT block_number, any_value("timestamp") AS "timestamp"
+    FROM read_parquet($blocks, union_by_name = true) GROUP BY block_number
+) b USING (block_number)
+WHERE p BETWEEN 0 AND 1"""
+
+
+def _yes_assets(db: duckdb.DuckDBPyConnection, markets: Sequence[str]) -> dict[str, str]:
+    """The asset of YES of each market."""
+    sql = f"SELECT condition_id, token FROM ({_SIDES}) s WHERE {_YES}"
+    return dict(db.execute(sql, {"markets": list(markets)}).fetchall())
+
+
+def _plain_sql(db: duckdb.DuckDBPyConnection, path: str) -> str:
+    rows = db.execute("DESCRIBE SELECT * FROM read_parquet(?)", [path]).fetchall()
+    columns = {str(row[0]).lower(): str(row[0]) for row in rows}
+    name = columns[next(one for one in IDS if one in columns)]
+    time = columns[next(one for one in TIMES if one in columns)]
+    sides = "bid" in columns and "ask" in columns
+    bid, ask = (f'CAST("{columns[one]}" AS DOUBLE)' if sides else "NULL" for one in ("bid", "ask"))
+    price = (
+        f'CAST("{columns["price"]}" AS DOUBLE)' if "price" in columns else f"({bid} + {ask}) / 2"
+    )
+    size = next((columns[one] for one in ("size", "count", "volume") if one in columns), None)
+    amount = f'CAST("{size}" AS DOUBLE)' if size else "NULL"
+    return (
+        f'SELECT CAST("{name}" AS VARCHAR) AS name, {_time(db, [path], time)} AS t, {price} AS p, '
+        f"{bid} AS bid, {ask} AS ask, {amount} AS size, 0 AS place "
+        f"FROM read_parquet($files, union_by_name = true) WHERE {price} BETWEEN 0 AND 1"
+    )
+
+
+def _time(db: duckdb.DuckDBPyConnection, files: Sequence[str], column: str) -> str:
+    """A column as an instant: a timestamp (UTC where it states no zone), a text, or Unix seconds,
+    milliseconds or microseconds."""
+    sql = (
+        f'SELECT typeof("{column}"), "{column}" FROM read_parquet(?, union_by_name = true) LIMIT 1'
+    )
+    found = db.execute(sql, [list(files)]).fetchone()
+    name = f'"{column}"'
+    if found is None or not ("INT" in found[0] or found[0] in ("DOUBLE", "FLOAT")):
+        return f"CAST({name} AS TIMESTAMPTZ)"
+    scale = next(k for limit, k in ((1e11, 1e6), (1e14, 1e3), (1e17, 1)) if float(found[1]) < limit)
+    return f"make_timestamptz(CAST({name} * {scale:.0f} AS BIGINT))"
+
+
+def _prices(
+    db: duckdb.DuckDBPyConnection,
+    sql: str,
+    values: Mapping[str, Sequence[str]],
+    venue: str,
+    order: Order,
+    notes: dict[str, int],
+    coverage: list[Coverage],
+) -> Iterator[PriceSeriesRow]:
+    """One series a market, and what the dump covers."""
+    if "{time}" in sql:
+        sql = sql.replace("{time}", _time(db, values["blocks"], "timestamp"))
+    step = int(order.every.total_seconds() * 1e6)
+    try:
+        db.execute(
+            "CREATE OR REPLACE TEMP TABLE kept AS SELECT name, epoch_us(t) // "
+            f"{step} AS part, arg_max({{'p': p, 'bid': bid, 'ask': ask, 't': epoch_us(t)}}, "
+            "(t, place)) AS last, sum(size) AS size, count(*) AS n, min(epoch_us(t)) AS first "
+            f"FROM ({sql}) GROUP BY ALL",
+            {name: list(value) for name, value in values.items()},
+        )
+    except duckdb.Error as error:
+        raise InputError(f"the dump cannot be read: {str(error).splitlines()[0][:300]}") from None
+    whole = db.execute("SELECT sum(n) FROM kept").fetchone()
+    notes[f"trades_and_quotes_of_{venue.lower()}"] = int((whole or (0,))[0] or 0)
+    coverage.append(_covered(db, sql, values, venue, order.gap))
+    found = db.execute(
+        "SELECT name, last.t AS t, last.p AS p, last.bid AS bid, last.ask AS ask, size "
+        "FROM kept ORDER BY name, last.t"
+    ).fetchnumpy()
+    yield from series_of(venue, found)
+
+
+def series_of(venue: str, found: Mapping[str, Any]) -> Iterator[PriceSeriesRow]:
+    """Columns `name, t (microseconds), p, bid, ask, size`, in order, as one series a market."""
+    names = np.asarray(found["name"])
+    if not len(names):
+        return
+    cuts = np.flatnonzero(names[1:] != names[:-1]) + 1
+    columns = {key: _filled(found[key]) for key in ("p", "bid", "ask", "size")}
+    for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(names)], strict=True):
+        t = np.asarray(found["t"][low:high], dtype=np.int64).tolist()
+        bid, ask, size = (_stated(columns[key][low:high]) for key in ("bid", "ask", "size"))
+        prices = columns["p"][low:high].round(6).tolist()
+        yield PriceSeriesRow(market_id(venue, str(names[low])), t, t, prices, bid, ask, size)
+
+
+def _filled(column: Any) -> npt.NDArray[np.float64]:
+    values = np.ma.filled(np.ma.asarray(column).astype(np.float64), np.nan)
+    return np.asarray(values, dtype=np.float64)
+
+
+def _stated(values: npt.NDArray[np.float64]) -> list[float | None] | None:
+    """A column with None where nothing is stated; None where nothing is."""
+    known = ~np.isnan(values)
+    if not known.any():
+        return None
+    return [
+        value if is_known else None for value, is_known in zip(values.tolist(), known, strict=True)
+    ]
+
+
+def _covered(
+    db: duckdb.DuckDBPyConnection,
+    sql: str,
+    values: Mapping[str, Sequence[str]],
+    venue: str,
+    gap: timedelta,
+) -> Coverage:
+    """The span of a venue's rows, and every time in it of at least `gap` without one."""
+    rows = db.execute(
+        "SELECT min(epoch_us(t)) AS low, max(epoch_us(t)) AS high "
+        f"FROM ({sql}) GROUP BY epoch_us(t) // 60000000 ORDER BY low",
+        {name: list(value) for name, value in values.items()},
+    ).fetchnumpy()
+    return coverage_of(venue, np.asarray(rows["low"]), np.asarray(rows["high"]), gap)
+
+
+def coverage_of(venue: str, low: Ints, high: Ints, gap: timedelta) -> Coverage:
+    """What is covered by spans (microseconds, in order)."""
+    if not len(low):
+        return {"venue": venue, "first": None, "last": None, "gaps": []}
+    wide = np.flatnonzero(low[1:] - high[:-1] >= int(gap.total_seconds() * 1e6))
+    gaps = [[_iso(high[i]), _iso(low[i + 1])] for i in wide]
+    return {"venue": venue, "first": _iso(low[0]), "last": _iso(high[-1]), "gaps": gaps}
+
+
+def _iso(at: Any) -> str:
+    return iso(from_us(int(at)))
+
+
+def _rows(
+    db: duckdb.DuckDBPyConnection, sql: str, files: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """The rows of files, a thousand at a time."""
+    found = db.cursor().execute(sql, [list(files)])
+    names = [str(one[0]).lower() for one in found.description or ()]
+    while part := found.fetchmany(1000):
+        for row in part:
+            yield dict(zip(names, row, strict=True))

@@ -1,0 +1,252 @@
+"""Dumps of venues in Parquet: made files whose truth is known, the gaps planted in them, and what
+a backtest says of prices from before one."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+from beforehand.cli.app import run as cli
+from beforehand.clock import SystemClock, from_us, iso, to_us
+from beforehand.errors import InputError
+from beforehand.records.world import Resolution
+from beforehand.store.archive.reader import Archive
+from beforehand.world.importers.dumps import Order, store_dump
+from experiments import Out, told
+
+START = datetime(2025, 1, 6, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+GAPS = [(30, 33), (100, 124), (301, 302)]
+"""Hours without any row: from the end of the first until the begin of the second."""
+
+
+def parquet(path: Path, sql: str, **tables: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect() as db:
+        for name, columns in tables.items():
+            db.register(name, columns)
+        db.execute(f"COPY ({sql}) TO '{path}' (FORMAT parquet)")
+    return path
+
+
+def walks(n: int, hours: int, seed: int = 1) -> np.ndarray[Any, Any]:
+    """(n, hours) prices in cents: what was true at the begin of each hour."""
+    rng = np.random.default_rng(seed)
+    steps = rng.integers(-2, 3, (n, hours))
+    return np.clip(50 + np.cumsum(steps, axis=1), 1, 99)
+
+
+def trades(n: int = 6, hours: int = 400) -> dict[str, Any]:
+    """Trades at the true price, five at odd minutes of each hour of each market, none in a gap."""
+    truth, rng = walks(n, hours), np.random.default_rng(2)
+    hour = np.repeat(np.arange(hours), 5)
+    hour = hour[~np.isin(hour, [h for a, b in GAPS for h in range(a, b)])]
+    who = np.repeat(np.arange(n), len(hour))
+    when = np.tile(hour, n)
+    minute = rng.integers(1, 59, len(when))
+    at = np.datetime64(START.replace(tzinfo=None), "us") + (when * 60 + minute) * np.timedelta64(
+        1, "m"
+    )
+    order = rng.permutation(len(when))
+    return {
+        "who": who[order], "hour": when[order], "t": at[order], "p": truth[who, when][order],
+        "size": rng.integers(1, 50, len(when)), "place": np.arange(len(when)),
+    }  # fmt: skip
+
+
+KALSHI = (
+    "SELECT CAST(place AS VARCHAR) AS trade_id, 'KXA-' || who AS ticker, size AS \"count\", "
+    "CAST(p AS INTEGER) AS yes_price, 100 - CAST(p AS INTEGER) AS no_price, 'yes' AS taker_side, "
+    "t AS created_time FROM rows"
+)
+MARKETS = (
+    "SELECT 'KXA-' || w AS ticker, 'KXA-' || (w // 2) AS event_ticker, 'Will it?' AS title, "
+    "CASE WHEN w % 2 = 0 THEN 'yes' ELSE 'no' END AS result, "
+    "TIMESTAMP '2025-01-06' AS open_time, TIMESTAMP '2025-01-22 16:00' AS close_time, "
+    "TIMESTAMP '2025-03-01' AS _fetched_at FROM range(6) r(w)"
+)
+
+
+def rows_of(found: dict[str, Any]) -> Any:
+    return pd.DataFrame(found)
+
+
+def gaps_of(found: dict[str, Any]) -> list[list[str]]:
+    """The planted gaps, from the last row before to the first after."""
+    t = np.sort(found["t"]).astype("datetime64[us]").astype(np.int64)
+    wide = np.flatnonzero(np.diff(t) >= 3_600_000_000)
+    assert len(wide) == len(GAPS)
+    return [[iso(from_us(int(t[i]))), iso(from_us(int(t[i + 1])))] for i in wide]
+
+
+def test_kalshis_trades(tmp_path: Path) -> None:
+    """One price an hour, the last at its own time; every planted gap, and no other."""
+    found, archive = trades(), tmp_path / "a"
+    rows = rows_of(found)
+    one = parquet(tmp_path / "trades.parquet", KALSHI, rows=rows)
+    two = parquet(tmp_path / "markets.parquet", MARKETS)
+    report = store_dump([one, two], archive, SystemClock())
+    assert report.new == {"market": 6, "price": 6 * (400 - 28), "resolution": 6}
+    assert report.notes == {"trades_and_quotes_of_kalshi": len(rows)}
+    assert Archive(archive).verify() == []
+    assert Archive(archive).coverage()[0]["gaps"] == gaps_of(found)
+    for name, series in Archive(archive).series().items():
+        mine = rows[rows.who == int(name.rpartition("-")[2])].sort_values(["t", "place"])
+        last = mine.groupby("hour").last()
+        assert (series.observed_at == last.t.astype("datetime64[us]").astype("int64")).all()
+        assert (series.known_at == series.observed_at).all()
+        assert np.abs(series.price - last.p / 100).max() < 0.0051, "within one tick of the truth"
+        assert series.volume.sum() == mine["size"].sum()
+    again = store_dump([two, one], archive, SystemClock())
+    assert again.new == {}
+    assert len(Archive(archive).manifest["imports"]) == 1
+    with pytest.raises(InputError, match="at least a second"):
+        store_dump([one], archive, SystemClock(), Order(timedelta(0)))
+
+
+def test_polymarkets_trades(tmp_path: Path) -> None:
+    """Both assets of a market give the price of YES; a fill of an exchange repeats its makers'."""
+    found, folder, archive = trades(4), tmp_path / "dump", tmp_path / "a"
+    rows = rows_of(found)
+    rows["no"], rows["sells"] = rows.place % 2, rows.place % 3 == 0
+    rows["block"] = (rows.t - pd.Timestamp(START).tz_localize(None)).dt.total_seconds().astype(
+        int
+    ) // 2 + 1000
+    rows["shares"] = rows["size"] * 1_000_000
+    side = "CASE WHEN no = 1 THEN 100 - p ELSE p END"
+    cash, token = (
+        f"CAST(shares * ({side}) // 100 AS BIGINT)",
+        "'7000000000000000000000000' || who || no",
+    )
+    sql = (
+        "SELECT block AS block_number, place AS log_index, 'm' AS maker, 't' AS taker, "
+        f"CASE WHEN sells THEN {token} ELSE '0' END AS maker_asset_id, "
+        f"CASE WHEN sells THEN '0' ELSE {token} END AS taker_asset_id, "
+        f"CASE WHEN sells THEN shares ELSE {cash} END AS maker_amount, "
+        f"CASE WHEN sells THEN {cash} ELSE shares END AS taker_amount FROM rows"
+    )
+    exchange = sql.replace("'t' AS taker", "'0xC5d563A36AE78145C45a50134d48A1215220f80a' AS taker")
+    parquet(
+        folder / "t" / "1.parquet",
+        f"{sql} UNION ALL {exchange.replace('shares *', '0 *')}",
+        rows=rows,
+    )
+    parquet(folder / "b" / "1.parquet", "SELECT DISTINCT block AS block_number, CAST(1736121600 + 2 * (block - 1000) AS BIGINT) AS \"timestamp\" FROM rows", rows=rows)  # fmt: skip
+    with pytest.raises(InputError, match="need its table of markets"):
+        store_dump([folder], archive, SystemClock())
+    parquet(folder / "m" / "1.parquet", (
+        "SELECT w AS id, 'c' || w AS condition_id, 'Will it?' AS question, 'will-it' AS slug, "
+        "CASE WHEN w = 3 THEN '[\"No\", \"Yes\"]' ELSE '[\"Yes\", \"No\"]' END AS outcomes, "
+        "CASE WHEN w = 3 THEN '[\"0\", \"1\"]' ELSE '[\"1\", \"0\"]' END AS outcome_prices, "
+        "CASE WHEN w = 3 THEN '[\"' || k || w || '1\", \"' || k || w || '0\"]' ELSE '[\"' || k || w || '0\", \"' || k || w || '1\"]' END AS clob_token_ids, "
+        "true AS closed, TIMESTAMP '2025-02-01' AS end_date, TIMESTAMP '2025-03-01' AS _fetched_at "
+        "FROM range(4) r(w), (SELECT '7000000000000000000000000' AS k)"
+    ))  # fmt: skip
+    report = store_dump([folder], archive, SystemClock())
+    assert report.notes == {"trades_and_quotes_of_polymarket": len(rows)}
+    assert report.new["price"] == 4 * (400 - 28)
+    assert {one.payout for one in Archive(archive).records(Resolution)} == {1.0}
+    assert len(Archive(archive).coverage()[0]["gaps"]) == len(GAPS)
+    for name, series in Archive(archive).series().items():
+        mine = (
+            rows[rows.who == int(name[-1])].sort_values(["block", "place"]).groupby("hour").last()
+        )
+        assert np.abs(series.price - mine.p / 100).max() < 1e-6
+    assert Archive(archive).verify() == []
+
+
+def test_order_books(tmp_path: Path) -> None:
+    """Rebuilt from snapshots and changes; void after a missing hour until the next snapshot."""
+    base = int(START.timestamp() * 1000)
+
+    def row(minute: float, kind: str, **more: Any) -> dict[str, Any]:
+        nothing = dict.fromkeys(("bids", "asks", "price", "size", "side"))
+        return {"timestamp": base + int(minute * 60_000), "market": "c0", "event_type": kind,
+                "asset_id": "70", **nothing, **more}  # fmt: skip
+
+    def level(*pairs: tuple[float, float]) -> str:
+        return json.dumps([{"price": str(p), "size": str(size)} for p, size in pairs])
+
+    rows = [
+        row(1, "price_change", price=0.9, size=5, side="BUY"),  # Before any snapshot: nothing.
+        row(2, "book", bids=level((0.4, 10), (0.38, 5)), asks=level((0.44, 7))),
+        row(3, "price_change", price=0.41, size=2, side="BUY"),
+        row(50, "price_change", price=0.3, size=1, side="BUY"),
+        row(70, "price_change", price=0.41, size=0, side="BUY"),
+        row(75, "price_change", price=0.44, size=0, side="SELL"),
+        row(76, "price_change", price=0.46, size=3, side="SELL"),
+        # The files of hours 2 and 3 are missing.
+        row(245, "price_change", price=0.45, size=9, side="BUY"),  # Of a book that is void.
+        row(250, "book", bids=level((0.6, 1)), asks=level((0.62, 1))),
+        {**row(251, "book", bids=level((0.38, 1)), asks=level((0.4, 1))), "asset_id": "71"},
+    ]
+    folder, archive = tmp_path / "dump", tmp_path / "a"
+    one = parquet(folder / "books.parquet", "SELECT * FROM rows", rows=_frame(rows))
+    with pytest.raises(InputError, match="order books of Polymarket need its table of markets"):
+        store_dump([one], archive, SystemClock())
+    parquet(folder / "m.parquet", "SELECT 'c0' AS condition_id, 'Will it?' AS question, '[\"Yes\", \"No\"]' AS outcomes, '[\"70\", \"71\"]' AS clob_token_ids, TIMESTAMP '2025-03-01' AS _fetched_at, false AS closed")  # fmt: skip
+    report = store_dump([folder], archive, SystemClock(), Order(every=timedelta(minutes=1)))
+    series = Archive(archive).series()["POLYMARKET:c0"]
+    at = [(int(t) // 1000 - base) / 60_000 for t in series.observed_at]
+    assert at == [2, 3, 70, 76, 250]
+    assert series.price.tolist() == pytest.approx([0.42, 0.425, 0.42, 0.43, 0.61])
+    assert series.bid.tolist() == pytest.approx([0.4, 0.41, 0.4, 0.4, 0.6])
+    assert report.notes["books_voided_by_a_gap"] == 1
+    gap = [iso(START + timedelta(minutes=m)) for m in (76, 245)]
+    assert Archive(archive).coverage() == [
+        {"venue": "POLYMARKET", "first": iso(START + timedelta(minutes=1)),
+         "last": iso(START + timedelta(minutes=251)),
+         "gaps": [gap]},
+    ]  # fmt: skip
+
+
+def _frame(rows: list[dict[str, Any]]) -> Any:
+    return pd.DataFrame(rows).astype({"bids": "string", "asks": "string", "side": "string"})
+
+
+def test_plain_quotes_and_refusals(tmp_path: Path, home: Path, capsys: Out) -> None:
+    quotes = parquet(tmp_path / "q.parquet", (
+        "SELECT 'A' AS symbol, CAST(1736121600 + 86400 * d AS BIGINT) AS \"timestamp\", "
+        "0.4 AS bid, 0.5 AS ask FROM range(10) r(d)"
+    ))  # fmt: skip
+    archive = tmp_path / "a"
+    done = told(capsys, "world", "import", "dump", str(quotes), "--every", "1d", "--gap", "2d", "--archive", str(archive))  # fmt: skip
+    assert done["imports"][0]["new"] == {"price": 10}
+    series = Archive(archive).series()["LOCAL:A"]
+    assert series.price.tolist() == pytest.approx([0.45] * 10)
+    assert to_us(START) in series.observed_at.tolist()
+    assert told(capsys, "world", "coverage", "--archive", str(archive))["coverage"][0]["gaps"] == []
+    odd = parquet(tmp_path / "odd.parquet", "SELECT 1 AS a")
+    (tmp_path / "no.parquet").write_text("nothing")
+    (tmp_path / "empty").mkdir()
+    for path, why in (
+        (odd, "none of a known dump"),
+        (tmp_path / "no.parquet", "is no Parquet file"),
+        (tmp_path / "gone.parquet", "is no file"),
+        (tmp_path / "empty", "holds no Parquet file"),
+    ):
+        assert cli(["world", "import", "dump", str(path), "--archive", str(archive)]) == 2
+        said = capsys.readouterr().err
+        assert why in said
+        assert len(said.strip().splitlines()) == 1
+
+
+def test_a_backtest_says_which_prices_are_from_before_a_gap(
+    tmp_path: Path, home: Path, capsys: Out
+) -> None:
+    """And says nothing of it where no dump says what it covers."""
+    one = parquet(tmp_path / "trades.parquet", KALSHI, rows=rows_of(trades()))
+    two = parquet(tmp_path / "markets.parquet", MARKETS)
+    archive = tmp_path / "a"
+    store_dump([one, two], archive, SystemClock())
+    done = told(capsys, "backtest", "run", "--archive", str(archive), "--forecasters", "market,drift", "--every", "1d", "--draws", "100", "--placebo", "0", "--run-id", "r")  # fmt: skip
+    share = done["validity"]["share_price_from_before_a_gap"]["value"]
+    panel = [json.loads(line) for line in (home / "data" / "runs" / "r" / "intervals.jsonl").read_text().splitlines()]  # fmt: skip
+    old = [START + b * HOUR > datetime.fromisoformat(row["time"]) > START + a * HOUR for row in panel for a, b in GAPS]  # fmt: skip
+    assert share == pytest.approx(sum(old) / len(panel), abs=1e-9)
+    assert 0 < share < 0.2
