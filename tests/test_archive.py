@@ -9,7 +9,8 @@ import pytest
 
 from beforehand.clock import parse_instant
 from beforehand.errors import Corrupt, NotConfigured, Unavailable
-from beforehand.records.world import Document, Market, PricePoint
+from beforehand.ids import digest
+from beforehand.records.world import Document, Market, PricePoint, Resolution
 from beforehand.store.archive.reader import Archive, Series
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.files import Reject, exclusive
@@ -173,3 +174,32 @@ def test_impossible_prices_are_refused() -> None:
         price(0.5, 3, 2)
     with pytest.raises(ValueError, match="bid lies above"):
         PricePoint(market_id="A:x", price=0.5, observed_at=T, known_at=T, bid=0.6, ask=0.4)
+
+
+def test_an_ending_that_says_nothing_new_is_stored_once(tmp_path: Path) -> None:
+    """A set published every night says it every night; a change, and a change back, are new."""
+    at = T
+
+    def said(days: int, payout: float) -> Resolution:
+        return Resolution(
+            market_id="X:1",
+            status="resolved",
+            payout=payout,
+            resolved_at=at,
+            known_at=at + timedelta(days=days),
+        )
+
+    def stored(*endings: Resolution) -> dict[str, int]:
+        report = ArchiveWriter(tmp_path / "a").add(
+            endings,
+            importer="nightly",
+            source="set",
+            source_digest=digest([one.model_dump(mode="json") for one in endings]),
+            recorded_at=at + timedelta(days=100),
+        )
+        return report.new
+
+    assert stored(*(said(n, 1.0) for n in range(1, 28))) == {"resolution": 1}
+    assert stored(said(30, 0.0), said(31, 0.0), said(32, 1.0)) == {"resolution": 2}
+    assert stored(said(0, 1.0)) == {"resolution": 1}, "known earlier than was on record"
+    assert [one.payout for one in Archive(tmp_path / "a").records(Resolution)] == [1, 0, 1, 1]

@@ -17,6 +17,7 @@ import secrets
 import threading
 import time
 import weakref
+from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -220,7 +221,7 @@ class ArchiveWriter:
         """The lines to store per kind, without what is stored already."""
         archive = Archive(self.path) if self._exists() else None
         seen: dict[str, set[bytes]] = {}
-        points = _PointLedger(archive)
+        points, endings = _PointLedger(archive), _Endings(archive)
         lines: dict[str, list[bytes]] = defaultdict(list)
         for record in records:
             if isinstance(record, PriceSeriesRow):
@@ -239,6 +240,8 @@ class ArchiveWriter:
                 line = canonical(record.model_dump(mode="json", exclude_none=True))
                 mark = _fingerprint(line)
                 is_new = mark not in seen[kind]
+                if is_new and isinstance(record, world.Resolution):
+                    is_new = endings.add(record)
                 if is_new:
                     seen[kind].add(mark)
                     lines[kind].append(line)
@@ -275,6 +278,33 @@ class ArchiveWriter:
         write_atomic(target, packed)
         target.chmod(0o444)
         return segment
+
+
+class _Endings:
+    """How markets ended, as it became known: what says again what was known last is not new. A set
+    that is published every night says it every night."""
+
+    def __init__(self, archive: Archive | None) -> None:
+        self._archive = archive
+        self._known: dict[str, list[tuple[datetime, str]]] | None = None
+
+    def add(self, ending: world.Resolution) -> bool:
+        """True where it is new."""
+        if self._known is None:
+            self._known = defaultdict(list)
+            for one in self._archive.records(world.Resolution) if self._archive else ():
+                insort(self._known[one.market_id], _said(one))
+        known, said = self._known[ending.market_id], _said(ending)
+        before = bisect_right(known, said[0], key=lambda one: one[0]) - 1
+        if before >= 0 and known[before][1] == said[1]:
+            return False
+        insort(known, said)
+        return True
+
+
+def _said(ending: world.Resolution) -> tuple[datetime, str]:
+    """Since when an ending is known, and what it says."""
+    return ending.known_at, ending.model_dump_json(exclude={"market_id", "known_at"})
 
 
 class _PointLedger:
