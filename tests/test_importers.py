@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from beforehand.clock import iso, parse_instant
+from beforehand.clock import from_us, iso, parse_instant
 from beforehand.errors import BadAnswer, InputError
+from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.cutoff import document_known_at
 from beforehand.records.world import Document, Market, OrderBook, PricePoint, Resolution
 from beforehand.sources import kalshi, polymarket
@@ -40,17 +41,17 @@ ROW = {
 
 
 def test_a_market_row() -> None:
-    text, first, second, ending = markets.parse_row(ROW)
+    text, prices, ending = markets.parse_row(ROW)
     assert isinstance(text, Market)
     assert (text.id, text.currency, iso(text.known_at)) == (
         "MANIFOLD:x1",
         "play",
         "2025-05-11T23:59:59.999999Z",
     )
-    assert isinstance(first, PricePoint)
-    assert iso(first.observed_at) == "2025-02-01T23:59:59.999999Z"
-    assert iso(first.known_at) == "2025-02-02T00:30:00Z"
-    assert isinstance(second, PricePoint)
+    assert isinstance(prices, PriceSeriesRow)
+    assert iso(from_us(prices.observed_at[0])) == "2025-02-01T23:59:59.999999Z"
+    assert iso(from_us(prices.known_at[0])) == "2025-02-02T00:30:00Z"
+    assert len(prices.price) == 2
     assert isinstance(ending, Resolution)
     # First published before the end of its own date: the later of the two counts.
     assert iso(ending.known_at) == iso(ending.resolved_at) == "2025-06-30T23:59:59.999999Z"
@@ -66,9 +67,9 @@ def test_bad_lines_name_file_line_and_reason(tmp_path: Path) -> None:
         list(markets.read(path, Rejects(), {}))
     rejects = Rejects(skip_bad=True)
     taken = list(markets.read(path, rejects, {}))
-    assert len(taken) == 8
+    assert len(taken) == 6
     assert [r.line for r in rejects] == [2, 3, 4, 5]
-    assert "less than or equal to 1" in rejects[1].reason
+    assert "row 1: the price 1.4 is not from 0 to 1" in rejects[1].reason
     assert "'source' is missing" in rejects[2].reason
 
 

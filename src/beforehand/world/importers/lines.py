@@ -9,10 +9,13 @@ import orjson
 from pydantic import ValidationError
 
 from beforehand.errors import BadAnswer, InputError
+from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.record import Record
 from beforehand.store.files import Reject, read_bytes, read_lines
 
-T = TypeVar("T")
+Stored = Record | PriceSeriesRow
+"""What goes into an archive: a record, or a market's prices as columns."""
+S = TypeVar("S", bound=Stored)
 _BAD = (
     ValidationError,
     ValueError,
@@ -71,9 +74,9 @@ def _brief(text: str) -> str:
 def each_object(
     path: Path,
     rejects: Rejects,
-    parse: Callable[[Any], Iterable[Record]],
+    parse: Callable[[Any], Iterable[S]],
     prepare: Callable[[bytes], bytes] = bytes,
-) -> Iterator[Record]:
+) -> Iterator[S]:
     """Apply `parse` to every JSON object of a JSONL file; a line is taken whole or not at all.
     `prepare` may change a line before it is read."""
     number = 0

@@ -6,16 +6,25 @@ served earlier (importing a stored question set adds an older version of the sam
 resolution is known when it was first published, and not before the end of its own date.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
-from typing import Required, TypedDict
+from typing import Annotated, Required, TypedDict, cast
 
-from beforehand.clock import end_of_day, parse_instant
+import msgspec
+import numpy as np
+
+from beforehand.clock import end_of_day, parse_instant, to_us
 from beforehand.ids import market_id
-from beforehand.records.record import Record
-from beforehand.records.world import Market, PricePoint, Resolution, currency_of
-from beforehand.world.importers.lines import Rejects, each_object
+from beforehand.records.bulk import PriceSeriesRow
+from beforehand.records.world import Market, Resolution, currency_of
+from beforehand.world.importers.lines import Rejects, Stored, each_object
+
+_Point = tuple[str, Annotated[float, msgspec.Meta(ge=0, le=1)], float]
+LAST_S = 253_402_300_799
+"""The last second of the year 9999."""
 
 
 class QuestionText(TypedDict, total=False):
@@ -52,10 +61,10 @@ class _MarketHistory(QuestionText, total=False):
     resolution: _MarketEnd | None
 
 
-def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record]:
+def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Stored]:
     """Records of every line of `path`; `notes` counts what is deliberately left out."""
 
-    def parse(raw: _MarketHistory) -> list[Record]:
+    def parse(raw: _MarketHistory) -> list[Stored]:
         records = parse_row(raw)
         notes["freeze_values_not_taken_as_prices"] = notes.get(
             "freeze_values_not_taken_as_prices", 0
@@ -69,11 +78,11 @@ def read(path: Path, rejects: Rejects, notes: dict[str, int]) -> Iterator[Record
     return each_object(path, rejects, parse)
 
 
-def parse_row(raw: _MarketHistory) -> list[Record]:
-    """One line: a text version, price points, and a resolution where there is one."""
+def parse_row(raw: _MarketHistory) -> list[Stored]:
+    """One line: a text version, its prices, and a resolution where there is one."""
     source, native = str(raw["source"]), str(raw["id"])
     name = market_id(source, native)
-    records: list[Record] = []
+    records: list[Stored] = []
     if (known_at := _text_known(raw)) is not None:
         records.append(
             text_version(
@@ -85,16 +94,11 @@ def parse_row(raw: _MarketHistory) -> list[Record]:
                 close=raw.get("close_datetime"),
             )
         )
-    for day, price, published in _history(raw["history"]):
-        known_at = datetime.fromtimestamp(published, UTC)
-        records.append(
-            PricePoint(
-                market_id=name,
-                price=price,
-                observed_at=min(end_of_day(parse_instant(day)), known_at),
-                known_at=known_at,
-            )
-        )
+    if rows := _history(raw["history"]):
+        days, prices, published = (list(column) for column in zip(*rows, strict=True))
+        known = _us(published)
+        observed = [min(end, at) for end, at in zip(map(_end_of_day, days), known, strict=True)]
+        records.append(PriceSeriesRow(name, observed, known, [float(p) for p in prices]))
     ending = raw.get("resolution")
     if ending:
         _check_ending(ending)
@@ -111,6 +115,19 @@ def parse_row(raw: _MarketHistory) -> list[Record]:
             )
         )
     return records
+
+
+@lru_cache(maxsize=10_000)
+def _end_of_day(day: str) -> int:
+    return to_us(end_of_day(parse_instant(day)))
+
+
+def _us(seconds: Sequence[float]) -> list[int]:
+    """Seconds since 1970 in microseconds."""
+    found = np.array(seconds, dtype=np.float64)
+    if (np.mod(found, 1) == 0).all() and found.min() >= 0 and found.max() <= LAST_S:
+        return cast(list[int], (found.astype(np.int64) * 1_000_000).tolist())
+    return [to_us(datetime.fromtimestamp(one, UTC)) for one in seconds]
 
 
 def _text_known(raw: _MarketHistory) -> datetime | None:
@@ -138,6 +155,8 @@ def _check_ending(ending: object) -> None:
 
 def _history(rows: object) -> list[tuple[str, float, float]]:
     """The price rows. Raises ValueError, which names the row."""
+    with suppress(msgspec.ValidationError):  # What is said of others is found below.
+        return msgspec.convert(rows, list[_Point])
     if not isinstance(rows, list):
         raise ValueError("history is not a list of [day, price, published in seconds]")
     for number, row in enumerate(rows, start=1):
@@ -148,6 +167,8 @@ def _history(rows: object) -> list[tuple[str, float, float]]:
         for value in row[1:]:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise ValueError(f"history, row {number}: {value!r} is not a number")
+        if not 0 <= row[1] <= 1:
+            raise ValueError(f"history, row {number}: the price {row[1]!r} is not from 0 to 1")
     return rows
 
 

@@ -22,9 +22,9 @@ from beforehand.world.importers import (
     prices,
     venues,
 )
-from beforehand.world.importers.lines import Rejects
+from beforehand.world.importers.lines import Rejects, Stored
 
-Read = Callable[[Path, Rejects, dict[str, int], datetime], Iterator[Record]]
+Read = Callable[[Path, Rejects, dict[str, int], datetime], Iterator[Stored]]
 """(file, what is rejected, notes, when the file was first imported) to records."""
 OWN: Mapping[str, Read] = {
     "markets": lambda path, rejects, notes, _: markets.read(path, rejects, notes),
