@@ -6,8 +6,12 @@ from beforehand.cli.output import ArchivePath, Json, archive_path, emit
 from beforehand.cli.screen import screen
 from beforehand.cli.tables import table
 from beforehand.errors import EXIT_OK
-from beforehand.store.archive.manifest import counts_of, digest_of, need_manifest
-from beforehand.store.archive.reader import Archive
+from beforehand.store.archive.manifest import (
+    counts_of,
+    coverage_of,
+    digest_of,
+    need_manifest,
+)
 
 
 def info(*, archive: ArchivePath = None, json: Json = False) -> int:
@@ -46,7 +50,7 @@ def coverage(*, archive: ArchivePath = None, json: Json = False) -> int:
     """What the dumps in the archive cover, and where they have gaps: a price that a backtest takes
     in one, or after it, may be from before it."""
     path = archive_path(archive)
-    found = Archive(path).coverage()
+    found = coverage_of(need_manifest(path))
     if json:
         emit({"archive": str(path), "coverage": found})
         return EXIT_OK

@@ -92,7 +92,8 @@ def html(
             tiles=[
                 (*TILES[name], name, summary["validity"][name])
                 for name in TILES
-                if name != "short_markets" or summary["validity"][name]["value"]
+                if name in summary["validity"]
+                and (name != "short_markets" or summary["validity"][name]["value"])
             ],
             whiskers=[Markup(whisker(row, axis)) for row in board],
             axis=axis,

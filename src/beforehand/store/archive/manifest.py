@@ -113,6 +113,11 @@ def counts_of(segments: Iterable[Segment]) -> dict[str, int]:
     return dict(sorted(totals.items()))
 
 
+def coverage_of(manifest: ArchiveManifest) -> list[Coverage]:
+    """What the dumps in an archive cover, each with its gaps."""
+    return [one for entry in manifest["imports"] for one in entry.get("coverage", ())]
+
+
 def licences_of(manifest: ArchiveManifest) -> list[str]:
     """The licences of what an archive holds, in order; "not stated" where an import states none."""
     imports = [entry for entry in manifest["imports"] if entry["new"]]

@@ -43,6 +43,7 @@ from beforehand.store.archive.manifest import (
     Coverage,
     Segment,
     counts_of,
+    coverage_of,
     digest_of,
     need_manifest,
     seal_of,
@@ -185,7 +186,7 @@ class Archive:
 
     def coverage(self) -> list[Coverage]:
         """What the dumps in it cover, each with its gaps."""
-        return [one for entry in self.manifest["imports"] for one in entry.get("coverage", ())]
+        return coverage_of(self.manifest)
 
     def gaps(self) -> list[tuple[str, int, int]] | None:
         """The gaps of the dumps (venue, begin and end in microseconds); None where no dump says
