@@ -34,7 +34,7 @@ from beforehand.clock import iso, to_us
 from beforehand.errors import InputError, Unavailable
 from beforehand.ids import canonical, digest
 from beforehand.records import world
-from beforehand.records.bulk import PriceSeriesRow
+from beforehand.records.bulk import PriceSeriesRow, decode_series
 from beforehand.records.world import Exchange
 from beforehand.store.archive.manifest import (
     Coverage,
@@ -51,12 +51,14 @@ from beforehand.store.archive.reader import (
     KINDS,
     Archive,
     Series,
+    record_count,
     segment_name,
 )
 from beforehand.store.archive.rules import conflicts
 from beforehand.store.files import Reject, exclusive, file_digest, write_atomic, write_jsonl
 
-PATIENCE_S = 30.0
+PATIENCE_S, LARGEST_SEGMENT = 30.0, 100_000_000
+"""Seconds, and bytes before packing."""
 
 
 @dataclass
@@ -150,9 +152,8 @@ class ArchiveWriter:
             target = self.path / "rejects" / f"{name}.jsonl"
             report.rejects_file = str(target) if report.rejects else None
             for kind in sorted(lines):
-                total = report.new[kind]
-                made = self._write_segment(kind, lines[kind], total, stamp, name)
-                manifest["segments"].append(made)
+                made = self._write_segments(kind, lines[kind], report.new[kind], stamp, name)
+                manifest["segments"] += made
             mark = importer, source_digest
             if lines or mark not in map(_source, manifest["imports"]):
                 if report.rejects:
@@ -256,6 +257,14 @@ class ArchiveWriter:
         stored = Archive(self.path).records(world.Resolution) if self._exists() else []
         return conflicts([*new, *(one for one in stored if one.market_id in names)])
 
+    def _write_segments(
+        self, kind: str, lines: list[bytes], total: int, stamp: str, name: str
+    ) -> Iterator[Segment]:
+        """Store the new lines, `total` records, in as many segments as they need."""
+        for part in _parts(lines):
+            n = total if len(part) == len(lines) else record_count(kind, part)
+            yield self._write_segment(kind, part, n, stamp, name)
+
     def _write_segment(
         self, kind: str, lines: list[bytes], total: int, stamp: str, name: str
     ) -> Segment:
@@ -275,6 +284,19 @@ class ArchiveWriter:
         write_atomic(target, packed)
         target.chmod(0o444)
         return segment
+
+
+def _parts(lines: list[bytes]) -> Iterator[list[bytes]]:
+    """The lines of one import, cut where a segment would be too large to hold in memory twice."""
+    part, size = list[bytes](), 0
+    for line in lines:
+        if part and size + len(line) > LARGEST_SEGMENT:
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += len(line)
+    if part:
+        yield part
 
 
 def _source(entry: ImportEntry) -> tuple[str, str]:
@@ -315,7 +337,7 @@ class _PointLedger:
         self._old = archive.series() if archive else {}
         self._seen: dict[str, set[tuple[float | None, ...]]] = {}
         self._new: dict[str, list[tuple[float | None, ...]]] = defaultdict(list)
-        self._whole: dict[str, PriceSeriesRow] = {}
+        self._whole: dict[str, bytes] = {}
 
     def add(self, p: world.PricePoint) -> bool:
         row = (to_us(p.observed_at), to_us(p.known_at), p.price, p.bid, p.ask, p.volume)
@@ -331,7 +353,7 @@ class _PointLedger:
         alone = name not in self._old and name not in self._seen and name not in self._whole
         points = zip(row.observed_at, row.known_at, row.price, strict=True)
         if alone and len({*points}) == len(row.price):
-            self._whole[name] = row  # As it is: there is nothing to compare it with.
+            self._whole[name] = _encode(row)  # As it is: there is nothing to compare it with.
             return len(row.price)
         return self._add_rows(row)
 
@@ -340,7 +362,7 @@ class _PointLedger:
         if name not in self._seen:
             self._seen[name] = _point_set(self._old.get(name))
             if (first := self._whole.pop(name, None)) is not None:
-                self._add_rows(first)
+                self._add_rows(decode_series(first))
         return self._seen[name]
 
     def _add_rows(self, row: PriceSeriesRow) -> int:
@@ -355,14 +377,18 @@ class _PointLedger:
         return len(new) - before
 
     def lines(self) -> list[bytes]:
-        encode = msgspec.json.Encoder().encode
+        """What is new, a line a market, in order of their names."""
         for market, rows in self._new.items():
             if not rows:
                 continue
             observed, known, price, *rest = (list(column) for column in zip(*rows, strict=True))
             bid, ask, volume = (c if any(v is not None for v in c) else None for c in rest)
-            self._whole[market] = PriceSeriesRow(market, observed, known, price, bid, ask, volume)
-        return [encode(self._whole[market]) for market in sorted(self._whole)]
+            row = PriceSeriesRow(market, observed, known, price, bid, ask, volume)
+            self._whole[market] = _encode(row)
+        return [self._whole.pop(market) for market in sorted(self._whole)]
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def _point_set(series: Series | None) -> set[tuple[float | None, ...]]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import duckdb
@@ -51,7 +52,7 @@ TIMES = ("timestamp", "created_time", "time", "ts", "datetime")
 SUMS = ("0x4bfb41d5b3570defd03c39a9a4d8de6bd8b8982e", "0xc5d563a36ae78145c45a50134d48a1215220f80a")
 """Polymarket's exchanges: a fill that one of them takes repeats what its makers' fills say."""
 GAP = timedelta(hours=1)
-MEMORY = "1500MB"
+MEMORY, MARKETS_AT_ONCE = "700MB", 1000
 Say = Callable[[str], None]
 Ints = npt.NDArray[np.int64]
 
@@ -107,8 +108,8 @@ def store_dump(
     if order.every < timedelta(seconds=1):
         raise InputError("--every: at least a second (1s)")
     files, notes, coverage = files_of(paths), dict[str, int](), list[Coverage]()
-    with duckdb.connect() as db:
-        db.execute("SET TimeZone = 'UTC'")
+    with TemporaryDirectory() as spill, duckdb.connect() as db:
+        db.execute(f"SET TimeZone = 'UTC'; SET temp_directory = '{spill}'")
         db.execute(f"SET memory_limit = '{MEMORY}'; SET preserve_insertion_order = false")
         kinds = _sorted(db, files)
         return ArchiveWriter(target).add(
@@ -283,7 +284,7 @@ def _prices(
             "CREATE OR REPLACE TEMP TABLE kept AS SELECT name, epoch_us(t) // "
             f"{step} AS part, arg_max({{'p': p, 'bid': bid, 'ask': ask, 't': epoch_us(t)}}, "
             "(t, place)) AS last, sum(size) AS size, count(*) AS n, min(epoch_us(t)) AS first "
-            f"FROM ({sql}) GROUP BY ALL",
+            f"FROM ({sql}) WHERE name IS NOT NULL AND t IS NOT NULL GROUP BY ALL",
             {name: list(value) for name, value in values.items()},
         )
     except duckdb.Error as error:
@@ -291,11 +292,15 @@ def _prices(
     whole = db.execute("SELECT sum(n) FROM kept").fetchone()
     notes[f"trades_and_quotes_of_{venue.lower()}"] = int((whole or (0,))[0] or 0)
     coverage.append(_covered(db, sql, values, venue, order.gap))
-    found = db.execute(
-        "SELECT name, last.t AS t, last.p AS p, last.bid AS bid, last.ask AS ask, size "
-        "FROM kept ORDER BY name, last.t"
-    ).fetchnumpy()
-    yield from series_of(venue, found)
+    names = [row[0] for row in db.execute("SELECT DISTINCT name FROM kept ORDER BY 1").fetchall()]
+    for k in range(0, len(names), MARKETS_AT_ONCE):
+        some = names[k : k + MARKETS_AT_ONCE]
+        found = db.execute(
+            "SELECT name, last.t AS t, last.p AS p, last.bid AS bid, last.ask AS ask, size "
+            "FROM kept WHERE name BETWEEN ? AND ? ORDER BY name, last.t",
+            [some[0], some[-1]],
+        ).fetchnumpy()
+        yield from series_of(venue, found)
 
 
 def series_of(venue: str, found: Mapping[str, Any]) -> Iterator[PriceSeriesRow]:
