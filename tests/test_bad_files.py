@@ -135,7 +135,7 @@ def test_what_is_no_jsonl(tmp_path: Path, capsys: Out, content: bytes, said: str
         ({"history": [["2025-01-01", 0.5]]}, "history, row 1: it is not [day, price, published"),
         ({"history": [["2025-01-01", "0.5", 1.7e9]]}, "history, row 1: '0.5' is not a number"),
         ({"history": [[20250101, 0.5, 1.7e9]]}, "history, row 1: the day 20250101 is not text"),
-        ({"history": [["2025-01-01", 1.5, 1.7e9]]}, "less than or equal to 1"),
+        ({"history": [["2025-01-01", 1.5, 1.7e9]]}, "is not from 0 to 1"),
         ({"history": [["9999-12-31", 0.5, 1.7e9]]}, "9999"),
         ({"history": [], "id": "a\0b"}, "cannot be printed"),
         ({"history": [], "rounds": ["9999-01-01"]}, "9999"),
