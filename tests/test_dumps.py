@@ -15,6 +15,7 @@ from beforehand.cli.app import run as cli
 from beforehand.clock import SystemClock, from_us, iso, to_us
 from beforehand.errors import InputError
 from beforehand.records.world import Resolution
+from beforehand.store.archive.manifest import coverage_of
 from beforehand.store.archive.reader import Archive
 from beforehand.world.importers.dumps import Order, store_dump
 from experiments import Out, told
@@ -76,7 +77,7 @@ def rows_of(found: dict[str, Any]) -> Any:
     return pd.DataFrame(found)
 
 
-def gaps_of(found: dict[str, Any]) -> list[list[str]]:
+def gaps_planted(found: dict[str, Any]) -> list[list[str]]:
     """The planted gaps, from the last row before to the first after."""
     t = np.sort(found["t"]).astype("datetime64[us]").astype(np.int64)
     wide = np.flatnonzero(np.diff(t) >= 3_600_000_000)
@@ -94,7 +95,7 @@ def test_kalshis_trades(tmp_path: Path) -> None:
     assert report.new == {"market": 6, "price": 6 * (400 - 28), "resolution": 6}
     assert report.notes == {"trades_and_quotes_of_kalshi": len(rows)}
     assert Archive(archive).verify() == []
-    assert Archive(archive).coverage()[0]["gaps"] == gaps_of(found)
+    assert coverage_of(Archive(archive).manifest)[0]["gaps"] == gaps_planted(found)
     for name, series in Archive(archive).series().items():
         mine = rows[rows.who == int(name.rpartition("-")[2])].sort_values(["t", "place"])
         last = mine.groupby("hour").last()
@@ -148,10 +149,13 @@ def test_polymarkets_trades(tmp_path: Path) -> None:
         "FROM range(4) r(w), (SELECT '7000000000000000000000000' AS k)"
     ))  # fmt: skip
     report = store_dump([folder], archive, SystemClock())
-    assert report.notes == {"trades_and_quotes_of_polymarket": len(rows)}
+    assert report.notes == {
+        "trades_and_quotes_of_polymarket": len(rows),
+        "rows_not_taken": len(rows),
+    }
     assert report.new["price"] == 4 * (400 - 28)
     assert {one.payout for one in Archive(archive).records(Resolution)} == {1.0}
-    assert len(Archive(archive).coverage()[0]["gaps"]) == len(GAPS)
+    assert len(Archive(archive).gaps() or ()) == len(GAPS)
     for name, series in Archive(archive).series().items():
         mine = (
             rows[rows.who == int(name[-1])].sort_values(["block", "place"]).groupby("hour").last()
@@ -193,13 +197,13 @@ def test_order_books(tmp_path: Path) -> None:
     report = store_dump([folder], archive, SystemClock(), Order(every=timedelta(minutes=1)))
     series = Archive(archive).series()["POLYMARKET:c0"]
     at = [(int(t) // 1000 - base) / 60_000 for t in series.observed_at]
-    assert at == [2, 3, 70, 76, 250]
-    assert series.price.tolist() == pytest.approx([0.42, 0.425, 0.42, 0.43, 0.61])
-    assert series.bid.tolist() == pytest.approx([0.4, 0.41, 0.4, 0.4, 0.6])
+    assert at == [2, 3, 50, 70, 76, 250], "what did not change was observed all the same"
+    assert series.price.tolist() == pytest.approx([0.42, 0.425, 0.425, 0.42, 0.43, 0.61])
+    assert series.bid.tolist() == pytest.approx([0.4, 0.41, 0.41, 0.4, 0.4, 0.6])
     assert report.notes["books_voided_by_a_gap"] == 1
     gap = [iso(START + timedelta(minutes=m)) for m in (76, 245)]
-    assert Archive(archive).coverage() == [
-        {"venue": "POLYMARKET", "first": iso(START + timedelta(minutes=1)),
+    assert coverage_of(Archive(archive).manifest) == [
+        {"venue": "POLYMARKET", "gap_s": 3600.0, "first": iso(START + timedelta(minutes=1)),
          "last": iso(START + timedelta(minutes=251)),
          "gaps": [gap]},
     ]  # fmt: skip
@@ -250,3 +254,84 @@ def test_a_backtest_says_which_prices_are_from_before_a_gap(
     old = [START + b * HOUR > datetime.fromisoformat(row["time"]) > START + a * HOUR for row in panel for a, b in GAPS]  # fmt: skip
     assert share == pytest.approx(sum(old) / len(panel), abs=1e-9)
     assert 0 < share < 0.2
+
+
+BOOK = """SELECT {time} AS "timestamp", 'c0' AS market, 'book' AS event_type, '70' AS asset_id,
+    '[["{bid}", "1"]]' AS bids, '[["0.5", "1"]]' AS asks, 0.0 AS price, 0.0 AS size, '' AS side"""
+ASSETS = (
+    "SELECT 'c0' AS condition_id, 'Will it?' AS question, '[\"Yes\", \"No\"]' AS outcomes, "
+    "'[\"70\", \"71\"]' AS clob_token_ids, TIMESTAMPTZ '2025-03-01 00:00:00+00' AS _fetched_at"
+)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "CAST({us} // 1000000 AS BIGINT)",
+        "CAST({us} // 1000 AS BIGINT)",
+        "{us}",
+        "CAST({us} / 1e6 AS DOUBLE)",
+        "make_timestamptz({us})",
+        "CAST(make_timestamp({us}) AS TIMESTAMP)",
+        "CAST(make_timestamp({us}) AS VARCHAR) || 'Z'",
+    ],
+)
+def test_times_as_they_are_written(tmp_path: Path, time: str) -> None:
+    """In every form: the same instants, and the gaps; a quote that did not change is observed."""
+    at = [to_us(START + 4 * HOUR * k) for k in range(3)]
+    rows = (BOOK.format(time=time.format(us=us), bid="0.4") for us in at)
+    parquet(tmp_path / "d" / "b.parquet", " UNION ALL ".join(rows))
+    parquet(tmp_path / "d" / "m.parquet", ASSETS)
+    store_dump([tmp_path / "d"], tmp_path / "a", SystemClock())
+    archive = Archive(tmp_path / "a")
+    assert archive.series()["POLYMARKET:c0"].observed_at.tolist() == at
+    assert archive.gaps() == [("POLYMARKET", *at[:2]), ("POLYMARKET", *at[1:])]
+
+
+def test_the_last_of_one_time_is_that_of_the_file(tmp_path: Path) -> None:
+    for bids in (("0.4", "0.3"), ("0.3", "0.4")):
+        folder = tmp_path / bids[0]
+        time = f"CAST({to_us(START)} AS BIGINT)"
+        rows = (BOOK.format(time=time, bid=bid) for bid in bids)
+        parquet(folder / "b.parquet", " UNION ALL ".join(rows))
+        parquet(folder / "m.parquet", ASSETS)
+        store_dump([folder], tmp_path / f"a{bids[0]}", SystemClock())
+        series = Archive(tmp_path / f"a{bids[0]}").series()["POLYMARKET:c0"]
+        assert series.bid.tolist() == [float(bids[1])]
+
+
+def test_files_of_days_and_what_another_import_fills(tmp_path: Path) -> None:
+    """A day that is missing is a gap, between files and between imports; a later one fills it."""
+
+    def day(k: int, scale: float = 1.0) -> Path:
+        first = to_us(START + 24 * HOUR * k) // 1_000_000
+        return parquet(tmp_path / f"{k}-{scale}.parquet", (
+            f"SELECT 'A' AS ticker, {first} + 600 * i AS ts, {scale} * 0.4 AS price, 2 AS size "
+            "FROM range(144) r(i)"
+        ))  # fmt: skip
+
+    archive = tmp_path / "a"
+    report = store_dump([day(0), day(1), day(3)], archive, SystemClock())
+    assert report.notes == {"trades_and_quotes_of_local": 3 * 144}
+    last = to_us(START + 48 * HOUR) - 600_000_000
+    assert Archive(archive).gaps() == [("LOCAL", last, to_us(START + 72 * HOUR))]
+    store_dump([day(2)], archive, SystemClock())
+    assert Archive(archive).gaps() == []
+    assert Archive(archive).verify() == []
+    store_dump([day(9)], archive, SystemClock())
+    assert len(Archive(archive).gaps() or ()) == 1
+    with pytest.raises(InputError, match="none of 144 rows"):
+        store_dump([day(4, 100.0)], archive, SystemClock())
+
+
+def test_a_large_import_has_several_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = parquet(tmp_path / "trades.parquet", KALSHI, rows=rows_of(trades()))
+    store_dump([one], tmp_path / "whole", SystemClock())
+    monkeypatch.setattr("beforehand.store.archive.writer.LARGEST_SEGMENT", 30_000)
+    store_dump([one], tmp_path / "cut", SystemClock())
+    whole, cut = Archive(tmp_path / "whole"), Archive(tmp_path / "cut")
+    assert len(cut.manifest["segments"]) > len(whole.manifest["segments"]) == 1
+    assert [*cut.lines("price")] == [*whole.lines("price")]
+    assert cut.verify() == []

@@ -31,7 +31,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 RESERVED = {
     "httpx2": {"gateway/transport.py"},
     "sqlite3": {"store/"},
-    "duckdb": {"store/", "world/importers/dumps", "world/importers/books"},
+    "duckdb": {"store/", "world/importers/"},
     "subprocess": {"sandbox/", "forecast/process.py", "forecast/programs.py"},
     "fastapi": {"serve/"},
     "mcp": {"serve/"},

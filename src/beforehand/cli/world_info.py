@@ -5,11 +5,13 @@ from rich.text import Text
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit
 from beforehand.cli.screen import screen
 from beforehand.cli.tables import table
+from beforehand.clock import from_us, iso
 from beforehand.errors import EXIT_OK
 from beforehand.store.archive.manifest import (
     counts_of,
     coverage_of,
     digest_of,
+    gaps_of,
     need_manifest,
 )
 
@@ -50,9 +52,11 @@ def coverage(*, archive: ArchivePath = None, json: Json = False) -> int:
     """What the dumps in the archive cover, and where they have gaps: a price that a backtest takes
     in one, or after it, may be from before it."""
     path = archive_path(archive)
-    found = coverage_of(need_manifest(path))
+    manifest = need_manifest(path)
+    found = coverage_of(manifest)
+    gaps = [[venue, iso(from_us(a)), iso(from_us(b))] for venue, a, b in gaps_of(manifest)]
     if json:
-        emit({"archive": str(path), "coverage": found})
+        emit({"archive": str(path), "coverage": found, "gaps": gaps})
         return EXIT_OK
     if not found:
         print(f"{path} holds no dump (`world import dump`): nothing says what it covers")
@@ -61,10 +65,14 @@ def coverage(*, archive: ArchivePath = None, json: Json = False) -> int:
         [one["venue"], one["first"] or "", one["last"] or "", f"{len(one['gaps']):,}"]
         for one in found
     ]
-    heads = [("venue", "left"), ("first row", "left"), ("last row", "left"), ("gaps", "right")]
+    heads = [
+        ("venue", "left"),
+        ("first row", "left"),
+        ("last row", "left"),
+        ("gaps of its own", "right"),
+    ]
     out = screen()
     out.print(table("coverage", heads, rows))
-    gaps = [[one["venue"], *gap] for one in found for gap in one["gaps"]]
     if gaps:
         out.print(table("gaps", [("venue", "left"), ("from", "left"), ("until", "left")], gaps))
     return EXIT_OK

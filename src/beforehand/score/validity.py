@@ -145,15 +145,17 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
 
 
 def _over_gaps(table: Table, gaps: Sequence[tuple[str, int, int]] | None) -> Iterator[Check]:
-    """The share of forecasts at a price from before a gap of the record."""
+    """The share of forecasts at a price from before a gap of the record that began by t."""
     if gaps is None:
         return
-    venues = np.array([name.partition(":")[0] for name in table.questions], dtype=str)
-    of, old = venues[table.q], np.zeros(len(table.q), dtype=np.bool_)
-    observed = table.t - table.price_age * DAY_US
-    for venue, begin, end in gaps:
-        # A microsecond is lost where days are counted.
-        old |= (of == venue) & (observed < begin + 1e6) & (table.t > begin) & (observed < end)
+    venues = np.array([name.partition(":")[0] for name in table.questions], dtype=str)[table.q]
+    # To a millisecond: days do not hold a microsecond.
+    observed = table.t - table.price_age * DAY_US - 1000
+    old = np.zeros(len(table.q), dtype=np.bool_)
+    for venue in {venue for venue, _, _ in gaps}:
+        begins = np.array(sorted(begin for of, begin, _ in gaps if of == venue))
+        since = np.searchsorted(begins, table.t) > np.searchsorted(begins, observed)
+        old |= (venues == venue) & since
     yield Check(OVER_A_GAP, float(old.mean()) if len(old) else None)
 
 

@@ -1,14 +1,15 @@
 """The archive's manifest: which segments it holds, and where they came from. `docs/archive.md`
 describes it."""
 
+import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import NotRequired, TypedDict, TypeGuard, cast
 
-from beforehand.clock import parse_instant
+from beforehand.clock import parse_instant, to_us
 from beforehand.config import in_a_probe
 from beforehand.errors import Corrupt, InputError, NotConfigured
 from beforehand.ids import digest
@@ -33,12 +34,13 @@ holds, when it was stored, and by which import."""
 
 
 class Coverage(TypedDict):
-    """What a dump covers of a venue: its first and last row, and the times without one (each as
-    begin and end)."""
+    """What a dump covers of a venue: its first and last row, and the times of at least `gap_s`
+    seconds without one (each as begin and end)."""
 
     venue: str
     first: str | None
     last: str | None
+    gap_s: float
     gaps: list[list[str]]
 
 
@@ -116,6 +118,27 @@ def counts_of(segments: Iterable[Segment]) -> dict[str, int]:
 def coverage_of(manifest: ArchiveManifest) -> list[Coverage]:
     """What the dumps in an archive cover, each with its gaps."""
     return [one for entry in manifest["imports"] for one in entry.get("coverage", ())]
+
+
+def gaps_of(manifest: ArchiveManifest) -> list[tuple[str, int, int]]:
+    """The times that no dump of a venue covers, between those that one does: the venue, begin and
+    end in microseconds, in order. What one dump lacks, another may have."""
+    spans, least = defaultdict[str, list[tuple[int, int]]](list), dict[str, float]()
+    for one in coverage_of(manifest):
+        if one["first"] is None or one["last"] is None:
+            continue
+        edges = [one["first"], *(at for gap in one["gaps"] for at in gap), one["last"]]
+        at = [to_us(parse_instant(edge)) for edge in edges]
+        spans[one["venue"]] += zip(at[::2], at[1::2], strict=True)
+        least[one["venue"]] = min(least.get(one["venue"], math.inf), one["gap_s"] * 1e6)
+    found = list[tuple[str, int, int]]()
+    for venue, parts in sorted(spans.items()):
+        reached = min(parts)[1]
+        for begin, end in sorted(parts):
+            if begin - reached >= least[venue]:
+                found.append((venue, reached, begin))
+            reached = max(reached, end)
+    return found
 
 
 def licences_of(manifest: ArchiveManifest) -> list[str]:

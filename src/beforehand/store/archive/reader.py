@@ -40,11 +40,11 @@ from beforehand.records.cutoff import visible_us
 from beforehand.records.world import Resolution
 from beforehand.store.archive import rules
 from beforehand.store.archive.manifest import (
-    Coverage,
     Segment,
     counts_of,
     coverage_of,
     digest_of,
+    gaps_of,
     need_manifest,
     seal_of,
 )
@@ -184,16 +184,10 @@ class Archive:
         """Records per kind."""
         return counts_of(self._segments)
 
-    def coverage(self) -> list[Coverage]:
-        """What the dumps in it cover, each with its gaps."""
-        return coverage_of(self.manifest)
-
     def gaps(self) -> list[tuple[str, int, int]] | None:
-        """The gaps of the dumps (venue, begin and end in microseconds); None where no dump says
-        what it covers."""
-        dumps = self.coverage()
-        found = [(one["venue"], _us(a), _us(b)) for one in dumps for a, b in one["gaps"]]
-        return found if dumps else None
+        """What the dumps in it do not cover (venue, begin and end in microseconds); None where it
+        holds no dump."""
+        return gaps_of(self.manifest) if coverage_of(self.manifest) else None
 
     def lines(self, kind: str) -> Iterator[bytes]:
         """Every stored line of a kind, in the order it was stored, digest checked."""
@@ -278,10 +272,6 @@ class Archive:
         folder = self.path / "segments"
         found = folder.iterdir() if folder.is_dir() else ()
         return sorted(path.name for path in found if path.name not in listed)
-
-
-def _us(stamp: str) -> int:
-    return to_us(parse_instant(stamp))
 
 
 def _read(kind: str, decode: Callable[[bytes], T], line: bytes) -> T:

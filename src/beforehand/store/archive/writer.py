@@ -351,8 +351,7 @@ class _PointLedger:
         """Add a market's whole series; returns how many of its points are new."""
         name = row.market_id
         alone = name not in self._old and name not in self._seen and name not in self._whole
-        points = zip(row.observed_at, row.known_at, row.price, strict=True)
-        if alone and len({*points}) == len(row.price):
+        if alone and len({*row.observed_at}) == len(row.price):
             self._whole[name] = _encode(row)  # As it is: there is nothing to compare it with.
             return len(row.price)
         return self._add_rows(row)

@@ -16,8 +16,9 @@ volume of all. Nothing moves in time. What is known of a market later than it wa
 its ending) is known when the dump was fetched.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import Clock, from_us, iso
+from beforehand.clock import Clock
 from beforehand.errors import InputError
 from beforehand.ids import digest, market_id
 from beforehand.records.bulk import PriceSeriesRow
@@ -35,7 +36,9 @@ from beforehand.store.archive.manifest import Coverage
 from beforehand.store.archive.writer import ArchiveWriter, ImportReport
 from beforehand.store.files import file_digest
 from beforehand.world.importers import books
+from beforehand.world.importers.coverage import Values, covered, micros
 from beforehand.world.importers.dump_markets import records_of
+from beforehand.world.importers.lines import Stored
 
 Kind = Literal["kalshi_trades", "kalshi_markets", "trades", "blocks", "markets", "books", "plain"]
 NEEDED: Mapping[Kind, frozenset[str]] = {
@@ -51,10 +54,12 @@ IDS = ("market_id", "market", "ticker", "condition_id", "symbol", "id")
 TIMES = ("timestamp", "created_time", "time", "ts", "datetime")
 SUMS = ("0x4bfb41d5b3570defd03c39a9a4d8de6bd8b8982e", "0xc5d563a36ae78145c45a50134d48a1215220f80a")
 """Polymarket's exchanges: a fill that one of them takes repeats what its makers' fills say."""
-GAP = timedelta(hours=1)
+LEFT_OUT = "rows_not_taken"
+"""Without a known market, a time or a possible price; or a fill that repeats others."""
 MEMORY, MARKETS_AT_ONCE = "700MB", 1000
 Say = Callable[[str], None]
-Ints = npt.NDArray[np.int64]
+Files = Mapping[Kind, list[str]]
+"""The files of a dump by what they hold; an empty list for what it does not have."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +68,8 @@ class Order:
     without any row of a venue is a gap; ids of plain files belong to `venue`."""
 
     every: timedelta = timedelta(hours=1)
-    gap: timedelta = GAP
+    gap: timedelta = timedelta(hours=1)
     venue: str = "LOCAL"
-
-
-@dataclass
-class _Files:
-    """The files of a dump by what they hold."""
-
-    found: dict[Kind, list[str]] = field(default_factory=dict)
-
-    def __getitem__(self, kind: Kind) -> list[str]:
-        return self.found.get(kind, [])
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
@@ -108,24 +103,36 @@ def store_dump(
     if order.every < timedelta(seconds=1):
         raise InputError("--every: at least a second (1s)")
     files, notes, coverage = files_of(paths), dict[str, int](), list[Coverage]()
-    with TemporaryDirectory() as spill, duckdb.connect() as db:
-        db.execute(f"SET TimeZone = 'UTC'; SET temp_directory = '{spill}'")
-        db.execute(f"SET memory_limit = '{MEMORY}'; SET preserve_insertion_order = false")
+    with TemporaryDirectory() as spill, duckdb.connect(config=_settings(spill)) as db:
+        db.execute("SET TimeZone = 'UTC'")
         kinds = _sorted(db, files)
-        return ArchiveWriter(target).add(
-            _records(db, kinds, order, notes, coverage, say),
-            importer="dump",
-            source=", ".join(path.name for path in paths)[:300],
-            source_digest=digest(sorted(file_digest(path) for path in files)),
-            recorded_at=clock.now(),
-            notes=notes,
-            licence=licence,
-            coverage=coverage,
-        )
+        try:
+            return ArchiveWriter(target).add(
+                _records(db, kinds, order, notes, coverage, say),
+                importer="dump",
+                source=", ".join(path.name for path in paths)[:300],
+                source_digest=digest(sorted(file_digest(path) for path in files)),
+                recorded_at=clock.now(),
+                notes=notes,
+                licence=licence,
+                coverage=coverage,
+            )
+        except duckdb.Error as error:
+            said = str(error).splitlines()[0][:300]
+            raise InputError(f"the dump cannot be read: {said}") from None
 
 
-def _sorted(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> _Files:
-    found = _Files()
+def _settings(spill: str) -> dict[str, str | bool | int | float | list[str]]:
+    """What does not fit into memory goes to a folder of ours."""
+    return {
+        "preserve_insertion_order": False,
+        "memory_limit": MEMORY,
+        "temp_directory": spill,
+    }
+
+
+def _sorted(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> Files:
+    found = defaultdict[Kind, list[str]](list)
     for path in files:
         try:
             rows = db.execute("DESCRIBE SELECT * FROM read_parquet(?)", [str(path)]).fetchall()
@@ -141,7 +148,7 @@ def _sorted(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> _Files:
                     "dump: it needs an id, a time and a price (or bid and ask)"
                 )
             kind = "plain"
-        found.found.setdefault(kind, []).append(str(path))
+        found[kind].append(str(path))
     what = "trades" if found["trades"] else "order books"
     if (found["trades"] or found["books"]) and not found["markets"]:
         raise InputError(
@@ -158,39 +165,42 @@ def _sorted(db: duckdb.DuckDBPyConnection, files: Sequence[Path]) -> _Files:
 
 def _records(
     db: duckdb.DuckDBPyConnection,
-    files: _Files,
+    files: Files,
     order: Order,
     notes: dict[str, int],
     coverage: list[Coverage],
     say: Say,
-) -> Iterator[Any]:
-    for kind, venue in (("kalshi_markets", "KALSHI"), ("markets", "POLYMARKET")):
-        if named := files[kind]:  # type: ignore[index]
+) -> Iterator[Stored]:
+    tables: Sequence[tuple[Kind, str]] = (("kalshi_markets", "KALSHI"), ("markets", "POLYMARKET"))
+    for kind, venue in tables:
+        if files[kind]:
             say(f"markets of {venue}")
-            for row in _rows(db, "SELECT * FROM read_parquet(?, union_by_name = true)", named):
+            for row in _rows(db, files[kind]):
                 yield from records_of(venue, row, notes)
-    for kind, venue, sql in (
-        ("kalshi_trades", "KALSHI", _KALSHI),
-        ("trades", "POLYMARKET", _POLYMARKET),
-    ):
-        if named := files[kind]:  # type: ignore[index]
-            say(f"trades of {venue}")
-            values = {"files": named, "blocks": files["blocks"], "markets": files["markets"]}
-            used = {name: value for name, value in values.items() if f"${name}" in sql}
-            yield from _prices(db, sql, used, venue, order, notes, coverage)
+    if named := files["kalshi_trades"]:
+        say("trades of KALSHI")
+        sql = _KALSHI.replace("{time}", micros(db, named, "created_time"))
+        yield from _prices(db, sql, {"files": named}, "KALSHI", order, notes, coverage)
+    if named := files["trades"]:
+        say("trades of POLYMARKET")
+        sql = _POLYMARKET.replace("{time}", micros(db, files["blocks"], "timestamp"))
+        values = {"files": named, "blocks": files["blocks"], "markets": files["markets"]}
+        yield from _prices(db, sql, values, "POLYMARKET", order, notes, coverage)
     for path in files["plain"]:
         say(Path(path).name)
         sql = _plain_sql(db, path)
         yield from _prices(db, sql, {"files": [path]}, order.venue, order, notes, coverage)
-    if files["books"]:
+    if named := files["books"]:
         say("order books")
         yes = _yes_assets(db, files["markets"])
-        yield from books.prices(db, files["books"], yes, order.every, order.gap, notes, coverage)
+        yield from books.prices(db, named, yes, order.every, order.gap, notes, coverage)
 
 
+# Each has the id of a market, the time in microseconds, the price of YES, and a key by which the
+# last of several at one time is the same on every machine (one number: two columns are slow).
 _KALSHI = """
-SELECT ticker AS name, CAST(created_time AS TIMESTAMPTZ) AS t, yes_price / 100.0 AS p,
-    NULL AS bid, NULL AS ask, CAST("count" AS DOUBLE) AS size, trade_id AS place
+SELECT ticker AS name, {time} AS t, yes_price / 100.0 AS p, NULL AS bid, NULL AS ask,
+    CAST("count" AS DOUBLE) AS size, {time} * 128 + CAST(yes_price AS BIGINT) AS key
 FROM read_parquet($files, union_by_name = true) WHERE yes_price BETWEEN 0 AND 100"""
 _SIDES = """
     SELECT condition_id, unnest(CAST(clob_token_ids AS VARCHAR[])) AS token,
@@ -210,7 +220,7 @@ WITH sides AS ({_SIDES}
         CAST(maker_asset_id AS VARCHAR) AS given, CAST(taker_asset_id AS VARCHAR) AS taken,
         CAST(maker_amount AS DOUBLE) AS gave, CAST(taker_amount AS DOUBLE) AS got
     FROM read_parquet($files, union_by_name = true)
-    WHERE lower(taker) NOT IN {SUMS}
+    WHERE coalesce(lower(taker), '') NOT IN {SUMS}
 ), trades AS (
     SELECT block_number, log_index, CASE WHEN buys THEN taken ELSE given END AS token,
         CASE WHEN buys THEN gave / nullif(got, 0) ELSE got / nullif(gave, 0) END AS p,
@@ -219,7 +229,8 @@ WITH sides AS ({_SIDES}
 )
 SELECT s.condition_id AS name, {{time}} AS t,
     CASE WHEN {_YES} THEN p ELSE 1 - p END AS p,
-    NULL AS bid, NULL AS ask, size, log_index AS place
+    NULL AS bid, NULL AS ask, size,
+    ({{time}} // 1000000) * 2147483648 + CAST(log_index AS BIGINT) AS key
 FROM trades JOIN sides s USING (token) JOIN (
     SELECT block_number, any_value("timestamp") AS "timestamp"
     FROM read_parquet($blocks, union_by_name = true) GROUP BY block_number
@@ -246,58 +257,52 @@ def _plain_sql(db: duckdb.DuckDBPyConnection, path: str) -> str:
     size = next((columns[one] for one in ("size", "count", "volume") if one in columns), None)
     amount = f'CAST("{size}" AS DOUBLE)' if size else "NULL"
     return (
-        f'SELECT CAST("{name}" AS VARCHAR) AS name, {_time(db, [path], time)} AS t, {price} AS p, '
-        f"{bid} AS bid, {ask} AS ask, {amount} AS size, 0 AS place "
-        f"FROM read_parquet($files, union_by_name = true) WHERE {price} BETWEEN 0 AND 1"
+        f'SELECT CAST("{name}" AS VARCHAR) AS name, {micros(db, [path], time)} AS t, {price} AS p, '
+        f"{bid} AS bid, {ask} AS ask, {amount} AS size, file_row_number AS key "
+        "FROM read_parquet($files, file_row_number = true) "
+        f"WHERE {price} BETWEEN 0 AND 1"
     )
-
-
-def _time(db: duckdb.DuckDBPyConnection, files: Sequence[str], column: str) -> str:
-    """A column as an instant: a timestamp (UTC where it states no zone), a text, or Unix seconds,
-    milliseconds or microseconds."""
-    sql = (
-        f'SELECT typeof("{column}"), "{column}" FROM read_parquet(?, union_by_name = true) LIMIT 1'
-    )
-    found = db.execute(sql, [list(files)]).fetchone()
-    name = f'"{column}"'
-    if found is None or not ("INT" in found[0] or found[0] in ("DOUBLE", "FLOAT")):
-        return f"CAST({name} AS TIMESTAMPTZ)"
-    scale = next(k for limit, k in ((1e11, 1e6), (1e14, 1e3), (1e17, 1)) if float(found[1]) < limit)
-    return f"make_timestamptz(CAST({name} * {scale:.0f} AS BIGINT))"
 
 
 def _prices(
     db: duckdb.DuckDBPyConnection,
     sql: str,
-    values: Mapping[str, Sequence[str]],
+    values: Values,
     venue: str,
     order: Order,
     notes: dict[str, int],
     coverage: list[Coverage],
 ) -> Iterator[PriceSeriesRow]:
     """One series a market, and what the dump covers."""
-    if "{time}" in sql:
-        sql = sql.replace("{time}", _time(db, values["blocks"], "timestamp"))
     step = int(order.every.total_seconds() * 1e6)
-    try:
-        db.execute(
-            "CREATE OR REPLACE TEMP TABLE kept AS SELECT name, epoch_us(t) // "
-            f"{step} AS part, arg_max({{'p': p, 'bid': bid, 'ask': ask, 't': epoch_us(t)}}, "
-            "(t, place)) AS last, sum(size) AS size, count(*) AS n, min(epoch_us(t)) AS first "
-            f"FROM ({sql}) WHERE name IS NOT NULL AND t IS NOT NULL GROUP BY ALL",
-            {name: list(value) for name, value in values.items()},
+    # In a plain file the rows of one time are in order, but not those of different times.
+    key = "(t, key)" if "file_row_number" in sql else "key"
+    last = ", ".join(f"arg_max({name}, {key}) AS {name}" for name in ("p", "bid", "ask"))
+    db.execute(
+        f"CREATE OR REPLACE TEMP TABLE kept AS SELECT name, t // {step} AS part, {last}, "
+        f"max(t) AS t, sum(size) AS size, count(*) AS n FROM ({sql}) "
+        "WHERE name IS NOT NULL AND t IS NOT NULL GROUP BY ALL",
+        {name: list(value) for name, value in values.items()},
+    )
+    (n,) = db.execute("SELECT coalesce(sum(n), 0) FROM kept").fetchone() or (0,)
+    (rows,) = db.execute(
+        "SELECT count(*) FROM read_parquet(?, union_by_name = true)", [list(values["files"])]
+    ).fetchone() or (0,)
+    if rows and not n:
+        raise InputError(
+            f"none of {rows:,} rows in {', '.join(values['files'])[:300]} has a known market, a "
+            "time and a price from 0 to 1 (Kalshi's: 0 to 100 cents)"
         )
-    except duckdb.Error as error:
-        raise InputError(f"the dump cannot be read: {str(error).splitlines()[0][:300]}") from None
-    whole = db.execute("SELECT sum(n) FROM kept").fetchone()
-    notes[f"trades_and_quotes_of_{venue.lower()}"] = int((whole or (0,))[0] or 0)
-    coverage.append(_covered(db, sql, values, venue, order.gap))
+    for note, count in ((f"trades_and_quotes_of_{venue.lower()}", n), (LEFT_OUT, rows - n)):
+        if count:
+            notes[note] = notes.get(note, 0) + int(count)
+    coverage.append(covered(db, sql, values, venue, order.gap))
     names = [row[0] for row in db.execute("SELECT DISTINCT name FROM kept ORDER BY 1").fetchall()]
     for k in range(0, len(names), MARKETS_AT_ONCE):
         some = names[k : k + MARKETS_AT_ONCE]
         found = db.execute(
-            "SELECT name, last.t AS t, last.p AS p, last.bid AS bid, last.ask AS ask, size "
-            "FROM kept WHERE name BETWEEN ? AND ? ORDER BY name, last.t",
+            "SELECT name, t, p, bid, ask, size FROM kept WHERE name BETWEEN ? AND ? "
+            "ORDER BY name, t",
             [some[0], some[-1]],
         ).fetchnumpy()
         yield from series_of(venue, found)
@@ -332,41 +337,20 @@ def _stated(values: npt.NDArray[np.float64]) -> list[float | None] | None:
     ]
 
 
-def _covered(
-    db: duckdb.DuckDBPyConnection,
-    sql: str,
-    values: Mapping[str, Sequence[str]],
-    venue: str,
-    gap: timedelta,
-) -> Coverage:
-    """The span of a venue's rows, and every time in it of at least `gap` without one."""
-    rows = db.execute(
-        "SELECT min(epoch_us(t)) AS low, max(epoch_us(t)) AS high "
-        f"FROM ({sql}) GROUP BY epoch_us(t) // 60000000 ORDER BY low",
-        {name: list(value) for name, value in values.items()},
-    ).fetchnumpy()
-    return coverage_of(venue, np.asarray(rows["low"]), np.asarray(rows["high"]), gap)
-
-
-def coverage_of(venue: str, low: Ints, high: Ints, gap: timedelta) -> Coverage:
-    """What is covered by spans (microseconds, in order)."""
-    if not len(low):
-        return {"venue": venue, "first": None, "last": None, "gaps": []}
-    wide = np.flatnonzero(low[1:] - high[:-1] >= int(gap.total_seconds() * 1e6))
-    gaps = [[_iso(high[i]), _iso(low[i + 1])] for i in wide]
-    return {"venue": venue, "first": _iso(low[0]), "last": _iso(high[-1]), "gaps": gaps}
-
-
-def _iso(at: Any) -> str:
-    return iso(from_us(int(at)))
-
-
-def _rows(
-    db: duckdb.DuckDBPyConnection, sql: str, files: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    """The rows of files, a thousand at a time."""
-    found = db.cursor().execute(sql, [list(files)])
-    names = [str(one[0]).lower() for one in found.description or ()]
+def _rows(db: duckdb.DuckDBPyConnection, files: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a table of markets, a thousand at a time; times in UTC without a zone."""
+    named = db.execute(
+        "DESCRIBE SELECT * FROM read_parquet(?, union_by_name = true)", [list(files)]
+    ).fetchall()
+    # DuckDB needs another package to hand out a time with its zone.
+    parts = [
+        f'CAST("{name}" AS TIMESTAMP) AS "{name}"' if "TIME ZONE" in kind else f'"{name}"'
+        for name, kind, *_ in named
+    ]
+    found = db.execute(
+        f"SELECT {', '.join(parts)} FROM read_parquet(?, union_by_name = true)", [list(files)]
+    )
+    names = [str(one[0]).lower() for one in named]
     while part := found.fetchmany(1000):
         for row in part:
             yield dict(zip(names, row, strict=True))
