@@ -20,7 +20,7 @@ test: setup
 # under sixty-four readers and two hundred watchers, and all that its document allows; a million broken
 # inputs, a thousand edits of what was stored.
 chaos: setup
-	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py tests/leaks/test_noninterference.py tests/test_probe.py tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py tests/api/test_readers.py tests/api/test_watching.py tests/api/test_openapi.py tests/leaks/test_api_pairs.py tests/test_fuzz.py tests/test_fuzz_files.py tests/test_edits.py
+	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s --timeout=0 tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py tests/leaks/test_noninterference.py tests/test_probe.py tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py tests/api/test_readers.py tests/api/test_watching.py tests/api/test_openapi.py tests/leaks/test_api_pairs.py tests/test_fuzz.py tests/test_fuzz_files.py tests/test_edits.py
 
 setup: $(STAMP)
 

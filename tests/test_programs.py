@@ -414,8 +414,8 @@ FOREVER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_programs import SEEN, opened
-opened(Path({folder!r}), {entry!r}, 60).decide(SEEN, {meter})
+from test_programs import SEEN, CallCounter, opened
+opened(Path({folder!r}), {entry!r}, 60).decide(SEEN, CallCounter())
 """
 
 
@@ -424,17 +424,15 @@ opened(Path({folder!r}), {entry!r}, 60).decide(SEEN, {meter})
 def test_a_program_ends_with_its_run(tmp_path: Path, how: str) -> None:
     """Killed with -9, a run leaves no program behind, not even one that hangs."""
     beats = tmp_path / "beats"
-    (tmp_path / "data").mkdir()  # What is hidden.
     (tmp_path / "bots").mkdir()
-    (tmp_path / "bots" / "hang.py").write_text(
-        START + f"while True:\n    open({str(beats)!r}, 'a').write('x')\n    time.sleep(0.05)\n"
-    )
+    beat = f"    open({str(beats)!r}, 'a').write('x')\n    time.sleep(0.05)\n"
+    # A minute and a half at most: should it be left behind, it ends by itself.
+    (tmp_path / "bots" / "hang.py").write_text(f"{START}for _ in range(1800):\n{beat}")
     entry = f"command:{sys.executable} bots/hang.py{how}"
     code = FOREVER.format(
         tests=str(Path(__file__).parent),
         folder=str(tmp_path),
         entry=entry,
-        meter="__import__('beforehand.meter').meter.CallCounter()",
     )
     run = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
     until = time.monotonic() + 60

@@ -14,6 +14,7 @@ import anyio
 import pytest
 from serving import command, environment, over_http, served, token
 
+from beforehand.forecast.programs import can_hide
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
@@ -89,6 +90,28 @@ def test_a_client_that_fails_is_named(tmp_path: Path, sim: Path) -> None:
     assert silent.returncode == 0, silent.stderr
     assert "0 forecasts" in silent.stdout
     assert not any(row["probability"] for row in rows_of(tmp_path, "d.csv"))
+
+
+@pytest.mark.skipif(not can_hide(), reason="bubblewrap does not work here")
+def test_a_client_sees_its_own_question_alone(tmp_path: Path, sim: Path) -> None:
+    """In a home that had nothing yet: not the server's log, nor what others were handed."""
+    other = "client-other/mcp.json"
+    look = tmp_path / "look.sh"
+    look.write_text(f"#!/bin/sh\ncat $BEFOREHAND_QUESTION >> asked\nfind {tmp_path}/data >> seen\n")
+    look.chmod(0o755)
+    assert not (tmp_path / "data").exists()
+    assert collected(tmp_path, sim, client=str(look)).returncode == 0
+    (desk,) = (tmp_path / "data" / "collecting").iterdir()
+    assert (desk / "server.log").is_file(), "there is something to be seen"
+    (tmp_path / "data" / "collecting" / other).parent.mkdir()
+    (tmp_path / "data" / "collecting" / other).write_text("{}")
+    assert collected(tmp_path, sim, "--out", "d.csv", client=str(look)).returncode == 0
+    files = {Path(line).name for line in (tmp_path / "seen").read_text().split() if "." in line}
+    assert files == {"question.json", "mcp.json"}
+    seen = (tmp_path / "seen").read_text()
+    assert "client-other" not in seen
+    assert "archive" not in seen
+    assert '"markets"' in (tmp_path / "asked").read_text()
 
 
 def test_in_a_backtest(tmp_path: Path, sim: Path) -> None:

@@ -24,7 +24,6 @@ SIGN, COMMA, FRACTION, WORDS, OUTCOMES, TEXT, PERCENT = (
 OFF, LONGEST = 0.02, 200
 """How far the outcomes may be from adding up to 1, and the longest text that a number is sought in.
 """
-PERCENT_SEEN = "percent, it seems"
 YES, NO = frozenset({"yes", "true", "y"}), frozenset({"no", "false", "n"})
 NAMES = ("outcome", "name", "label", "answer", "market", "option")
 VALUES = ("probability", "p", "prob", "value", "p_yes")
@@ -47,6 +46,10 @@ _OTHER = re.compile(
     re.IGNORECASE,
 )
 """Words with which a number may be that of NO, or a bound."""
+
+
+class LooksLikePercent(BadAnswer):
+    """A number from 1 to 100, where nobody said that numbers are in percent."""
 
 
 class Read(NamedTuple):
@@ -80,8 +83,9 @@ def _in_range(p: float, rule: str | None, percent: bool, value: object) -> Read:
     if math.isfinite(p) and 0.0 <= p <= 1.0:
         return Read(p, rule)
     likely = not percent and 1 < p <= 100
-    why = PERCENT_SEEN if likely else "outside"
-    raise BadAnswer(f"{_short(value)} is {why}")
+    if likely:
+        raise LooksLikePercent(f"{_short(value)} is percent, it seems")
+    raise BadAnswer(f"{_short(value)} is outside")
 
 
 def _of_text(value: str, percent: bool) -> Read:

@@ -107,8 +107,9 @@ class Desk:
 
     def _start(self) -> str:
         self._folder.mkdir(parents=True, exist_ok=True)
-        for left in self._folder.glob("client-*"):  # Of a start that was killed.
-            shutil.rmtree(left, ignore_errors=True)
+        if self._process is None:  # Later, clients of ours may be at work there.
+            for left in self._folder.glob("client-*"):  # Of a start that was killed.
+                shutil.rmtree(left, ignore_errors=True)
         log = self._folder / "server.log"
         log.unlink(missing_ok=True)
         arguments = ["mcp", "all", "--transport", "http", "--port", "0", "--mode", "replay"]

@@ -26,7 +26,7 @@ import orjson
 
 from beforehand.clock import Clock, iso
 from beforehand.errors import BadAnswer, InputError, NotFound
-from beforehand.forecast.answers import PERCENT_SEEN, WORDS, read_probability
+from beforehand.forecast.answers import WORDS, LooksLikePercent, read_probability
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds import World
 from beforehand.ids import digest
@@ -156,8 +156,9 @@ class AnswerMap:
             found = _at(said, self.probability)
             read = None if found is None else read_probability(found, self.percent)
         except BadAnswer as error:
-            sentence = f"no probability: {error}{_help(said, error)}"
-            return _dumps({**kept, "error": sentence, "answer": said})
+            seen = isinstance(error, LooksLikePercent)
+            hint = " (#percent, where all its numbers are in percent)" if seen else ""
+            return _dumps({**kept, "error": f"no probability: {error}{hint}", "answer": said})
         kept["probability"] = None if read is None else read.p
         kept |= {} if read is None or read.rule is None else {"read_as": read.rule}
         try:
@@ -303,15 +304,6 @@ class Questions:
         }
 
 
-def _help(said: Any, error: BadAnswer) -> str:
-    """Which option reads the answer, where one may."""
-    if PERCENT_SEEN in str(error):
-        return " (#percent, where all its numbers are in percent)"
-    if isinstance(said, Mapping) and "there is no `" in str(error):
-        return " (say where it stands, as in #p=result.p)"
-    return ""
-
-
 def stated(said: Mapping[str, Any]) -> dict[str, Any]:
     """The tokens, the cost and the evidence that an answer states."""
     return {name: said[name] for name in ("tokens", "cost", "evidence_ids") if name in said}
@@ -335,7 +327,10 @@ def _at(said: Any, path: str) -> Any:
             said = said[int(step)]
         else:
             there = ", ".join(map(str, said)) if isinstance(said, Mapping) else _kind(said)
-            raise BadAnswer(f"there is no `{path}` in it: it has {there[:120] or 'nothing'}")
+            raise BadAnswer(
+                f"there is no `{path}` in it: it has {there[:120] or 'nothing'} (say where it "
+                "stands, as in #p=result.p)"
+            )
     return said
 
 

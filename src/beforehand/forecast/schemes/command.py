@@ -197,6 +197,8 @@ def start_of(command: tuple[str, ...], place: Path, opening: Opening, network: b
     folder = opening.folder or Path.cwd()
     hidden = seen = tuple[Path, ...]()
     if not in_a_probe() and can_hide():
+        # What is made there later is hidden as well.
+        (home.root / "data").mkdir(parents=True, exist_ok=True)
         archive = getattr(opening.world, "archive", None)
         root = getattr(archive, "path", None)
         hidden, seen = hidden_places(

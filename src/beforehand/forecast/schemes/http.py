@@ -177,7 +177,10 @@ def parse(address: str, answer: str) -> Decision:
         raise BadAnswer(f"{where}: {str(body['error'])[:LONGEST_ERROR]}")
     if "probability" not in body:
         keys = ", ".join(map(str, body)) or "nothing"
-        raise BadAnswer(f"{where} answered without a field `probability`: it has {keys[:120]}")
+        raise BadAnswer(
+            f"{where} answered without a field `probability`: it has {keys[:120]} (say where it "
+            "stands, as in #p=result.p)"
+        )
     if p is None:
         raise Abstained(f"{where} answered no probability: null")
     try:

@@ -199,7 +199,7 @@ def _records(
 # Each has the id of a market, the time in microseconds, the price of YES, and a key by which the
 # last of several at one time is the same on every machine (one number: two columns are slow).
 _KALSHI = """
-SELECT ticker AS name, {time} AS t, yes_price / 100.0 AS p, NULL AS bid, NULL AS ask,
+SELECT ticker AS name, {time} AS t, yes_price / 100.0 AS p,
     CAST("count" AS DOUBLE) AS size, {time} * 128 + CAST(yes_price AS BIGINT) AS key
 FROM read_parquet($files, union_by_name = true) WHERE yes_price BETWEEN 0 AND 100"""
 _SIDES = """
@@ -229,8 +229,7 @@ WITH sides AS ({_SIDES}
 )
 SELECT s.condition_id AS name, {{time}} AS t,
     CASE WHEN {_YES} THEN p ELSE 1 - p END AS p,
-    NULL AS bid, NULL AS ask, size,
-    ({{time}} // 1000000) * 2147483648 + CAST(log_index AS BIGINT) AS key
+    size, ({{time}} // 1000000) * 2147483648 + CAST(log_index AS BIGINT) AS key
 FROM trades JOIN sides s USING (token) JOIN (
     SELECT block_number, any_value("timestamp") AS "timestamp"
     FROM read_parquet($blocks, union_by_name = true) GROUP BY block_number
@@ -250,15 +249,16 @@ def _plain_sql(db: duckdb.DuckDBPyConnection, path: str) -> str:
     name = columns[next(one for one in IDS if one in columns)]
     time = columns[next(one for one in TIMES if one in columns)]
     sides = "bid" in columns and "ask" in columns
-    bid, ask = (f'CAST("{columns[one]}" AS DOUBLE)' if sides else "NULL" for one in ("bid", "ask"))
+    bid, ask = (f'CAST("{columns[one]}" AS DOUBLE)' if sides else "" for one in ("bid", "ask"))
     price = (
         f'CAST("{columns["price"]}" AS DOUBLE)' if "price" in columns else f"({bid} + {ask}) / 2"
     )
+    quoted = f"{bid} AS bid, {ask} AS ask, " if sides else ""
     size = next((columns[one] for one in ("size", "count", "volume") if one in columns), None)
     amount = f'CAST("{size}" AS DOUBLE)' if size else "NULL"
     return (
         f'SELECT CAST("{name}" AS VARCHAR) AS name, {micros(db, [path], time)} AS t, {price} AS p, '
-        f"{bid} AS bid, {ask} AS ask, {amount} AS size, file_row_number AS key "
+        f"{quoted}{amount} AS size, file_row_number AS key "
         "FROM read_parquet($files, file_row_number = true) "
         f"WHERE {price} BETWEEN 0 AND 1"
     )
@@ -277,7 +277,10 @@ def _prices(
     step = int(order.every.total_seconds() * 1e6)
     # In a plain file the rows of one time are in order, but not those of different times.
     key = "(t, key)" if "file_row_number" in sql else "key"
-    last = ", ".join(f"arg_max({name}, {key}) AS {name}" for name in ("p", "bid", "ask"))
+    last = ", ".join(
+        f"arg_max({name}, {key}) AS {name}" if f" AS {name}," in sql else f"NULL AS {name}"
+        for name in ("p", "bid", "ask")
+    )
     db.execute(
         f"CREATE OR REPLACE TEMP TABLE kept AS SELECT name, t // {step} AS part, {last}, "
         f"max(t) AS t, sum(size) AS size, count(*) AS n FROM ({sql}) "
