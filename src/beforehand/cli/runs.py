@@ -33,7 +33,7 @@ from beforehand.store.files import read_json
 from beforehand.store.journal.events import RunEvent, events_after
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import ASIDE
-from beforehand.store.run_folder import RunFolder, open_run
+from beforehand.store.run_folder import INTERVALS, RunFolder, open_run
 
 if TYPE_CHECKING:
     from beforehand.score.summary import Summary
@@ -278,7 +278,7 @@ def costs(run_id: Run = "latest", /, *, json: Json = False) -> int:
 
     workspace, journal = opened()
     folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal))
-    if folder.wrote("intervals.jsonl"):
+    if folder.wrote(INTERVALS):
         rows = read_intervals(folder.path / "intervals.jsonl")
         if journal is None or journal.run(folder.run_id) is None:
             raise NotFound(
@@ -316,10 +316,23 @@ def export(
     /,
     *,
     format: Annotated[
-        Literal["csv", "parquet", "jsonl", "latex", "markdown", "svg", "png", "galileo", "otlp"],
+        Literal[
+            "csv",
+            "parquet",
+            "jsonl",
+            "intervals",
+            "predictions",
+            "latex",
+            "markdown",
+            "svg",
+            "png",
+            "galileo",
+            "otlp",
+        ],
         Parameter(
-            help="csv, parquet, jsonl: one row per forecast; latex, markdown: the leaderboard with "
-            "a paragraph on methods; svg, png: its picture; galileo, otlp: traces."
+            help="csv, parquet, jsonl: one row per forecast; intervals, predictions: the lines of "
+            "the run's own .jsonl, also where it keeps columns; latex, markdown: the leaderboard "
+            "with a paragraph on methods; svg, png: its picture; galileo, otlp: traces."
         ),
     ] = "csv",
     out: Annotated[

@@ -13,7 +13,7 @@ from beforehand.jobs.checks import instant
 from beforehand.records.rows import label
 from beforehand.runs.query import find_run
 from beforehand.runs.traces.decision import Traced, traced, whole_id
-from beforehand.store.run_folder import open_run
+from beforehand.store.run_folder import INTERVALS, open_run
 
 if TYPE_CHECKING:
     from beforehand.store.journal.journal import Journal
@@ -33,7 +33,7 @@ def trace(
     printed, its answer, and what each of its calls cost."""
     workspace, journal = opened()
     folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal))
-    if not folder.wrote("intervals.jsonl"):
+    if not folder.wrote(INTERVALS):
         raise NotFound(f"run {folder.run_id} asked nobody: it has no traces")
     t = None if at is None else to_us(instant("at", at, "--"))
     found = traced(folder, journal, whole_id(folder, market), t, forecaster, simulation)

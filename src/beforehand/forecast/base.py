@@ -121,6 +121,8 @@ class NoDecision(BadAnswer):
 
 
 NONE_HERE = "no forecast here"
+NO_FORECAST = "no forecast known at t"
+"""What a pure function says in a row where it has none."""
 
 
 class Abstained(NoDecision):
@@ -245,13 +247,15 @@ class Forecaster(ABC):
 
 class PanelForecaster(Forecaster):
     """A pure function of a Panel's rows, forecast in bulk. `recorded` names the predictor whose
-    stored forecasts it needs in the Panel, if any."""
+    stored forecasts it needs in the Panel, if any; `rationale` is what its decisions rest on, where
+    that is the same in each row that shows no document."""
 
     kind = "baseline"
     memoryless, stateful = True, False
     isolation = "by construction"
     order = "memoryless"
     recorded: str | None = None
+    rationale: str | None = None
 
     @abstractmethod
     def forecast(self, panel: Panel) -> Floats:

@@ -30,7 +30,6 @@ from beforehand.score.evaluate import (
     Result,
     Settings,
     build_table,
-    part_wire,
     score_only,
 )
 from beforehand.score.leaks.report import CANARY, LeakReport
@@ -41,7 +40,6 @@ from beforehand.score.skill import MARKET
 from beforehand.score.summary import (
     About,
     Few,
-    PartWire,
     PluginFacts,
     Summary,
     VenueWire,
@@ -199,17 +197,6 @@ def with_and_without(every: Table, part: Table, settings: Settings) -> dict[str,
             for row in score_only(table, settings)
         }
     return found
-
-
-def short_wire(
-    rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
-) -> PartWire | None:
-    """The scores of markets whose life held no instant of the grid: each was asked once, when its
-    first price was known. They are scored apart, because a question outside the grid reveals that
-    the end is near. None if there are none."""
-    if not rows:
-        return None
-    return part_wire(build_table(columns_of(rows), questions), settings)
 
 
 def end_in_report(

@@ -27,6 +27,11 @@ def label(model_id: str) -> str:
     return model_id.removeprefix(BASELINE)
 
 
+def description(question: str | None, rules: str | None) -> str:
+    """A question as it is shown: its wording, and the rules that it is settled by."""
+    return "\n\n".join(part for part in (question, rules) if part)
+
+
 def yes_or_no(probability: float) -> Literal["YES", "NO"]:
     """YES from a half up."""
     return "YES" if probability >= 0.5 else "NO"

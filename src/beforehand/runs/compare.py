@@ -18,7 +18,7 @@ from beforehand.score.skill import MARKET, Options
 from beforehand.score.summary import Summary
 from beforehand.score.table import Table
 from beforehand.store.files import read_json
-from beforehand.store.run_folder import RunFolder
+from beforehand.store.run_folder import INTERVALS, RunFolder
 
 Said = Mapping[tuple[str, int], float]
 """Probabilities by market and instant (microseconds)."""
@@ -190,7 +190,7 @@ def _columns(rows: Sequence[tuple[str, int]], said: Mapping[str, Said]) -> Colum
 
 def said_by(one: Subject) -> Said:
     """What a forecaster said. Several simulations count as their mean. Raises InputError."""
-    found = _of_intervals(one) if one.folder.wrote("intervals.jsonl") else _of_file(one)
+    found = _of_intervals(one) if one.folder.wrote(INTERVALS) else _of_file(one)
     if not found:
         raise InputError(f"run {one.folder.run_id} holds no forecasts of {one.name!r}")
     return found

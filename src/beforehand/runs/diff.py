@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from typing_extensions import TypedDict
 
 from beforehand.errors import InputError
 from beforehand.records.rows import PairWire
-from beforehand.runs.rows import read_jsonl, read_predictions
+from beforehand.runs.rows import columns_at, has_intervals, read_jsonl, read_predictions
 from beforehand.store.files import read_json
 from beforehand.store.run_folder import RunFolder
 
@@ -120,9 +121,11 @@ def _rows(path: Path) -> dict[Where, list[Json]]:
     """Rows by market and time: several experiments may have asked the same. Of a scored file, a row
     a forecast."""
     file, found = path / "intervals.jsonl", dict[Where, list[Json]]()
-    if not file.is_file():
+    if not has_intervals(file):
         return _stated(path)
-    for row in read_jsonl(file):
+    columns = columns_at(file)
+    rows = read_jsonl(file) if columns is None else map(msgspec.to_builtins, columns.rows())
+    for row in rows:
         kept = {k: v for k, v in row.items() if k not in IGNORED}
         found.setdefault((row["market_id"], row["time"]), []).append(kept)
     return found

@@ -9,10 +9,16 @@ from typing import Any, NotRequired, TypedDict
 
 from beforehand.config import Home
 from beforehand.errors import InputError, NotConfigured, NotFound
-from beforehand.records.rows import DecisionRow, FailureRow
+from beforehand.records.rows import DecisionRow, FailureRow, encode
 from beforehand.records.spreadsheet import spreadsheet_cell
 from beforehand.runs.query import tried_since
-from beforehand.runs.rows import read_intervals, read_jsonl, read_predictions
+from beforehand.runs.rows import (
+    columns_at,
+    has_intervals,
+    read_intervals,
+    read_jsonl,
+    read_predictions,
+)
 from beforehand.runs.scouted import COLUMNS as DOCUMENT_COLUMNS
 from beforehand.runs.scouted import documents, is_scouted, trace
 from beforehand.runs.spent import Cost, spent
@@ -54,6 +60,8 @@ COLUMNS = {
 
 
 ALSO = {".tex": (".latex",), ".md": (".markdown",)}
+ROWS_OF = ("intervals", "predictions")
+"""Formats that are a file of the run, line by line."""
 PAPER = {"latex": ".tex", "markdown": ".md", "svg": ".svg", "png": ".png"}
 """Formats for a paper, and how their files end."""
 
@@ -92,11 +100,14 @@ def export(
             "with --format galileo or otlp"
         )
     predictions = folder.path / "predictions.jsonl"
-    stated = not (folder.path / "intervals.jsonl").is_file() and predictions.is_file()
-    if not (asked or scouted or stated or (folder.path / "intervals.jsonl").is_file()):
+    walked = has_intervals(folder.path / "intervals.jsonl")
+    stated = not walked and predictions.is_file()
+    if not (asked or scouted or stated or walked):
         raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
     if stated and format == "galileo":
         raise NotFound(f"run {folder.run_id} scored a file: nobody was asked, so there is no trace")
+    if format in ROWS_OF:
+        return _rows(folder, format, out, walked)
     calls = None if journal is None else journal.calls
     endings = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".json": "galileo"}
     suffix = next(end for end, kind in endings.items() if kind == format)
@@ -125,6 +136,28 @@ def export(
         write_parquet(path, rows, columns, {"data_licences": ", ".join(licences)})
     what = "documents" if scouted else "decisions"
     return {"out": str(path), "rows": len(rows), "what": what, "licences": licences}
+
+
+def _rows(folder: RunFolder, format: str, out: str | None, walked: bool) -> Exported:
+    """The lines of intervals.jsonl or predictions.jsonl, made from columns where the run has such:
+    the same bytes."""
+    name = f"{format}.jsonl"
+    if format == "intervals" and not walked:
+        raise NotFound(f"run {folder.run_id} scored a file: it has no intervals")
+    path, source, n = _target(folder, out, f"{folder.run_id}-{name}"), folder.path / name, 0
+    if columns_at(source) is None:
+        lines = (line for line in source.read_bytes().splitlines(keepends=True))
+    elif format == "intervals":
+        lines = (row.sealed() + b"\n" for row in read_intervals(source))
+    else:
+        lines = (encode(row) + b"\n" for row in read_predictions(source))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_name(f".{path.name}.tmp")
+    with made.open("wb") as written:
+        for line in lines:
+            n += written.write(line) > 0
+    made.replace(path)
+    return {"out": str(path), "rows": n, "what": format, "licences": _licences(folder)}
 
 
 def _licences(folder: RunFolder) -> list[str]:

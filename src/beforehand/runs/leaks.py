@@ -2,21 +2,72 @@
 how much the leaks that it misses could improve a score."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import TypedDict
 
 from beforehand.clock import from_us
 from beforehand.errors import InputError
 from beforehand.gateway.search import words
-from beforehand.runs.rows import read_intervals, read_jsonl
+from beforehand.records.cutoff import visible_us
+from beforehand.records.rows import IntervalRow
+from beforehand.runs.interval_columns import PREVIOUS, IntervalColumns
+from beforehand.runs.rows import columns_at, has_intervals, read_intervals, read_jsonl
 from beforehand.score.leaks.doses import Case, DoseWire, doses, wire
-from beforehand.score.leaks.report import ForecastLeaks, LeakReport, LeaksWire, on_record, recheck
+from beforehand.score.leaks.report import (
+    Also,
+    ForecastLeaks,
+    LeakReport,
+    LeaksWire,
+    on_record,
+    recheck,
+)
 from beforehand.score.summary import Few
 from beforehand.store.files import read_json
 from beforehand.store.run_folder import RunFolder
 
 RELEVANT = 3
+
+
+def recheck_run(
+    report: LeakReport,
+    rows: Iterable[IntervalRow] | IntervalColumns,
+    planted: Mapping[str, datetime] | None = None,
+    also: Also | None = None,
+) -> list[ForecastLeaks]:
+    """`recheck` of a run's rows or columns. Columns hold no document, so their times are compared
+    in bulk, and only rows with a time after t are read one by one."""
+    if not isinstance(rows, IntervalColumns):
+        return recheck(report, rows, planted, also)
+    try:
+        late, n = _late(rows)
+    except IndexError as error:
+        raise InputError(f"{rows.folder} is damaged: {error}") from None
+    part = LeakReport()
+    found = recheck(part, rows.rows(np.flatnonzero(late)), planted, also)
+    report.rechecked += n
+    report.admitted_after_t += part.admitted_after_t
+    report.found += part.found
+    report.decisions += int(np.isfinite(rows.forecasts).sum())
+    return found
+
+
+def _late(rows: IntervalColumns) -> tuple[npt.NDArray[np.bool_], int]:
+    """The rows that show anything from after their t, and how many times were compared."""
+    t, text, before = (np.array(rows.column(name)) for name in ("t", "text", "before"))
+    known_at, text_known_at = rows.column("known_at"), np.array([*rows.text_known_at, -1])
+    late = ~visible_us(known_at, t) & (known_at >= 0)
+    late |= ~visible_us(text_known_at[text], t) & (text >= 0)
+    n, earlier = int((known_at >= 0).sum() + (text >= 0).sum()), before
+    for _ in range(PREVIOUS):
+        there = earlier >= 0
+        n += int(there.sum())
+        late |= there & ~visible_us(t[earlier], t)
+        earlier = np.where(there, before[earlier], -1)
+    return late, n
 
 
 class Coverage(TypedDict):
@@ -51,7 +102,7 @@ def leak_report(folder: RunFolder, seed: int = 0) -> RunLeaks:
     """The counts with their denominators, the suspicious forecasts, the scores with and without
     flagged decisions, and the dose-response over the run's own contexts."""
     kind, rows = folder.facts().get("kind"), folder.path / "intervals.jsonl"
-    if kind != "backtest" or not rows.is_file():
+    if kind != "backtest" or not has_intervals(rows):
         raise InputError(
             f"run {folder.run_id} is {f'a {kind}' if kind else 'unfinished'}: only "
             "finished backtests have a leak report"
@@ -59,7 +110,7 @@ def leak_report(folder: RunFolder, seed: int = 0) -> RunLeaks:
     report = LeakReport()
     stored = folder.path / "leaks.jsonl"
     also = on_record(read_jsonl(stored)) if stored.is_file() else None
-    forecasts = recheck(report, read_intervals(rows), also=also)
+    forecasts = recheck_run(report, columns_at(rows) or read_intervals(rows), also=also)
     kept = read_json(folder.path / "scores.json")
     report.documents = kept["leaks"]["documents"]
     report.canaries_planted = kept["leaks"]["canaries_planted"]

@@ -21,9 +21,10 @@ from beforehand.records.rows import (
     decode_line,
     decode_trace,
 )
+from beforehand.runs.interval_columns import FOLDER, IntervalColumns
 
 if TYPE_CHECKING:
-    from beforehand.score.summary import DecisionCounts, WayCounts
+    from beforehand.score.summary import DecisionCounts, ModelCounts, WayCounts
 
 R = TypeVar("R")
 _ARM = re.compile(r"(?:^|; )(?:code|direct): ")
@@ -31,8 +32,23 @@ MARKS = ("unshown_evidence_ids", "flagged_evidence_ids", "answer_in_training")
 
 
 def read_intervals(path: Path) -> Iterator[IntervalRow]:
-    """The rows of an intervals.jsonl that this program wrote."""
-    yield from _decoded(path, decode_interval)
+    """The rows of an intervals.jsonl that this program wrote, or of the columns in its place."""
+    if (columns := columns_at(path)) is None:
+        yield from _decoded(path, decode_interval)
+    else:
+        yield from columns.rows()
+
+
+def has_intervals(path: Path) -> bool:
+    """True where there is an intervals.jsonl, or columns in its place."""
+    return path.is_file() or path.with_name(FOLDER).is_dir()
+
+
+def columns_at(path: Path) -> IntervalColumns | None:
+    """The columns that stand in the place of this intervals.jsonl or predictions.jsonl; None where
+    there are none."""
+    folder = path.with_name(FOLDER)
+    return None if path.is_file() or not folder.is_dir() else IntervalColumns(folder)
 
 
 def read_traces(path: Path) -> Iterator[TraceRow]:
@@ -42,8 +58,11 @@ def read_traces(path: Path) -> Iterator[TraceRow]:
 
 
 def read_predictions(path: Path) -> Iterator[PredictionLine]:
-    """The rows of a predictions.jsonl that a run wrote."""
-    yield from _decoded(path, decode_line)
+    """The rows of a predictions.jsonl that a run wrote, or of the columns in its place."""
+    if (columns := columns_at(path)) is None:
+        yield from _decoded(path, decode_line)
+    else:
+        yield from columns.predictions()
 
 
 def read_jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -170,6 +189,26 @@ def counts(intervals: Iterable[IntervalRow], traces: Iterable[TraceRow]) -> "Dec
             name: {**_shown(found), "requests": requests[name]}
             for name, found in sorted(models.items())
         },
+    }
+
+
+def counts_of_columns(columns: IntervalColumns) -> "DecisionCounts":
+    """The same of a run of pure functions."""
+    import numpy as np
+
+    total, failures = Counter[str](), Counter[str]()
+    models: dict[str, ModelCounts] = {}
+    for one, said in zip(columns.who, columns.forecasts, strict=True):
+        missing = int(np.isnan(said).sum())
+        mine = Counter(made=len(columns) - missing, baseline=len(columns) - missing, failed=missing)
+        failures[reason(one["failure"])] += missing
+        total += mine
+        models[one["model_id"]] = {**_shown(mine), "requests": 0}
+    return {
+        **_shown(total),
+        "reasons": {},
+        "failures": dict(sorted((+failures).items())),
+        "models": dict(sorted(models.items())),
     }
 
 

@@ -25,11 +25,13 @@ from beforehand.ids import digest
 from beforehand.records.backtest import IntervalData
 from beforehand.records.benchmark import EventSpec, PredictionRecord, ResolutionRecord
 from beforehand.records.cutoff import visible
-from beforehand.runs.rows import read_intervals
+from beforehand.runs.interval_columns import IntervalColumns
+from beforehand.runs.leaks import recheck_run
+from beforehand.runs.rows import columns_at, has_intervals, read_intervals
 from beforehand.runs.scouted import faults, is_scouted
 from beforehand.runs.spent import providers
 from beforehand.sandbox.engines import Sandbox
-from beforehand.score.leaks.report import LeakReport, on_record, recheck
+from beforehand.score.leaks.report import LeakReport, on_record
 from beforehand.store.files import file_digest
 from beforehand.store.journal.calls import CallRow, Calls, call_key
 from beforehand.store.journal.journal import Journal
@@ -74,8 +76,12 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
         return [unfinished, _calls(row, journal.calls, intervals, _asked(folder))]
     checks = [_files(folder, None if row is None else row.seal, row is not None)]
     intervals = folder.path / "intervals.jsonl"
-    if intervals.is_file():
-        checks += [_intervals(folder, intervals), _cutoff(intervals, folder.path / "leaks.jsonl")]
+    if has_intervals(intervals):
+        columns = columns_at(intervals)
+        checks.append(
+            _intervals(folder, intervals) if columns is None else _columns(folder, columns)
+        )
+        checks.append(_cutoff(intervals, folder.path / "leaks.jsonl"))
     for name, model in (
         ("predictions", PredictionRecord),
         ("events", EventSpec),
@@ -167,12 +173,27 @@ def _intervals(folder: RunFolder, path: Path) -> RunCheck:
     return check
 
 
+def _columns(folder: RunFolder, columns: IntervalColumns) -> RunCheck:
+    """What `_intervals` checks of rows: that each column has its length, that what one names in
+    another is there, that probabilities are such, and the aggregates again."""
+    check = RunCheck("intervals", "columns against each other, aggregates against forecasts")
+    check.n = len(columns)
+    if columns.run_id != folder.run_id:
+        check.found(f"the columns are of run {columns.run_id}")
+    try:
+        for problem in columns.problems():
+            check.found(problem)
+    except InputError as error:
+        check.found(str(error))
+    return check
+
+
 def _cutoff(path: Path, stored: Path) -> RunCheck:
     check = RunCheck("cutoff", "timestamps against their instant, once more")
     report = LeakReport()
     try:
         also = on_record(_lines(stored)) if stored.is_file() else None
-        found = recheck(report, read_intervals(path), also=also)
+        found = recheck_run(report, columns_at(path) or read_intervals(path), also=also)
         kept = [{**row, "canaries": []} for row in _lines(stored)] if stored.is_file() else found
         if kept != found:
             check.found("leaks.jsonl is not what the rows give")

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -121,33 +120,71 @@ class Result:
         }
 
 
+@dataclass(frozen=True)
+class Arrays:
+    """The same as `Columns`, as arrays of length n: `of` is a row's place in `ids`, and a forecast
+    that is not there is NaN."""
+
+    ids: Sequence[str]
+    of: npt.NDArray[np.int64]
+    t: npt.NDArray[np.int64]
+    market: Floats
+    price_age: Floats
+    strict: npt.NDArray[np.bool_]
+    evidence: npt.NDArray[np.int64]
+    bid: Floats
+    ask: Floats
+    forecasts: Mapping[str, Floats]
+
+
 def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
     """Join rows to settled questions; rows of unsettled ones are left out (counted elsewhere)."""
+    ids = list(dict.fromkeys(columns.id))
+    place = {name: i for i, name in enumerate(ids)}
+    names = {name for said in columns.forecasts for name in said}
+    arrays = Arrays(
+        ids=ids,
+        of=np.array([place[name] for name in columns.id], dtype=np.int64),
+        t=np.array(columns.t, dtype=np.int64),
+        market=np.array(columns.market, dtype=np.float64),
+        price_age=np.array(columns.price_age, dtype=np.float64),
+        strict=np.array(columns.strict, dtype=np.bool_),
+        evidence=np.array(columns.evidence, dtype=np.int64),
+        bid=np.array(columns.bid, dtype=np.float64),
+        ask=np.array(columns.ask, dtype=np.float64),
+        forecasts={
+            name: np.array([said.get(name, math.nan) for said in columns.forecasts])
+            for name in names
+        },
+    )
+    return table_of(arrays, questions)
+
+
+def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
+    """Join rows to settled questions; rows of unsettled ones are left out (counted elsewhere), and
+    so is a forecaster without a forecast among the others."""
     settled = [q for q in questions if q.settled is not None]
-    place = {q.id: i for i, q in enumerate(settled)}
-    keep = [i for i, name in enumerate(columns.id) if name in place]
-    used = sorted({place[columns.id[i]] for i in keep})
-    settled = [settled[i] for i in used]
-    place = {q.id: i for i, q in enumerate(settled)}
+    known = {q.id: i for i, q in enumerate(settled)}
+    place = np.array([known.get(name, -1) for name in rows.ids], dtype=np.int64)
+    asked = place[rows.of]
+    keep = asked >= 0
+    used, q = np.unique(asked[keep], return_inverse=True)
+    settled = [settled[i] for i in used.tolist()]
     days = [iso(q.resolved_at)[:10] if q.resolved_at else None for q in settled]
-    names = sorted({name for i in keep for name in columns.forecasts[i]})
-
-    def column(values: Sequence[Any], kind: Any) -> Any:
-        return np.array([values[i] for i in keep], dtype=kind)
-
+    said = {name: p[keep] for name, p in rows.forecasts.items()}
     months = np.array(
         [int(day[:4]) * 12 + int(day[5:7]) if day else 0 for day in days], dtype=np.int64
     )
     return Table(
         questions=[q.id for q in settled],
-        q=np.array([place[columns.id[i]] for i in keep], dtype=np.int64),
-        t=column(columns.t, np.int64),
-        market=column(columns.market, np.float64),
-        price_age=column(columns.price_age, np.float64),
-        strict=column(columns.strict, np.bool_),
-        evidence=column(columns.evidence, np.int64),
-        bid=column(columns.bid, np.float64),
-        ask=column(columns.ask, np.float64),
+        q=q.astype(np.int64),
+        t=rows.t[keep],
+        market=rows.market[keep],
+        price_age=rows.price_age[keep],
+        strict=rows.strict[keep],
+        evidence=rows.evidence[keep],
+        bid=rows.bid[keep],
+        ask=rows.ask[keep],
         y=np.array([q.settled for q in settled], dtype=np.float64),
         event=event_labels([q.text for q in settled], days, [q.event_id for q in settled]),
         period=relabel(months),
@@ -158,12 +195,7 @@ def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
         fee=np.array([q.fee for q in settled], dtype=np.float64),
         category=[q.category or "none stated" for q in settled],
         bare=np.array([q.text is None and q.event_id is None for q in settled], dtype=np.bool_),
-        forecasts={
-            name: np.array(
-                [columns.forecasts[i].get(name, math.nan) for i in keep], dtype=np.float64
-            )
-            for name in names
-        },
+        forecasts={name: said[name] for name in sorted(said) if not np.isnan(said[name]).all()},
     )
 
 

@@ -26,6 +26,10 @@ from beforehand.store.files import (
 SEAL, LOG, STEPS = "run.json", "log.json", "steps.json"
 """Files that every run may have: its seal, its wall-clock times, and the engine's plan where
 `plan.json` is a document of the run's own."""
+INTERVALS = "intervals.jsonl"
+ROWS = (INTERVALS, "predictions.jsonl")
+COLUMNS = "intervals/"
+"""A large run that asked nobody has a folder of columns in the place of these two files."""
 UNDER_WAY = ("running", "cancelling")
 FORM = 3
 """The form of a run's files; it goes up when code for the old files would misread the new ones."""
@@ -112,7 +116,7 @@ class RunFolder:
         facts = self.facts()
         if facts["status"] == "damaged" or self.resealed(seal):
             name = SEAL
-        elif not self.differing({k: v for k, v in facts.get("files", {}).items() if k == name}):
+        elif not self.differing({k: v for k, v in facts.get("files", {}).items() if _is(k, name)}):
             return
         raise Corrupt(
             f"{self.path / name} was changed or removed after run {self.run_id} wrote it: "
@@ -164,8 +168,10 @@ class RunFolder:
             )
 
     def wrote(self, name: str) -> bool:
-        """True if the run wrote this file, also where it is gone since."""
-        return (self.path / name).is_file() or name in self.facts().get("files", {})
+        """True if the run wrote this file, or columns in its place, also where they are gone."""
+        if (self.path / name).is_file() or (name in ROWS and (self.path / COLUMNS).is_dir()):
+            return True
+        return any(_is(listed, name) for listed in self.facts().get("files", {}))
 
     def facts(self) -> RunFacts:
         """`run.json`, or a note that the run did not finish."""
@@ -204,6 +210,11 @@ class RunFolder:
             f"run {self.run_id} has no scores: it is {now}; `beforehand runs {verb} {self.run_id}` "
             f"{does} it"
         )
+
+
+def _is(listed: str, name: str) -> bool:
+    """True for the file of this name, and for columns in its place."""
+    return listed == name or (name in ROWS and listed.startswith(COLUMNS))
 
 
 def _are_facts(found: object, run_id: str) -> TypeGuard[RunFacts]:

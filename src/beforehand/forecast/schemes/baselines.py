@@ -10,6 +10,7 @@ import numpy as np
 
 from beforehand.errors import InputError
 from beforehand.forecast.base import (
+    NO_FORECAST,
     Context,
     Decision,
     Floats,
@@ -47,6 +48,7 @@ class Baseline(PanelForecaster):
         super().__init__(f"{BASELINE}{known_as}", name)
         self.known_as, self.says, self.function = known_as, says, function
         self.needs_documents, self.cites, self.why = needs_documents, cites, why
+        self.rationale = says if why is None else None
 
     def called(self, name: str | None) -> "Baseline":
         """The same baseline under another name."""
@@ -69,7 +71,7 @@ class Baseline(PanelForecaster):
     def decision(self, p: float, context: Context) -> Decision:
         """The probability, with what it saw as evidence if it cites."""
         if p != p:
-            raise NoDecision("no forecast known at t")
+            raise NoDecision(NO_FORECAST)
         cited = [s.id for s in context.search_snippets] if self.cites else ()
         says = self.says if self.why is None else self.why(context)
         return Decision(p, rationale=says, evidence_ids=cited, mode="baseline")

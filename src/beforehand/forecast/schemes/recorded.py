@@ -1,6 +1,7 @@
 """A predictor's stored forecasts, replayed: `recorded:PREDICTOR`."""
 
 from beforehand.forecast.base import (
+    NO_FORECAST,
     Context,
     Decision,
     Floats,
@@ -24,9 +25,12 @@ class RecordedForecaster(PanelForecaster):
     isolation = "trusted"
     order = "not asked (its own dated forecasts)"
 
+    rationale: str
+
     def __init__(self, predictor: str, name: str | None = None) -> None:
         super().__init__(f"{BASELINE}recorded:{predictor}", name)
         self.recorded = predictor
+        self.rationale = f"The last forecast that {predictor} had made by t."
 
     @classmethod
     def open(cls, rest: str, name: str | None, opening: Opening) -> Forecaster:
@@ -44,6 +48,5 @@ class RecordedForecaster(PanelForecaster):
     def decision(self, p: float, context: Context) -> Decision:
         """The forecast; NoDecision where none is known at t."""
         if p != p:
-            raise NoDecision("no forecast known at t")
-        says = f"The last forecast that {self.recorded} had made by t."
-        return Decision(p, rationale=says, mode="baseline")
+            raise NoDecision(NO_FORECAST)
+        return Decision(p, rationale=self.rationale, mode="baseline")

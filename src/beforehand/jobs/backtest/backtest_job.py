@@ -31,6 +31,7 @@ from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind, in_words
+from beforehand.jobs.backtest.kept import Intervals, keeps_columns, kept_at
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.checks import fees_apply
@@ -42,13 +43,11 @@ from beforehand.jobs.forecasters import (
     opening_of,
     unranked,
 )
-from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, pictured, subtitle, world_kind
+from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.records.rows import IntervalRow
-from beforehand.runs.columns import columns_of, read_questions
-from beforehand.runs.rows import counts, questions_of, read_intervals, read_traces
-from beforehand.score.evaluate import Settings, build_table, evaluate
-from beforehand.score.leaks.report import LeakReport, recheck
+from beforehand.runs.columns import read_questions
+from beforehand.score.evaluate import Settings, evaluate, part_wire
+from beforehand.score.leaks.report import LeakReport
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, Summary
@@ -147,6 +146,13 @@ class BacktestJob:
             self.selection.markets,
             self.replacement,
             request.model_options.method,
+            keeps_columns(
+                self.configs,
+                self.forecasters,
+                self.replacement,
+                request.model_options.method,
+                bool(self.archive.counts().get("document")),
+            ),
         )
         walker.follow(self.plan.steps)
         self.actions: Mapping[str, Action] = {**walker.actions, "score": self._score}
@@ -415,13 +421,12 @@ class BacktestJob:
         audit.add(outputs["collect"]["audit"])
         write_json(path / "audit.json", audit.wire())
         questions = read_questions(path, settings.kelly)
-        intervals = list(read_intervals(path / "intervals.jsonl"))
-        rows = list(questions_of(intervals))
-        apart = set(self.selection.short)
-        table = build_table(columns_of(r for r in rows if r.market_id not in apart), questions)
+        said, apart = kept_at(path), set(self.selection.short)
+        table = said.table(questions, apart)
         table = replace(table, marks=hindsight.marks(table, self.gateway))
-        short = [row for row in rows if row.market_id in apart]
-        leaks, written = self._leaks(audit, intervals)
+        # A question outside the grid reveals that the end is near: such markets are scored apart.
+        short = said.apart(questions, apart)
+        leaks, written = self._leaks(audit, said)
         everyone, collected = self.forecasters.values(), outputs["collect"]
         codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
         kept = how_kept(everyone, collected["differs"], context, codes)
@@ -435,7 +440,7 @@ class BacktestJob:
         )
         facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
         result = evaluate(table, facts, replace(tried, unranked=paths))
-        drawn = pictured(intervals)
+        drawn = said.drawn()
         asked = next(q for q in questions if q.id == drawn)
         about: About = {
             "run_id": self.folder.run_id,
@@ -450,10 +455,10 @@ class BacktestJob:
             "training_ends": {
                 one.name: iso(one.spec.cutoff) for one in models_of(everyone) if one.spec.cutoff
             },
-            "decisions": counts(intervals, read_traces(path / "traces.jsonl")),
+            "decisions": said.counts(),
             "answers": collected.get("noted", {}),
-            "without_flagged": results.without_flagged(rows, questions, settings),
-            "short": results.short_wire(short, questions, settings),
+            "without_flagged": said.without_flagged(questions, settings),
+            "short": None if short is None else part_wire(short, settings),
             "pictured": {
                 "why": "its price moved far"
                 + (" while documents came in" if leaks.documents else ""),
@@ -462,8 +467,7 @@ class BacktestJob:
                 "settled": asked.settled,
             },
         }
-        shown = [row for row in rows if row.market_id == drawn]
-        summary = results.end_in_report(path, result, leaks, about, shown, everyone)
+        summary = results.end_in_report(path, result, leaks, about, said.of(drawn), everyone)
         files = self.folder.digests("audit.json", *results.SCORED, *written)
         return {"rows": len(summary["leaderboard"]), "files": files}
 
@@ -476,14 +480,12 @@ class BacktestJob:
         n = len({config.market_id for config in self.configs})
         return f"{n:,} of the {settled:,} settled markets of the archive were chosen. "
 
-    def _leaks(
-        self, audit: Audit, intervals: Sequence[IntervalRow]
-    ) -> tuple[LeakReport, list[str]]:
+    def _leaks(self, audit: Audit, said: Intervals) -> tuple[LeakReport, list[str]]:
         """The leak report, and the files written for it: one if any forecast saw a document."""
         planted = results.canaries(self.archive)
         leaks = results.leak_report(audit, self.archive)
         leaks.canaries_planted = len(planted)
-        if not (forecasts := recheck(leaks, intervals, planted, self._walker.unwitnessed)):
+        if not (forecasts := said.leaks(leaks, planted, self._walker.unwitnessed)):
             return leaks, []
         write_jsonl(self.folder.path / "leaks.jsonl", forecasts)
         return leaks, ["leaks.jsonl"]

@@ -39,6 +39,7 @@ from beforehand.jobs.backtest.ask import (
     show_again,
 )
 from beforehand.jobs.backtest.grid import instants
+from beforehand.jobs.backtest.kept import join_columns, keep_columns
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
 from beforehand.jobs.backtest.unwitnessed import Unwitnessed
 from beforehand.records.backtest import ExperimentConfig
@@ -56,17 +57,18 @@ from beforehand.records.rows import (
     Snippet,
     TraceRow,
     decode_interval,
+    description,
     encode,
     forecasts,
     label,
     yes_or_no,
 )
 from beforehand.records.world import Document, Market, Resolution
+from beforehand.runs.interval_columns import PREVIOUS
 from beforehand.runs.rows import read_intervals
 from beforehand.store.files import write_atomic
 from beforehand.store.run_folder import RunFolder
 
-PREVIOUS = 10
 LONGEST_TEXT = 600
 KINDS = ("intervals", "predictions", "traces")
 Aggregates = list[tuple[int, float]]
@@ -106,7 +108,8 @@ def _again(row: IntervalRow, past: Past) -> IntervalRow:
 
 
 class Walker:
-    """The actions of one run. Safe for threads: each step has a trail of its own. `answers` are
+    """The actions of one run. Safe for threads: each step has a trail of its own. With `columns`,
+    intervals are kept as such (`kept.py` says when). `answers` are
     only for the weights of past scores: each is used once it is known, and no forecaster sees
     it."""
 
@@ -120,10 +123,11 @@ class Walker:
         answers: Mapping[str, Resolution],
         replacement: Replacement = NO_REPLACEMENT,
         method: Method = "mean",
+        columns: bool = False,
     ) -> None:
         self._world, self._clock, self._folder = world, clock, folder
         self._configs, self._forecasters, self._answers = configs, forecasters, answers
-        self._replacement, self._method = replacement, method
+        self._replacement, self._method, self._columns = replacement, method, columns
         self._recorded = [
             one.recorded
             for one in forecasters.values()
@@ -174,8 +178,11 @@ class Walker:
             for one in map(self._forecasters.__getitem__, self._replacement.ever(first.models))
             if isinstance(one, PanelForecaster)
         }
-        previous = _previous(which, outputs)
         of = [i for i, (_, t) in zip(which, pairs, strict=True) for _ in range(len(t))]
+        if self._columns:
+            keep_columns(context, panel, of, first.models, known, self._method)
+            return {"intervals": len(panel), "audit": gateway.audit.wire()}
+        previous = _previous(which, outputs)
         # One instant: all its questions at once. A chunk: each needs the aggregate before it.
         together = [range(len(panel))] if at is not None else [[k] for k in range(len(panel))]
         for rows in together:
@@ -301,7 +308,7 @@ class Walker:
         known: dict[str, list[str]] = {}
 
         def make(text: Market) -> list[str]:
-            asked = _description(text.question, text.rules)
+            asked = description(text.question, text.rules)
             seen = Context("", MarketSeen(text.id, asked))
             writer = next((one for one in models if one.refusal(seen) is None), None)
             if writer is None:
@@ -318,7 +325,9 @@ class Walker:
     def collect(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
     ) -> Mapping[str, object]:
-        """Join the parts in order into one file of each kind."""
+        """Join the parts in order into one file of each kind, or of columns."""
+        if self._columns:
+            return self._collect_columns(outputs, context)
         written = list[str]()
         for kind in KINDS:
             lines = [line for task in outputs for line in context.part(task, kind).splitlines()]
@@ -345,6 +354,29 @@ class Walker:
             "differs": dict(sorted(differs.items())),
             "noted": {name: dict(sorted(found.items())) for name, found in sorted(noted.items())},
             "codes": {name: len(found) for name, found in sorted(codes.items()) if len(found) > 1},
+            "files": self._folder.digests(*written),
+        }
+
+    def _collect_columns(
+        self, outputs: Mapping[str, Any], context: StepContext
+    ) -> Mapping[str, object]:
+        audit = Audit()
+        for task in sorted(outputs):
+            audit.add(outputs[task]["audit"])
+        written = join_columns(
+            self._folder.path,
+            self._folder.run_id,
+            [context.part(task, "columns") for task in outputs],
+            self._configs,
+            [self._forecasters[name] for name in self._configs[0].models],
+            self._method,
+        )
+        return {
+            "intervals": sum(output["intervals"] for output in outputs.values()),
+            "audit": audit.wire(),
+            "differs": {},
+            "noted": {},
+            "codes": {},
             "files": self._folder.digests(*written),
         }
 
@@ -412,7 +444,7 @@ def context_of(panel: Panel, k: int, previous: Aggregates) -> Context:
         iso_us(int(panel.t[k])),
         MarketSeen(
             panel.market[k],
-            None if text is None else _description(text.question, text.rules),
+            None if text is None else description(text.question, text.rules),
             _known(panel.price[k]),
             _known(panel.price_age[k]),
             iso_us(known_at) if known_at >= 0 else None,
@@ -423,10 +455,6 @@ def context_of(panel: Panel, k: int, previous: Aggregates) -> Context:
         [Snippet(d.id, _snippet(d), iso(d.known_at)) for d in panel.documents[k]],
         [Previous(iso_us(t), p) for t, p in previous],
     )
-
-
-def _description(question: str | None, rules: str | None) -> str:
-    return "\n\n".join(part for part in (question, rules) if part)
 
 
 def _snippet(document: Document) -> str:

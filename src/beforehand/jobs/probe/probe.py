@@ -28,13 +28,14 @@ from beforehand.gateway.panel import Evidence
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
 from beforehand.jobs.backtest.grid import life
-from beforehand.jobs.backtest.walk import PREVIOUS, context_of
+from beforehand.jobs.backtest.walk import context_of
 from beforehand.jobs.probe.arms import Answer, Arms, Place, Subject, restore
 from beforehand.jobs.probe.permutation import Detectable, detectable, holm, permutation_test
 from beforehand.jobs.probe.redraw import Kept, OtherFuture, all_records
 from beforehand.records.record import Record
 from beforehand.records.rows import Context
 from beforehand.records.world import PricePoint
+from beforehand.runs.interval_columns import PREVIOUS
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import exclusive
 

@@ -1,12 +1,14 @@
 """One decision of a model, whole, from a run's files and the journal."""
 
+from collections.abc import Iterator
 from difflib import get_close_matches
+from pathlib import Path
 from typing import NamedTuple
 
 from beforehand.clock import iso_us, parse_us
 from beforehand.errors import NotFound
 from beforehand.records.rows import IntervalRow, TraceRow, decode_interval, label
-from beforehand.runs.rows import read_jsonl, read_traces
+from beforehand.runs.rows import columns_at, has_intervals, read_jsonl, read_traces
 from beforehand.store.journal.calls import CallRow
 from beforehand.store.journal.journal import Journal
 from beforehand.store.run_folder import RunFolder
@@ -34,20 +36,12 @@ def traced(
     None: the last one). Raises NotFound where it said nothing there."""
     path, found = folder.path / "intervals.jsonl", list[IntervalRow]()
     times, others = list[str](), set[str]()
-    needle = market.encode()
-    if path.is_file():
-        with path.open("rb") as lines:
-            for line in lines:
-                if needle not in line:
-                    continue
-                row = decode_interval(line)
-                if row.market_id == market:
-                    others.update(map(label, _ids(row)))
-                if row.market_id == market and _said(row, forecaster):
-                    times.append(row.time)
-                here = row.market_id == market and t in (None, row.context.t)
-                if here and _said(row, forecaster):
-                    found.append(row)
+    for row in _of(path, market):
+        others.update(map(label, _ids(row)))
+        if _said(row, forecaster):
+            times.append(row.time)
+            if t in (None, row.context.t):
+                found.append(row)
     if not found:
         when = "at any instant" if t is None else f"at {iso_us(t)}"
         said = "nobody said anything" if forecaster is None else f"{forecaster!r} said nothing"
@@ -93,6 +87,20 @@ def _nearest(times: list[str], t: int | None) -> list[str]:
     """A few of the instants, those nearest to `t`."""
     near = sorted(times, key=lambda at: abs(parse_us(at) - (t or 0)))[:3]
     return sorted(dict.fromkeys(near))
+
+
+def _of(path: Path, market: str) -> Iterator[IntervalRow]:
+    """The rows of a market."""
+    if not has_intervals(path):
+        return
+    if (columns := columns_at(path)) is not None:
+        yield from columns.rows(columns.places(market, None, None))
+        return
+    needle = market.encode()
+    with path.open("rb") as lines:
+        for line in lines:
+            if needle in line and (row := decode_interval(line)).market_id == market:
+                yield row
 
 
 def _said(row: IntervalRow, forecaster: str | None) -> bool:

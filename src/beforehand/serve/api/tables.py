@@ -24,7 +24,8 @@ from beforehand.front.run import Run
 from beforehand.jobs.checks import instant
 from beforehand.records.backtest import IntervalData
 from beforehand.records.rows import DecisionRow, IntervalRow, decode_interval, label
-from beforehand.runs.rows import read_jsonl, read_traces
+from beforehand.runs.interval_columns import HEAD, IntervalColumns
+from beforehand.runs.rows import columns_at, has_intervals, read_jsonl, read_traces
 from beforehand.serve.api.answers import (
     MEDIA,
     Cursor,
@@ -46,7 +47,7 @@ Forecaster = Annotated[str | None, Query(description="Of this forecaster alone."
 Since = Annotated[str | None, Query(description="At this instant or later (ISO 8601).")]
 Until = Annotated[str | None, Query(description="At this instant or earlier (ISO 8601).")]
 LARGEST = 2**31
-BESIDE = ("config.json", "predictions.jsonl", "traces.jsonl", "resolutions.jsonl")
+BESIDE = (HEAD, "config.json", "predictions.jsonl", "traces.jsonl", "resolutions.jsonl")
 """Files on which the tables over intervals rest as well."""
 FROM_HERE = "leave the cursor out to start again"
 
@@ -230,8 +231,11 @@ Group = tuple[int, list[IntervalRow]]
 
 
 def groups(path: FilePath, chosen: Filter, start: int = 0) -> Iterator[Group]:
-    """The rows of an intervals.jsonl from this place on. Raises InputError where a line does not
-    begin there, or is damaged."""
+    """The rows of an intervals.jsonl from this place on (a byte, or of columns a row). Raises
+    InputError where no line begins there, or one is damaged."""
+    if (columns := columns_at(path)) is not None:
+        yield from _column_groups(columns, chosen, start)
+        return
     needle, held, place = chosen.line(), list[IntervalRow](), start
     try:
         with path.open("rb") as lines:
@@ -262,6 +266,15 @@ def groups(path: FilePath, chosen: Filter, start: int = 0) -> Iterator[Group]:
         ) from None
     except OSError as error:
         raise InputError(f"{path.name} cannot be read: {error.strerror}") from None
+
+
+def _column_groups(columns: IntervalColumns, chosen: Filter, start: int) -> Iterator[Group]:
+    if start > len(columns):
+        raise InputError(f"the cursor is not from this list: {FROM_HERE}")
+    places = columns.places(chosen.market, chosen.since, chosen.until)
+    places = places[places.searchsorted(start) :]
+    for place, row in zip(places, columns.rows(places), strict=False):
+        yield int(place), [row]
 
 
 @dataclass(frozen=True)
@@ -508,7 +521,7 @@ def interval(
     def made() -> object:
         path = folder.path / "intervals.jsonl"
         chosen = there(Run(folder, api.workspace), Filter(market_id, None, at, at))
-        found = [] if not path.is_file() else groups(path, chosen)
+        found = groups(path, chosen) if has_intervals(path) else ()
         rows = [msgspec.to_builtins(row) for _, group in found for row in group]
         if not rows:
             raise NotFound(f"run {folder.run_id} did not ask about {chosen.market} at {iso_us(at)}")

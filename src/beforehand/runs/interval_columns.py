@@ -1,0 +1,385 @@
+"""The intervals of a large run that asked nobody, as columns: the folder `intervals/` of a run.
+
+A run of pure functions over ten thousand markets has millions of forecasts, and as JSON each takes
+five hundred bytes. Here each takes eight. `intervals/` holds one `.npy` file a column (numpy's own
+format, mapped and not read), in the order in which `intervals.jsonl` would have its lines; the
+texts of the questions once each; and `head.json`, which says who forecast. Every file is sealed in
+`run.json` as any other. The rows themselves, and the bytes of `intervals.jsonl` and
+`predictions.jsonl`, are made from these when somebody asks for them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from beforehand.clock import iso_us
+from beforehand.errors import InputError
+from beforehand.forecast.aggregate import Method, aggregate
+from beforehand.records.rows import (
+    AggregateRow,
+    Context,
+    DecisionRow,
+    EvidenceLine,
+    FailureRow,
+    IntervalRow,
+    MarketSeen,
+    MetadataLine,
+    PayloadLine,
+    PredictionLine,
+    Previous,
+    yes_or_no,
+)
+from beforehand.store.files import read_json, write_atomic, write_json
+
+if TYPE_CHECKING:  # numpy is loaded by those that have columns to read.
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
+    Ints = npt.NDArray[np.int64]
+    Places = npt.NDArray[np.int32]
+
+FOLDER = "intervals"
+HEAD = f"{FOLDER}/head.json"
+PREVIOUS = 10
+"""How many earlier aggregates of its experiment a context shows."""
+FIRST_BLOCK, BLOCK = 128, 4096
+"""Rows that are made at once: few for the first page, more for those who go on."""
+COLUMNS = {
+    "t": "int64",
+    "market": "int32",
+    "odds": "float64",
+    "price_age": "float64",
+    "known_at": "int64",
+    "bid": "float64",
+    "ask": "float64",
+    "text": "int32",
+    "aggregate": "float64",
+    "before": "int32",
+}
+"""Microseconds, a market's place in `markets`, probabilities and seconds (NaN is unknown), from
+when the price was known (-1: none is), the text's place (-1: none is known), the decisions brought
+together, and the last row of the same market before this one that has such (-1: none has)."""
+FORECASTS = "forecasts"
+"""Of shape (forecasters, rows), probabilities; NaN where a forecaster has none."""
+
+
+class Who(TypedDict):
+    """A forecaster of a run of columns: its names and version, what its forecasts rest on, and what
+    is said where it has none."""
+
+    model_id: str
+    name: str
+    version: str
+    rationale: str
+    failure: str
+
+
+class Head(TypedDict):
+    """`head.json`."""
+
+    run_id: str
+    rows: int
+    method: Method
+    forecasters: list[Who]
+    markets: list[str]
+
+
+class IntervalColumns:
+    """The columns of one run. Raises InputError where a file is damaged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            self.head: Head = read_json(folder / "head.json")
+            self.run_id, self.method = self.head["run_id"], self.head["method"]
+            self.who, self.markets = self.head["forecasters"], self.head["markets"]
+            self._n = int(self.head["rows"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(folder / "head.json", error) from None
+
+    def __len__(self) -> int:
+        return self._n
+
+    def column(self, name: str) -> Any:
+        """A column of COLUMNS, mapped. Raises InputError where it has another length or kind."""
+        found = self._mapped(name)
+        if found.shape != (self._n,) or found.dtype != COLUMNS[name]:
+            raise _damaged(self.folder / f"{name}.npy", f"{found.dtype} of {found.shape}")
+        return found
+
+    @cached_property
+    def forecasts(self) -> "Floats":
+        """Every forecast, of shape (forecasters, rows)."""
+        found = self._mapped(FORECASTS)
+        if found.shape != (len(self.who), self._n) or found.dtype != "float64":
+            raise _damaged(self.folder / f"{FORECASTS}.npy", f"{found.dtype} of {found.shape}")
+        forecasts: Floats = found
+        return forecasts
+
+    @cached_property
+    def text_known_at(self) -> "Ints":
+        """From when each text was known, in microseconds."""
+        found: Ints = self._mapped("text_known_at")
+        return found
+
+    def text(self, place: int) -> str:
+        """A question's text, with its rules."""
+        start = int(self._ends[place - 1]) if place else 0
+        return bytes(self._texts[start : int(self._ends[place])]).decode()
+
+    def problems(self) -> Iterator[str]:
+        """What cannot be as it stands: places that are not there, an order that is none, values
+        that are no probabilities, aggregates that are not those of their forecasts."""
+        import numpy as np
+
+        t, market, text, before = (self.column(n) for n in ("t", "market", "text", "before"))
+        later = (np.diff(t) > 0) | ((np.diff(t) == 0) & (np.diff(market) > 0))
+        if not later.all():
+            yield f"row {int(np.argmin(later)) + 1:,} is not in the order of time and market"
+        for name, column, low, high in (
+            ("market", market, 0, len(self.markets)),
+            ("text", text, -1, len(self.text_known_at)),
+            ("before", before, -1, self._n),
+        ):
+            wrong = (column < low) | (column >= high)
+            if wrong.any():
+                yield f"row {int(np.argmax(wrong)):,} names a {name} that is not there"
+                return
+        has = np.flatnonzero(before >= 0)
+        if (market[before[has]] != market[has]).any() or (before[has] >= has).any():
+            yield "a row names one before it that is of another market, or not before it"
+        every = {name: self.column(name) for name in ("odds", "bid", "ask", "aggregate")}
+        for name, column in (*every.items(), *zip(self._names, self.forecasts, strict=True)):
+            outside = (column < 0.0) | (column > 1.0) | np.isinf(column)
+            if outside.any():
+                yield f"row {int(np.argmax(outside)):,} has a {name} outside of 0 to 1"
+        if (wrong := self._aggregated_otherwise()) is not None:
+            yield f"row {wrong:,} has an aggregate that is not that of its forecasts"
+
+    @property
+    def _names(self) -> list[str]:
+        return [f"forecast of {one['name']}" for one in self.who]
+
+    def _aggregated_otherwise(self) -> int | None:
+        """The first row whose aggregate is not that of its forecasts."""
+        kept = self.column("aggregate")
+        for start in range(0, self._n, BLOCK):
+            said = self.forecasts[:, start : start + BLOCK].T.tolist()
+            for k, (row, p) in enumerate(
+                zip(said, kept[start : start + BLOCK].tolist(), strict=True), start
+            ):
+                if aggregate(self.method, [one for one in row if one == one]) != _known(p):
+                    return k
+        return None
+
+    def places(self, market: str | None, since: int | None, until: int | None) -> "Ints":
+        """The rows of a market (None: of each) from `since` to `until` (microseconds)."""
+        import numpy as np
+
+        t = self.column("t")
+        low = 0 if since is None else int(np.searchsorted(t, since, side="left"))
+        high = self._n if until is None else int(np.searchsorted(t, until, side="right"))
+        found = np.arange(low, max(low, high))
+        if market is None:
+            return found
+        if market not in self.markets:
+            return found[:0]
+        mine: Ints = found[self.column("market")[low:high] == self.markets.index(market)]
+        return mine
+
+    def rows(self, places: "Ints | None" = None) -> Iterator[IntervalRow]:
+        """The rows at these places [each row], as an intervals.jsonl has them."""
+        for seen, brought, said in self._blocks(places):
+            for context, together, column in zip(seen, brought, said, strict=True):
+                time = context.time
+                made = [_decision(one, p, time) for one, p in zip(self.who, column, strict=True)]
+                decisions = [one for one in made if isinstance(one, DecisionRow)]
+                p = _known(together)
+                verdict = None if p is None else yes_or_no(p)
+                yield IntervalRow(
+                    run_id=self.run_id,
+                    market_id=context.market.id,
+                    time=time,
+                    context=context,
+                    decisions=decisions,
+                    failures=[one for one in made if isinstance(one, FailureRow)],
+                    aggregate=AggregateRow(self.method, p, verdict, len(decisions)),
+                )
+
+    def predictions(self) -> Iterator[PredictionLine]:
+        """The rows of the run's predictions.jsonl."""
+        for seen, _, said in self._blocks(None):
+            for context, column in zip(seen, said, strict=True):
+                market, time = context.market, context.time
+                cited = []
+                if market.odds_known_at is not None and market.odds is not None:
+                    price = f"price {market.odds:g}"
+                    kind = "market_snapshot"
+                    cited = [EvidenceLine(kind, market.id, price, market.odds_known_at)]
+                for one, p in zip(self.who, column, strict=True):
+                    if p == p:
+                        yield PredictionLine(
+                            market.id,
+                            PayloadLine(p, cited, one["rationale"]),
+                            MetadataLine(one["model_id"], time, one["version"], one["name"]),
+                        )
+
+    @cached_property
+    def _ends(self) -> "Ints":
+        """Where each text ends, in bytes."""
+        found: Ints = self._mapped("text_ends")
+        return found
+
+    @cached_property
+    def _texts(self) -> Any:
+        """Every text, one after the other, in UTF-8."""
+        return self._mapped("texts")
+
+    def _mapped(self, name: str) -> Any:
+        import numpy as np
+
+        path = self.folder / f"{name}.npy"
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise _damaged(path, error) from None
+
+    def _blocks(
+        self, places: "Ints | None"
+    ) -> Iterator[tuple[list[Context], list[float], list[tuple[float, ...]]]]:
+        """Contexts, aggregates and forecasts, a few thousand rows at a time."""
+        import numpy as np
+
+        columns = {name: self.column(name) for name in COLUMNS}
+        every = np.arange(self._n) if places is None else places
+        start, size = 0, FIRST_BLOCK
+        while start < len(every):
+            at = every[start : start + size]
+            start, size = start + size, min(2 * size, BLOCK)
+            now = {name: column[at].tolist() for name, column in columns.items()}
+            earlier = self._earlier(at, columns["before"])
+            said = list(zip(*self.forecasts[:, at].tolist(), strict=True)) or [()] * len(at)
+            contexts = [
+                self._context(*cells)
+                for cells in zip(
+                    now["t"],
+                    now["market"],
+                    now["odds"],
+                    now["price_age"],
+                    now["known_at"],
+                    now["bid"],
+                    now["ask"],
+                    now["text"],
+                    earlier,
+                    strict=True,
+                )
+            ]
+            yield contexts, now["aggregate"], said
+
+    def _earlier(self, at: "Ints", before: "Places") -> list[list[Previous]]:
+        """For each row, the last aggregates of its market before it, oldest first."""
+        import numpy as np
+
+        t, aggregate, row = self.column("t"), self.column("aggregate"), before[at].astype(np.int64)
+        found: list[list[Previous]] = [[] for _ in at]
+        for _ in range(PREVIOUS):
+            there = np.flatnonzero(row >= 0)
+            if not len(there):
+                break
+            chosen = row[there]
+            if chosen.max() >= self._n:
+                raise _damaged(self.folder / "before.npy", "it names a row that is not there")
+            for k, when, p in zip(
+                there.tolist(), t[chosen].tolist(), aggregate[chosen].tolist(), strict=True
+            ):
+                found[k].append(Previous(iso_us(when), p))
+            row[there] = before[chosen]
+        for rows in found:
+            rows.reverse()
+        return found
+
+    def _context(
+        self,
+        t: int,
+        market: int,
+        odds: float,
+        price_age: float,
+        known_at: int,
+        bid: float,
+        ask: float,
+        text: int,
+        earlier: list[Previous],
+    ) -> Context:
+        try:
+            seen = MarketSeen(
+                self.markets[market],
+                None if text < 0 else self.text(text),
+                _known(odds),
+                _known(price_age),
+                None if known_at < 0 else iso_us(known_at),
+                None if text < 0 else iso_us(int(self.text_known_at[text])),
+                _known(bid),
+                _known(ask),
+            )
+            return Context(iso_us(t), seen, [], earlier)
+        except (IndexError, OverflowError, UnicodeDecodeError) as error:
+            raise _damaged(self.folder, error) from None
+
+
+def write_columns(
+    path: Path,
+    head: Head,
+    columns: Mapping[str, Any],
+    forecasts: "Floats",
+    texts: Sequence[tuple[str, int]],
+) -> list[str]:
+    """Write the folder `intervals/` of the run at `path`; returns the names of its files. `texts`
+    are the questions' texts, each with the instant from which it was known."""
+    import numpy as np
+
+    said = [text.encode() for text, _ in texts]
+    every = {
+        **{name: np.asarray(columns[name], dtype=kind) for name, kind in COLUMNS.items()},
+        FORECASTS: forecasts,
+        "texts": np.frombuffer(b"".join(said), dtype=np.uint8),
+        "text_ends": np.cumsum([len(one) for one in said], dtype=np.int64),
+        "text_known_at": np.array([known_at for _, known_at in texts], dtype=np.int64),
+    }
+    (path / FOLDER).mkdir(exist_ok=True)
+    for name, column in every.items():
+        write_atomic(path / FOLDER / f"{name}.npy", _npy(column))
+    write_json(path / HEAD, head)
+    return [HEAD, *(f"{FOLDER}/{name}.npy" for name in every)]
+
+
+def _npy(column: Any) -> bytes:
+    """A column as a file of numpy's format."""
+    from io import BytesIO
+
+    import numpy as np
+
+    written = BytesIO()
+    np.save(written, np.ascontiguousarray(column), allow_pickle=False)
+    return written.getvalue()
+
+
+def _decision(one: Who, p: float, time: str) -> DecisionRow | FailureRow:
+    """What a forecaster said in a row."""
+    from beforehand.forecast.base import Decision
+
+    if p != p:
+        return FailureRow(one["model_id"], 0, one["failure"])
+    said = Decision(p, rationale=one["rationale"], mode="baseline")
+    return said.row(one["model_id"], 0, Context(time, MarketSeen("")))
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else value
+
+
+def _damaged(path: Path, why: object) -> InputError:
+    return InputError(
+        f"{path} is damaged ({why}): `beforehand runs verify` says what of the run can be trusted"
+    )

@@ -1,0 +1,199 @@
+"""A large run that asked nobody keeps columns: the same figures and the same rows as in JSON."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from beforehand.cli.app import run as cli
+from beforehand.config import Home
+from beforehand.jobs.backtest import kept
+from beforehand.records.world import Document
+from beforehand.runs.interval_columns import COLUMNS, FOLDER, IntervalColumns
+from beforehand.store.archive.writer import ArchiveWriter
+from beforehand.world.render import records
+from beforehand.world.simulate import SimConfig
+from conftest import STORED_AT
+from experiments import Out, told
+
+QUICK = ("--draws", "200", "--placebo", "20", "--every", "14d")
+ROWS = {"intervals.jsonl", "predictions.jsonl"}
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated world without documents; read only."""
+    path = tmp_path_factory.mktemp("bare") / "archive"
+    ArchiveWriter(path).add(
+        (one for one in records(SimConfig(seed=5, dates=12)) if not isinstance(one, Document)),
+        importer="simulate",
+        source="test",
+        source_digest="test",
+        recorded_at=STORED_AT.now(),
+    )
+    return path
+
+
+def walked(archive: Path, home: Path, *more: str) -> Path:
+    """A run called `r` in a home of its own; returns its folder."""
+    home.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BEFOREHAND_HOME", str(home))
+        here = ("--archive", str(archive), "--run-id", "r")
+        assert cli(["backtest", "run", *here, *QUICK, *more]) in (0, 3)
+    return Home(home).runs / "r"
+
+
+@pytest.fixture(scope="module")
+def both(bare: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same run as rows and as columns."""
+    homes = tmp_path_factory.mktemp("homes")
+    rows = walked(bare, homes / "rows")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept, "MOST_ROWS", 10)
+        return rows, walked(bare, homes / "columns")
+
+
+@pytest.fixture
+def columns(both: tuple[Path, Path], home: Path) -> Path:
+    """A copy of the run of columns in the home of the test."""
+    shutil.copytree(both[1].parents[1].parent, home, dirs_exist_ok=True)
+    return Home(home).runs / "r"
+
+
+def test_every_file_is_the_same_but_for_the_rows(both: tuple[Path, Path]) -> None:
+    rows, columns = (
+        {p.relative_to(one).as_posix(): p for p in one.rglob("*") if p.is_file()} for one in both
+    )
+    differing = rows.keys() ^ columns.keys()
+    assert {name for name in differing if not name.startswith(FOLDER + "/")} == ROWS
+    assert {name for name in differing if name.startswith(FOLDER + "/")}
+    apart = {"run.json", "log.json"}
+    for name in rows.keys() & columns.keys() - apart:
+        assert rows[name].read_bytes() == columns[name].read_bytes(), name
+    sealed = json.loads((both[1] / "run.json").read_bytes())["files"]
+    assert {f"{FOLDER}/{name}.npy" for name in COLUMNS} <= sealed.keys()
+
+
+@pytest.mark.parametrize("kind", ["intervals", "predictions"])
+def test_an_export_gives_the_bytes_that_rows_would_have(
+    kind: str, both: tuple[Path, Path], columns: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "out.jsonl"
+    found = told(capsys, "runs", "export", "r", "--format", kind, "--out", str(out))
+    expected = (both[0] / f"{kind}.jsonl").read_bytes()
+    assert out.read_bytes() == expected
+    assert found["rows"] == expected.count(b"\n") > 100
+
+
+def test_tables_are_the_same(both: tuple[Path, Path], tmp_path: Path) -> None:
+    made = []
+    for folder in both:
+        out = tmp_path / f"{len(made)}.csv"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("BEFOREHAND_HOME", str(folder.parents[2]))
+            assert cli(["runs", "export", "r", "--out", str(out)]) == 0
+        made.append(out.read_bytes())
+    assert made[0] == made[1]
+
+
+def test_commands_over_a_run_read_columns(
+    both: tuple[Path, Path], columns: Path, capsys: Out
+) -> None:
+    assert cli(["runs", "verify", "r"]) == 0
+    said = capsys.readouterr().out
+    assert "sound" in said
+    assert "columns against each other" in said
+    leaks = told(capsys, "runs", "leaks", "r")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BEFOREHAND_HOME", str(both[0].parents[2]))
+        assert told(capsys, "runs", "leaks", "r") == leaks
+    assert leaks["rechecked"] > 900
+    assert leaks["admitted_after_t"] == 0
+    row = json.loads((both[0] / "intervals.jsonl").read_text().splitlines()[-1])
+    traced = told(capsys, "runs", "trace", "r", row["market_id"], "--at", row["time"])
+    assert traced["intervals"][0]["decisions"] == row["decisions"]
+    assert traced["intervals"][0]["context"] == row["context"]
+    shutil.copytree(both[0], columns.with_name("other"))
+    diff = told(capsys, "runs", "diff", "r", "r")
+    assert diff["intervals"]["both"] > 100
+    assert diff["intervals"]["different"] == 0
+    costs = cli(["runs", "costs", "r"])
+    assert costs in (0, 1, 2)
+    fork = ("runs", "fork", "r", "--at", row["time"], "--model", "drift=always:0.3")
+    told(capsys, *fork, "--new-id", "f")
+    assert (columns.with_name("f") / "intervals.jsonl").is_file()
+    assert told(capsys, "runs", "verify", "f")["sound"]
+    changed = told(capsys, "runs", "diff", "r", "f")["intervals"]
+    assert changed["both"] == diff["intervals"]["both"]
+    assert 0 < changed["different"] < changed["both"]
+
+
+def edit(folder: Path, name: str, row: int, value: Any) -> None:
+    path = folder / FOLDER / f"{name}.npy"
+    column = np.array(np.load(path))
+    column[..., row] = value
+    np.save(path, column)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "value", "says"),
+    [
+        ("forecasts", 7, 0.123, "digest"),
+        ("forecasts", 7, 1.5, "outside of 0 to 1"),
+        ("aggregate", 7, 0.123, "not that of its forecasts"),
+        ("market", 7, 10_000, "names a market that is not there"),
+        ("before", -1, 10_000_000, "names a before that is not there"),
+        ("t", 7, 0, "not in the order"),
+        ("known_at", 7, 2**51, "odds known at"),
+        ("known_at", 7, 2**60, "is damaged"),
+    ],
+)
+def test_what_was_changed_afterwards_is_named(
+    name: str, row: int, value: Any, says: str, columns: Path, capsys: Out
+) -> None:
+    edit(columns, name, row, value)
+    assert cli(["runs", "verify", "r"]) == 1
+    said = capsys.readouterr().out
+    assert says in said
+    assert f"{FOLDER}/{name}.npy" in said
+    assert cli(["runs", "export", "r", "--format", "intervals"]) != 0
+
+
+def test_a_missing_or_cut_column_is_one_sentence(columns: Path, capsys: Out) -> None:
+    path = columns / FOLDER / "odds.npy"
+    whole = path.read_bytes()
+    for broken in (whole[:100], whole[: len(whole) // 2], b"", b"no column"):
+        path.write_bytes(broken)
+        assert cli(["runs", "verify", "r"]) == 1
+        assert "odds.npy" in capsys.readouterr().out
+    path.unlink()
+    assert cli(["runs", "verify", "r"]) == 1
+    said = capsys.readouterr()
+    assert "odds.npy" in said.out
+    assert "Traceback" not in said.err
+
+
+def test_pages_of_rows_begin_anywhere(columns: Path) -> None:
+    opened = IntervalColumns(columns / FOLDER)
+    every = list(opened.rows())
+    assert len(every) == len(opened) > 100
+    some = np.array([0, 5, len(every) - 1])
+    assert list(opened.rows(some)) == [every[k] for k in some]
+    market, t = every[-1].market_id, every[-1].context.t
+    mine = opened.places(market, None, None)
+    assert [every[k].market_id for k in mine] == [market] * len(mine)
+    assert len(opened.places(market, t, t)) == 1
+    assert not len(
+        opened.places("SIMEX:none", None, None)
+    )
+
+
+def test_who_asks_keeps_rows(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_ROWS", 10)
+    asked = walked(bare, tmp_path / "asked", "--forecasters", "market,scripted")
+    assert (asked / "intervals.jsonl").is_file()
+    assert not (asked / FOLDER).exists()
