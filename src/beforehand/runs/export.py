@@ -99,9 +99,9 @@ def export(
             f"run {folder.run_id} answered a question: it has no table of forecasts; export it "
             "with --format galileo or otlp"
         )
-    predictions = folder.path / "predictions.jsonl"
-    walked = has_intervals(folder.path / "intervals.jsonl")
-    stated = not walked and predictions.is_file()
+    stated = not (walked := has_intervals(folder.path / "intervals.jsonl")) and folder.wrote(
+        "predictions.jsonl"
+    )
     if not (asked or scouted or stated or walked):
         raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
     if stated and format == "galileo":

@@ -103,7 +103,10 @@ class Resampler:
     @cached_property
     def _counts(self) -> Floats:
         rng = np.random.default_rng(self.seed)
-        return np.stack([self._draw(rng) for _ in range(self.draws)])
+        counts = np.empty((self.draws, self.size))  # Filled in place: a stack would hold it twice.
+        for b in range(self.draws):
+            counts[b] = self._draw(rng)
+        return counts
 
     def clusters(self, present: Floats) -> int:
         """How many clusters hold a question that is `present` (n,): what a forecaster rests on."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from beforehand.score.bets import Kelly
 from beforehand.score.intervals import DRAWS, Resampler, lower_bound, t_quantile
@@ -100,10 +101,29 @@ def skill_columns(table: Table, p: Floats, y: Floats | None = None) -> tuple[Flo
 
     The factored form is exactly 0 where p equals the market, whatever the rounding.
     """
-    outcome = table.y[table.q] if y is None else y
-    valid = np.isfinite(p) & np.isfinite(table.market)
-    gain = np.where(valid, (table.market - p) * (table.market + p - 2 * outcome), 0.0)
-    return table.question_means(gain, valid)
+    return Gains(table, p).columns(table.y[table.q] if y is None else y)
+
+
+class Gains:
+    """A forecaster's skill under any outcomes: what does not depend on these is made once."""
+
+    def __init__(self, table: Table, p: Floats) -> None:
+        valid = np.isfinite(p) & np.isfinite(table.market)
+        # Where every row counts, nothing is copied.
+        self._rows: npt.NDArray[np.intp] | slice = (
+            slice(None) if valid.all() else np.flatnonzero(valid)
+        )
+        self._n, self._q = len(table.questions), table.q[self._rows]
+        mine, market = p[self._rows], table.market[self._rows]
+        self._apart, self._together = market - mine, market + mine
+        counts = np.bincount(self._q, minlength=self._n)
+        self._counts, self._present = np.maximum(counts, 1), (counts > 0).astype(np.float64)
+
+    def columns(self, y: Floats) -> tuple[Floats, Floats]:
+        """`skill_columns` with these outcomes (n,)."""
+        gain = self._apart * (self._together - 2 * y[self._rows])
+        sums = np.bincount(self._q, weights=gain, minlength=self._n)
+        return sums / self._counts, self._present
 
 
 def ratio(totals: Floats) -> Floats:

@@ -9,10 +9,12 @@ only read alike, except for near-duplicates. Texts are compared by the Jaccard i
 content words. The grouping only widens intervals; it never changes a score.
 """
 
+import math
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 STALE_DAYS = 7.0
 SAME_DAY, ANY_DAY = 0.5, 0.8
+ROUNDING = 1e-9
 _WORD = re.compile(r"[^\W_]+")
 _STOP = frozenset("a an and at be before by for from if in is it of on or the to will with".split())
 _DATE = frozenset(
@@ -154,14 +157,10 @@ def event_labels(
         for name in _names(text or "") if events[i] is None else ():
             join(i, first.setdefault(name, i))
     bags = [frozenset(_WORD.findall((text or "").lower())) - _STOP for text in texts]
-    for i, j, shared in _pairs(bags):
-        if root(i) == root(j):
-            continue
-        likeness = shared / (len(bags[i]) + len(bags[j]) - shared)
-        told_apart = events[i] is not None and events[j] is not None
-        bound = SAME_DAY if days[i] and days[i] == days[j] and not told_apart else ANY_DAY
-        if likeness >= bound:
-            join(i, j)
+    for bound, groups in ((ANY_DAY, [""] * len(bags)), (SAME_DAY, days)):
+        for i, j in _alike(bags, groups, bound, lambda i, j: root(i) == root(j)):
+            if bound == ANY_DAY or events[i] is None or events[j] is None:
+                join(i, j)
     roots = [root(i) for i in range(len(texts))]
     return np.unique(roots, return_inverse=True)[1].astype(np.int64)
 
@@ -173,20 +172,30 @@ def _names(text: str) -> set[str]:
     return {" ".join(run) for run in runs if not any(w.isdigit() or w in _DATE for w in run)}
 
 
-def _pairs(bags: Sequence[frozenset[str]]) -> "list[tuple[int, int, int]]":
-    """(i, j, words shared) for pairs that could reach the lower bound; found by their rarest
-    words, as two sets with Jaccard >= 1/2 share one among each one's rarest half (plus one)."""
-    holders: dict[str, list[int]] = defaultdict(list)
-    rarity: dict[str, int] = defaultdict(int)
-    for bag in bags:
-        for word in bag:
-            rarity[word] += 1
-    found: dict[tuple[int, int], int] = {}
-    for i, bag in enumerate(bags):
-        prefix = sorted(bag, key=lambda w: (rarity[w], w))[: len(bag) // 2 + 1]
-        for word in prefix:
-            for j in holders[word]:
-                if (j, i) not in found:
-                    found[(j, i)] = len(bag & bags[j])
-            holders[word].append(i)
-    return [(i, j, shared) for (i, j), shared in found.items()]
+def _alike(
+    bags: Sequence[frozenset[str]],
+    groups: Sequence[str | None],
+    bound: float,
+    known: Callable[[int, int], bool],
+) -> Iterator[tuple[int, int]]:
+    """Pairs of one group (None is of no group) whose Jaccard index is at least `bound`, but those
+    `known` to belong together. They are found by their rarest words: of two such sets each has one
+    of the other's among its first `|bag| - ceil(bound * |bag|) + 1` (prefix filtering: Chaudhuri,
+    Ganti and Kaushik 2006)."""
+    rarity = Counter(word for bag in bags for word in bag)
+    holders: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for i, (bag, group) in enumerate(zip(bags, groups, strict=True)):
+        if group is None:
+            continue
+        rarest = sorted(bag, key=lambda w: (rarity[w], w))
+        prefix = rarest[: len(bag) - math.ceil(bound * len(bag) - ROUNDING) + 1]
+        mine = [holders[group, word] for word in prefix]
+        for j in dict.fromkeys(chain.from_iterable(mine)):
+            small, large = sorted((len(bag), len(bags[j])))
+            if small < bound * large - ROUNDING or known(i, j):
+                continue
+            shared = len(bag & bags[j])
+            if shared / (small + large - shared) >= bound:
+                yield i, j
+        for held in mine:
+            held.append(i)

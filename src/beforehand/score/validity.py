@@ -17,11 +17,11 @@ from beforehand.score.skill import (
     MIN_ANSWERED,
     MIN_EFFECTIVE,
     MIN_EVENTS,
+    Gains,
     Options,
     beats,
     paired,
     resamplers,
-    skill_columns,
 )
 from beforehand.score.table import STALE_DAYS, Floats, Table
 
@@ -258,7 +258,11 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
     fast = Options(draws=min(options.draws, 500), seed=options.seed, level=options.level)
     fresh = table.fresh
     sets = [(np.ones(len(table.q), dtype=bool), table), (fresh, table.where(fresh))]
-    prepared = [(mask, part, resamplers(part, fast)) for mask, part in sets if len(part.q)]
+    prepared = [
+        (mask, {name: Gains(part, part.forecasts[name]) for name in names}, resamplers(part, fast))
+        for mask, part in sets
+        if len(part.q)
+    ]
     wins = dict.fromkeys(options.under_test(table), 0)
     any_wins = 0
     for _ in range(draws):
@@ -277,14 +281,14 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
 def _wins(
     name: str,
     y: Floats,
-    prepared: list[tuple[npt.NDArray[np.bool_], Table, dict[str, Resampler]]],
+    prepared: list[tuple[npt.NDArray[np.bool_], dict[str, Gains], dict[str, Resampler]]],
     tests: int,
     level: float,
 ) -> bool:
     """The verdict's own rule on redrawn outcomes; cheap where the skill is not even positive."""
     found = []
-    for mask, part, samplers in prepared:
-        gain, present = skill_columns(part, part.forecasts[name], y[mask])
+    for mask, gains, samplers in prepared:
+        gain, present = gains[name].columns(y[mask])
         if gain.sum() <= 0:
             return False
         leading = {kind: samplers[kind] for kind in LEADING}

@@ -220,6 +220,8 @@ class RecordedWorld:
     ) -> Sequence[Document]:
         """The best documents for a query, ranked with what was known at `until`. Their place in the
         ranking does not depend on `domains`: those of other domains are left out of it."""
+        if not self.index.rows:
+            return []
         if not domains:
             return [row.record() for row in self.index.search(query, until, limit, since)]
         found = self.index.search(query, until, len(self.index.rows), since)

@@ -195,7 +195,7 @@ class BacktestJob:
         """The calls that the run will make if nothing is in the journal yet, by forecaster. A
         model's fallbacks and repetitions are not counted."""
         counted = dict.fromkeys((one.entry for one in self.asked), 0)
-        for config in self.configs:
+        for config in self.configs if counted else ():
             for t in grid.instants(config).tolist():
                 for name in self.replacement.apply(config.models, t):
                     if name in counted:
