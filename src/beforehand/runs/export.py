@@ -30,6 +30,7 @@ from beforehand.store.files import (
     write_atomic,
     write_json,
     write_jsonl,
+    write_lines,
 )
 from beforehand.store.journal.calls import Calls
 from beforehand.store.journal.journal import Journal
@@ -99,15 +100,14 @@ def export(
             f"run {folder.run_id} answered a question: it has no table of forecasts; export it "
             "with --format galileo or otlp"
         )
-    stated = not (walked := has_intervals(folder.path / "intervals.jsonl")) and folder.wrote(
-        "predictions.jsonl"
-    )
+    walked = has_intervals(folder.path / "intervals.jsonl")
+    stated = not walked and folder.wrote("predictions.jsonl")
     if not (asked or scouted or stated or walked):
         raise NotFound(f"run {folder.run_id} holds no forecasts of its own to export")
     if stated and format == "galileo":
         raise NotFound(f"run {folder.run_id} scored a file: nobody was asked, so there is no trace")
     if format in ROWS_OF:
-        return _rows(folder, format, out, walked)
+        return _rows(folder, format, out)
     calls = None if journal is None else journal.calls
     endings = {".parquet": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".json": "galileo"}
     suffix = next(end for end, kind in endings.items() if kind == format)
@@ -119,44 +119,46 @@ def export(
             traces = ingest_request(list(_traces(folder, journal, asked)))
         write_json(path, traces)
         return {"out": str(path), "rows": len(traces["traces"]), "what": "traces"}
-    if stated:
-        rows = list(_stated(folder))
-    else:
-        rows = list(documents(folder) if scouted else decisions(folder, calls))
+    told = documents(folder) if scouted else decisions(folder, calls)
+    rows = _stated(folder) if stated else told
     columns, licences = DOCUMENT_COLUMNS if scouted else COLUMNS, _licences(folder)
     if format == "csv":
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(columns), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({k: spreadsheet_cell(cell) for k, cell in row.items()} for row in rows)
-        write_atomic(path, text.getvalue().encode())
+        n = write_lines(path, _csv(columns, rows)) - 1
     elif format == "jsonl":
-        write_jsonl(path, rows)
+        n = write_jsonl(path, rows)
     else:
-        write_parquet(path, rows, columns, {"data_licences": ", ".join(licences)})
+        n = write_parquet(path, rows, columns, {"data_licences": ", ".join(licences)})
     what = "documents" if scouted else "decisions"
-    return {"out": str(path), "rows": len(rows), "what": what, "licences": licences}
+    return {"out": str(path), "rows": n, "what": what, "licences": licences}
 
 
-def _rows(folder: RunFolder, format: str, out: str | None, walked: bool) -> Exported:
+def _csv(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """The lines of a spreadsheet, the header first."""
+    line = io.StringIO()
+    writer = csv.DictWriter(line, list(columns), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        yield line.getvalue().encode()
+        line.seek(0)
+        line.truncate()
+        writer.writerow({k: spreadsheet_cell(cell) for k, cell in row.items()})
+    yield line.getvalue().encode()
+
+
+def _rows(folder: RunFolder, format: str, out: str | None) -> Exported:
     """The lines of intervals.jsonl or predictions.jsonl, made from columns where the run has such:
     the same bytes."""
     name = f"{format}.jsonl"
-    if format == "intervals" and not walked:
-        raise NotFound(f"run {folder.run_id} scored a file: it has no intervals")
-    path, source, n = _target(folder, out, f"{folder.run_id}-{name}"), folder.path / name, 0
+    if not folder.wrote(name):
+        raise NotFound(f"run {folder.run_id} has no {name}")
+    path, source = _target(folder, out, f"{folder.run_id}-{name}"), folder.path / name
     if columns_at(source) is None:
-        lines = (line for line in source.read_bytes().splitlines(keepends=True))
+        with source.open("rb") as lines:
+            n = write_lines(path, lines)
     elif format == "intervals":
-        lines = (row.sealed() + b"\n" for row in read_intervals(source))
+        n = write_lines(path, (row.sealed() + b"\n" for row in read_intervals(source)))
     else:
-        lines = (encode(row) + b"\n" for row in read_predictions(source))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_name(f".{path.name}.tmp")
-    with made.open("wb") as written:
-        for line in lines:
-            n += written.write(line) > 0
-    made.replace(path)
+        n = write_lines(path, (encode(row) + b"\n" for row in read_predictions(source)))
     return {"out": str(path), "rows": n, "what": format, "licences": _licences(folder)}
 
 

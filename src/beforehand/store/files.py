@@ -106,11 +106,29 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json_bytes(value))
 
 
+def write_lines(path: Path, lines: Iterable[bytes]) -> int:
+    """Lines, each with its newline, one after the other; the file appears whole or not at all.
+    Returns how many."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary, n = temporary_name(path), 0
+    try:
+        with temporary.open("wb") as out:
+            for line in lines:
+                out.write(line)
+                n += 1
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+    return n
+
+
 def write_jsonl(path: Path, rows: Iterable[Any]) -> int:
-    """One compact JSON document a line, atomically; returns how many."""
-    lines = [orjson.dumps(row) for row in rows]
-    write_atomic(path, b"\n".join(lines) + (b"\n" if lines else b""))
-    return len(lines)
+    """One compact JSON document a line, as `write_lines` writes them; returns how many."""
+    return write_lines(path, (orjson.dumps(row) + b"\n" for row in rows))
 
 
 def append_jsonl(path: Path, rows: Iterable[Any]) -> None:

@@ -1,6 +1,6 @@
 """Tables for other tools."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,18 +11,18 @@ from beforehand.store.files import write_jsonl
 
 def write_parquet(
     path: Path,
-    rows: Sequence[Mapping[str, object]],
+    rows: Iterable[Mapping[str, object]],
     columns: Mapping[str, str],
     facts: Mapping[str, str],
-) -> None:
-    """Rows as a Parquet file, atomically; `columns` maps each name to its SQL type, `facts` become
-    the file's key-value metadata."""
+) -> int:
+    """Rows as a Parquet file, atomically; returns how many. `columns` maps each name to its SQL
+    type, `facts` become the file's key-value metadata."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kinds = ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items())
     kept = ", ".join(f"{name}: '{_escaped(text)}'" for name, text in facts.items())
     with TemporaryDirectory(dir=path.parent) as folder:
         lines, made = Path(folder) / "rows.jsonl", Path(folder) / "rows.parquet"
-        write_jsonl(lines, rows)
+        n = write_jsonl(lines, rows)
         with duckdb.connect() as db:
             db.execute(
                 f"COPY (SELECT * FROM read_json(?, format = 'newline_delimited', "
@@ -31,6 +31,7 @@ def write_parquet(
                 [str(lines)],
             )
         made.replace(path)
+    return n
 
 
 def _quoted(path: Path) -> str:
