@@ -11,50 +11,12 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
 from beforehand.jobs.backtest import kept
-from beforehand.records.world import Document
 from beforehand.runs.interval_columns import COLUMNS, FOLDER, IntervalColumns
-from beforehand.store.archive.writer import ArchiveWriter
-from beforehand.world.render import records
-from beforehand.world.simulate import SimConfig
-from conftest import STORED_AT
+from columned import bare, both, walked
 from experiments import Out, told
 
-QUICK = ("--draws", "200", "--placebo", "20", "--every", "14d")
 ROWS = {"intervals.jsonl", "predictions.jsonl"}
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A simulated world without documents; read only."""
-    path = tmp_path_factory.mktemp("bare") / "archive"
-    ArchiveWriter(path).add(
-        (one for one in records(SimConfig(seed=5, dates=12)) if not isinstance(one, Document)),
-        importer="simulate",
-        source="test",
-        source_digest="test",
-        recorded_at=STORED_AT.now(),
-    )
-    return path
-
-
-def walked(archive: Path, home: Path, *more: str) -> Path:
-    """A run called `r` in a home of its own; returns its folder."""
-    home.mkdir(exist_ok=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BEFOREHAND_HOME", str(home))
-        here = ("--archive", str(archive), "--run-id", "r")
-        assert cli(["backtest", "run", *here, *QUICK, *more]) in (0, 3)
-    return Home(home).runs / "r"
-
-
-@pytest.fixture(scope="module")
-def both(bare: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The same run as rows and as columns."""
-    homes = tmp_path_factory.mktemp("homes")
-    rows = walked(bare, homes / "rows")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept, "MOST_ROWS", 10)
-        return rows, walked(bare, homes / "columns")
+__all__ = ["bare", "both"]
 
 
 @pytest.fixture
@@ -187,9 +149,7 @@ def test_pages_of_rows_begin_anywhere(columns: Path) -> None:
     mine = opened.places(market, None, None)
     assert [every[k].market_id for k in mine] == [market] * len(mine)
     assert len(opened.places(market, t, t)) == 1
-    assert not len(
-        opened.places("SIMEX:none", None, None)
-    )
+    assert not len(opened.places("SIMEX:none", None, None))
 
 
 def test_who_asks_keeps_rows(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
