@@ -76,6 +76,7 @@ bench: ui
 	$(BIN)/python bench/bus.py
 	$(BIN)/python bench/duplicates.py
 	$(BIN)/python bench/dumps.py
+	$(BIN)/python bench/large.py
 	$(BIN)/python bench/order.py
 	$(BIN)/python bench/sandbox.py
 	$(BIN)/python bench/servers.py

@@ -21,8 +21,10 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 DRAWS = 2000
 _NORMAL = NormalDist()
-_CACHE_CELLS = 20_000_000
-_PARTS = 8
+_CACHE_CELLS, _SMALL_CELLS, _BLOCK = 4_000_000, 250_000_000, 16
+"""The most counts that are kept as numbers for matrix products, and in a byte each, which are made
+into such numbers so many draws at a time; beyond, the draws are made again for each statistic."""
+_PARTS, _PART_CELLS = 8, 2_500_000
 
 
 def t_quantile(probability: float, df: float) -> float:
@@ -66,7 +68,7 @@ class Resampler:
             place[kept] = np.arange(len(kept))
             while len(self._parts) >= _PARTS:
                 self._parts.pop(next(iter(self._parts)))
-            labels, cells = place[self.labels], self.cells // _PARTS
+            labels, cells = place[self.labels], min(self.cells, _PART_CELLS)
             self._parts[key] = replace(self, labels=labels, cells=cells, _parts={})
         return self._parts[key]
 
@@ -90,6 +92,10 @@ class Resampler:
         """(draws, K) from (C, K) per cluster."""
         if self.draws * self.size <= self.cells:
             return np.asarray(self._counts @ sums)
+        if self.draws * self.size <= _SMALL_CELLS:
+            counts = self._small_counts
+            blocks = (counts[k : k + _BLOCK] for k in range(0, self.draws, _BLOCK))
+            return np.concatenate([block.astype(np.float64) @ sums for block in blocks])
         rng = np.random.default_rng(self.seed)
         out = np.empty((self.draws, sums.shape[1]))
         for b in range(self.draws):
@@ -104,6 +110,16 @@ class Resampler:
     def _counts(self) -> Floats:
         rng = np.random.default_rng(self.seed)
         counts = np.empty((self.draws, self.size))  # Filled in place: a stack would hold it twice.
+        for b in range(self.draws):
+            counts[b] = self._draw(rng)
+        return counts
+
+    @cached_property
+    def _small_counts(self) -> npt.NDArray[np.uint8]:
+        """The same counts in a byte each. (That a cluster is drawn more than 255 times of C draws
+        from C has a probability below 1e-500.)"""
+        rng = np.random.default_rng(self.seed)
+        counts = np.empty((self.draws, self.size), dtype=np.uint8)
         for b in range(self.draws):
             counts[b] = self._draw(rng)
         return counts

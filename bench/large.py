@@ -1,0 +1,144 @@
+"""A made world of ten thousand markets with two hundred prices each, walked weekly by every
+baseline: `python bench/large.py [MARKETS]`. Every command runs in a process of its own, so that its
+memory can be told; seconds are set against parsing the same file with orjson in the same run.
+
+    import  against parsing and writing the prices as columns: goal at most 3
+    run     against parsing: goal at most 36; 700 MB, 100 MB of disk
+    verify, export    seconds; of `export` also the bytes
+    odds    the first price of an opened archive: goal 50 ms
+"""
+
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+PRICES, DAY = 200, timedelta(days=1)
+ODDS = """
+import sys, time
+import beforehand as bh
+began = time.perf_counter()
+world = bh.open_world(sys.argv[1])
+opened = time.perf_counter()
+world.at("2024-12-01T00:00:00Z").odds("MANIFOLD:m5")
+print(opened - began, time.perf_counter() - opened)
+"""
+
+
+def made(n: int) -> Iterator[dict[str, object]]:
+    """Markets as `world import markets` reads them."""
+    rng, start = random.Random(1), datetime(2024, 1, 1, tzinfo=UTC)
+    for i in range(n):
+        first = start + timedelta(days=rng.randrange(300), seconds=rng.randrange(86_400))
+        x, history = rng.gauss(0, 1), []
+        for k in range(PRICES):
+            x += rng.gauss(0, 0.12)
+            day = datetime.combine((first + k * DAY).date(), datetime.min.time(), UTC)
+            known = int((day + DAY).timestamp()) + rng.randrange(3600)
+            history.append([day.date().isoformat(), round(1 / (1 + math.exp(-x)), 4), known])
+        end = first + (PRICES + 3) * DAY
+        about = " ".join(f"w{rng.randrange(5000)}" for _ in range(40))
+        yield {
+            "source": "manifold",
+            "id": f"m{i}",
+            "question": f"Will subject {rng.randrange(10**9)} of kind {i} reach "
+            f"{rng.randrange(1000)} before its day?",
+            "background": f"A made question about {about}.",
+            "open_datetime": first.isoformat(),
+            "close_datetime": end.isoformat(),
+            "rounds": [(first + DAY).date().isoformat()],
+            "history": history,
+            "resolution": {
+                "outcome": float(rng.random() < history[-1][1]),
+                "date": end.date().isoformat(),
+                "first_published": int(end.timestamp()) + 7200,
+            },
+        }
+
+
+def floors(path: Path) -> tuple[float, float]:
+    """Seconds of parsing with orjson, and of that with writing the prices as columns."""
+    began = time.perf_counter()
+    with path.open("rb") as lines:
+        rows = [orjson.loads(line) for line in lines]
+    parsed = time.perf_counter() - began
+    every = [point for row in rows for point in row["history"]]
+    out = BytesIO()
+    np.save(out, np.array([p for _, p, _ in every]))
+    np.save(out, np.array([known for _, _, known in every]))
+    path.with_suffix(".npy").write_bytes(out.getvalue())
+    return parsed, time.perf_counter() - began
+
+
+def run(home: Path, *arguments: str) -> tuple[float, float]:
+    """Wall seconds and MB at most of a command."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "beforehand", *arguments],
+        env=os.environ | {"BEFOREHAND_HOME": str(home)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode in (0, 3), f"{arguments} ended with {process.returncode}"
+    return time.perf_counter() - began, used.ru_maxrss / 1000
+
+
+def output(*arguments: str) -> str:
+    """What a Python process prints."""
+    order = [sys.executable, *arguments]
+    return subprocess.run(order, capture_output=True, text=True, check=True).stdout
+
+
+def size(folder: Path) -> float:
+    """MB of a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+
+
+def main() -> None:
+    """One line a measurement."""
+    if sys.argv[1:2] == ["floors"]:
+        print(*floors(Path(sys.argv[2])))
+        return
+    n = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+    with tempfile.TemporaryDirectory() as folder:
+        home, path = Path(folder), Path(folder) / "markets.jsonl"
+        with path.open("wb") as out:
+            out.writelines(orjson.dumps(row) + b"\n" for row in made(n))
+        # In a process of its own: a child's peak of memory begins at its parent's.
+        parsed, columns = map(float, output(__file__, "floors", str(path)).split())
+        print(f"{n:,} markets, {path.stat().st_size / 1e6:.0f} MB; parsing {parsed:.2f} s")
+        took, memory = run(home, "world", "import", "markets", str(path))
+        archive = home / "data" / "archive"
+        print(
+            f"import  {took:.1f} s, {took / columns:.1f} of parsing and columns [3]; "
+            f"{memory:.0f} MB, {size(archive):.0f} MB of disk"
+        )
+        before = size(home)
+        took, memory = run(home, "backtest", "run", "--every", "7d", "--run-id", "large")
+        print(
+            f"run     {took:.1f} s, {took / parsed:.0f} of parsing [36]; {memory:.0f} MB [700], "
+            f"{size(home) - before:.0f} MB of disk [100]"
+        )
+        took, memory = run(home, "runs", "verify", "large")
+        print(f"verify  {took:.1f} s, {took / parsed:.0f} of parsing; {memory:.0f} MB")
+        out = home / "intervals.jsonl"
+        took, memory = run(home, "runs", "export", "large", "--format", "intervals", "--out", str(out))  # fmt: skip
+        print(f"export  {took:.1f} s, {out.stat().st_size / 1e6:.0f} MB written; {memory:.0f} MB")
+        opened, odds = map(float, output("-c", ODDS, str(archive)).split())
+        print(f"odds    {1000 * odds:.0f} ms [50], after {1000 * opened:.0f} ms of opening")
+
+
+if __name__ == "__main__":
+    main()
