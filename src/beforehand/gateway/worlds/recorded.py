@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from beforehand.clock import from_us
 from beforehand.gateway.search import Grade, Hit, MarketIndex, Method, SearchIndex, domain_of
@@ -25,6 +25,10 @@ from beforehand.records.world import (
 )
 from beforehand.store.archive.reader import Archive, Series
 
+T = TypeVar("T")
+FEW = 16
+"""Markets that are looked up alone before all are loaded."""
+
 
 class RecordedWorld:
     """Answers the gateway from an archive. `until` only saves work: the View checks all that is
@@ -41,6 +45,8 @@ class RecordedWorld:
         self.grade: Grade = grade
         self.live = False
         self._extra = extra
+        self._asked: set[str] = set()
+        self._found: dict[tuple[str, str], Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process loads what it needs itself."""
@@ -67,6 +73,28 @@ class RecordedWorld:
             if len(series):
                 versions[name].append(_stub(name, from_us(series.known_at[0])))
         return dict(versions)
+
+    def _of(self, market_id: str, part: str, alone: Callable[[str], T], nothing: T) -> T:
+        """What a lazily loaded part holds of one market. In a large archive the first few markets
+        are looked up alone: who asks about one need not wait for ten thousand."""
+        few = part not in self.__dict__ and self.archive.by_market
+        if few and (market_id in self._asked or len(self._asked) < FEW):
+            self._asked.add(market_id)
+            key = part, market_id
+            if key not in self._found:
+                self._found[key] = alone(market_id)
+            kept: T = self._found[key]
+            return kept
+        found: T = getattr(self, part).get(market_id, nothing)
+        return found
+
+    def _versions_of(self, market_id: str) -> list[Market]:
+        found = self.archive.records_of(Market, market_id)
+        if self.grade == "published":
+            found += _as_listed(found)
+        if (series := self.series(market_id)) is not None and len(series):
+            found.append(_stub(market_id, from_us(series.known_at[0])))
+        return found
 
     @lazy
     def _states(self) -> dict[str, list[MarketState]]:
@@ -139,26 +167,28 @@ class RecordedWorld:
     def market_versions(self, market_id: str | None, until: int) -> Sequence[Market]:
         """Stored versions of one market, or of all; a market seen only by its prices is a stub."""
         if market_id is not None:
-            return self._versions.get(market_id, [])
+            return self._of(market_id, "_versions", self._versions_of, [])
         return [version for versions in self._versions.values() for version in versions]
 
     def states(self, market_id: str, until: int) -> Sequence[MarketState]:
         """Observed states."""
-        return self._states.get(market_id, [])
+        return self._of(market_id, "_states", lambda m: self.archive.records_of(MarketState, m), [])
 
     def books(self, market_id: str, until: int) -> Sequence[OrderBook]:
         """Recorded order books."""
-        return self._books.get(market_id, [])
+        return self._of(market_id, "_books", lambda m: self.archive.records_of(OrderBook, m), [])
 
     def resolutions(self, market_id: str | None, until: int) -> Sequence[Resolution]:
         """Resolutions of one market, or of all."""
         if market_id is not None:
-            return self._resolutions.get(market_id, [])
+            alone = self.archive.records_of
+            return self._of(market_id, "_resolutions", lambda m: alone(Resolution, m), [])
         return [record for records in self._resolutions.values() for record in records]
 
     def forecasts(self, market_id: str, until: int) -> Sequence[RecordedForecast]:
         """Forecasts that others made."""
-        return self._forecasts.get(market_id, [])
+        alone = self.archive.records_of
+        return self._of(market_id, "_forecasts", lambda m: alone(RecordedForecast, m), [])
 
     def all_forecasts(self) -> list[RecordedForecast]:
         """Every recorded forecast, to list who made them."""
@@ -170,7 +200,7 @@ class RecordedWorld:
 
     def prices(self, market_id: str, until: int) -> Sequence[PricePoint]:
         """Price points known until `until`, oldest knowledge first."""
-        series = self._series.get(market_id)
+        series = self.series(market_id)
         if series is None:
             return []
         prefix = series.until(until)
@@ -178,7 +208,7 @@ class RecordedWorld:
 
     def last_price(self, market_id: str, until: int, live: bool = False) -> Sequence[PricePoint]:
         """The price at `until`, as a sequence of at most one."""
-        series = self._series.get(market_id)
+        series = self.series(market_id)
         position = -1 if series is None else series.position(until)
         return [] if series is None or position < 0 else [point(series, position)]
 
@@ -190,7 +220,7 @@ class RecordedWorld:
 
     def series(self, market_id: str) -> Series | None:
         """The whole series, for bulk walks (the gateway checks what it takes from it)."""
-        return self._series.get(market_id)
+        return self._of(market_id, "_series", self.archive.series_of, None)
 
     def documents(self, until: int, since: int | None, limit: int) -> Sequence[Document]:
         """The newest documents in [since, until]."""

@@ -27,10 +27,12 @@ Segment = TypedDict(
         "records": int,
         "recorded_at": str,
         "import": str,
+        "markets": NotRequired[list[str]],
     },
 )
 """A file of records of one kind: its digests (unpacked, and as stored on disk), how many records it
-holds, when it was stored, and by which import."""
+holds, when it was stored, and by which import. Where an import was cut by market, `markets` are the
+first and the last one that it may hold."""
 
 
 class Coverage(TypedDict):
@@ -215,7 +217,14 @@ def _is_segment(found: object) -> bool:
         all(isinstance(text, str) for text in texts)
         and all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests)
         and type(found.get("records")) is int
+        and _is_range(found.get("markets", ["", ""]))
     )
+
+
+def _is_range(found: object) -> bool:
+    if not isinstance(found, list) or len(found) != 2:
+        return False
+    return all(isinstance(market, str) for market in found)
 
 
 def _is_import(found: object) -> bool:

@@ -28,13 +28,16 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import orjson
+from msgspec import Struct
 from pydantic import BaseModel
 
 from beforehand.clock import SystemClock, from_us, parse_instant, to_us
 from beforehand.errors import Corrupt, InputError
+from beforehand.ids import canonical
 from beforehand.records import world
 from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document, decode_series
 from beforehand.records.cutoff import visible_us
@@ -71,6 +74,8 @@ KINDS: dict[str, type[BaseModel]] = {
     "exchange": world.Exchange,
 }
 KIND_OF = {model: kind for kind, model in KINDS.items()}
+MARKET_KINDS = ("market", "state", "price", "book", "resolution", "forecast")
+"""Kinds whose records are each about one market."""
 _COLUMNS = ("price", "bid", "ask", "volume")
 R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
@@ -202,6 +207,32 @@ class Archive:
         kind = KIND_OF[model]
         return [_read(kind, model.model_validate_json, line) for line in self.lines(kind)]
 
+    @property
+    def by_market(self) -> bool:
+        """True for an archive with an import so large that it was cut by market."""
+        return any("markets" in segment for segment in self._segments)
+
+    def records_of(self, model: type[R], market_id: str) -> list[R]:
+        """Every record of one market, in stored order; segments of others are not read."""
+        kind = KIND_OF[model]
+        lines = self._lines_of(kind, market_id)
+        return [_read(kind, model.model_validate_json, line) for line in lines]
+
+    def series_of(self, market_id: str) -> Series | None:
+        """One market's price series, None without a price; segments of others are not read."""
+        lines = self._lines_of("price", market_id)
+        parts = [_arrays(_read("price", decode_series, line)) for line in lines]
+        return _series(market_id, parts) if parts else None
+
+    def _lines_of(self, kind: str, market_id: str) -> Iterator[bytes]:
+        needle = canonical(market_id)
+        for segment in self._segments:
+            first, last = segment.get("markets", [market_id, market_id])
+            if segment["kind"] == kind and first <= market_id <= last:
+                for line in BytesIO(_unpack(self.path, segment)):
+                    if needle in line and market_of(kind, line) == market_id:
+                        yield line.rstrip(b"\n")
+
     def last_known(self) -> datetime:
         """The last instant at which a price, a text or a state became known (the date of a
         resolution may lie ahead of it). Raises InputError for an archive that holds none."""
@@ -250,6 +281,7 @@ class Archive:
                     segment["recorded_at"],
                 ):
                     problems.append(f"{segment_name(segment)}: {late}")
+                problems += _misplaced(segment, rows)
                 total = record_count(segment["kind"], rows)
                 if total != segment["records"]:
                     problems.append(
@@ -305,6 +337,32 @@ def _series(name: str, parts: list[tuple[Floats, Ints]]) -> Series:
     return Series.build(
         name, np.concatenate([rows for rows, _ in parts]), np.concatenate([t for _, t in parts])
     )
+
+
+class _Named(Struct):
+    """What names the market in a line."""
+
+    id: str = ""
+    market_id: str = ""
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
+def market_of(kind: str, line: bytes) -> str:
+    """The market that a stored line of one of MARKET_KINDS is about."""
+    found: _Named = _read(kind, _decode_named, line)
+    return found.id if kind == "market" else found.market_id
+
+
+def _misplaced(segment: Segment, rows: list[bytes]) -> list[str]:
+    """What is wrong with a segment that was cut by market: a record outside of its range would not
+    be found."""
+    if "markets" not in segment:
+        return []
+    first, last = segment["markets"]
+    wrong = sum(not first <= market_of(segment["kind"], line) <= last for line in rows)
+    return [f"{segment_name(segment)}: {wrong:,} records outside of its markets"] if wrong else []
 
 
 def record_count(kind: str, lines: list[bytes]) -> int:

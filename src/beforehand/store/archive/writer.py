@@ -20,6 +20,7 @@ import weakref
 from bisect import bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -49,16 +50,20 @@ from beforehand.store.archive.manifest import (
 from beforehand.store.archive.reader import (
     KIND_OF,
     KINDS,
+    MARKET_KINDS,
     Archive,
     Series,
+    market_of,
     record_count,
     segment_name,
 )
 from beforehand.store.archive.rules import conflicts
 from beforehand.store.files import Reject, exclusive, file_digest, write_atomic, write_jsonl
 
-PATIENCE_S, LARGEST_SEGMENT = 30.0, 100_000_000
-"""Seconds, and bytes before packing."""
+PATIENCE_S, LARGEST_SEGMENT, LARGEST_BY_MARKET, PACKERS = 30.0, 100_000_000, 2_000_000, 2
+"""Seconds; the most bytes of a segment before packing, which is held in memory twice, and of one of
+`MARKET_KINDS`, which are sorted and cut by market where an import brings more, so that one market
+can be read without the others; threads that pack."""
 
 
 @dataclass
@@ -261,12 +266,27 @@ class ArchiveWriter:
         self, kind: str, lines: list[bytes], total: int, stamp: str, name: str
     ) -> Iterator[Segment]:
         """Store the new lines, `total` records, in as many segments as they need."""
-        for part in _parts(lines):
+
+        def write(part: list[bytes]) -> Segment:
             n = total if len(part) == len(lines) else record_count(kind, part)
-            yield self._write_segment(kind, part, n, stamp, name)
+            ends = [market_of(kind, part[0]), market_of(kind, part[-1])] if by_market else None
+            return self._write_segment(kind, part, n, stamp, name, ends)
+
+        if by_market := kind in MARKET_KINDS and sum(map(len, lines)) > LARGEST_BY_MARKET:
+            lines = sorted(lines, key=lambda line: market_of(kind, line))
+        with ThreadPoolExecutor(PACKERS) as pool:  # Packing leaves the interpreter to others.
+            yield from pool.map(
+                write, _parts(lines, LARGEST_BY_MARKET if by_market else LARGEST_SEGMENT)
+            )
 
     def _write_segment(
-        self, kind: str, lines: list[bytes], total: int, stamp: str, name: str
+        self,
+        kind: str,
+        lines: list[bytes],
+        total: int,
+        stamp: str,
+        name: str,
+        markets: list[str] | None,
     ) -> Segment:
         """Store the new lines of the import with this name, and return their segment's entry."""
         content = b"\n".join(lines) + b"\n"
@@ -280,17 +300,19 @@ class ArchiveWriter:
             "recorded_at": stamp,
             "import": name,
         }
+        if markets is not None:
+            segment["markets"] = markets
         target = self.path / "segments" / segment_name(segment)
         write_atomic(target, packed)
         target.chmod(0o444)
         return segment
 
 
-def _parts(lines: list[bytes]) -> Iterator[list[bytes]]:
-    """The lines of one import, cut where a segment would be too large to hold in memory twice."""
+def _parts(lines: list[bytes], largest: int) -> Iterator[list[bytes]]:
+    """The lines of one import, cut where a segment would be larger than so many bytes."""
     part, size = list[bytes](), 0
     for line in lines:
-        if part and size + len(line) > LARGEST_SEGMENT:
+        if part and size + len(line) > largest:
             yield part
             part, size = [], 0
         part.append(line)

@@ -1,0 +1,140 @@
+"""A large import is cut by market: one market is read without the others, and is the same."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from beforehand.cli.app import run as cli
+from beforehand.clock import FrozenClock, parse_instant, to_us
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.worlds import recorded
+from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.store.archive import reader, writer
+from beforehand.store.archive.manifest import seal_of
+from beforehand.store.archive.reader import MARKET_KINDS, Archive
+from beforehand.store.archive.writer import ArchiveWriter
+from beforehand.store.files import read_json, write_json
+from beforehand.world.render import records
+from beforehand.world.simulate import SimConfig
+from experiments import Out
+
+STORED = FrozenClock(parse_instant("2026-11-01T00:00:00Z")).now()
+
+
+def stored(path: Path) -> Archive:
+    facts = {"importer": "simulate", "source": "test", "source_digest": "test"}
+    ArchiveWriter(path).add(records(SimConfig(seed=3, dates=12)), **facts, recorded_at=STORED)
+    return Archive(path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    return stored(tmp_path_factory.mktemp("whole") / "archive")
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "LARGEST_BY_MARKET", 4000)
+        return stored(tmp_path_factory.mktemp("cut") / "archive")
+
+
+def test_a_small_import_is_stored_as_ever(whole: Archive, cut: Archive) -> None:
+    assert not whole.by_market
+    assert not any("markets" in segment for segment in whole.manifest["segments"])
+    assert cut.by_market
+    assert cut.counts() == whole.counts()
+    assert len(cut.manifest["segments"]) > 20
+    for kind in whole.counts():
+        assert sorted(whole.lines(kind)) == sorted(cut.lines(kind))
+
+
+def everything(world: RecordedWorld, market: str) -> list[Any]:
+    """What a world says of one market."""
+    until = to_us(STORED)
+    series = world.series(market)
+    return [
+        list(world.market_versions(market, until)),
+        list(world.states(market, until)),
+        list(world.books(market, until)),
+        list(world.resolutions(market, until)),
+        list(world.forecasts(market, until)),
+        list(world.prices(market, until)),
+        list(world.last_price(market, until)),
+        None if series is None else series.price.tolist(),
+    ]
+
+
+@pytest.mark.parametrize("grade", ["captured", "published"])
+def test_one_market_alone_is_the_same(
+    grade: Any, whole: Archive, cut: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded, "FEW", 10**9)
+    all_at_once, alone = RecordedWorld(whole, grade), RecordedWorld(cut, grade)
+    names = sorted(v.id for v in all_at_once.market_versions(None, to_us(STORED)))
+    assert len(set(names)) > 40
+    for name in [*dict.fromkeys(names), "SIMEX:none", ""]:
+        assert everything(alone, name) == everything(all_at_once, name), name
+    assert "_series" not in alone.__dict__, "it was looked up alone"
+    assert "_versions" not in alone.__dict__
+
+
+def test_few_are_looked_up_alone_and_then_all_are_loaded(
+    cut: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    unpack = reader._unpack
+    monkeypatch.setattr(reader, "_unpack", lambda p, s: read.append(s["kind"]) or unpack(p, s))
+    world = RecordedWorld(cut)
+    names = sorted(cut.series())
+    read.clear()
+    gateway = Gateway(world)
+    assert gateway.full_view().odds(names[0]).price >= 0
+    assert 0 < len(read) <= 4, "the segments of one market and no others"
+    for name in names[: recorded.FEW]:
+        gateway.full_view().odds(name)
+    assert "_series" not in world.__dict__
+    gateway.full_view().odds(names[recorded.FEW])
+    assert "_series" in world.__dict__
+
+
+def test_a_run_over_it_is_the_same(whole: Archive, cut: Archive, home: Path, capsys: Out) -> None:
+    boards = []
+    for archive in (whole, cut):
+        run = ("backtest", "run", "--archive", str(archive.path), "--every", "28d")
+        code = cli([*run, "--draws", "200", "--placebo", "0", "--run-id", f"r{len(boards)}"])
+        assert code in (0, 3)
+        found = read_json(home / "data" / "runs" / f"r{len(boards)}" / "scores.json")
+        boards.append(found["leaderboard"])
+    assert boards[0] == boards[1]
+
+
+def test_verify_names_a_record_that_would_not_be_found(
+    cut: Archive, tmp_path: Path, capsys: Out
+) -> None:
+    path = tmp_path / "forged"
+    shutil.copytree(cut.path, path)
+    assert cli(["world", "verify", "--archive", str(path)]) == 0
+    manifest = read_json(path / "archive.json")
+    priced = next(s for s in manifest["segments"] if s["kind"] == "price" and "markets" in s)
+    priced["markets"] = ["SIMEX:a", "SIMEX:b"]
+    manifest["seal"] = seal_of(manifest)
+    write_json(path / "archive.json", manifest)
+    capsys.readouterr()
+    assert cli(["world", "verify", "--archive", str(path)]) != 0
+    said = capsys.readouterr()
+    assert "outside of its markets" in said.out + said.err
+
+
+@pytest.mark.parametrize("kind", MARKET_KINDS)
+def test_segments_hold_the_markets_that_they_say(kind: str, cut: Archive) -> None:
+    for segment in cut.manifest["segments"]:
+        if segment["kind"] == kind and "markets" in segment:
+            lines = reader._unpack(cut.path, segment).splitlines()
+            key = "id" if kind == "market" else "market_id"
+            names = [orjson.loads(line)[key] for line in lines]
+            assert names == sorted(names)
+            assert segment["markets"] == [names[0], names[-1]]
