@@ -8,8 +8,9 @@ texts of the questions once each; and `head.json`, which says who forecast. Ever
 `predictions.jsonl`, are made from these when somebody asks for them.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -91,6 +92,7 @@ class IntervalColumns:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._columns: dict[str, Any] = {}
         try:
             self.head: Head = read_json(folder / "head.json")
             self.run_id, self.method = self.head["run_id"], self.head["method"]
@@ -104,10 +106,21 @@ class IntervalColumns:
 
     def column(self, name: str) -> Any:
         """A column of COLUMNS, mapped. Raises InputError where it has another length or kind."""
-        found = self._mapped(name)
-        if found.shape != (self._n,) or found.dtype != COLUMNS[name]:
-            raise _damaged(self.folder / f"{name}.npy", f"{found.dtype} of {found.shape}")
-        return found
+        if name not in self._columns:
+            found = self._mapped(name)
+            if found.shape != (self._n,) or found.dtype != COLUMNS[name]:
+                raise _damaged(self.folder / f"{name}.npy", f"{found.dtype} of {found.shape}")
+            self._columns[name] = found
+        return self._columns[name]
+
+    def failed(self) -> "npt.NDArray[np.bool_]":
+        """Rows in which a forecaster had no forecast."""
+        import numpy as np
+
+        missing = np.zeros(self._n, dtype=bool)
+        for said in self.forecasts:
+            missing |= np.isnan(said)
+        return missing
 
     @cached_property
     def forecasts(self) -> "Floats":
@@ -326,6 +339,20 @@ class IntervalColumns:
             return Context(iso_us(t), seen, [], earlier)
         except (IndexError, OverflowError, UnicodeDecodeError) as error:
             raise _damaged(self.folder, error) from None
+
+
+def open_columns(folder: Path) -> IntervalColumns:
+    """The columns in a folder. They stay open as long as no file there changes, so that a page of
+    rows need not open them again."""
+    with os.scandir(folder) as files:
+        found = [(file.name, file.stat()) for file in files]
+    marks = [(name, at.st_mtime_ns, at.st_size, at.st_ino) for name, at in sorted(found)]
+    return _opened(folder, tuple(marks))
+
+
+@lru_cache(maxsize=8)
+def _opened(folder: Path, marks: tuple[tuple[str, int, int, int], ...]) -> IntervalColumns:
+    return IntervalColumns(folder)
 
 
 def write_columns(

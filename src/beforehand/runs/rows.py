@@ -21,7 +21,7 @@ from beforehand.records.rows import (
     decode_line,
     decode_trace,
 )
-from beforehand.runs.interval_columns import FOLDER, IntervalColumns
+from beforehand.runs.interval_columns import FOLDER, IntervalColumns, open_columns
 
 if TYPE_CHECKING:
     from beforehand.score.summary import DecisionCounts, ModelCounts, WayCounts
@@ -48,7 +48,7 @@ def columns_at(path: Path) -> IntervalColumns | None:
     """The columns that stand in the place of this intervals.jsonl or predictions.jsonl; None where
     there are none."""
     folder = path.with_name(FOLDER)
-    return None if path.is_file() or not folder.is_dir() else IntervalColumns(folder)
+    return None if path.is_file() or not folder.is_dir() else open_columns(folder)
 
 
 def read_traces(path: Path) -> Iterator[TraceRow]:

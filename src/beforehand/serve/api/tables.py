@@ -226,15 +226,20 @@ def _us(name: str, text: str | None) -> int | None:
 Chosen = Annotated[Filter, Depends(_of_market)]
 
 
+Among = Callable[[IntervalColumns], Any]
+"""Which rows of columns a table has any of, as a boolean array."""
 Group = tuple[int, list[IntervalRow]]
 """Where the first row of a market and instant stands in the file, and all its rows."""
 
 
-def groups(path: FilePath, chosen: Filter, start: int = 0) -> Iterator[Group]:
-    """The rows of an intervals.jsonl from this place on (a byte, or of columns a row). Raises
-    InputError where no line begins there, or one is damaged."""
+def groups(
+    path: FilePath, chosen: Filter, start: int = 0, among: Among | None = None
+) -> Iterator[Group]:
+    """The rows of an intervals.jsonl from this place on (a byte, or of columns a row; of these
+    only those `among` which a table has any). Raises InputError where no line begins there, or one
+    is damaged."""
     if (columns := columns_at(path)) is not None:
-        yield from _column_groups(columns, chosen, start)
+        yield from _column_groups(columns, chosen, start, among)
         return
     needle, held, place = chosen.line(), list[IntervalRow](), start
     try:
@@ -268,22 +273,28 @@ def groups(path: FilePath, chosen: Filter, start: int = 0) -> Iterator[Group]:
         raise InputError(f"{path.name} cannot be read: {error.strerror}") from None
 
 
-def _column_groups(columns: IntervalColumns, chosen: Filter, start: int) -> Iterator[Group]:
+def _column_groups(
+    columns: IntervalColumns, chosen: Filter, start: int, among: Among | None
+) -> Iterator[Group]:
     if start > len(columns):
         raise InputError(f"the cursor is not from this list: {FROM_HERE}")
     places = columns.places(chosen.market, chosen.since, chosen.until)
     places = places[places.searchsorted(start) :]
+    if among is not None:
+        places = places[among(columns)[places]]
     for place, row in zip(places, columns.rows(places), strict=False):
         yield int(place), [row]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A table over intervals: its rows, and how many a group has."""
+    """A table over intervals: its rows, how many a group has, and of columns those that have any
+    [each]."""
 
     name: str
     make: Callable[[Run, list[IntervalRow]], Table]
     count: Callable[[list[IntervalRow]], int]
+    among: Among | None = None
 
 
 def _decided(rows: Sequence[IntervalRow]) -> list[DecisionRow]:
@@ -302,6 +313,7 @@ EVIDENCE = Kind(
     "evidence",
     lambda run, rows: tables.evidence(rows),
     lambda rows: max(len(row.context.search_snippets) for row in rows),
+    lambda columns: columns.column("text") < -1,  # They show no document.
 )
 
 
@@ -319,6 +331,7 @@ FAILURES = Kind(
     "failures",
     _failures,
     lambda rows: sum(len(row.failures) for row in rows),
+    lambda columns: columns.failed(),
 )
 
 
@@ -367,7 +380,7 @@ def _table(asked: Asked, kind: Kind, chosen: Filter) -> Response:
             table = _stated(run, kind, chosen)
             return _paged(table, kind.name, asked, form)
         if form != "json":
-            every = [row for _, group in groups(path, chosen) for row in rows(group)]
+            every = [row for _, group in groups(path, chosen, 0, kind.among) for row in rows(group)]
             return as_bytes(kind.make(run, every), form)
         start, skip = 0, 0
         if asked.cursor is not None:
@@ -375,7 +388,7 @@ def _table(asked: Asked, kind: Kind, chosen: Filter) -> Response:
             if not (type(start) is int and type(skip) is int and start >= 0 <= skip < LARGEST):
                 raise InputError(f"the cursor is not from this list: {FROM_HERE}")
         picked, n, next_page = list[IntervalRow](), 0, None
-        for place, group in groups(path, chosen, start):
+        for place, group in groups(path, chosen, start, kind.among):
             if n - skip >= asked.limit:
                 next_page = encode_cursor(kind.name, place, 0)
                 break

@@ -60,7 +60,7 @@ from beforehand.store.archive.reader import (
 from beforehand.store.archive.rules import conflicts
 from beforehand.store.files import Reject, exclusive, file_digest, write_atomic, write_jsonl
 
-PATIENCE_S, LARGEST_SEGMENT, LARGEST_BY_MARKET, PACKERS = 30.0, 100_000_000, 2_000_000, 2
+PATIENCE_S, LARGEST_SEGMENT, LARGEST_BY_MARKET, PACKERS = 30.0, 100_000_000, 1_000_000, 2
 """Seconds; the most bytes of a segment before packing, which is held in memory twice, and of one of
 `MARKET_KINDS`, which are sorted and cut by market where an import brings more, so that one market
 can be read without the others; threads that pack."""
