@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from beforehand.score import metrics
+from beforehand.score import intervals, metrics
 from beforehand.score.bets import (
     NO_BOOK,
     PLAY_MONEY,
@@ -103,14 +103,69 @@ def test_resampling_draws_whole_clusters_the_same_for_all() -> None:
     totals = sampler.totals(columns)
     assert (totals[:, 1] == 2 * totals[:, 0]).all()
     assert set(np.unique(totals[:, 0])) <= {0, 2, 4, 6, 5, 7, 9, 10, 12, 15}
-    uncached = Resampler(labels, draws=500, seed=1)
-    import beforehand.score.intervals as module
 
-    kept, module._CACHE_CELLS = module._CACHE_CELLS, 0
-    try:
-        assert (uncached.totals(columns) == totals).all()
-    finally:
-        module._CACHE_CELLS = kept
+
+@pytest.mark.parametrize("clusters", [3, 40, 1500])
+def test_draws_are_the_same_however_they_are_kept(
+    clusters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As numbers, in a byte each, and made again for each statistic."""
+    columns = np.random.default_rng(4).normal(size=(clusters, 2))
+    labels = np.arange(clusters)
+    numbers = Resampler(labels, draws=300, seed=1, cells=10**9)
+    small = Resampler(labels, draws=300, seed=1, cells=0)
+    expected = pytest.approx(numbers.totals(columns), abs=1e-10)
+    assert small.totals(columns) == expected
+    assert "_small_counts" in small.__dict__
+    assert "_counts" not in small.__dict__
+    monkeypatch.setattr(intervals, "_SMALL_CELLS", 0)
+    anew = Resampler(labels, draws=300, seed=1, cells=0)
+    assert anew.totals(columns) == expected
+    assert "_small_counts" not in anew.__dict__
+    other = Resampler(labels, draws=300, seed=2, cells=0)
+    assert (other.totals(columns) != numbers.totals(columns)).any()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.none(), st.lists(st.sampled_from("abcdefgh"), max_size=7).map(" ".join)),
+            st.one_of(st.none(), st.sampled_from(["2026-01-01", "2026-01-02"])),
+            st.one_of(st.none(), st.sampled_from(["e1", "e2"])),
+        ),
+        min_size=1,
+        max_size=25,
+    )
+)
+def test_clusters_are_those_of_comparing_every_pair(
+    asked: list[tuple[str | None, str | None, str | None]],
+) -> None:
+    """The rule of table.py, pair by pair, and what hangs together of it."""
+    words = [set((text or "").split()) - {"a"} for text, _, _ in asked]
+    runs = [_runs(text or "") if event is None else set[str]() for text, _, event in asked]
+
+    def together(i: int, j: int) -> bool:
+        (_, day, event), (_, other_day, other) = asked[i], asked[j]
+        if (event is not None and event == other) or runs[i] & runs[j]:
+            return True
+        both = len(words[i] | words[j])
+        likeness = len(words[i] & words[j]) / both if both else 0.0
+        same_day = day is not None and day == other_day and (event is None or other is None)
+        return likeness >= (0.5 if same_day else 0.8)
+
+    label = list(range(len(asked)))
+    for _ in asked:  # The lowest label spreads to all that hang together.
+        for i in range(len(asked)):
+            label[i] = min(label[j] for j in range(len(asked)) if i == j or together(i, j))
+    texts, days, events = (list(column) for column in zip(*asked, strict=True))
+    found = event_labels(texts, days, events).tolist()
+    pairs = [(i, j) for i in range(len(asked)) for j in range(i)]
+    assert [found[i] == found[j] for i, j in pairs] == [label[i] == label[j] for i, j in pairs]
+
+
+def _runs(text: str) -> set[str]:
+    kept = [word for word in text.split() if word != "a"]
+    return {" ".join(kept[i : i + 3]) for i in range(len(kept) - 2)}
 
 
 def test_clusters() -> None:
