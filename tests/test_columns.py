@@ -157,3 +157,24 @@ def test_who_asks_keeps_rows(bare: Path, tmp_path: Path, monkeypatch: pytest.Mon
     asked = walked(bare, tmp_path / "asked", "--forecasters", "market,scripted")
     assert (asked / "intervals.jsonl").is_file()
     assert not (asked / FOLDER).exists()
+
+
+def test_tables_in_python_are_the_same(both: tuple[Path, Path]) -> None:
+    import beforehand as bh
+
+    made, drawn = [], []
+    for folder in both:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("BEFOREHAND_HOME", str(folder.parents[2]))
+            run = bh.open_run("r")
+            tables = [run.forecasts, run.intervals, run.evidence, run.failures, run.bets]
+            made.append([_cells(table) for table in tables])
+            assert len(run.forecasts) > 1000
+            drawn.append(run.plot("market")._repr_html_())
+    assert drawn[0] == drawn[1]
+    assert made[0] == made[1]
+
+
+def _cells(table: Any) -> list[tuple[str, str, list[Any]]]:
+    columns = ((name, table.column(name)) for name in table.columns)
+    return [(name, column.kind, column.plain()) for name, column in columns]

@@ -1,6 +1,6 @@
 """Pictures of a run, as in its report: SVG that a notebook shows and a file keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Literal
@@ -66,7 +66,7 @@ def wealth(board: Sequence[BoardRow], name: str | None) -> Plot:
 
 
 def market(
-    rows: Sequence[IntervalRow], market_id: str, name: str | None, outcome: float | None
+    rows: Iterable[IntervalRow], market_id: str, name: str | None, outcome: float | None
 ) -> Plot:
     """One market through time: its price, the forecasts, the evidence, the ending."""
     mine = [row for row in rows if row.market_id == market_id]

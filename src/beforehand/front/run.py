@@ -19,9 +19,11 @@ from beforehand.jobs.checks import checked, settings
 from beforehand.lazy import lazy
 from beforehand.records.rows import IntervalRow, label
 from beforehand.runs.compare import Subject, compare_forecasters, subject_of
+from beforehand.runs.interval_columns import IntervalColumns
 from beforehand.runs.query import find_journal, find_run, status_of
 from beforehand.runs.rows import (
     InstantLine,
+    columns_at,
     read_intervals,
     read_jsonl,
     read_predictions,
@@ -317,7 +319,10 @@ class Run:
                 "draw: its report() has a picture"
             )
         shown = self._market(id)
-        return plot.market(self._rows or (), shown, name, self.outcomes.get(shown))
+        rows = self._rows or ()
+        if isinstance(rows, IntervalColumns):
+            rows = rows.rows(rows.places(shown, None, None))
+        return plot.market(rows, shown, name, self.outcomes.get(shown))
 
     def resume(
         self, *, fresh: bool = False, progress: bool = True, **limits: "Unpack[Limits]"
@@ -329,7 +334,7 @@ class Run:
             resume(self._workspace, self.id, limits, report, fresh)
         return Run(self._folder, self._workspace)
 
-    def _finished(self) -> list[IntervalRow] | None:
+    def _finished(self) -> Iterable[IntervalRow] | None:
         """The intervals of a finished run. Raises NotFound while it is not finished."""
         _ = self.summary
         return self._rows
@@ -356,9 +361,12 @@ class Run:
         return said
 
     @lazy
-    def _rows(self) -> list[IntervalRow] | None:
-        """The intervals; None where the run only scored forecasts."""
+    def _rows(self) -> Iterable[IntervalRow] | None:
+        """The intervals; None where the run only scored forecasts. Those of a large run are made
+        each time anew: held, they would take gigabytes."""
         path = self._file("intervals.jsonl")
+        if (columns := columns_at(path)) is not None:
+            return columns
         return list(read_intervals(path)) if self._folder.wrote(path.name) else None
 
     @lazy

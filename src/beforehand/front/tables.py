@@ -4,10 +4,13 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from beforehand.clock import parse_us
 from beforehand.forecast.files.forecast_file import COLUMNS
 from beforehand.front.arrow import Column, Kind, Table
 from beforehand.records.rows import DecisionRow, IntervalRow, PredictionLine, TraceRow, label
+from beforehand.runs.interval_columns import IntervalColumns
 from beforehand.runs.rows import InstantLine, questions_of
 from beforehand.runs.spent import ForecasterCost
 from beforehand.score.report.spreadsheets import CSV_COLUMNS, csv_cells
@@ -146,6 +149,8 @@ def forecasts(
     rows: Iterable[IntervalRow], outcomes: Mapping[str, float], apart: Container[str]
 ) -> Table:
     """One row per decision; `apart` are the markets that are scored apart."""
+    if isinstance(rows, IntervalColumns):
+        return _forecasts(rows, outcomes, apart)
     return table_of(
         "forecasts",
         FORECASTS,
@@ -168,6 +173,33 @@ def forecasts(
             for said in row.decisions
         ),
     )
+
+
+def _forecasts(
+    rows: IntervalColumns, outcomes: Mapping[str, float], apart: Container[str]
+) -> Table:
+    """The same in bulk."""
+    said = np.asarray(rows.forecasts).T
+    row, who = np.nonzero(np.isfinite(said))
+    market = rows.column("market")[row]
+    probability, by_market = said[row, who], market.tolist()
+    sure = [round(abs(p - 0.5) * 2, 12) for p in probability.tolist()]
+    settled = np.array([outcomes.get(name, np.nan) for name in rows.markets])
+    cells = {
+        "market_id": [rows.markets[i] for i in by_market],
+        "time": rows.column("t")[row],
+        "forecaster": [label(rows.who[k]["model_id"]) for k in who.tolist()],
+        "simulation": np.zeros(len(row), dtype=np.int64),
+        "probability": probability,
+        "confidence": np.array(sure),
+        "market": rows.column("odds")[row],
+        "price_age": rows.column("price_age")[row],
+        "outcome": settled[market],
+        "short": np.array([name in apart for name in rows.markets], dtype=np.bool_)[market],
+        "mode": ["baseline"] * len(row),
+        "rationale": [rows.who[k]["rationale"] for k in who.tolist()],
+    }
+    return Table({name: Column(kind, cells[name]) for name, kind in FORECASTS.items()}, "forecasts")
 
 
 STATED: Kinds = {

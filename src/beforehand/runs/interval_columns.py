@@ -104,6 +104,9 @@ class IntervalColumns:
     def __len__(self) -> int:
         return self._n
 
+    def __iter__(self) -> Iterator[IntervalRow]:
+        return self.rows()
+
     def column(self, name: str) -> Any:
         """A column of COLUMNS, mapped. Raises InputError where it has another length or kind."""
         if name not in self._columns:
