@@ -24,6 +24,7 @@ import numpy as np
 import orjson
 
 PRICES, DAY = 200, timedelta(days=1)
+EXPORT = ("runs", "export", "large", "--format", "intervals")
 ODDS = """
 import sys, time
 import beforehand as bh
@@ -134,7 +135,7 @@ def main() -> None:
         took, memory = run(home, "runs", "verify", "large")
         print(f"verify  {took:.1f} s, {took / parsed:.0f} of parsing; {memory:.0f} MB")
         out = home / "intervals.jsonl"
-        took, memory = run(home, "runs", "export", "large", "--format", "intervals", "--out", str(out))  # fmt: skip
+        took, memory = run(home, *EXPORT, "--out", str(out))
         print(f"export  {took:.1f} s, {out.stat().st_size / 1e6:.0f} MB written; {memory:.0f} MB")
         opened, odds = map(float, output("-c", ODDS, str(archive)).split())
         print(f"odds    {1000 * odds:.0f} ms [50], after {1000 * opened:.0f} ms of opening")
