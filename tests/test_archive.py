@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from beforehand.clock import parse_instant
+from beforehand.clock import parse_instant, to_us
 from beforehand.errors import Corrupt, NotConfigured, Unavailable
 from beforehand.ids import digest
 from beforehand.records.world import Document, Market, PricePoint, Resolution
@@ -203,3 +203,39 @@ def test_an_ending_that_says_nothing_new_is_stored_once(tmp_path: Path) -> None:
     assert stored(said(30, 0.0), said(31, 0.0), said(32, 1.0)) == {"resolution": 2}
     assert stored(said(0, 1.0)) == {"resolution": 1}, "known earlier than was on record"
     assert [one.payout for one in Archive(tmp_path / "a").records(Resolution)] == [1, 0, 1, 1]
+
+
+def test_a_price_that_says_nothing_new_is_stored_once(tmp_path: Path) -> None:
+    """Twenty-seven nights that repeat a day's price; a correction, and one taken back, are new."""
+
+    def said(night: int, value: float, day: int = 0) -> PricePoint:
+        at = T + timedelta(days=day)
+        known = T + timedelta(days=night)
+        return PricePoint(market_id="X:1", price=value, observed_at=at, known_at=known)
+
+    def stored(*points: PricePoint) -> tuple[int, int]:
+        report = ArchiveWriter(tmp_path / "a").add(
+            points,
+            importer="nightly",
+            source="set",
+            source_digest=digest([one.model_dump(mode="json") for one in points]),
+            recorded_at=T + timedelta(days=100),
+        )
+        return report.new.get("price", 0), report.same.get("price", 0)
+
+    nights = [said(n, 0.5 + day / 100, day) for n in range(1, 28) for day in range(n)]
+    assert stored(*nights) == (27, len(nights) - 27)
+    assert stored(*nights) == (0, len(nights)), "again, over what is stored"
+    assert stored(said(30, 0.9), said(31, 0.9), said(32, 0.5)) == (2, 1)
+    both = [said(40, 0.1), said(40, 0.2)]
+    assert stored(*both) == (2, 0)
+    assert stored(*both) == (0, 2), "two that became known together are both there"
+    assert stored(said(0, 0.5)) == (1, 0), "known earlier than was on record"
+
+    series = Archive(tmp_path / "a").series()["X:1"]
+
+    def latest(night: int) -> float:
+        return float(series.price[series.position(to_us(T + timedelta(days=night)))])
+
+    # The price at t is what it was when every night was stored: the last day's, once it is known.
+    assert [latest(n) for n in (0, 1, 2, 27, 31)] == [0.5, 0.5, 0.51, 0.76, 0.76]

@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 import weakref
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TypedDict
+from typing import IO, Any, TypedDict
 
 import msgspec
 from orjson import JSONDecodeError, dumps, loads
@@ -353,21 +353,20 @@ def _said(ending: world.Resolution) -> tuple[datetime, str]:
 
 
 class _PointLedger:
-    """Price points seen so far, per market, so that only new ones are stored."""
+    """Price points seen so far, per market, so that only new ones are stored. As with endings, what
+    says again what was known last of an instant is not new."""
 
     def __init__(self, archive: Archive | None) -> None:
         self._old = archive.series() if archive else {}
-        self._seen: dict[str, set[tuple[float | None, ...]]] = {}
+        self._seen: dict[str, _Points] = {}
         self._new: dict[str, list[tuple[float | None, ...]]] = defaultdict(list)
         self._whole: dict[str, bytes] = {}
 
     def add(self, p: world.PricePoint) -> bool:
         row = (to_us(p.observed_at), to_us(p.known_at), p.price, p.bid, p.ask, p.volume)
-        if row in (seen := self._points_of(p.market_id)):
-            return False
-        seen.add(row)
-        self._new[p.market_id].append(row)
-        return True
+        if is_new := self._points_of(p.market_id).add(row):
+            self._new[p.market_id].append(row)
+        return is_new
 
     def add_series(self, row: PriceSeriesRow) -> int:
         """Add a market's whole series; returns how many of its points are new."""
@@ -378,10 +377,10 @@ class _PointLedger:
             return len(row.price)
         return self._add_rows(row)
 
-    def _points_of(self, name: str) -> set[tuple[float | None, ...]]:
+    def _points_of(self, name: str) -> "_Points":
         """The points of a market so far."""
         if name not in self._seen:
-            self._seen[name] = _point_set(self._old.get(name))
+            self._seen[name] = _Points(self._old.get(name))
             if (first := self._whole.pop(name, None)) is not None:
                 self._add_rows(decode_series(first))
         return self._seen[name]
@@ -392,8 +391,7 @@ class _PointLedger:
         seen, new = self._points_of(row.market_id), self._new[row.market_id]
         before = len(new)
         for one in zip(row.observed_at, row.known_at, row.price, *rest, strict=True):
-            if one not in seen:
-                seen.add(one)
+            if seen.add(one):
                 new.append(one)
         return len(new) - before
 
@@ -412,15 +410,35 @@ class _PointLedger:
 _encode = msgspec.json.Encoder().encode
 
 
-def _point_set(series: Series | None) -> set[tuple[float | None, ...]]:
-    if series is None:
-        return set()
-    columns = [series.observed_at.tolist(), series.known_at.tolist(), series.price.tolist()]
-    columns += [
-        [None if v != v else v for v in column.tolist()]
-        for column in (series.bid, series.ask, series.volume)
-    ]
-    return set(zip(*columns, strict=True))
+class _Points:
+    """What became known of a market's price: by the instant that it is about, in order of when."""
+
+    def __init__(self, series: Series | None) -> None:
+        self._said: dict[int, list[tuple[int, tuple[float | None, ...]]]] = {}
+        if series is None:
+            return
+        columns = [series.observed_at.tolist(), series.known_at.tolist(), series.price.tolist()]
+        columns += [
+            [None if v != v else v for v in column.tolist()]
+            for column in (series.bid, series.ask, series.volume)
+        ]
+        for observed, known, *values in zip(*columns, strict=True):
+            self._said.setdefault(observed, []).append((known, tuple(values)))
+
+    def add(self, row: tuple[Any, ...]) -> bool:
+        """True where (observed, known, price, bid, ask, volume) says something new."""
+        observed, known, *rest = row
+        values, said = tuple(rest), self._said.setdefault(observed, [])
+        first, after = (bisect(said, known, key=_since) for bisect in (bisect_left, bisect_right))
+        last = said[first:after] or said[max(first - 1, 0) : first]
+        if any(one[1] == values for one in last):
+            return False
+        said.insert(after, (known, values))
+        return True
+
+
+def _since(said: tuple[int, tuple[float | None, ...]]) -> int:
+    return said[0]
 
 
 def _fingerprint(line: bytes) -> bytes:
