@@ -44,6 +44,10 @@ class MemoryArchive(Archive):
                 self._lines.setdefault(KIND_OF[type(record)], []).append(line)
         self._lines["price"] = ledger.lines()
 
+    @property
+    def by_market(self) -> bool:
+        return False  # there is no segment to choose
+
     def lines(self, kind: str):  # type: ignore[no-untyped-def]
         return iter(self._lines.get(kind, []))
 
