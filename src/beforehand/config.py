@@ -101,6 +101,11 @@ class Home:
         return self.root / "data" / "recording"
 
     @property
+    def fetched(self) -> Path:
+        """Archives of other machines, as a worker fetched them."""
+        return self.root / "data" / "fetched"
+
+    @property
     def feeds(self) -> Path:
         return self.root / "data" / "feeds"
 

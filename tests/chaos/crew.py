@@ -40,12 +40,13 @@ def backtest(archive: Path, provider: Provider, *more: str) -> list[str]:
 
 
 @contextmanager
-def workers(n: int, home: Path, url: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+def workers(n: int, home: Path, url: str, *more: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     """So many workers, at work; ended cleanly at the end. One that ended by itself is told."""
-    started = [program("worker", "--concurrency", "4", home=home, url=url) for _ in range(n)]
+    command = ("worker", "--concurrency", "4", *more)
+    started = [program(*command, home=home, url=url) for _ in range(n)]
     for process in started:
         assert process.stderr is not None
-        assert b"worker" in process.stderr.readline()
+        assert any(line.startswith(b"worker") for line in process.stderr)
     try:
         yield started
     finally:

@@ -3,12 +3,16 @@
 import os
 import subprocess
 import time
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 from crew import asked, at_work, backtest, done, files, program, workers
 from provider import Provider, serving
+
+from beforehand.store.archive.reader import Archive
+from website import serving as web_server
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 RATE = 60
@@ -65,6 +69,32 @@ def test_work_spreads_and_one_worker_is_killed(n: int, sim: Path, tmp_path: Path
             f"limit), in flight restarted {again}, at most {busiest(left_at, 1.0)} "
             f"calls begun in 1 s, {busiest(came, 1.0)} arrived (limit {RATE})"
         )
+
+
+def test_a_worker_elsewhere_reads_the_archive_at_a_url(sim: Path, tmp_path: Path, url: str) -> None:
+    """It has no file of the run's machine but what it fetched, and the run is the same."""
+    home, elsewhere, twin = tmp_path / "home", tmp_path / "elsewhere", tmp_path / "twin"
+    with serving(Provider(latency=0.05)) as provider, web_server(sim) as served:
+        alone = program(*backtest(sim, provider), home=twin, url=None)
+        _, err = alone.communicate(timeout=300)
+        assert alone.returncode == 0, err.decode()
+        with workers(1, elsewhere, url, "--archive", served.url) as (worker,):
+            run = program(*backtest(sim, provider), home=home, url=url)
+            _, err = run.communicate(timeout=300)
+            assert run.returncode == 0, err.decode()
+            shares = dict(
+                asked(
+                    url,
+                    "SELECT pid, count(*) FROM calls JOIN workers ON worker_id = owner "
+                    "WHERE run_id = 'r' GROUP BY 1",
+                )
+            )
+    assert shares[worker.pid], "it had a share"
+    assert files(home) == files(twin)
+    (fetched,) = (elsewhere / "data" / "fetched").iterdir()
+    assert Archive(fetched).digest == Archive(sim).digest
+    asked_for = Counter(served.asked)
+    assert {n for name, n in asked_for.items() if name != "/archive.json"} == {1}
 
 
 def test_a_dead_driver_is_replaced_by_a_worker(sim: Path, tmp_path: Path, url: str) -> None:

@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -20,7 +19,8 @@ def worker(
     *,
     concurrency: Annotated[int, Parameter(help="Calls in flight at once.")] = PAID_AT_ONCE,
     archive: Annotated[
-        Path | None, Parameter(help="The archive's folder on this machine [the run's own path].")
+        str | None,
+        Parameter(help="The archive's folder on this machine, or its URL [the run's own path]."),
     ] = None,
     json: Json = False,
 ) -> int:

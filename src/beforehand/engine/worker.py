@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TypedDict
 
 from beforehand.config import Workspace
+from beforehand.engine.job import Job
 from beforehand.engine.runs import Allowed, Reporter, carry_on, new_runtime, open_job
-from beforehand.engine.runtime import Runtime
+from beforehand.engine.runtime import Opener, Runtime
 from beforehand.errors import Held, NotConfigured
+from beforehand.store.archive.remote import fetch, is_url
 from beforehand.store.database import Database
 from beforehand.store.journal.journal import Journal
 from beforehand.store.journal.schema import RunRow
@@ -28,13 +30,14 @@ class Worked(TypedDict):
 def work(
     workspace: Workspace,
     concurrency: int,
-    archive: Path | None,
+    archive: str | None,
     stop: threading.Event,
     say: Callable[[str], None],
 ) -> Worked:
     """Take part in every run of the shared database until `stop` is set: steps from the queue,
-    and runs whose driver died. Returns the worker's id and how many steps it ran. Raises
-    NotConfigured without `BEFOREHAND_DATABASE_URL`."""
+    and runs whose driver died. `archive` is a folder of this machine, or a URL, which is looked at
+    again whenever a run is opened. Returns the worker's id and how many steps it ran. Raises
+    NotConfigured without `BEFOREHAND_DATABASE_URL`, and what `fetch` raises."""
     if workspace.database is None:
         raise NotConfigured(
             "a worker needs BEFOREHAND_DATABASE_URL (postgresql://user:password@host:5432/name); "
@@ -42,7 +45,11 @@ def work(
         )
     pause = threading.Event()
     journal = Journal(Database(workspace.journal), workspace.clock)
-    opener = partial(open_job, workspace=workspace, archive=archive)
+    _found(archive, workspace, say)  # A URL that does not answer is told at once.
+
+    def opener(row: RunRow) -> Job:
+        return open_job(row, workspace, _found(archive, workspace, say))
+
     runtime = new_runtime(journal, workspace, concurrency, opener)
 
     def leave() -> None:
@@ -65,7 +72,7 @@ def work(
                     here = Path(row.home) == workspace.home.root
                     ours = here and (folder / "plan.json").is_file()
                     if ours and not stop.is_set():
-                        _adopt(row, journal, workspace, runtime, say, archive)
+                        _adopt(row, journal, workspace, runtime, say, opener)
             except Exception as error:  # One bad run, or a moment without a database.
                 if str(error) not in complaints:
                     say(f"{type(error).__name__}: {error}")
@@ -82,19 +89,25 @@ def work(
     return {"worker": runtime.worker_id, "steps": runtime.ran}
 
 
+def _found(archive: str | None, workspace: Workspace, say: Callable[[str], None]) -> Path | None:
+    """The folder of the archive that the user named."""
+    if archive is None:
+        return None
+    return fetch(archive, workspace.home.fetched, say) if is_url(archive) else Path(archive)
+
+
 def _adopt(
     row: RunRow,
     journal: Journal,
     workspace: Workspace,
     runtime: Runtime,
     say: Callable[[str], None],
-    archive: Path | None,
+    opener: Opener,
 ) -> None:
     """Drive a run that has no driver; a run that has one is left alone."""
     report = Reporter(lambda run_id: say(f"run {run_id}: its driver ended, this worker takes over"))
-    opener = partial(open_job, row, workspace, archive)
     allowed = Allowed(row.limits, row.policy, None)
     try:
-        carry_on(row, opener, allowed, journal, workspace, report, runtime)
+        carry_on(row, partial(opener, row), allowed, journal, workspace, report, runtime)
     except Held:
         return

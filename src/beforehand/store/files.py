@@ -370,7 +370,12 @@ def read_json(path: Path) -> Any:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of the file as it lies on disk."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return bytes_digest(path.read_bytes())
+
+
+def bytes_digest(data: bytes) -> str:
+    """SHA-256 of a file's bytes."""
+    return hashlib.sha256(data).hexdigest()
 
 
 @contextmanager

@@ -177,22 +177,25 @@ def read_manifest(path: Path) -> ArchiveManifest:
         manifest = read_json(path / "archive.json")
     except InputError as error:
         raise Corrupt(str(error)) from None
+    return checked_manifest(manifest, str(path / "archive.json"))
+
+
+def checked_manifest(manifest: object, name: str) -> ArchiveManifest:
+    """The manifest that was read from the file `name`; raises as `read_manifest` does."""
     found = manifest.get("format") if isinstance(manifest, dict) else None
     if isinstance(found, str) and found.startswith("beforehand-archive/") and found != FORMAT:
         raise InputError(
-            f"{path} is an archive of the form {found}, and this beforehand reads {FORMAT}: import "
-            "its sources into a new archive, or use the beforehand that wrote it"
+            f"{name} is that of an archive of the form {found}, and this beforehand reads "
+            f"{FORMAT}: import its sources into a new archive, or use the beforehand that wrote it"
         )
     if not _is_manifest(manifest):
-        raise Corrupt(f"{path / 'archive.json'} is not a {FORMAT} manifest")
+        raise Corrupt(f"{name} is not a {FORMAT} manifest")
     try:
         intact = manifest["seal"] == seal_of(manifest)
     except KeyError:
         intact = False
     if not intact:
-        raise Corrupt(
-            f"{path / 'archive.json'} does not match its own seal: it was changed by hand"
-        )
+        raise Corrupt(f"{name} does not match its own seal: it was changed by hand")
     return manifest
 
 
