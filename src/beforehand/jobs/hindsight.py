@@ -168,13 +168,13 @@ def _foreseen(table: Table, p: Floats, rows: npt.NDArray[np.intp], later: Floats
 
 
 def marks(table: Table, gateway: Gateway) -> Marks:
-    """Every price on record of the table's markets, from the first row of each on: open bets stand
-    at these between bet and settlement."""
+    """Every price on record of the table's markets of real money, from the first row of each on:
+    open bets stand at these between bet and settlement."""
     first = np.full(len(table.questions), np.iinfo(np.int64).max)
     np.minimum.at(first, table.q, table.t)
     q, t, price = [], [], []
     for i, name in enumerate(table.questions):
-        series = gateway.world.series(name)
+        series = None if table.play[i] else gateway.world.series(name)
         if series is None or not len(series):
             continue
         kept = series.known_at > first[i]

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 DRAWS = 2000
 _NORMAL = NormalDist()
-_CACHE_CELLS, _SMALL_CELLS, _BLOCK = 4_000_000, 250_000_000, 16
+_CACHE_CELLS, _SMALL_CELLS, _BLOCK = 4_000_000, 50_000_000, 16
 """The most counts that are kept as numbers for matrix products, and in a byte each, which are made
 into such numbers so many draws at a time; beyond, the draws are made again for each statistic."""
 _PARTS, _PART_CELLS = 8, 2_500_000

@@ -97,15 +97,15 @@ class Series:
     def build(cls, market_id: str, rows: npt.NDArray[np.float64], times: Ints) -> "Series":
         """From `rows` (n, 4: price, bid, ask, volume) and `times` (n, 2: observed, known)."""
         order = np.lexsort((np.arange(len(times)), times[:, 0], times[:, 1]))
-        rows, times = rows[order], times[order]
+        price, bid, ask, volume = (_column(column, order) for column in rows.T)
         return cls(
             market_id,
-            known_at=np.ascontiguousarray(times[:, 1]),
-            observed_at=np.ascontiguousarray(times[:, 0]),
-            price=np.ascontiguousarray(rows[:, 0]),
-            bid=np.ascontiguousarray(rows[:, 1]),
-            ask=np.ascontiguousarray(rows[:, 2]),
-            volume=np.ascontiguousarray(rows[:, 3]),
+            known_at=times[order, 1],
+            observed_at=times[order, 0],
+            price=price,
+            bid=bid,
+            ask=ask,
+            volume=volume,
         )
 
     @classmethod
@@ -329,6 +329,17 @@ def _arrays(row: PriceSeriesRow) -> tuple[Floats, Ints]:
         if (found := getattr(row, column)) is not None:
             values[:, j] = np.array(found, dtype=np.float64)
     return values, times
+
+
+def _column(column: Floats, order: Ints) -> Floats:
+    """A column in this order. One in which nothing is known takes no memory: most markets have no
+    recorded book."""
+    if np.isnan(column).all():
+        return np.broadcast_to(_UNKNOWN, len(column))
+    return column[order]
+
+
+_UNKNOWN = np.array(np.nan)
 
 
 def _series(name: str, parts: list[tuple[Floats, Ints]]) -> Series:
