@@ -145,8 +145,8 @@ def _gateway(markets: int, points: int) -> tuple[Gateway, dict[str, Series]]:
     made = {}
     for i in range(markets):
         known = np.sort(rng.integers(0, 10**15, points))
-        prices = np.column_stack([rng.random(points), *(np.full(points, np.nan),) * 3])
-        made[f"A:{i}"] = Series.build(f"A:{i}", prices, np.column_stack([known, known]))
+        rest = [rng.random(points), *(np.full(points, np.nan),) * 3]
+        made[f"A:{i}"] = Series.build(f"A:{i}", known, known, rest)
     return Gateway(_World(made), FrozenClock(from_us(10**15))), made  # type: ignore[arg-type]
 
 

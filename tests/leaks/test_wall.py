@@ -111,8 +111,8 @@ class Liar:
             def position(self, t: int) -> int:
                 return len(self) - 1
 
-        times = np.array([[to_us(k)] * 2 for k in TIMES.values()], dtype=np.int64)
-        return Peeking.build(M, np.full((len(TIMES), 4), 0.5), times)
+        times = np.array([to_us(k) for k in TIMES.values()], dtype=np.int64)
+        return Peeking.build(M, times, times, [np.full(len(TIMES), 0.5)] * 4)
 
     def _documents(self) -> list[Document]:
         made = [Document(id=w, title=w, known_at=k, text_known_at=k) for w, k in TIMES.items()]

@@ -9,8 +9,9 @@ texts of the questions once each; and `head.json`, which says who forecast. Ever
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -31,7 +32,7 @@ from beforehand.records.rows import (
     Previous,
     yes_or_no,
 )
-from beforehand.store.files import read_json, write_atomic, write_json
+from beforehand.store.files import read_json, write_json, write_lines
 
 if TYPE_CHECKING:  # numpy is loaded by those that have columns to read.
     import numpy as np
@@ -361,38 +362,40 @@ def _opened(folder: Path, marks: tuple[tuple[str, int, int, int], ...]) -> Inter
 def write_columns(
     path: Path,
     head: Head,
-    columns: Mapping[str, Any],
-    forecasts: "Floats",
+    columns: "Iterable[tuple[str, npt.NDArray[Any]]]",
     texts: Sequence[tuple[str, int]],
 ) -> list[str]:
-    """Write the folder `intervals/` of the run at `path`; returns the names of its files. `texts`
-    are the questions' texts, each with the instant from which it was known."""
+    """Write the folder `intervals/` of the run at `path`; returns the names of its files. `columns`
+    are those of COLUMNS and FORECASTS, `texts` the questions' texts, each with the instant from
+    which it was known."""
     import numpy as np
 
     said = [text.encode() for text, _ in texts]
-    every = {
-        **{name: np.asarray(columns[name], dtype=kind) for name, kind in COLUMNS.items()},
-        FORECASTS: forecasts,
-        "texts": np.frombuffer(b"".join(said), dtype=np.uint8),
-        "text_ends": np.cumsum([len(one) for one in said], dtype=np.int64),
-        "text_known_at": np.array([known_at for _, known_at in texts], dtype=np.int64),
-    }
+    every = (
+        ("texts", np.frombuffer(b"".join(said), dtype=np.uint8)),
+        ("text_ends", np.cumsum([len(one) for one in said], dtype=np.int64)),
+        ("text_known_at", np.array([known_at for _, known_at in texts], dtype=np.int64)),
+    )
     (path / FOLDER).mkdir(exist_ok=True)
-    for name, column in every.items():
-        write_atomic(path / FOLDER / f"{name}.npy", _npy(column))
+    written = [HEAD]
+    for name, column in chain(columns, every):
+        _save(path / FOLDER / f"{name}.npy", np.asarray(column, dtype=COLUMNS.get(name)))
+        written.append(f"{FOLDER}/{name}.npy")
+    missing = {*COLUMNS, FORECASTS} - {Path(name).stem for name in written}
+    assert not missing, f"a run of columns without {missing}"
     write_json(path / HEAD, head)
-    return [HEAD, *(f"{FOLDER}/{name}.npy" for name in every)]
+    return written
 
 
-def _npy(column: Any) -> bytes:
-    """A column as a file of numpy's format."""
+def _save(path: Path, column: "npt.NDArray[Any]") -> None:
+    """Write a column as a file of numpy's format, without a copy of it."""
     from io import BytesIO
 
     import numpy as np
 
-    written = BytesIO()
-    np.save(written, np.ascontiguousarray(column), allow_pickle=False)
-    return written.getvalue()
+    column, header = np.ascontiguousarray(column), BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(column))
+    write_lines(path, (header.getvalue(), column.reshape(-1).view(np.uint8).data))
 
 
 def _decision(one: Who, p: float, time: str) -> DecisionRow | FailureRow:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import pi, sqrt, tan
 from statistics import NormalDist
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +23,11 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 DRAWS = 2000
 _NORMAL = NormalDist()
-_CACHE_CELLS, _SMALL_CELLS, _BLOCK = 4_000_000, 50_000_000, 16
+_CACHE_CELLS, _SMALL_CELLS, _BLOCK = 4_000_000, 250_000_000, 16
 """The most counts that are kept as numbers for matrix products, and in a byte each, which are made
 into such numbers so many draws at a time; beyond, the draws are made again for each statistic."""
 _PARTS, _PART_CELLS = 8, 2_500_000
+_SHARED: WeakValueDictionary[tuple[int, int, int, type], npt.NDArray[Any]] = WeakValueDictionary()
 
 
 def t_quantile(probability: float, df: float) -> float:
@@ -108,20 +111,28 @@ class Resampler:
 
     @cached_property
     def _counts(self) -> Floats:
-        rng = np.random.default_rng(self.seed)
-        counts = np.empty((self.draws, self.size))  # Filled in place: a stack would hold it twice.
-        for b in range(self.draws):
-            counts[b] = self._draw(rng)
-        return counts
+        return np.asarray(self._all_counts(np.float64))
 
     @cached_property
     def _small_counts(self) -> npt.NDArray[np.uint8]:
         """The same counts in a byte each. (That a cluster is drawn more than 255 times of C draws
         from C has a probability below 1e-500.)"""
+        return np.asarray(self._all_counts(np.uint8))
+
+    def _all_counts(self, kind: type) -> npt.NDArray[Any]:
+        """How often each draw has each cluster: (draws, C). Resamplers of as many clusters share
+        them while they live."""
+        key = self.draws, self.size, self.seed, kind
+        if (kept := _SHARED.get(key)) is not None:
+            return kept
         rng = np.random.default_rng(self.seed)
-        counts = np.empty((self.draws, self.size), dtype=np.uint8)
+        counts: npt.NDArray[Any] = np.empty(
+            (self.draws, self.size), dtype=kind
+        )  # A stack would hold it twice.
         for b in range(self.draws):
             counts[b] = self._draw(rng)
+        counts.flags.writeable = False
+        _SHARED[key] = counts
         return counts
 
     def clusters(self, present: Floats) -> int:

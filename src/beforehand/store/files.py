@@ -106,7 +106,7 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json_bytes(value))
 
 
-def write_lines(path: Path, lines: Iterable[bytes]) -> int:
+def write_lines(path: Path, lines: Iterable[bytes | memoryview]) -> int:
     """Lines, each with its newline, one after the other; the file appears whole or not at all.
     Returns how many."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -88,6 +88,11 @@ class RecordedWorld:
         found: T = getattr(self, part).get(market_id, nothing)
         return found
 
+    def forget(self) -> None:
+        """Let go of what was read of the markets; whoever asks again reads it again."""
+        for part in ("_series", "_versions", "_states", "_books", "_resolutions", "_forecasts"):
+            self.__dict__.pop(part, None)
+
     def _versions_of(self, market_id: str) -> list[Market]:
         found = self.archive.records_of(Market, market_id)
         if self.grade == "published":

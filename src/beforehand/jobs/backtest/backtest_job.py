@@ -433,6 +433,8 @@ class BacktestJob:
         trusted = [name for name, one in kept.items() if one.isolation.startswith("trusted")]
         for name, why in hindsight.doubted(table, trusted, self.gateway).items():
             kept[name] = replace(kept[name], because=kept[name].because or why)
+        if self.archive.by_market:
+            self.world.forget()  # From here on the table is enough.
         markets = [c.market_id for c in self.configs]
         here = self.folder.run_id, context.journal.now(), self.archive.digest
         tried = results.with_trials(

@@ -5,7 +5,7 @@ with more than `MOST_ROWS` intervals keeps columns (`runs/interval_columns.py`):
 and the same rows, made in bulk.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.rows import IntervalRow, description, label
 from beforehand.runs.columns import columns_of
-from beforehand.runs.interval_columns import COLUMNS, HEAD, Head, IntervalColumns, write_columns
+from beforehand.runs.interval_columns import FORECASTS, HEAD, Head, IntervalColumns, write_columns
 from beforehand.runs.leaks import recheck_run
 from beforehand.runs.rows import (
     counts,
@@ -117,7 +117,7 @@ def keep_columns(
 def join_columns(
     path: Path,
     run_id: str,
-    parts: Sequence[bytes],
+    parts: Iterable[bytes],
     configs: Sequence[ExperimentConfig],
     forecasters: Sequence[Forecaster],
     method: Method,
@@ -140,12 +140,20 @@ def join_columns(
         columns["text"] = np.where(columns["text"] < 0, -1, columns["text"] + shift)
         for name, column in columns.items():
             found.setdefault(name, []).append(column)
-    said = np.concatenate(found.pop("said"), axis=1)
-    joined = {name: np.concatenate(column) for name, column in found.items()}
-    joined["market"] = market_of[joined.pop("experiment")]
-    order = np.lexsort((joined["market"], joined["t"]))
-    sorted_ = {name: column[order] for name, column in joined.items()}
-    sorted_["before"] = _before(sorted_["market"], sorted_["t"], sorted_["aggregate"])
+    market = market_of[np.concatenate(found.pop("experiment"))]
+    t = np.concatenate(found.pop("t"))
+    order = np.lexsort((market, t))
+
+    def made() -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """One column after the other, each let go of once it is written."""
+        yield "market", market[order]
+        yield "t", t[order]
+        together = np.concatenate(found["aggregate"])[order]
+        yield "before", _before(market[order], t[order], together)
+        for name in list(found):
+            parts_of = found.pop(name)
+            yield FORECASTS if name == "said" else name, np.concatenate(parts_of, -1)[..., order]
+
     head: Head = {
         "run_id": run_id,
         "rows": len(order),
@@ -162,8 +170,7 @@ def join_columns(
         ],
         "markets": markets,
     }
-    assert sorted_.keys() == COLUMNS.keys()
-    return write_columns(path, head, sorted_, said[:, order], texts)
+    return write_columns(path, head, made(), texts)
 
 
 def _before(

@@ -366,7 +366,7 @@ class Walker:
         written = join_columns(
             self._folder.path,
             self._folder.run_id,
-            [context.part(task, "columns") for task in outputs],
+            (context.part(task, "columns") for task in outputs),
             self._configs,
             [self._forecasters[name] for name in self._configs[0].models],
             self._method,

@@ -20,13 +20,13 @@ does not replace a newer one. The lookup depends on the visible prefix only.
 import hashlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -76,7 +76,6 @@ KINDS: dict[str, type[BaseModel]] = {
 KIND_OF = {model: kind for kind, model in KINDS.items()}
 MARKET_KINDS = ("market", "state", "price", "book", "resolution", "forecast")
 """Kinds whose records are each about one market."""
-_COLUMNS = ("price", "bid", "ask", "volume")
 R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
 
@@ -94,24 +93,42 @@ class Series:
     volume: Floats
 
     @classmethod
-    def build(cls, market_id: str, rows: npt.NDArray[np.float64], times: Ints) -> "Series":
-        """From `rows` (n, 4: price, bid, ask, volume) and `times` (n, 2: observed, known)."""
-        order = np.lexsort((np.arange(len(times)), times[:, 0], times[:, 1]))
-        price, bid, ask, volume = (_column(column, order) for column in rows.T)
+    def build(cls, market_id: str, known_at: Ints, observed_at: Ints, rest: list[Floats]) -> Self:
+        """From columns in the order in which they were stored; `rest` are price, bid, ask and
+        volume."""
+        order = np.lexsort((np.arange(len(known_at)), observed_at, known_at))
         return cls(
-            market_id,
-            known_at=times[order, 1],
-            observed_at=times[order, 0],
-            price=price,
-            bid=bid,
-            ask=ask,
-            volume=volume,
+            market_id, known_at[order], observed_at[order], *(_sorted(one, order) for one in rest)
         )
 
     @classmethod
-    def empty(cls, market_id: str) -> "Series":
+    def of(cls, row: PriceSeriesRow) -> Self:
+        """A stored line. Numbers in arrays take a fifth of the memory of numbers in lists."""
+        known_at, observed_at = (
+            np.array(column, dtype=np.int64) for column in (row.known_at, row.observed_at)
+        )
+        rest = [
+            _UNKNOWN.repeat(len(known_at)) if column is None else np.array(column, dtype=np.float64)
+            for column in (row.price, row.bid, row.ask, row.volume)
+        ]
+        return cls.build(row.market_id, known_at, observed_at, rest)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """One market's series from those of several lines, in the order of these."""
+        if len(parts) == 1:
+            return parts[0]
+        known_at, observed_at, *rest = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("known_at", "observed_at", "price", "bid", "ask", "volume")
+        )
+        return cls.build(parts[0].market_id, known_at, observed_at, rest)
+
+    @classmethod
+    def empty(cls, market_id: str) -> Self:
         """The series of a market that has no prices."""
-        return cls.build(market_id, np.zeros((0, 4)), np.zeros((0, 2), dtype=np.int64))
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls.build(market_id, nothing, nothing, [np.zeros(0)] * 4)
 
     def __len__(self) -> int:
         return len(self.known_at)
@@ -221,8 +238,8 @@ class Archive:
     def series_of(self, market_id: str) -> Series | None:
         """One market's price series, None without a price; segments of others are not read."""
         lines = self._lines_of("price", market_id)
-        parts = [_arrays(_read("price", decode_series, line)) for line in lines]
-        return _series(market_id, parts) if parts else None
+        parts = [Series.of(_read("price", decode_series, line)) for line in lines]
+        return Series.joined(parts) if parts else None
 
     def _lines_of(self, kind: str, market_id: str) -> Iterator[bytes]:
         needle = canonical(market_id)
@@ -252,11 +269,11 @@ class Archive:
 
     def series(self) -> dict[str, Series]:
         """Every market's price series."""
-        parts: dict[str, list[tuple[Floats, Ints]]] = defaultdict(list)
+        parts: dict[str, list[Series]] = defaultdict(list)
         for line in self.lines("price"):
             row = _read("price", decode_series, line)
-            parts[row.market_id].append(_arrays(row))
-        return {name: _series(name, parts.pop(name)) for name in sorted(parts)}
+            parts[row.market_id].append(Series.of(row))
+        return {name: Series.joined(parts[name]) for name in sorted(parts)}
 
     def verify(self) -> list[str]:
         """Every way in which the files differ from the manifest, or the records from what must hold
@@ -320,18 +337,7 @@ def _read(kind: str, decode: Callable[[bytes], T], line: bytes) -> T:
         ) from None
 
 
-def _arrays(row: PriceSeriesRow) -> tuple[Floats, Ints]:
-    """A stored line as `Series.build` takes it: numbers in arrays take a fifth of the memory of
-    numbers in lists."""
-    times = np.array([row.observed_at, row.known_at], dtype=np.int64).T
-    values = np.full((len(times), len(_COLUMNS)), np.nan)
-    for j, column in enumerate(_COLUMNS):
-        if (found := getattr(row, column)) is not None:
-            values[:, j] = np.array(found, dtype=np.float64)
-    return values, times
-
-
-def _column(column: Floats, order: Ints) -> Floats:
+def _sorted(column: Floats, order: npt.NDArray[np.intp]) -> Floats:
     """A column in this order. One in which nothing is known takes no memory: most markets have no
     recorded book."""
     if np.isnan(column).all():
@@ -340,14 +346,6 @@ def _column(column: Floats, order: Ints) -> Floats:
 
 
 _UNKNOWN = np.array(np.nan)
-
-
-def _series(name: str, parts: list[tuple[Floats, Ints]]) -> Series:
-    if len(parts) == 1:
-        return Series.build(name, *parts[0])
-    return Series.build(
-        name, np.concatenate([rows for rows, _ in parts]), np.concatenate([t for _, t in parts])
-    )
 
 
 class _Named(Struct):
