@@ -23,8 +23,8 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
+from beforehand.store.archive.ledger import PointLedger, Shelf
 from beforehand.store.archive.reader import KIND_OF, Archive
-from beforehand.store.archive.writer import _PointLedger
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = "harvest ferry tariff turbine census marathon vaccine stadium railway glacier".split()
@@ -35,14 +35,14 @@ class MemoryArchive(Archive):
     """An archive whose stored lines are held in memory; everything above them is the real code."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        ledger, self._lines = _PointLedger(None), dict[str, list[bytes]]()
+        ledger, self._lines = PointLedger(None, Shelf()), dict[str, list[bytes]]()
         for record in records:
             if isinstance(record, PricePoint):
                 ledger.add(record)
             else:
                 line = canonical(record.model_dump(mode="json", exclude_none=True))
                 self._lines.setdefault(KIND_OF[type(record)], []).append(line)
-        self._lines["price"] = ledger.lines()
+        self._lines["price"] = list(ledger.lines())
 
     @property
     def by_market(self) -> bool:

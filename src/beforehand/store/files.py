@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -148,32 +149,46 @@ MOST_UNPACKED_MB = 4096
 EARLY_MB, MOST_RATIO = 256, 100
 """What unpacks to more than so many MB may not be more than so many times its packed size: text
 hardly gets that far, and a bomb to a thousand times. Not checked where a bound is set."""
-_STEP = 2**16
-"""Packed bytes at a time: they unpack to 67 MB at most."""
+_STEP, _PART = 2**16, 2**20
+"""Bytes at a time: packed ones, which unpack to 67 MB at most, and others."""
 
 
 def read_bytes(path: Path) -> bytes:
     """The file's bytes, unpacked where they are gzip (by their first two bytes, not the name).
     Raises InputError where there is nothing to read, for more bytes than are allowed, for UTF-16,
     and for a Git LFS pointer."""
+    return b"".join(read_parts(path))
+
+
+def read_parts(path: Path) -> Iterator[bytes]:
+    """What `read_bytes` reads, a part after the other; raises as it does."""
     try:
         need_file(path)
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            first, parts = file.read(_STEP), iter(partial(file.read, _PART), b"")
+            if first[:2] == b"\x1f\x8b":
+                packed = chain([first], iter(partial(file.read, _STEP), b""))
+                parts = _unpacked(packed, str(path))
+                first = next(parts, b"")
+            _refuse_strange(path, first)
+            yield first
+            yield from parts
     except PermissionError:
         raise InputError(f"{path} cannot be read: permission denied") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    if data[:2] == b"\x1f\x8b":
-        data = unpack(data, str(path))
-    if data[:4] == b"PK\x03\x04":
+
+
+def _refuse_strange(path: Path, first: bytes) -> None:
+    """Raises InputError for what begins as no text does that is read here."""
+    if first[:4] == b"PK\x03\x04":
         raise InputError(
             f"{path} is a workbook (xlsx) or a zip: export it as CSV in UTF-8, or unpack it first"
         )
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    if first[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{path} is UTF-16: save it as UTF-8")
-    if data.startswith(b"version https://git-lfs.github.com/spec/"):
+    if first.startswith(b"version https://git-lfs.github.com/spec/"):
         raise InputError(f"{path} is a Git LFS pointer and not the file: run `git lfs pull` first")
-    return data
 
 
 def need_file(path: Path) -> None:
@@ -197,38 +212,42 @@ def need_file(path: Path) -> None:
 def refuse_packed(path: Path) -> None:
     """Raises InputError for a gzip file that is damaged, or unpacks to more than is read; keeps
     nothing of it."""
-    for _ in _unpacked(path.read_bytes(), str(path)):
-        pass
+    with path.open("rb") as file:
+        for _ in _unpacked(iter(partial(file.read, _STEP), b""), str(path)):
+            pass
 
 
 def unpack(data: bytes, name: str, most: int | None = None) -> bytes:
     """The content of a gzip file, all its members. Raises InputError for a damaged one, and for one
     that unpacks to more than is allowed (`most` bytes, else what is set), before it has done so."""
-    return b"".join(_unpacked(data, name, most))
+    steps = (data[start : start + _STEP] for start in range(0, len(data), _STEP))
+    return b"".join(_unpacked(steps, name, most))
 
 
-def _unpacked(data: bytes, name: str, bound: int | None = None) -> Iterator[bytes]:
+def _unpacked(steps: Iterable[bytes], name: str, bound: int | None = None) -> Iterator[bytes]:
     trusted = "BEFOREHAND_MAX_UNPACKED_MB" in os.environ
     most = _most_bytes() if bound is None else min(bound, _most_bytes())
-    size, at, view = 0, 0, memoryview(data)
+    size, read = 0, 0
     member = zlib.decompressobj(wbits=31)
     try:
-        while at < len(view):
-            if member.eof:
-                member = zlib.decompressobj(wbits=31)
-            part = member.decompress(view[at : at + _STEP])
-            at = min(at + _STEP, len(view)) - len(member.unused_data)
-            while member.eof and at < len(view) and not view[at]:
-                at += 1  # Zeros may follow a member.
-            size += len(part)
-            bomb = size > EARLY_MB * 10**6 and size > MOST_RATIO * at and not trusted
-            if bomb or size > most:
-                raise InputError(
-                    f"{name} unpacks to more than {size // 10**6:,} MB and may be made to fill the "
-                    "memory: nothing was read. If it is what it should be, set "
-                    "BEFOREHAND_MAX_UNPACKED_MB"
-                )
-            yield part
+        for packed in steps:
+            left = packed
+            while left := left.lstrip(b"\0") if member.eof else left:  # Zeros may follow a member.
+                if member.eof:
+                    member = zlib.decompressobj(wbits=31)
+                part = member.decompress(left)
+                read += len(left) - len(member.unused_data)
+                left = member.unused_data
+                size += len(part)
+                bomb = size > EARLY_MB * 10**6 and size > MOST_RATIO * read and not trusted
+                if bomb or size > most:
+                    raise InputError(
+                        f"{name} unpacks to more than {size // 10**6:,} MB and may be made to fill "
+                        "the memory: nothing was read. If it is what it should be, set "
+                        "BEFOREHAND_MAX_UNPACKED_MB"
+                    )
+                if part:
+                    yield part
     except zlib.error as error:
         raise InputError(f"{name} is a damaged gzip file: {error}") from None
     if not member.eof:
@@ -261,15 +280,23 @@ LONGEST_LINE = 50_000_000
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """(line number from 1, line) of every line that is not blank, without a byte-order mark."""
-    content = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
-    for number, line in enumerate(content.splitlines(), start=1):
-        if len(line) > LONGEST_LINE:
-            raise InputError(
-                f"{path}:{number}: the line has {len(line) / 1e6:,.0f} MB, and at most "
-                f"{LONGEST_LINE / 1e6:,.0f} are read: is each record on a line of its own?"
-            )
-        if line.strip():
-            yield number, line
+    number, rest = 0, b""
+    for part in chain(read_parts(path), [b""]):
+        lines = (rest + part).splitlines(keepends=True)
+        # The last line may go on, or its carriage return be followed by a line feed.
+        rest = lines.pop() if part and lines and not lines[-1].endswith(b"\n") else b""
+        for line in (*lines, rest) if len(rest) > LONGEST_LINE else lines:
+            number += 1
+            line = line.rstrip(b"\r\n")
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if len(line) > LONGEST_LINE:
+                raise InputError(
+                    f"{path}:{number}: the line has {len(line) / 1e6:,.0f} MB or more, and at most "
+                    f"{LONGEST_LINE / 1e6:,.0f} are read: is each record on a line of its own?"
+                )
+            if line.strip():
+                yield number, line
 
 
 def read_text(path: Path) -> str:
@@ -370,7 +397,8 @@ def read_json(path: Path) -> Any:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of the file as it lies on disk."""
-    return bytes_digest(path.read_bytes())
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def bytes_digest(data: bytes) -> str:

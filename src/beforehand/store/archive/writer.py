@@ -17,26 +17,26 @@ import secrets
 import threading
 import time
 import weakref
-from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TypedDict
+from typing import IO, TypedDict
 
-import msgspec
 from orjson import JSONDecodeError, dumps, loads
 from pydantic import BaseModel
 
-from beforehand.clock import iso, to_us
+from beforehand.clock import iso
 from beforehand.errors import InputError, Unavailable
 from beforehand.ids import canonical, digest
 from beforehand.records import world
-from beforehand.records.bulk import PriceSeriesRow, decode_series
+from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.world import Exchange
+from beforehand.store.archive.ledger import Endings, Lines, PointLedger, Shelf, fingerprint
 from beforehand.store.archive.manifest import (
     Coverage,
     ImportEntry,
@@ -52,7 +52,6 @@ from beforehand.store.archive.reader import (
     KINDS,
     MARKET_KINDS,
     Archive,
-    Series,
     market_of,
     record_count,
     segment_name,
@@ -219,12 +218,12 @@ class ArchiveWriter:
 
     def _new_lines(
         self, records: Iterable[BaseModel | PriceSeriesRow], report: ImportReport
-    ) -> dict[str, list[bytes]]:
+    ) -> dict[str, Lines]:
         """The lines to store per kind, without what is stored already."""
         archive = Archive(self.path) if self._exists() else None
         seen: dict[str, set[bytes]] = {}
-        points, endings = _PointLedger(archive), _Endings(archive)
-        lines: dict[str, list[bytes]] = defaultdict(list)
+        points, endings = PointLedger(archive, Shelf(self.path)), Endings(archive)
+        waiting: dict[str, Shelf] = defaultdict(lambda: Shelf(self.path))
         for record in records:
             if isinstance(record, PriceSeriesRow):
                 fresh = points.add_series(record)
@@ -238,22 +237,23 @@ class ArchiveWriter:
             else:
                 if kind not in seen:
                     stored = archive.lines(kind) if archive else ()
-                    seen[kind] = {_fingerprint(line) for line in stored}
+                    seen[kind] = {fingerprint(line) for line in stored}
                 line = canonical(record.model_dump(mode="json", exclude_none=True))
-                mark = _fingerprint(line)
+                mark = fingerprint(line)
                 is_new = mark not in seen[kind]
                 if is_new and isinstance(record, world.Resolution):
                     is_new = endings.add(record)
                 if is_new:
                     seen[kind].add(mark)
-                    lines[kind].append(line)
+                    waiting[kind].keep(line)
             tally = report.new if is_new else report.same
             tally[kind] = tally.get(kind, 0) + 1
-        if priced := points.lines():
+        lines = {kind: Lines(shelf) for kind, shelf in waiting.items()}
+        if len(priced := points.lines()):
             lines["price"] = priced
-        return dict(lines)
+        return lines
 
-    def _conflicts(self, lines: Mapping[str, list[bytes]]) -> list[str]:
+    def _conflicts(self, lines: Mapping[str, Lines]) -> list[str]:
         """Markets of new endings whose outcome on record is another one."""
         new = [world.Resolution.model_validate_json(line) for line in lines.get("resolution", ())]
         if not new:
@@ -263,7 +263,7 @@ class ArchiveWriter:
         return conflicts([*new, *(one for one in stored if one.market_id in names)])
 
     def _write_segments(
-        self, kind: str, lines: list[bytes], total: int, stamp: str, name: str
+        self, kind: str, lines: Lines, total: int, stamp: str, name: str
     ) -> Iterator[Segment]:
         """Store the new lines, `total` records, in as many segments as they need."""
 
@@ -273,11 +273,11 @@ class ArchiveWriter:
             return self._write_segment(kind, part, n, stamp, name, ends)
 
         if by_market := kind in MARKET_KINDS and sum(map(len, lines)) > LARGEST_BY_MARKET:
-            lines = sorted(lines, key=lambda line: market_of(kind, line))
+            lines = lines.by_market(kind)
+        parts = _parts(lines, LARGEST_BY_MARKET if by_market else LARGEST_SEGMENT)
         with ThreadPoolExecutor(PACKERS) as pool:  # Packing leaves the interpreter to others.
-            yield from pool.map(
-                write, _parts(lines, LARGEST_BY_MARKET if by_market else LARGEST_SEGMENT)
-            )
+            while several := list(islice(parts, PACKERS)):  # No more than these are in memory.
+                yield from pool.map(write, several)
 
     def _write_segment(
         self,
@@ -308,7 +308,7 @@ class ArchiveWriter:
         return segment
 
 
-def _parts(lines: list[bytes], largest: int) -> Iterator[list[bytes]]:
+def _parts(lines: Iterable[bytes], largest: int) -> Iterator[list[bytes]]:
     """The lines of one import, cut where a segment would be larger than so many bytes."""
     part, size = list[bytes](), 0
     for line in lines:
@@ -323,126 +323,6 @@ def _parts(lines: list[bytes], largest: int) -> Iterator[list[bytes]]:
 
 def _source(entry: ImportEntry) -> tuple[str, str]:
     return entry["importer"], entry["source_digest"]
-
-
-class _Endings:
-    """How markets ended, as it became known: what says again what was known last is not new. A set
-    that is published every night says it every night."""
-
-    def __init__(self, archive: Archive | None) -> None:
-        self._archive = archive
-        self._known: dict[str, list[tuple[datetime, str]]] | None = None
-
-    def add(self, ending: world.Resolution) -> bool:
-        """True where it is new."""
-        if self._known is None:
-            self._known = defaultdict(list)
-            for one in self._archive.records(world.Resolution) if self._archive else ():
-                insort(self._known[one.market_id], _said(one))
-        known, said = self._known[ending.market_id], _said(ending)
-        before = bisect_right(known, said[0], key=lambda one: one[0]) - 1
-        if before >= 0 and known[before][1] == said[1]:
-            return False
-        insort(known, said)
-        return True
-
-
-def _said(ending: world.Resolution) -> tuple[datetime, str]:
-    """Since when an ending is known, and what it says."""
-    return ending.known_at, ending.model_dump_json(exclude={"market_id", "known_at"})
-
-
-class _PointLedger:
-    """Price points seen so far, per market, so that only new ones are stored. As with endings, what
-    says again what was known last of an instant is not new."""
-
-    def __init__(self, archive: Archive | None) -> None:
-        self._old = archive.series() if archive else {}
-        self._seen: dict[str, _Points] = {}
-        self._new: dict[str, list[tuple[float | None, ...]]] = defaultdict(list)
-        self._whole: dict[str, bytes] = {}
-
-    def add(self, p: world.PricePoint) -> bool:
-        row = (to_us(p.observed_at), to_us(p.known_at), p.price, p.bid, p.ask, p.volume)
-        if is_new := self._points_of(p.market_id).add(row):
-            self._new[p.market_id].append(row)
-        return is_new
-
-    def add_series(self, row: PriceSeriesRow) -> int:
-        """Add a market's whole series; returns how many of its points are new."""
-        name = row.market_id
-        alone = name not in self._old and name not in self._seen and name not in self._whole
-        if alone and len({*row.observed_at}) == len(row.price):
-            self._whole[name] = _encode(row)  # As it is: there is nothing to compare it with.
-            return len(row.price)
-        return self._add_rows(row)
-
-    def _points_of(self, name: str) -> "_Points":
-        """The points of a market so far."""
-        if name not in self._seen:
-            self._seen[name] = _Points(self._old.get(name))
-            if (first := self._whole.pop(name, None)) is not None:
-                self._add_rows(decode_series(first))
-        return self._seen[name]
-
-    def _add_rows(self, row: PriceSeriesRow) -> int:
-        nothing: list[float | None] = [None] * len(row.price)
-        rest = [row.bid or nothing, row.ask or nothing, row.volume or nothing]
-        seen, new = self._points_of(row.market_id), self._new[row.market_id]
-        before = len(new)
-        for one in zip(row.observed_at, row.known_at, row.price, *rest, strict=True):
-            if seen.add(one):
-                new.append(one)
-        return len(new) - before
-
-    def lines(self) -> list[bytes]:
-        """What is new, a line a market, in order of their names."""
-        for market, rows in self._new.items():
-            if not rows:
-                continue
-            observed, known, price, *rest = (list(column) for column in zip(*rows, strict=True))
-            bid, ask, volume = (c if any(v is not None for v in c) else None for c in rest)
-            row = PriceSeriesRow(market, observed, known, price, bid, ask, volume)
-            self._whole[market] = _encode(row)
-        return [self._whole.pop(market) for market in sorted(self._whole)]
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-class _Points:
-    """What became known of a market's price: by the instant that it is about, in order of when."""
-
-    def __init__(self, series: Series | None) -> None:
-        self._said: dict[int, list[tuple[int, tuple[float | None, ...]]]] = {}
-        if series is None:
-            return
-        columns = [series.observed_at.tolist(), series.known_at.tolist(), series.price.tolist()]
-        columns += [
-            [None if v != v else v for v in column.tolist()]
-            for column in (series.bid, series.ask, series.volume)
-        ]
-        for observed, known, *values in zip(*columns, strict=True):
-            self._said.setdefault(observed, []).append((known, tuple(values)))
-
-    def add(self, row: tuple[Any, ...]) -> bool:
-        """True where (observed, known, price, bid, ask, volume) says something new."""
-        observed, known, *rest = row
-        values, said = tuple(rest), self._said.setdefault(observed, [])
-        first, after = (bisect(said, known, key=_since) for bisect in (bisect_left, bisect_right))
-        last = said[first:after] or said[max(first - 1, 0) : first]
-        if any(one[1] == values for one in last):
-            return False
-        said.insert(after, (known, values))
-        return True
-
-
-def _since(said: tuple[int, tuple[float | None, ...]]) -> int:
-    return said[0]
-
-
-def _fingerprint(line: bytes) -> bytes:
-    return hashlib.sha256(line).digest()
 
 
 class Spooled(TypedDict):

@@ -12,7 +12,7 @@ from beforehand.records.record import Record
 from beforehand.sources.catalogue import RECORDED
 from beforehand.store.archive.manifest import stored_at
 from beforehand.store.archive.writer import ArchiveWriter, ImportReport
-from beforehand.store.files import file_digest, read_bytes
+from beforehand.store.files import file_digest, read_parts
 from beforehand.world.importers import (
     datasets,
     documents,
@@ -92,7 +92,8 @@ def store_files(
     if not files:
         raise InputError("name at least one file to import")
     for path in files:
-        read_bytes(path)
+        for _ in read_parts(path):
+            pass
     for path in files:
         rejects, notes, mark = Rejects(skip_bad), dict[str, int](), file_digest(path)
         now = clock.now()
