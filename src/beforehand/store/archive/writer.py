@@ -17,7 +17,7 @@ import secrets
 import threading
 import time
 import weakref
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -255,12 +255,13 @@ class ArchiveWriter:
 
     def _conflicts(self, lines: Mapping[str, Lines]) -> list[str]:
         """Markets of new endings whose outcome on record is another one."""
-        new = [world.Resolution.model_validate_json(line) for line in lines.get("resolution", ())]
-        if not new:
-            return []
-        names = {ending.market_id for ending in new}
-        stored = Archive(self.path).records(world.Resolution) if self._exists() else []
-        return conflicts([*new, *(one for one in stored if one.market_id in names)])
+        endings = lines.get("resolution", ())
+        said = Counter(market_of("resolution", line) for line in endings)
+        stored = Archive(self.path).records(world.Resolution) if said and self._exists() else []
+        stored = [one for one in stored if one.market_id in said]
+        again = {name for name, n in said.items() if n > 1} | {one.market_id for one in stored}
+        new = (line for line in endings if market_of("resolution", line) in again)
+        return conflicts([*map(world.Resolution.model_validate_json, new), *stored])
 
     def _write_segments(
         self, kind: str, lines: Lines, total: int, stamp: str, name: str
