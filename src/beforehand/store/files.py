@@ -292,8 +292,8 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 line = line.removeprefix(b"\xef\xbb\xbf")
             if len(line) > LONGEST_LINE:
                 raise InputError(
-                    f"{path}:{number}: the line has more than {LONGEST_LINE / 1e6:,.0f} MB, the most "
-                    "that is read: is each record on a line of its own?"
+                    f"{path}:{number}: the line has more than {LONGEST_LINE / 1e6:,.0f} MB, the "
+                    "most that is read: is each record on a line of its own?"
                 )
             if line.strip():
                 yield number, line
