@@ -8,6 +8,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from beforehand.cli.app import run as cli
 from beforehand.errors import InputError
@@ -90,6 +92,24 @@ def test_members_padding_and_damage(tmp_path: Path) -> None:
     for cut in (one[:-3], one[:40], b"\x1f\x8b" + b"x" * 20, b"\x1f\x8b"):
         with pytest.raises(InputError, match="damaged gzip"):
             files.unpack(cut, "x")
+
+
+PIECES = [b"a", b"xyz", b"\n", b"\r", b"\r\n", b" ", b"\xef\xbb\xbf", b"\x0b", b"\x85"]
+
+
+@pytest.mark.parametrize("part", [1, 2, 3, 2**20])
+@given(pieces=st.lists(st.sampled_from(PIECES), max_size=14), packed=st.booleans())
+def test_lines_are_the_same_in_parts_of_any_size(
+    part: int, tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], packed: bool
+) -> None:
+    content, path = b"".join(pieces), tmp_path_factory.getbasetemp() / f"parts-{part}"
+    path.write_bytes(gzip.compress(content[:3]) + gzip.compress(content[3:]) if packed else content)
+    whole = content.removeprefix(b"\xef\xbb\xbf").splitlines()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_STEP", max(part, 2))
+        patch.setattr(files, "_PART", part)
+        found = list(files.read_lines(path))
+    assert found == [(n, line) for n, line in enumerate(whole, start=1) if line.strip()]
 
 
 def test_a_parquet_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:

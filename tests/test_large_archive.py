@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import orjson
@@ -12,7 +13,8 @@ from beforehand.clock import FrozenClock, parse_instant, to_us
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds import recorded
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.store.archive import reader, writer
+from beforehand.records.bulk import PriceSeriesRow
+from beforehand.store.archive import ledger, reader, writer
 from beforehand.store.archive.manifest import seal_of
 from beforehand.store.archive.reader import MARKET_KINDS, Archive
 from beforehand.store.archive.writer import ArchiveWriter
@@ -52,6 +54,49 @@ def test_a_small_import_is_stored_as_ever(whole: Archive, cut: Archive) -> None:
         assert sorted(whole.lines(kind)) == sorted(cut.lines(kind))
 
 
+@pytest.mark.parametrize("in_memory", [0, 2000])
+def test_lines_that_wait_in_a_file_are_stored_as_those_in_memory(
+    in_memory: int, whole: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = []
+
+    def counted(**given: Any) -> Any:
+        files.append(TemporaryFile(**given))  # noqa: SIM115 (the shelf closes it)
+        return files[-1]
+
+    monkeypatch.setattr(ledger, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(ledger, "TemporaryFile", counted)
+    made = stored(tmp_path / "archive")
+    assert made.digest == whole.digest
+    assert made.verify() == []
+    assert files
+    assert all(file.closed for file in files)
+    assert {path.name for path in made.path.iterdir()} == {
+        path.name for path in whole.path.iterdir()
+    }
+
+
+def test_a_market_in_pieces_is_taken_back_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its prices so far wait in the file when more of them come."""
+    digests = []
+    for in_memory in (10**6, 0):
+        monkeypatch.setattr(ledger, "IN_MEMORY", in_memory)
+        pieces = [
+            PriceSeriesRow("A:1", [10, 20], [10, 20], [0.1, 0.2]),
+            PriceSeriesRow("A:2", [10], [10], [0.5]),
+            PriceSeriesRow("A:1", [20, 30], [20, 30], [0.2, 0.3]),
+        ]
+        facts = {"importer": "test", "source": "test", "source_digest": "test"}
+        path = tmp_path / str(in_memory)
+        report = ArchiveWriter(path).add(pieces, **facts, recorded_at=STORED)
+        assert (report.new, report.same) == ({"price": 4}, {"price": 1})
+        assert Archive(path).series()["A:1"].price.tolist() == [0.1, 0.2, 0.3]
+        digests.append(Archive(path).digest)
+    assert digests[0] == digests[1]
+
+
 def everything(world: RecordedWorld, market: str) -> list[Any]:
     """What a world says of one market."""
     until = to_us(STORED)
@@ -66,6 +111,16 @@ def everything(world: RecordedWorld, market: str) -> list[Any]:
         list(world.last_price(market, until)),
         None if series is None else series.price.tolist(),
     ]
+
+
+def test_what_was_forgotten_is_read_again(cut: Archive) -> None:
+    world = RecordedWorld(cut)
+    markets = sorted(cut.series())
+    before = [everything(world, market) for market in markets]
+    assert "_series" in world.__dict__
+    world.forget()
+    assert "_series" not in world.__dict__
+    assert [everything(world, market) for market in markets] == before
 
 
 @pytest.mark.parametrize("grade", ["captured", "published"])

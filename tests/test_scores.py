@@ -118,6 +118,8 @@ def test_draws_are_the_same_however_they_are_kept(
     assert small.totals(columns) == expected
     assert "_small_counts" in small.__dict__
     assert "_counts" not in small.__dict__
+    shared = Resampler(labels[::-1], draws=300, seed=1, cells=0)
+    assert shared._small_counts is small._small_counts
     monkeypatch.setattr(intervals, "_SMALL_CELLS", 0)
     anew = Resampler(labels, draws=300, seed=1, cells=0)
     assert anew.totals(columns) == expected

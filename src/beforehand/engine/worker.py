@@ -43,9 +43,9 @@ def work(
             "a worker needs BEFOREHAND_DATABASE_URL (postgresql://user:password@host:5432/name); "
             "without it a run works in its own process, with SQLite files in the home folder"
         )
+    _found(archive, workspace, say)  # A URL that does not answer is told at once.
     pause = threading.Event()
     journal = Journal(Database(workspace.journal), workspace.clock)
-    _found(archive, workspace, say)  # A URL that does not answer is told at once.
 
     def opener(row: RunRow) -> Job:
         return open_job(row, workspace, _found(archive, workspace, say))

@@ -126,9 +126,7 @@ class Resampler:
         if (kept := _SHARED.get(key)) is not None:
             return kept
         rng = np.random.default_rng(self.seed)
-        counts: npt.NDArray[Any] = np.empty(
-            (self.draws, self.size), dtype=kind
-        )  # A stack would hold it twice.
+        counts: npt.NDArray[Any] = np.empty((self.draws, self.size), kind)  # No stack: half of it.
         for b in range(self.draws):
             counts[b] = self._draw(rng)
         counts.flags.writeable = False

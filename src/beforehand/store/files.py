@@ -401,11 +401,6 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def bytes_digest(data: bytes) -> str:
-    """SHA-256 of a file's bytes."""
-    return hashlib.sha256(data).hexdigest()
-
-
 @contextmanager
 def exclusive(path: Path, busy: str | None = None, make: bool = True) -> Iterator[None]:
     """Hold an exclusive lock on `path`; raises Unavailable (saying `busy`) if another process holds

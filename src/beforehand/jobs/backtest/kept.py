@@ -143,13 +143,13 @@ def join_columns(
     market = market_of[np.concatenate(found.pop("experiment"))]
     t = np.concatenate(found.pop("t"))
     order = np.lexsort((market, t))
+    market, t = market[order], t[order]
 
     def made() -> Iterator[tuple[str, npt.NDArray[Any]]]:
         """One column after the other, each let go of once it is written."""
-        yield "market", market[order]
-        yield "t", t[order]
-        together = np.concatenate(found["aggregate"])[order]
-        yield "before", _before(market[order], t[order], together)
+        yield "market", market
+        yield "t", t
+        yield "before", _before(market, t, np.concatenate(found["aggregate"])[order])
         for name in list(found):
             parts_of = found.pop(name)
             yield FORECASTS if name == "said" else name, np.concatenate(parts_of, -1)[..., order]

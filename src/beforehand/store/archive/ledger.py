@@ -193,8 +193,3 @@ class _Points:
 
 def _since(said: tuple[int, tuple[float | None, ...]]) -> int:
     return said[0]
-
-
-def fingerprint(line: bytes) -> bytes:
-    """What tells a line from others."""
-    return hashlib.sha256(line).digest()

@@ -108,7 +108,7 @@ class Series:
             np.array(column, dtype=np.int64) for column in (row.known_at, row.observed_at)
         )
         rest = [
-            _UNKNOWN.repeat(len(known_at)) if column is None else np.array(column, dtype=np.float64)
+            _nothing(len(known_at)) if column is None else np.array(column, dtype=np.float64)
             for column in (row.price, row.bid, row.ask, row.volume)
         ]
         return cls.build(row.market_id, known_at, observed_at, rest)
@@ -340,12 +340,12 @@ def _read(kind: str, decode: Callable[[bytes], T], line: bytes) -> T:
 def _sorted(column: Floats, order: npt.NDArray[np.intp]) -> Floats:
     """A column in this order. One in which nothing is known takes no memory: most markets have no
     recorded book."""
-    if np.isnan(column).all():
-        return np.broadcast_to(_UNKNOWN, len(column))
-    return column[order]
+    return _nothing(len(column)) if np.isnan(column).all() else column[order]
 
 
-_UNKNOWN = np.array(np.nan)
+def _nothing(n: int) -> Floats:
+    """`n` times NaN, in the memory of one."""
+    return np.broadcast_to(np.nan, n)
 
 
 class _Named(Struct):

@@ -6,10 +6,10 @@ content, so what is here already is not fetched again; each is checked against i
 manifest is written last: a folder with one is whole.
 """
 
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from beforehand.errors import BeforehandError, Corrupt, InputError, NotConfigure
 from beforehand.ids import digest
 from beforehand.store.archive.manifest import ArchiveManifest, Segment, checked_manifest
 from beforehand.store.archive.reader import KINDS, segment_name
-from beforehand.store.files import bytes_digest, file_digest, write_atomic
+from beforehand.store.files import file_digest, write_atomic
 
 AT_ONCE = 4
 TRIES, PAUSE_S = 3, 0.5
@@ -42,23 +42,12 @@ def fetch(url: str, cache: Path, say: Callable[[str], None] = lambda text: None)
     store = _Store(url)
     packed = store.read("archive.json")
     manifest = _manifest(packed, f"{store.shown}/archive.json")
-    folder = cache / digest(url)[:16]
+    folder = cache / digest(store.shown)[:16]
     missing = [one for one in manifest["segments"] if not _is_here(folder, one)]
     if missing:
         say(f"{store.shown}: fetching {len(missing):,} of {len(manifest['segments']):,} segments")
-    done = threading.Event()  # After a failure nobody begins another file.
-
-    def bring(segment: Segment) -> None:
-        if done.is_set():
-            return
-        try:
-            _bring(store, folder, segment)
-        except BaseException:
-            done.set()
-            raise
-
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fetch") as pool:
-        list(pool.map(bring, missing))
+        list(pool.map(partial(_bring, store, folder), missing))  # The first failure ends it.
     write_atomic(folder / "archive.json", packed)
     return folder
 
@@ -81,7 +70,7 @@ def _is_here(folder: Path, segment: Segment) -> bool:
 def _bring(store: "_Store", folder: Path, segment: Segment) -> None:
     name = f"segments/{segment_name(segment)}"
     packed = store.read(name)
-    if bytes_digest(packed) != segment["file_digest"]:
+    if digest(packed) != segment["file_digest"]:
         raise Corrupt(f"{store.shown}/{name}: its bytes do not match the digest in archive.json")
     write_atomic(folder / name, packed)
 

@@ -36,7 +36,7 @@ from beforehand.ids import canonical, digest
 from beforehand.records import world
 from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.world import Exchange
-from beforehand.store.archive.ledger import Endings, Lines, PointLedger, Shelf, fingerprint
+from beforehand.store.archive.ledger import Endings, Lines, PointLedger, Shelf
 from beforehand.store.archive.manifest import (
     Coverage,
     ImportEntry,
@@ -237,9 +237,9 @@ class ArchiveWriter:
             else:
                 if kind not in seen:
                     stored = archive.lines(kind) if archive else ()
-                    seen[kind] = {fingerprint(line) for line in stored}
+                    seen[kind] = {_fingerprint(line) for line in stored}
                 line = canonical(record.model_dump(mode="json", exclude_none=True))
-                mark = fingerprint(line)
+                mark = _fingerprint(line)
                 is_new = mark not in seen[kind]
                 if is_new and isinstance(record, world.Resolution):
                     is_new = endings.add(record)
@@ -324,6 +324,10 @@ def _parts(lines: Iterable[bytes], largest: int) -> Iterator[list[bytes]]:
 
 def _source(entry: ImportEntry) -> tuple[str, str]:
     return entry["importer"], entry["source_digest"]
+
+
+def _fingerprint(line: bytes) -> bytes:
+    return hashlib.sha256(line).digest()
 
 
 class Spooled(TypedDict):
