@@ -26,15 +26,15 @@ from jobs import open_store
 class Stuck(Provider):
     """Never answers one question in time; all others at once."""
 
-    def __init__(self, market: str, time: str) -> None:
+    def __init__(self, market: str, time: str, wait: float = 1.0) -> None:
         super().__init__(latency=0.0)
-        self.stuck, self.tried = (market, time), 0
+        self.stuck, self.tried, self.wait = (market, time), 0, wait
 
     def answer(self, key: str, path: str, body: bytes, index: str) -> tuple[int, bytes]:
         asked = json.loads(body)
         if (asked["market"]["id"], asked["time"]) == self.stuck:
             self.tried += 1
-            time.sleep(1.0)
+            time.sleep(self.wait)
         return super().answer(key, path, body, index)
 
 
@@ -125,9 +125,10 @@ def test_the_policy_stop_names_the_one_question_that_blocks(
     made: Path, home: Path, capsys: Out, hurried: None
 ) -> None:
     at = iso(MONDAY + timedelta(days=14))
-    with serving(Stuck("KALSHI:m1", at)) as stuck:
+    # On a busy machine an answer may take a second: then another question would be the first.
+    with serving(Stuck("KALSHI:m1", at, wait=6.0)) as stuck:
         command = ["backtest", "run", "--archive", str(made), "--forecasters", stuck.address()]
-        command += ["--timeout", "0.8", "--run-id", "r", "--in-flight", "stop"]
+        command += ["--timeout", "5", "--run-id", "r", "--in-flight", "stop"]
         assert cli(command) == 3
         err = capsys.readouterr().err
         assert f"KALSHI:m1 at {at}, {stuck.address()}, simulation 0" in err
