@@ -1,6 +1,7 @@
 """A made world of ten thousand markets with two hundred prices each, walked weekly by every
-baseline: `python bench/large.py [MARKETS]`. Every command runs in a process of its own, so that its
-memory can be told; seconds are set against parsing the same file with orjson in the same run.
+baseline: `python bench/large.py [MARKETS] [PYTHON]`. Every command runs in a process of its own, so
+that its memory can be told; seconds are set against parsing the same file with orjson in the same
+run. With PYTHON, that of another checkout, its import and run are measured beside ours.
 
     import  against parsing and writing the prices as columns: goal at most 3
     run     against parsing: goal at most 36; 700 MB, 100 MB of disk
@@ -24,6 +25,8 @@ import numpy as np
 import orjson
 
 PRICES, DAY = 200, timedelta(days=1)
+IMPORT = ("world", "import", "markets")
+WALK = ("backtest", "run", "--every", "7d", "--run-id", "large")
 EXPORT = ("runs", "export", "large", "--format", "intervals")
 ODDS = """
 import sys, time
@@ -81,11 +84,11 @@ def floors(path: Path) -> tuple[float, float]:
     return parsed, time.perf_counter() - began
 
 
-def run(home: Path, *arguments: str) -> tuple[float, float]:
+def run(home: Path, *arguments: str, python: str = sys.executable) -> tuple[float, float]:
     """Wall seconds and MB at most of a command."""
     began = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "beforehand", *arguments],
+        [python, "-m", "beforehand", *arguments],
         env=os.environ | {"BEFOREHAND_HOME": str(home)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -107,6 +110,18 @@ def size(folder: Path) -> float:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
+def beside(home: Path, path: Path, python: str, ours: float) -> None:
+    """The same import and run by another checkout."""
+    imported, memory = run(home, *IMPORT, str(path), python=python)
+    print(f"beside  import {imported:.1f} s, {memory:.0f} MB")
+    before = size(home)
+    took, memory = run(home, *WALK, python=python)
+    print(
+        f"beside  run {took:.1f} s, {memory:.0f} MB, {size(home) - before:.0f} MB of disk: "
+        f"{took / ours:.1f} times ours [8]"
+    )
+
+
 def main() -> None:
     """One line a measurement."""
     if sys.argv[1:2] == ["floors"]:
@@ -120,18 +135,20 @@ def main() -> None:
         # In a process of its own: a child's peak of memory begins at its parent's.
         parsed, columns = map(float, output(__file__, "floors", str(path)).split())
         print(f"{n:,} markets, {path.stat().st_size / 1e6:.0f} MB; parsing {parsed:.2f} s")
-        took, memory = run(home, "world", "import", "markets", str(path))
+        took, memory = run(home, *IMPORT, str(path))
         archive = home / "data" / "archive"
         print(
             f"import  {took:.1f} s, {took / columns:.1f} of parsing and columns [3]; "
             f"{memory:.0f} MB, {size(archive):.0f} MB of disk"
         )
         before = size(home)
-        took, memory = run(home, "backtest", "run", "--every", "7d", "--run-id", "large")
+        took, memory = run(home, *WALK)
         print(
             f"run     {took:.1f} s, {took / parsed:.0f} of parsing [36]; {memory:.0f} MB [700], "
             f"{size(home) - before:.0f} MB of disk [100]"
         )
+        for other in sys.argv[2:]:
+            beside(home / "beside", path, other, took)
         took, memory = run(home, "runs", "verify", "large")
         print(f"verify  {took:.1f} s, {took / parsed:.0f} of parsing; {memory:.0f} MB")
         out = home / "intervals.jsonl"

@@ -142,7 +142,9 @@ def test_few_are_looked_up_alone_and_then_all_are_loaded(
 ) -> None:
     read: list[str] = []
     unpack = reader._unpack
-    monkeypatch.setattr(reader, "_unpack", lambda p, s: read.append(s["kind"]) or unpack(p, s))
+    monkeypatch.setattr(
+        reader, "_unpack", lambda p, s, d: read.append(s["kind"]) or unpack(p, s, d)
+    )
     world = RecordedWorld(cut)
     names = sorted(cut.series())
     read.clear()
@@ -188,7 +190,7 @@ def test_verify_names_a_record_that_would_not_be_found(
 def test_segments_hold_the_markets_that_they_say(kind: str, cut: Archive) -> None:
     for segment in cut.manifest["segments"]:
         if segment["kind"] == kind and "markets" in segment:
-            lines = reader._unpack(cut.path, segment).splitlines()
+            lines = reader.Contents(cut.path).of(segment).splitlines()
             key = "id" if kind == "market" else "market_id"
             names = [orjson.loads(line)[key] for line in lines]
             assert names == sorted(names)

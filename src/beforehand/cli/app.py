@@ -37,6 +37,7 @@ SUMMARIES = {
     "world info": "What the archive holds, and where it came from.",
     "world list": "The markets of the archive: ids, texts, and when each can be forecast.",
     "world coverage": "What the dumps in the archive cover, and where they have gaps.",
+    "world compact": "Put what many small imports stored into few files; the digest stays.",
     "world prune": "Delete files that no import lists, or take whole imports out.",
     "world verify": "Check every stored byte and every record of the archive.",
     "world import markets": "Import market histories (JSONL): texts, prices, resolutions.",

@@ -1,4 +1,4 @@
-"""`beforehand world simulate|record|prune|verify`."""
+"""`beforehand world simulate|record|prune|compact|verify`."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -158,6 +158,31 @@ def prune(
     return EXIT_OK
 
 
+def compact(*, archive: ArchivePath = None, json: Json = False) -> int:
+    """Put what many small imports stored into few files, as after months of `world record`.
+
+    The archive holds the same, byte for byte, and has the same digest: runs made on it can be
+    verified and made again. The files of before are left to those who read them now: `world prune`
+    deletes them.
+    """
+    from beforehand.store.archive.manifest import need_manifest
+    from beforehand.store.archive.writer import ArchiveWriter
+
+    path = archive_path(archive)
+    need_manifest(path)
+    done = ArchiveWriter(path).compact()
+    if json:
+        emit({"archive": str(path), **vars(done)})
+    elif done.files == done.files_before:
+        print(f"{path}: nothing to do; {done.segments:,} segments lie in {done.files:,} files")
+    else:
+        print(
+            f"{path}: {done.segments:,} segments lie in {done.files:,} files now, before in "
+            f"{done.files_before:,}. `beforehand world prune` deletes the files of before."
+        )
+    return EXIT_OK
+
+
 def verify(*, archive: ArchivePath = None, json: Json = False) -> int:
     """Check every stored byte against its digest, and every record against its schema."""
     path = archive_path(archive)
@@ -178,7 +203,7 @@ def verify(*, archive: ArchivePath = None, json: Json = False) -> int:
         for problem in problems:
             note(problem)
         for stray in opened.strays():
-            note(f"segments/{stray}: in no import (left by an interrupted one; harmless)")
+            note(f"segments/{stray}: in no import (harmless; `world prune` deletes it)")
         total = sum(opened.counts().values())
         print(
             f"{path}: {len(problems)} problems"

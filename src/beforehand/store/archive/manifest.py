@@ -28,11 +28,22 @@ Segment = TypedDict(
         "recorded_at": str,
         "import": str,
         "markets": NotRequired[list[str]],
+        "pack": NotRequired["Pack"],
     },
 )
-"""A file of records of one kind: its digests (unpacked, and as stored on disk), how many records it
-holds, when it was stored, and by which import. Where an import was cut by market, `markets` are the
-first and the last one that it may hold."""
+"""Records of one kind: the digests of their lines and of the file that holds them, how many there
+are, when they were stored, and by which import. Where an import was cut by market, `markets` are
+the first and the last one that it may hold. Where the file holds others as well, `pack` says where
+in it these are."""
+
+
+class Pack(TypedDict):
+    """A file of several segments: the digest of its content, and where a segment lies in it, in
+    bytes before packing."""
+
+    digest: str
+    start: int
+    size: int
 
 
 class Coverage(TypedDict):
@@ -221,6 +232,7 @@ def _is_segment(found: object) -> bool:
         and all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests)
         and type(found.get("records")) is int
         and _is_range(found.get("markets", ["", ""]))
+        and ("pack" not in found or _is_pack(found["pack"]))
     )
 
 
@@ -228,6 +240,14 @@ def _is_range(found: object) -> bool:
     if not isinstance(found, list) or len(found) != 2:
         return False
     return all(isinstance(market, str) for market in found)
+
+
+def _is_pack(found: object) -> bool:
+    if not isinstance(found, dict) or not isinstance(found.get("digest"), str):
+        return False
+    start, size = found.get("start"), found.get("size")
+    whole = type(start) is int and type(size) is int and start >= 0 and size >= 0
+    return whole and _DIGEST.fullmatch(found["digest"]) is not None
 
 
 def _is_import(found: object) -> bool:

@@ -2,7 +2,8 @@
 
     archive/
       archive.json                  the manifest, replaced atomically
-      segments/{kind}-{digest}.jsonl.gz
+      segments/{kind}-{digest}.jsonl.gz         the records of one kind of one import
+      segments/{kind}-pack-{digest}.jsonl.gz    those of many small imports (`world compact`)
       rejects/{import}.jsonl        lines an import did not take, with file, line and reason
 
 It is bitemporal. A record says what was said and when it could be known (`known_at`); its
@@ -193,6 +194,7 @@ class Archive:
             for segment in self.manifest["segments"]
             if stored_until is None or parse_instant(segment["recorded_at"]) <= stored_until
         ]
+        self._contents = Contents(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process reads the files itself."""
@@ -216,7 +218,7 @@ class Archive:
         """Every stored line of a kind, in the order it was stored, digest checked."""
         for segment in self._segments:
             if segment["kind"] == kind:
-                for line in BytesIO(_unpack(self.path, segment)):  # One at a time, not all at once.
+                for line in BytesIO(self._contents.of(segment)):  # One at a time, not all at once.
                     yield line.rstrip(b"\n")
 
     def records(self, model: type[R]) -> list[R]:
@@ -246,7 +248,7 @@ class Archive:
         for segment in self._segments:
             first, last = segment.get("markets", [market_id, market_id])
             if segment["kind"] == kind and first <= market_id <= last:
-                for line in BytesIO(_unpack(self.path, segment)):
+                for line in BytesIO(self._contents.of(segment)):
                     if needle in line and market_of(kind, line) == market_id:
                         yield line.rstrip(b"\n")
 
@@ -286,7 +288,7 @@ class Archive:
             problems.append("archive.json: not byte for byte what was written")
         for segment in self.manifest["segments"]:
             try:
-                content = _unpack(self.path, segment)
+                content = self._contents.of(segment)
                 model = KINDS[segment["kind"]]
                 rows = content.splitlines()
                 latest, found = _check_lines(segment["kind"], model, rows, endings)
@@ -318,7 +320,7 @@ class Archive:
         return [*problems, *rules.conflicts(endings)]
 
     def strays(self) -> list[str]:
-        """Segment files that no import lists: what an interrupted import leaves. Harmless."""
+        """Segment files that no import lists: what an interrupted import, or packing, leaves."""
         listed = {segment_name(segment) for segment in self.manifest["segments"]}
         folder = self.path / "segments"
         found = folder.iterdir() if folder.is_dir() else ()
@@ -407,12 +409,37 @@ def _check_lines(
 
 
 def segment_name(segment: Segment) -> str:
-    """The file name of a segment."""
+    """The name of the file that holds a segment."""
+    if "pack" in segment:
+        return f"{segment['kind']}-pack-{segment['pack']['digest']}.jsonl.gz"
     return f"{segment['kind']}-{segment['digest']}.jsonl.gz"
 
 
-def _unpack(path: Path, segment: Segment) -> bytes:
-    """The segment's content; raises Corrupt where a single byte differs."""
+class Contents:
+    """The unpacked segments of one archive. The last pack that was read stays in memory, for its
+    segments are read one after the other. Safe for threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last: tuple[str, bytes] = ("", b"")
+
+    def of(self, segment: Segment) -> bytes:
+        """The content of a segment. Raises Corrupt where a single byte differs."""
+        if "pack" not in segment:
+            return _unpack(self._path, segment, segment["digest"])
+        pack, name = segment["pack"], segment_name(segment)
+        held, content = self._last
+        if held != name:
+            content = _unpack(self._path, segment, pack["digest"])
+            self._last = name, content
+        part = content[pack["start"] : pack["start"] + pack["size"]]
+        if hashlib.sha256(part).hexdigest() != segment["digest"]:
+            raise Corrupt(f"segments/{name}: what it holds of {segment['import']} was changed")
+        return part
+
+
+def _unpack(path: Path, segment: Segment, expected: str) -> bytes:
+    """The content of the file that holds a segment; its digest is `expected`."""
     name = segment_name(segment)
     try:
         need_file(path / "segments" / name)
@@ -425,6 +452,6 @@ def _unpack(path: Path, segment: Segment) -> bytes:
     if hashlib.sha256(packed).hexdigest() != segment["file_digest"]:
         raise Corrupt(f"segments/{name}: its bytes do not match the digest in archive.json")
     content = unpack(packed, f"segments/{name}")
-    if hashlib.sha256(content).hexdigest() != segment["digest"]:
+    if hashlib.sha256(content).hexdigest() != expected:
         raise Corrupt(f"segments/{name}: its content does not match its name")
     return content

@@ -43,9 +43,10 @@ def fetch(url: str, cache: Path, say: Callable[[str], None] = lambda text: None)
     packed = store.read("archive.json")
     manifest = _manifest(packed, f"{store.shown}/archive.json")
     folder = cache / digest(store.shown)[:16]
-    missing = [one for one in manifest["segments"] if not _is_here(folder, one)]
+    files = {segment_name(one): one for one in manifest["segments"]}  # A pack holds several.
+    missing = [one for one in files.values() if not _is_here(folder, one)]
     if missing:
-        say(f"{store.shown}: fetching {len(missing):,} of {len(manifest['segments']):,} segments")
+        say(f"{store.shown}: fetching {len(missing):,} of {len(files):,} segments")
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fetch") as pool:
         list(pool.map(partial(_bring, store, folder), missing))  # The first failure ends it.
     write_atomic(folder / "archive.json", packed)
