@@ -1,4 +1,5 @@
-"""The same run as rows and as columns, for tests/test_columns.py and tests/api."""
+"""The same run as rows and as columns, for tests/test_columns.py and tests/api: one of pure
+functions, and one in which others were asked too."""
 
 from pathlib import Path
 
@@ -14,20 +15,34 @@ from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 
 QUICK = ("--draws", "200", "--placebo", "20", "--every", "14d")
+MINE = """
+def mine(context):
+    'Fails now and then, cites what it saw, and is never the market.'
+    from beforehand import Decision
+    if context.odds is None or context.t.day % 7 == 0:
+        raise ValueError("nothing to go by")
+    cited = [one.id for one in context.documents[:1]]
+    return Decision(min(1.0, context.odds * 0.9 + 0.01), rationale="a bit less", evidence_ids=cited)
+"""
 
 
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A simulated world without documents; read only."""
-    path = tmp_path_factory.mktemp("bare") / "archive"
+def made(path: Path, documents: bool) -> Path:
+    """A simulated world; read only."""
+    kinds = (one for one in records(SimConfig(seed=5, dates=12)))
     ArchiveWriter(path).add(
-        (one for one in records(SimConfig(seed=5, dates=12)) if not isinstance(one, Document)),
+        (one for one in kinds if documents or not isinstance(one, Document)),
         importer="simulate",
         source="test",
         source_digest="test",
         recorded_at=FrozenClock(parse_instant("2026-11-01T00:00:00Z")).now(),
     )
     return path
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A simulated world without documents."""
+    return made(tmp_path_factory.mktemp("bare") / "archive", documents=False)
 
 
 def walked(archive: Path, home: Path, *more: str) -> Path:
@@ -40,11 +55,19 @@ def walked(archive: Path, home: Path, *more: str) -> Path:
     return Home(home).runs / "r"
 
 
-@pytest.fixture(scope="module")
-def both(bare: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+@pytest.fixture(scope="module", params=["pure", "mixed"])
+def both(
+    request: pytest.FixtureRequest, bare: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
     """The same run as rows and as columns."""
     homes = tmp_path_factory.mktemp("homes")
-    rows = walked(bare, homes / "rows")
+    archive, more = bare, list[str]()
+    if request.param == "mixed":
+        archive = made(homes / "archive", documents=True)
+        (homes / "mine.py").write_text(MINE)
+        who = f"market,drift,python:{homes / 'mine.py'}:mine,news_tilt,scripted"
+        more = ["--forecasters", who, "--sims", "2", "--mode", "direct_llm"]
+    rows = walked(archive, homes / "rows", *more)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept, "MOST_ROWS", 10)
-        return rows, walked(bare, homes / "columns")
+        return rows, walked(archive, homes / "columns", *more)

@@ -59,7 +59,10 @@ def test_tables_are_the_same(both: tuple[Path, Path], tmp_path: Path) -> None:
             patch.setenv("BEFOREHAND_HOME", str(folder.parents[2]))
             assert cli(["runs", "export", "r", "--out", str(out)]) == 0
         made.append(out.read_bytes())
-    assert made[0] == made[1]
+    # The last column says how long an answer took.
+    rows, columns = ([line.rpartition(b",")[0] for line in one.splitlines()] for one in made)
+    assert rows == columns
+    assert len(rows) > 1000
 
 
 def test_commands_over_a_run_read_columns(
@@ -77,8 +80,8 @@ def test_commands_over_a_run_read_columns(
     assert leaks["admitted_after_t"] == 0
     row = json.loads((both[0] / "intervals.jsonl").read_text().splitlines()[-1])
     traced = told(capsys, "runs", "trace", "r", row["market_id"], "--at", row["time"])
-    assert traced["intervals"][0]["decisions"] == row["decisions"]
-    assert traced["intervals"][0]["context"] == row["context"]
+    found = [(one["decisions"], one["context"]) for one in traced["intervals"]]
+    assert (row["decisions"], row["context"]) in found
     shutil.copytree(both[0], columns.with_name("other"))
     diff = told(capsys, "runs", "diff", "r", "r")
     assert diff["intervals"]["both"] > 100
@@ -92,6 +95,12 @@ def test_commands_over_a_run_read_columns(
     changed = told(capsys, "runs", "diff", "r", "f")["intervals"]
     assert changed["both"] == diff["intervals"]["both"]
     assert 0 < changed["different"] < changed["both"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept, "MOST_ROWS", 10)
+        told(capsys, *fork, "--new-id", "g")
+    assert (columns.with_name("g") / FOLDER / "asked.jsonl").is_file()
+    assert told(capsys, "runs", "verify", "g")["sound"]
+    assert told(capsys, "runs", "diff", "f", "g")["intervals"]["different"] == 0
 
 
 def edit(folder: Path, name: str, row: int, value: Any) -> None:
@@ -125,6 +134,42 @@ def test_what_was_changed_afterwards_is_named(
     assert cli(["runs", "export", "r", "--format", "intervals"]) != 0
 
 
+@pytest.mark.parametrize("both", ["mixed"], indirect=True)
+@pytest.mark.parametrize(
+    ("name", "row", "value", "says"),
+    [
+        ("shown", 7, 9, "counts other documents"),
+        ("failed", 7, 9, "counts other documents"),
+        ("group", 7, 9, "names a group that is not there"),
+        ("group", slice(None), 0, "is not in the order"),
+        ("asked_ends", 7, 3, "asked.jsonl is damaged"),
+        ("asked_ends", -1, 0, "is not what it said"),
+    ],
+)
+def test_a_changed_column_of_those_who_were_asked_is_named(
+    name: str, row: Any, value: Any, says: str, columns: Path, capsys: Out
+) -> None:
+    edit(columns, name, row, value)
+    assert cli(["runs", "verify", "r"]) == 1
+    assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("both", ["mixed"], indirect=True)
+def test_an_answer_of_the_same_length_is_compared_too(columns: Path, capsys: Out) -> None:
+    path = columns / FOLDER / "asked.jsonl"
+    content = path.read_bytes()
+    at = content.index(b'"probability":0.', content.index(b'"scripted"')) + len(b'"probability":0.')
+    other = b"9" if content[at : at + 1] != b"9" else b"1"
+    path.write_bytes(content[:at] + other + content[at + 1 :])
+    assert cli(["runs", "verify", "r"]) == 1
+    out = capsys.readouterr().out
+    assert "asked.jsonl does not have the digest" in out
+    assert "is not what it said" in out
+    assert "in its trace" in out
+    opened = IntervalColumns(columns / FOLDER)
+    assert len(list(opened.rows())) == len(opened)
+
+
 def test_a_missing_or_cut_column_is_one_sentence(columns: Path, capsys: Out) -> None:
     path = columns / FOLDER / "odds.npy"
     whole = path.read_bytes()
@@ -148,15 +193,22 @@ def test_pages_of_rows_begin_anywhere(columns: Path) -> None:
     market, t = every[-1].market_id, every[-1].context.t
     mine = opened.places(market, None, None)
     assert [every[k].market_id for k in mine] == [market] * len(mine)
-    assert len(opened.places(market, t, t)) == 1
+    assert [every[k].time for k in opened.places(market, t, t)] == [every[-1].time] * len(
+        opened.groups
+    )
     assert not len(opened.places("SIMEX:none", None, None))
 
 
-def test_who_asks_keeps_rows(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_runs_and_weights_from_past_scores_keep_rows(
+    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = walked(bare, tmp_path / "small")
     monkeypatch.setattr(kept, "MOST_ROWS", 10)
-    asked = walked(bare, tmp_path / "asked", "--forecasters", "market,scripted")
-    assert (asked / "intervals.jsonl").is_file()
-    assert not (asked / FOLDER).exists()
+    asked = ("--forecasters", "market,scripted")
+    weighted = walked(bare, tmp_path / "weighted", *asked, "--aggregate", "weighted")
+    for folder in (small, weighted):
+        assert (folder / "intervals.jsonl").is_file()
+        assert not (folder / FOLDER).exists()
 
 
 def test_tables_in_python_are_the_same(both: tuple[Path, Path]) -> None:

@@ -149,7 +149,7 @@ def forecasts(
     rows: Iterable[IntervalRow], outcomes: Mapping[str, float], apart: Container[str]
 ) -> Table:
     """One row per decision; `apart` are the markets that are scored apart."""
-    if isinstance(rows, IntervalColumns):
+    if isinstance(rows, IntervalColumns) and not rows.asked:
         return _forecasts(rows, outcomes, apart)
     return table_of(
         "forecasts",

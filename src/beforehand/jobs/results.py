@@ -161,11 +161,12 @@ def canaries(archive: Archive) -> dict[str, datetime]:
 
 
 def without_flagged(
-    rows: Sequence[IntervalRow], questions: list[Question], settings: Settings
+    rows: Iterable[IntervalRow], questions: list[Question], settings: Settings
 ) -> dict[str, dict[str, Few]] | None:
     """Each forecaster's Brier and skill with all its decisions, without those that rest on a
     flagged document (`kept`), and with all of them on the rows where one is kept (`same_rows`, to
-    compare with); None if none does. `rows` has one row per market and instant."""
+    compare with); None if none does. `rows` has one row per market and instant, and is read
+    several times."""
 
     def kept(row: IntervalRow) -> IntervalRow:
         decisions = [said for said in row.decisions if not said.flagged_evidence_ids]

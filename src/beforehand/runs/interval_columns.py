@@ -1,19 +1,24 @@
-"""The intervals of a large run that asked nobody, as columns: the folder `intervals/` of a run.
+"""The intervals of a large run as columns: the folder `intervals/` of a run.
 
-A run of pure functions over ten thousand markets has millions of forecasts, and as JSON each takes
+A run over ten thousand markets has millions of forecasts of pure functions, and as JSON each takes
 five hundred bytes. Here each takes eight. `intervals/` holds one `.npy` file a column (numpy's own
 format, mapped and not read), in the order in which `intervals.jsonl` would have its lines; the
-texts of the questions once each; and `head.json`, which says who forecast. Every file is sealed in
-`run.json` as any other. The rows themselves, and the bytes of `intervals.jsonl` and
-`predictions.jsonl`, are made from these when somebody asks for them.
+texts of the questions once each; and `head.json`, which says who forecast. Where somebody was
+asked, `asked.jsonl` has a line for each row: what they said, and the documents that they were
+shown. Every file is sealed in `run.json` as any other. The rows themselves, and the bytes of
+`intervals.jsonl` and `predictions.jsonl`, are made from these when somebody asks for them.
 """
 
+import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+from msgspec import Struct
 
 from beforehand.clock import iso_us
 from beforehand.errors import InputError
@@ -30,6 +35,9 @@ from beforehand.records.rows import (
     PayloadLine,
     PredictionLine,
     Previous,
+    Snippet,
+    forecasts,
+    label,
     yes_or_no,
 )
 from beforehand.store.files import read_json, write_json, write_lines
@@ -64,18 +72,39 @@ COLUMNS = {
 when the price was known (-1: none is), the text's place (-1: none is known), the decisions brought
 together, and the last row of the same market before this one that has such (-1: none has)."""
 FORECASTS = "forecasts"
-"""Of shape (forecasters, rows), probabilities; NaN where a forecaster has none."""
+"""Of shape (forecasters, rows), probabilities; NaN where a forecaster has none. Of somebody who was
+asked, the mean of its simulations."""
+ASKED = f"{FOLDER}/asked.jsonl"
+OF_ASKED = {"group": "int16", "asked_ends": "int64", "shown": "int32", "failed": "int32"}
+"""Further columns where somebody was asked: who was, as a place in the head's `groups`; where each
+line of `asked.jsonl` ends, in bytes (where the one before ends: there is none); how many documents
+were shown; and how many answers failed."""
+
+
+class AskedLine(Struct, frozen=True, omit_defaults=True):
+    """A line of `asked.jsonl`: what those who were asked said in a row, the documents of its
+    context, and their lines of predictions.jsonl."""
+
+    decisions: list[DecisionRow] = []
+    failures: list[FailureRow] = []
+    search_snippets: list[Snippet] = []
+    predictions: list[PredictionLine] = []
+
+
+_NOTHING = AskedLine()
+_decode_asked = msgspec.json.Decoder(AskedLine).decode
 
 
 class Who(TypedDict):
     """A forecaster of a run of columns: its names and version, what its forecasts rest on, and what
-    is said where it has none."""
+    is said where it has none. Of one that was `asked`, each answer says these itself."""
 
     model_id: str
     name: str
     version: str
     rationale: str
     failure: str
+    asked: bool
 
 
 class Head(TypedDict):
@@ -83,8 +112,10 @@ class Head(TypedDict):
 
     run_id: str
     rows: int
+    asked: bool
     method: Method
     forecasters: list[Who]
+    groups: list[list[int]]
     markets: list[str]
 
 
@@ -99,6 +130,8 @@ class IntervalColumns:
             self.run_id, self.method = self.head["run_id"], self.head["method"]
             self.who, self.markets = self.head["forecasters"], self.head["markets"]
             self._n = int(self.head["rows"])
+            self.asked, self.groups = self.head["asked"], self.head["groups"]
+            """Whether there is an asked.jsonl; and who was asked together."""
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(folder / "head.json", error) from None
 
@@ -112,19 +145,45 @@ class IntervalColumns:
         """A column of COLUMNS, mapped. Raises InputError where it has another length or kind."""
         if name not in self._columns:
             found = self._mapped(name)
-            if found.shape != (self._n,) or found.dtype != COLUMNS[name]:
+            if found.shape != (self._n,) or found.dtype != (COLUMNS | OF_ASKED)[name]:
                 raise _damaged(self.folder / f"{name}.npy", f"{found.dtype} of {found.shape}")
             self._columns[name] = found
         return self._columns[name]
 
     def failed(self) -> "npt.NDArray[np.bool_]":
-        """Rows in which a forecaster had no forecast."""
+        """Rows in which an answer failed, or a pure function had no forecast."""
         import numpy as np
 
         missing = np.zeros(self._n, dtype=bool)
-        for said in self.forecasts:
-            missing |= np.isnan(said)
+        group = self.column("group") if self.asked else np.zeros(self._n, dtype=np.int16)
+        for k, (one, said) in enumerate(zip(self.who, self.forecasts, strict=True)):
+            if not one["asked"]:
+                mine = [number for number, places in enumerate(self.groups) if k in places]
+                missing |= np.isnan(said) & np.isin(group, mine)
+        if self.asked:
+            missing |= self.column("failed") > 0
         return missing
+
+    def whole_instants(self, rows: "npt.NDArray[np.bool_]") -> "npt.NDArray[np.bool_]":
+        """These rows, and all others of their market and instant: several experiments may have
+        asked the same."""
+        import numpy as np
+
+        if not self.asked or not self._n:
+            return rows
+        first, t, market = np.ones(self._n, dtype=bool), self.column("t"), self.column("market")
+        first[1:] = (t[1:] != t[:-1]) | (market[1:] != market[:-1])
+        whole = np.maximum.reduceat(rows, np.flatnonzero(first))
+        return np.asarray(whole[np.cumsum(first) - 1])
+
+    def shown(self) -> "Places":
+        """How many documents each row's context has."""
+        import numpy as np
+
+        if not self.asked:
+            return np.zeros(self._n, dtype=np.int32)
+        found: Places = self.column("shown")
+        return found
 
     @cached_property
     def forecasts(self) -> "Floats":
@@ -152,34 +211,55 @@ class IntervalColumns:
         import numpy as np
 
         t, market, text, before = (self.column(n) for n in ("t", "market", "text", "before"))
-        later = (np.diff(t) > 0) | ((np.diff(t) == 0) & (np.diff(market) > 0))
+        group = self.column("group") if self.asked else np.zeros(self._n, dtype=np.int16)
+        after = (np.diff(market) > 0) | ((np.diff(market) == 0) & (np.diff(group) != 0))
+        later = (np.diff(t) > 0) | ((np.diff(t) == 0) & after)
         if not later.all():
             yield f"row {int(np.argmin(later)) + 1:,} is not in the order of time and market"
         for name, column, low, high in (
             ("market", market, 0, len(self.markets)),
             ("text", text, -1, len(self.text_known_at)),
             ("before", before, -1, self._n),
+            ("group", group, 0, len(self.groups)),
         ):
             wrong = (column < low) | (column >= high)
             if wrong.any():
                 yield f"row {int(np.argmax(wrong)):,} names a {name} that is not there"
                 return
         has = np.flatnonzero(before >= 0)
-        if (market[before[has]] != market[has]).any() or (before[has] >= has).any():
+        alike = (market[before[has]] == market[has]) & (group[before[has]] == group[has])
+        if not alike.all() or (before[has] >= has).any():
             yield "a row names one before it that is of another market, or not before it"
         every = {name: self.column(name) for name in ("odds", "bid", "ask", "aggregate")}
         for name, column in (*every.items(), *zip(self._names, self.forecasts, strict=True)):
             outside = (column < 0.0) | (column > 1.0) | np.isinf(column)
             if outside.any():
                 yield f"row {int(np.argmax(outside)):,} has a {name} outside of 0 to 1"
-        if (wrong := self._aggregated_otherwise()) is not None:
-            yield f"row {wrong:,} has an aggregate that is not that of its forecasts"
+        wrong_row = self._said_otherwise if self.asked else self._aggregated_otherwise
+        if (said := wrong_row()) is not None:
+            yield said
 
     @property
     def _names(self) -> list[str]:
         return [f"forecast of {one['name']}" for one in self.who]
 
-    def _aggregated_otherwise(self) -> int | None:
+    def _said_otherwise(self) -> str | None:
+        """The first row of which a column is not what its line of asked.jsonl gives."""
+        names = [label(one["model_id"]) if one["asked"] else None for one in self.who]
+        columns = (self.forecasts.T, self.column("shown"), self.column("failed"))
+        for k, (row, kept, shown, failed) in enumerate(zip(self.rows(), *columns, strict=True)):
+            said, context = forecasts(row.decisions), row.context
+            for name, p in zip(names, kept.tolist(), strict=True):
+                if name is not None and said.get(name) != _known(p):
+                    return f"row {k:,} has a forecast of {name} that is not what it said"
+            asked = [one for one in row.failures if label(one.model_id) in names]
+            if (len(context.search_snippets), len(asked)) != (shown, failed):
+                return f"row {k:,} counts other documents or failures than it has"
+            if _together(self.method, row) != row.aggregate.probability:
+                return f"row {k:,}{_OTHER_AGGREGATE}"
+        return None
+
+    def _aggregated_otherwise(self) -> str | None:
         """The first row whose aggregate is not that of its forecasts."""
         kept = self.column("aggregate")
         for start in range(0, self._n, BLOCK):
@@ -188,7 +268,7 @@ class IntervalColumns:
                 zip(said, kept[start : start + BLOCK].tolist(), strict=True), start
             ):
                 if aggregate(self.method, [one for one in row if one == one]) != _known(p):
-                    return k
+                    return f"row {k:,}{_OTHER_AGGREGATE}"
         return None
 
     def places(self, market: str | None, since: int | None, until: int | None) -> "Ints":
@@ -208,10 +288,12 @@ class IntervalColumns:
 
     def rows(self, places: "Ints | None" = None) -> Iterator[IntervalRow]:
         """The rows at these places [each row], as an intervals.jsonl has them."""
-        for seen, brought, said in self._blocks(places):
-            for context, together, column in zip(seen, brought, said, strict=True):
+        for seen, brought, said, asked in self._blocks(places):
+            for context, together, column, (group, line) in zip(
+                seen, brought, said, asked, strict=True
+            ):
                 time = context.time
-                made = [_decision(one, p, time) for one, p in zip(self.who, column, strict=True)]
+                made = [one for k in group for one in _said(self.who[k], column[k], line, time)]
                 decisions = [one for one in made if isinstance(one, DecisionRow)]
                 p = _known(together)
                 verdict = None if p is None else yes_or_no(p)
@@ -227,16 +309,19 @@ class IntervalColumns:
 
     def predictions(self) -> Iterator[PredictionLine]:
         """The rows of the run's predictions.jsonl."""
-        for seen, _, said in self._blocks(None):
-            for context, column in zip(seen, said, strict=True):
+        for seen, _, said, asked in self._blocks(None):
+            for context, column, (group, line) in zip(seen, said, asked, strict=True):
                 market, time = context.market, context.time
                 cited = []
                 if market.odds_known_at is not None and market.odds is not None:
                     price = f"price {market.odds:g}"
                     kind = "market_snapshot"
                     cited = [EvidenceLine(kind, market.id, price, market.odds_known_at)]
-                for one, p in zip(self.who, column, strict=True):
-                    if p == p:
+                for one, p in ((self.who[k], column[k]) for k in group):
+                    if one["asked"]:
+                        mine = one["model_id"]
+                        yield from (x for x in line.predictions if x.metadata.model == mine)
+                    elif p == p:
                         yield PredictionLine(
                             market.id,
                             PayloadLine(p, cited, one["rationale"]),
@@ -265,8 +350,16 @@ class IntervalColumns:
 
     def _blocks(
         self, places: "Ints | None"
-    ) -> Iterator[tuple[list[Context], list[float], list[tuple[float, ...]]]]:
-        """Contexts, aggregates and forecasts, a few thousand rows at a time."""
+    ) -> Iterator[
+        tuple[
+            list[Context],
+            list[float],
+            list[tuple[float, ...]],
+            list[tuple[Sequence[int], AskedLine]],
+        ]
+    ]:
+        """Contexts, aggregates, forecasts, and who was asked with the lines of asked.jsonl, a few
+        thousand rows at a time."""
         import numpy as np
 
         columns = {name: self.column(name) for name in COLUMNS}
@@ -278,6 +371,7 @@ class IntervalColumns:
             now = {name: column[at].tolist() for name, column in columns.items()}
             earlier = self._earlier(at, columns["before"])
             said = list(zip(*self.forecasts[:, at].tolist(), strict=True)) or [()] * len(at)
+            asked = self._asked(at)
             contexts = [
                 self._context(*cells)
                 for cells in zip(
@@ -290,10 +384,42 @@ class IntervalColumns:
                     now["ask"],
                     now["text"],
                     earlier,
+                    (line.search_snippets for _, line in asked),
                     strict=True,
                 )
             ]
-            yield contexts, now["aggregate"], said
+            yield contexts, now["aggregate"], said, asked
+
+    def _asked(self, at: "Ints") -> list[tuple[Sequence[int], AskedLine]]:
+        """Who was asked in these rows, as places in `who`, and their lines of asked.jsonl."""
+        import numpy as np
+
+        if not self.asked:
+            return [(self.groups[0], _NOTHING)] * len(at)
+        ends, group = self.column("asked_ends"), self.column("group")[at].tolist()
+        starts = np.where(at > 0, ends[at - 1], 0).tolist()
+        try:
+            return [
+                (
+                    self.groups[g],
+                    _decode_asked(self._asked_bytes[start:end]) if end > start else _NOTHING,
+                )
+                for g, start, end in zip(group, starts, ends[at].tolist(), strict=True)
+            ]
+        except (msgspec.MsgspecError, UnicodeDecodeError, IndexError) as error:
+            raise _damaged(self.folder / Path(ASKED).name, error) from None
+
+    @cached_property
+    def _asked_bytes(self) -> Any:
+        """`asked.jsonl`, mapped."""
+        path = self.folder / Path(ASKED).name
+        try:
+            if not path.stat().st_size:  # It cannot be mapped.
+                return b""
+            with path.open("rb") as file:
+                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError) as error:
+            raise _damaged(path, error) from None
 
     def _earlier(self, at: "Ints", before: "Places") -> list[list[Previous]]:
         """For each row, the last aggregates of its market before it, oldest first."""
@@ -328,6 +454,7 @@ class IntervalColumns:
         ask: float,
         text: int,
         earlier: list[Previous],
+        snippets: list[Snippet],
     ) -> Context:
         try:
             seen = MarketSeen(
@@ -340,9 +467,12 @@ class IntervalColumns:
                 _known(bid),
                 _known(ask),
             )
-            return Context(iso_us(t), seen, [], earlier)
+            return Context(iso_us(t), seen, snippets, earlier)
         except (IndexError, OverflowError, UnicodeDecodeError) as error:
             raise _damaged(self.folder, error) from None
+
+
+_OTHER_AGGREGATE = " has an aggregate that is not that of its forecasts"
 
 
 def open_columns(folder: Path) -> IntervalColumns:
@@ -379,7 +509,8 @@ def write_columns(
     (path / FOLDER).mkdir(exist_ok=True)
     written = [HEAD]
     for name, column in chain(columns, every):
-        _save(path / FOLDER / f"{name}.npy", np.asarray(column, dtype=COLUMNS.get(name)))
+        kind = (COLUMNS | OF_ASKED).get(name)
+        _save(path / FOLDER / f"{name}.npy", np.asarray(column, dtype=kind))
         written.append(f"{FOLDER}/{name}.npy")
     missing = {*COLUMNS, FORECASTS} - {Path(name).stem for name in written}
     assert not missing, f"a run of columns without {missing}"
@@ -399,13 +530,25 @@ def _save(path: Path, column: "npt.NDArray[Any]") -> None:
 
 
 def _decision(one: Who, p: float, time: str) -> DecisionRow | FailureRow:
-    """What a forecaster said in a row."""
+    """What a pure function said in a row."""
     from beforehand.forecast.base import Decision
 
     if p != p:
         return FailureRow(one["model_id"], 0, one["failure"])
     said = Decision(p, rationale=one["rationale"], mode="baseline")
     return said.row(one["model_id"], 0, Context(time, MarketSeen("")))
+
+
+def _said(who: Who, p: float, line: AskedLine, time: str) -> list[DecisionRow | FailureRow]:
+    """What a forecaster said in a row: a pure function once, others once a simulation."""
+    if not who["asked"]:
+        return [_decision(who, p, time)]
+    said: list[DecisionRow | FailureRow] = [*line.decisions, *line.failures]
+    return [one for one in said if one.model_id == who["model_id"]]
+
+
+def _together(method: Method, row: IntervalRow) -> float | None:
+    return aggregate(method, [one.probability for one in row.decisions])
 
 
 def _known(value: float) -> float | None:

@@ -38,9 +38,9 @@ def recheck_run(
     planted: Mapping[str, datetime] | None = None,
     also: Also | None = None,
 ) -> list[ForecastLeaks]:
-    """`recheck` of a run's rows or columns. Columns hold no document, so their times are compared
-    in bulk, and only rows with a time after t are read one by one."""
-    if not isinstance(rows, IntervalColumns):
+    """`recheck` of a run's rows or columns. Columns of pure functions hold no document, so their
+    times are compared in bulk, and only rows with a time after t are read one by one."""
+    if not isinstance(rows, IntervalColumns) or rows.asked:
         return recheck(report, rows, planted, also)
     try:
         late, n = _late(rows)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 from pydantic import BaseModel
 
@@ -88,7 +89,7 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
         ("resolutions", ResolutionRecord),
     ):
         path = folder.path / f"{name}.jsonl"
-        if path.is_file():
+        if path.is_file() or (name == "predictions" and _lines_kept(path)):
             checks.append(_records(path, model))
     if is_scouted(folder):
         n, wrong = faults(folder)
@@ -305,7 +306,7 @@ def _calls(run: RunRow, calls: Calls, intervals: Path, asked: Mapping[str, str])
     tokens, cost = sum(r["tokens"] or 0 for r in own), sum(r["cost"] or 0.0 for r in own)
     if tokens != run.tokens or not math.isclose(cost, run.cost, abs_tol=1e-9):
         check.found(f"the run's totals ({run.tokens} tokens, ${run.cost:g}) are not its calls'")
-    if intervals.is_file():
+    if intervals.is_file() or _lines_kept(intervals):
         _each(check, intervals, lambda row: _said_so(check, row, rows, asked))
     return check
 
@@ -370,19 +371,35 @@ def _said_so(
 
 
 def _each(check: RunCheck, path: Path, test: Callable[[Mapping[str, Any]], None]) -> None:
-    for number, value in enumerate(_lines(path), start=1):
-        check.n += 1
-        try:
-            if not isinstance(value, dict):
-                raise ValueError("the line is not a JSON object")
-            test(value)
-        except (BeforehandError, AttributeError, KeyError, TypeError, ValueError) as error:
-            text = str(error).splitlines()[0] if str(error) else repr(error)
-            check.found(f"{path.name}:{number}: {text}")
+    try:
+        for number, value in enumerate(_lines(path), start=1):
+            check.n += 1
+            try:
+                if not isinstance(value, dict):
+                    raise ValueError("the line is not a JSON object")
+                test(value)
+            except (BeforehandError, AttributeError, KeyError, TypeError, ValueError) as error:
+                text = str(error).splitlines()[0] if str(error) else repr(error)
+                check.found(f"{path.name}:{number}: {text}")
+    except InputError as error:  # Columns that are damaged.
+        check.found(str(error))
+
+
+def _lines_kept(path: Path) -> bool:
+    """True for a run that keeps columns, and lines of those who were asked."""
+    try:
+        columns = columns_at(path)
+    except InputError:  # `_columns` names it.
+        return False
+    return columns is not None and columns.asked
 
 
 def _lines(path: Path) -> Iterator[Any]:
     """Each line as JSON; None for a line that is not JSON."""
+    if (columns := columns_at(path)) is not None:
+        rows = columns.predictions() if path.stem == "predictions" else columns.rows()
+        yield from map(msgspec.to_builtins, rows)
+        return
     with path.open("rb") as lines:
         for line in lines:
             try:

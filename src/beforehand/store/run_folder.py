@@ -29,7 +29,7 @@ SEAL, LOG, STEPS = "run.json", "log.json", "steps.json"
 INTERVALS = "intervals.jsonl"
 ROWS = (INTERVALS, "predictions.jsonl")
 COLUMNS = "intervals/"
-"""A large run that asked nobody has a folder of columns in the place of these two files."""
+"""A large run has a folder of columns in the place of these two files."""
 UNDER_WAY = ("running", "cancelling")
 FORM = 3
 """The form of a run's files; it goes up when code for the old files would misread the new ones."""

@@ -31,7 +31,7 @@ from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind, in_words
-from beforehand.jobs.backtest.kept import Intervals, keeps_columns, kept_at
+from beforehand.jobs.backtest.kept import Intervals, form_of, kept_at
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.checks import fees_apply
@@ -146,7 +146,7 @@ class BacktestJob:
             self.selection.markets,
             self.replacement,
             request.model_options.method,
-            keeps_columns(
+            form_of(
                 self.configs,
                 self.forecasters,
                 self.replacement,

@@ -1,19 +1,22 @@
 """What a backtest keeps of its intervals, and how that is scored: rows, or columns.
 
-Rows of JSON are made where somebody was asked, and in small runs. A run of pure functions alone
-with more than `MOST_ROWS` intervals keeps columns (`runs/interval_columns.py`): the same figures
-and the same rows, made in bulk.
+Small runs keep rows of JSON. A run with more than `MOST_ROWS` intervals keeps columns
+(`runs/interval_columns.py`), which give the same figures and the same rows. Those of pure functions
+are made in bulk; where somebody is asked, the steps keep rows, and these are divided at the end.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
+from math import nan
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import to_us
+from beforehand.clock import parse_us, to_us
 from beforehand.engine.context import StepContext
 from beforehand.errors import NotFound
 from beforehand.forecast.aggregate import Method, aggregate
@@ -21,11 +24,29 @@ from beforehand.forecast.base import NO_FORECAST, Forecaster, PanelForecaster
 from beforehand.gateway.panel import Panel
 from beforehand.jobs import results
 from beforehand.jobs.backtest.grid import count
-from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement
+from beforehand.jobs.backtest.order import Replacement
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.records.rows import IntervalRow, description, label
+from beforehand.records.rows import (
+    IntervalRow,
+    PredictionLine,
+    decode_interval,
+    decode_line,
+    description,
+    encode,
+    forecasts,
+    label,
+)
 from beforehand.runs.columns import columns_of
-from beforehand.runs.interval_columns import FORECASTS, HEAD, Head, IntervalColumns, write_columns
+from beforehand.runs.interval_columns import (
+    ASKED,
+    FORECASTS,
+    HEAD,
+    AskedLine,
+    Head,
+    IntervalColumns,
+    Who,
+    write_columns,
+)
 from beforehand.runs.leaks import recheck_run
 from beforehand.runs.rows import (
     counts,
@@ -39,32 +60,71 @@ from beforehand.score.leaks.report import Also, ForecastLeaks, LeakReport
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import DecisionCounts, Few
 from beforehand.score.table import Table
+from beforehand.store.archive.ledger import Shelf
+from beforehand.store.files import write_lines
 
 MOST_ROWS = 50_000
-"""A run of more intervals keeps columns, if it asked nobody."""
+"""A run of more intervals keeps columns."""
 
 
-def keeps_columns(
+@dataclass(frozen=True)
+class Form:
+    """How a run of columns keeps its rows. `who` forecasts; `groups` has, for each kind of
+    experiment, their places in it, in the order of a row; `of` the group of each experiment. Those
+    of the model ids in `asked` are kept as lines, and so are documents that are `shown`."""
+
+    who: Sequence[Forecaster]
+    groups: Sequence[Sequence[int]]
+    of: Sequence[int]
+    asked: frozenset[str]
+    shown: bool
+
+    @property
+    def lines(self) -> bool:
+        """True for a run with an asked.jsonl."""
+        return self.shown or bool(self.asked) or len(self.groups) > 1
+
+    def in_bulk(self, experiment: int) -> bool:
+        """True where only pure functions are asked, and no document is shown."""
+        mine = (self.who[k].model_id for k in self.groups[self.of[experiment]])
+        return not self.shown and self.asked.isdisjoint(mine)
+
+
+def form_of(
     configs: Sequence[ExperimentConfig],
     forecasters: Mapping[str, Forecaster],
     replacement: Replacement,
     method: Method,
     documents: bool,
-) -> bool:
-    """True for a large run of pure functions whose contexts hold no document. Forks, several
-    experiments about one market, and weights from past scores stay in rows: few have them, and none
-    is large."""
-    if any(_same_everywhere(one) is None for one in forecasters.values()):
-        return False
-    if replacement is not NO_REPLACEMENT or method == "weighted":
-        return False
-    if documents and any(config.search_config.max_results for config in configs):
-        return False
-    if len({config.market_id for config in configs}) != len(configs):
-        return False
-    if len({tuple(config.models) for config in configs}) != 1:
-        return False
-    return sum(map(count, configs)) > MOST_ROWS
+) -> Form | None:
+    """The form of a large run; None where it keeps rows. With weights from past scores it does, for
+    these are computed over all of them."""
+    if sum(map(count, configs)) <= MOST_ROWS or method == "weighted":
+        return None
+    instead = replacement.models
+    kinds = dict.fromkeys(tuple(config.models) for config in configs)
+    lists = [[e for m in kind for e in (m, instead.get(m)) if e is not None] for kind in kinds]
+    entries = list(dict.fromkeys(entry for mine in lists for entry in mine))
+    who = [forecasters[entry] for entry in entries]
+    if any(len({*mine}) != len(mine) for mine in lists):  # One stands in for two.
+        return None
+    if len({one.model_id for one in who}) != len(who):
+        return None
+    number = {kind: k for k, kind in enumerate(kinds)}
+    of = [number[tuple(config.models)] for config in configs]
+    if len({*zip((config.market_id for config in configs), of, strict=True)}) != len(configs):
+        return None
+    # A pure function that is replaced, or replaces another, has no forecast in every row.
+    partly = {*instead, *instead.values()}
+    asked = {
+        one.model_id
+        for entry, one in zip(entries, who, strict=True)
+        if _same_everywhere(one) is None or entry in partly
+    }
+    place = {entry: k for k, entry in enumerate(entries)}
+    groups = [[place[entry] for entry in mine] for mine in lists]
+    shown = documents and any(config.search_config.max_results for config in configs)
+    return Form(who, groups, of, frozenset(asked), shown)
 
 
 def _same_everywhere(one: Forecaster) -> str | None:
@@ -114,63 +174,166 @@ def keep_columns(
     context.keep("columns", written.getvalue())
 
 
-def join_columns(
-    path: Path,
-    run_id: str,
-    parts: Iterable[bytes],
-    configs: Sequence[ExperimentConfig],
-    forecasters: Sequence[Forecaster],
-    method: Method,
-) -> list[str]:
-    """Write the columns of a run from those of its steps, by time and market; returns the names of
-    the files."""
-    markets = sorted({config.market_id for config in configs}, key=str.encode)
-    place = {name: i for i, name in enumerate(markets)}
-    market_of = np.array([place[config.market_id] for config in configs], dtype=np.int32)
-    found: dict[str, list[Any]] = {}
-    texts = list[tuple[str, int]]()
-    for part in parts:
+class Joined:
+    """The columns of a run from those of its steps, and from the rows of others, by time, market
+    and experiment. Lines of asked.jsonl wait in a file."""
+
+    def __init__(self, path: Path, configs: Sequence[ExperimentConfig], form: Form) -> None:
+        self._path, self._form = path, form
+        self._markets = sorted({config.market_id for config in configs}, key=str.encode)
+        place = {name: i for i, name in enumerate(self._markets)}
+        self._market_of = np.array([place[config.market_id] for config in configs], dtype=np.int32)
+        self._found: dict[str, list[Any]] = {}
+        self._texts: list[tuple[str, int]] = []
+        self._lines = Shelf(path) if form.lines else None
+
+    def add(self, part: bytes) -> None:
+        """Take in the columns of a step."""
         with np.load(BytesIO(part), allow_pickle=False) as kept:
             columns = {name: kept[name] for name in kept.files}
         blob, end = columns.pop("texts").tobytes(), 0
-        known, shift = columns.pop("text_known_at").tolist(), len(texts)
+        known, shift = columns.pop("text_known_at").tolist(), len(self._texts)
         for size, at in zip(columns.pop("sizes").tolist(), known, strict=True):
-            texts.append((blob[end : end + size].decode(), at))
+            self._texts.append((blob[end : end + size].decode(), at))
             end += size
         columns["text"] = np.where(columns["text"] < 0, -1, columns["text"] + shift)
+        if self._lines is not None:
+            mine = self._form.groups[self._form.of[int(columns["experiment"][0])]]
+            columns[FORECASTS] = np.full((len(self._form.who), len(columns["t"])), np.nan)
+            columns[FORECASTS][mine] = columns.pop("said")
+            nothing = np.full(len(columns["t"]), -1, dtype=np.int64)
+            columns |= {"line": nothing, "shown": nothing + 1, "failed": nothing + 1}
+        else:
+            columns[FORECASTS] = columns.pop("said")
+        self._take(columns)
+
+    def add_rows(self, rows: Iterable[bytes], predictions: Iterable[bytes]) -> None:
+        """Take in the lines of a step: those of its intervals, and of its predictions."""
+        said: dict[bytes, list[PredictionLine]] = {}
+        for line in predictions:
+            key, _, body = line.partition(b"\0")
+            made = decode_line(body)
+            if made.metadata.model in self._form.asked:
+                said.setdefault(key.rpartition(b"\t")[0], []).append(made)
+        cells: dict[str, list[Any]] = {}
+        texts: dict[tuple[str, int], int] = {}
+        for line in rows:
+            key, _, body = line.partition(b"\0")
+            where = key.rpartition(b"\t")[0]
+            made_of = self._cells(decode_interval(body), said.get(where, []), texts)
+            made_of["experiment"] = int(where.rpartition(b"\t")[2])
+            for name, cell in made_of.items():
+                cells.setdefault(name, []).append(cell)
+        if cells:
+            columns = {name: np.array(column) for name, column in cells.items()}
+            columns[FORECASTS] = columns[FORECASTS].T
+            self._take(columns)
+
+    def _cells(
+        self,
+        row: IntervalRow,
+        predictions: list[PredictionLine],
+        texts: dict[tuple[str, int], int],
+    ) -> dict[str, Any]:
+        """A row's cells; its line is put down."""
+        assert self._lines is not None
+        market, text, asked = row.context.market, -1, self._form.asked
+        if market.description is not None and market.text_known_at is not None:
+            whole = market.description, parse_us(market.text_known_at)
+            if whole not in texts:
+                texts[whole] = len(self._texts)
+                self._texts.append(whole)
+            text = texts[whole]
+        mine = [one for one in row.decisions if one.model_id in asked]
+        failed = [one for one in row.failures if one.model_id in asked]
+        snippets, said = row.context.search_snippets, forecasts(row.decisions)
+        line = AskedLine(mine, failed, snippets, predictions)
+        return {
+            "t": row.context.t,
+            "odds": _nan(market.odds),
+            "price_age": _nan(market.price_age),
+            "known_at": -1 if market.odds_known_at is None else parse_us(market.odds_known_at),
+            "bid": _nan(market.bid),
+            "ask": _nan(market.ask),
+            "text": text,
+            "aggregate": _nan(row.aggregate.probability),
+            "shown": len(snippets),
+            "failed": len(failed),
+            "line": self._lines.keep(encode(line) + b"\n"),
+            FORECASTS: [_nan(said.get(label(one.model_id))) for one in self._form.who],
+        }
+
+    def _take(self, columns: Mapping[str, Any]) -> None:
         for name, column in columns.items():
-            found.setdefault(name, []).append(column)
-    market = market_of[np.concatenate(found.pop("experiment"))]
-    t = np.concatenate(found.pop("t"))
-    order = np.lexsort((market, t))
-    market, t = market[order], t[order]
+            self._found.setdefault(name, []).append(column)
 
-    def made() -> Iterator[tuple[str, npt.NDArray[Any]]]:
-        """One column after the other, each let go of once it is written."""
-        yield "market", market
-        yield "t", t
-        yield "before", _before(market, t, np.concatenate(found["aggregate"])[order])
-        for name in list(found):
-            parts_of = found.pop(name)
-            yield FORECASTS if name == "said" else name, np.concatenate(parts_of, -1)[..., order]
+    def write(self, run_id: str, method: Method) -> list[str]:
+        """Write them; returns the names of the files."""
+        experiment, t = (np.concatenate(self._found.pop(name)) for name in ("experiment", "t"))
+        market = self._market_of[experiment]
+        order = np.lexsort((experiment, market, t))
+        group = np.array(self._form.of, dtype=np.int16)[experiment][order]
+        market, t = market[order], t[order]
+        written, lines = list[str](), self._found.pop("line", None)
+        if self._lines is not None and lines is not None:
+            written.append(ASKED)
+            ends = self._write_lines(self._lines, np.concatenate(lines)[order].tolist())
 
-    head: Head = {
-        "run_id": run_id,
-        "rows": len(order),
-        "method": method,
-        "forecasters": [
+        def made() -> Iterator[tuple[str, npt.NDArray[Any]]]:
+            """One column after the other, each let go of once it is written."""
+            yield "market", market
+            yield "t", t
+            alike, together = market * np.int64(len(self._form.groups)) + group, "aggregate"
+            yield "before", _before(alike, t, np.concatenate(self._found[together])[order])
+            if written:
+                yield "group", group
+                yield "asked_ends", ends
+            for name in list(self._found):
+                yield name, np.concatenate(self._found.pop(name), -1)[..., order]
+
+        head = self._head(run_id, len(order), method)
+        return [*written, *write_columns(self._path, head, made(), self._texts)]
+
+    def _write_lines(self, kept: Shelf, places: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Write asked.jsonl, the lines at these places (-1: the row has none); returns where each
+        ends."""
+        sizes = array("q")
+
+        def lines() -> Iterator[bytes]:
+            for place in places:
+                line = kept[place] if place >= 0 else b""
+                sizes.append(len(line))
+                yield line
+
+        write_lines(self._path / ASKED, lines())
+        return np.cumsum(np.frombuffer(sizes, np.int64))
+
+    def _head(self, run_id: str, rows: int, method: Method) -> Head:
+        form = self._form
+        who: list[Who] = [
             {
                 "model_id": one.model_id,
                 "name": one.name,
                 "version": one.version,
                 "rationale": _same_everywhere(one) or "",
                 "failure": NO_FORECAST,
+                "asked": one.model_id in form.asked,
             }
-            for one in forecasters
-        ],
-        "markets": markets,
-    }
-    return write_columns(path, head, made(), texts)
+            for one in form.who
+        ]
+        return {
+            "run_id": run_id,
+            "rows": rows,
+            "asked": form.lines,
+            "method": method,
+            "forecasters": who,
+            "groups": [list(group) for group in form.groups],
+            "markets": self._markets,
+        }
+
+
+def _nan(value: float | None) -> float:
+    return nan if value is None else value
 
 
 def _before(
@@ -270,7 +433,7 @@ class _Columns:
     """Columns, mapped."""
 
     def __init__(self, path: Path) -> None:
-        self._columns = IntervalColumns((path / HEAD).parent)
+        self._path, self._columns = path, IntervalColumns((path / HEAD).parent)
         self._of = np.array(self._columns.column("market"))
 
     def table(self, questions: Sequence[Question], apart: set[str]) -> Table:
@@ -286,9 +449,13 @@ class _Columns:
         return recheck_run(report, self._columns, planted, also)
 
     def counts(self) -> DecisionCounts:
+        if self._columns.asked:
+            return counts(self._columns, read_traces(self._path / "traces.jsonl"))
         return counts_of_columns(self._columns)
 
     def drawn(self) -> str:
+        if self._columns.asked:
+            return results.pictured(self._columns)
         odds = np.array(self._columns.column("odds"))
         known, n = np.isfinite(odds), len(self._columns.markets)
         low, high = np.full(n, np.inf), np.full(n, -np.inf)
@@ -303,22 +470,34 @@ class _Columns:
         return name
 
     def of(self, market: str) -> list[IntervalRow]:
-        return list(self._columns.rows(self._columns.places(market, None, None)))
+        return list(questions_of(self._columns.rows(self._columns.places(market, None, None))))
 
     def without_flagged(
         self, questions: list[Question], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
-        return None  # No document was shown.
+        every = self._columns if self._columns.asked else ()
+        if not any(said.flagged_evidence_ids for row in every for said in row.decisions):
+            return None
+        return results.without_flagged(list(questions_of(every)), questions, settings)
 
     def _among(self, markets: set[str]) -> npt.NDArray[np.bool_]:
         wanted = np.array([name in markets for name in self._columns.markets], dtype=bool)
         return np.asarray(wanted[self._of])
 
     def _arrays(self, mask: npt.NDArray[np.bool_]) -> Arrays:
-        """The rows of a mask, by market and then by time."""
+        """The rows of a mask, by market and then by time. Where several experiments asked, one row
+        has the forecasts of all, with the context that shows the most."""
         mine, columns = np.flatnonzero(mask), self._columns
-        mine = mine[np.lexsort((columns.column("t")[mine], self._of[mine]))]
+        shown = columns.shown()
+        mine = mine[np.lexsort((-shown[mine], columns.column("t")[mine], self._of[mine]))]
         names = [label(one["model_id"]) for one in columns.who]
+        said = {n: columns.forecasts[k][mine] for k, n in enumerate(names) if n != MARKET}
+        if columns.asked:
+            t, of = columns.column("t")[mine], self._of[mine]
+            first = np.ones(len(mine), dtype=bool)
+            first[1:] = (t[1:] != t[:-1]) | (of[1:] != of[:-1])
+            said = {name: _one_each(p, first) for name, p in said.items()}
+            mine = mine[first]
         return Arrays(
             ids=columns.markets,
             of=self._of[mine].astype(np.int64),
@@ -326,10 +505,17 @@ class _Columns:
             market=columns.column("odds")[mine],
             price_age=columns.column("price_age")[mine] / 86400,
             strict=columns.column("text")[mine] >= 0,
-            evidence=np.zeros(len(mine), dtype=np.int64),
+            evidence=shown[mine].astype(np.int64),
             bid=columns.column("bid")[mine],
             ask=columns.column("ask")[mine],
-            forecasts={
-                name: columns.forecasts[k][mine] for k, name in enumerate(names) if name != MARKET
-            },
+            forecasts=said,
         )
+
+
+def _one_each(p: npt.NDArray[np.float64], first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """The forecast in each group of rows, of which `first` has the first ones; NaN where none has
+    one."""
+    found = np.full(int(first.sum()), np.nan)
+    there = np.isfinite(p)
+    found[(np.cumsum(first) - 1)[there]] = p[there]
+    return found

@@ -39,7 +39,7 @@ from beforehand.jobs.backtest.ask import (
     show_again,
 )
 from beforehand.jobs.backtest.grid import instants
-from beforehand.jobs.backtest.kept import join_columns, keep_columns
+from beforehand.jobs.backtest.kept import Form, Joined, keep_columns
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
 from beforehand.jobs.backtest.unwitnessed import Unwitnessed
 from beforehand.records.backtest import ExperimentConfig
@@ -108,10 +108,9 @@ def _again(row: IntervalRow, past: Past) -> IntervalRow:
 
 
 class Walker:
-    """The actions of one run. Safe for threads: each step has a trail of its own. With `columns`,
-    intervals are kept as such (`kept.py` says when). `answers` are
-    only for the weights of past scores: each is used once it is known, and no forecaster sees
-    it."""
+    """The actions of one run. Safe for threads: each step has a trail of its own. With a `form`,
+    intervals are kept as columns (`kept.py` says when). `answers` are only for the weights of past
+    scores: each is used once it is known, and no forecaster sees it."""
 
     def __init__(
         self,
@@ -123,11 +122,11 @@ class Walker:
         answers: Mapping[str, Resolution],
         replacement: Replacement = NO_REPLACEMENT,
         method: Method = "mean",
-        columns: bool = False,
+        form: Form | None = None,
     ) -> None:
         self._world, self._clock, self._folder = world, clock, folder
         self._configs, self._forecasters, self._answers = configs, forecasters, answers
-        self._replacement, self._method, self._columns = replacement, method, columns
+        self._replacement, self._method, self._form = replacement, method, form
         self._recorded = [
             one.recorded
             for one in forecasters.values()
@@ -179,9 +178,9 @@ class Walker:
             if isinstance(one, PanelForecaster)
         }
         of = [i for i, (_, t) in zip(which, pairs, strict=True) for _ in range(len(t))]
-        if self._columns:
+        if self._form is not None and self._form.in_bulk(which[0]):
             keep_columns(context, panel, of, first.models, known, self._method)
-            return {"intervals": len(panel), "audit": gateway.audit.wire()}
+            return {"intervals": len(panel), "audit": gateway.audit.wire(), "columns": True}
         previous = _previous(which, outputs)
         # One instant: all its questions at once. A chunk: each needs the aggregate before it.
         together = [range(len(panel))] if at is not None else [[k] for k in range(len(panel))]
@@ -326,11 +325,10 @@ class Walker:
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
     ) -> Mapping[str, object]:
         """Join the parts in order into one file of each kind, or of columns."""
-        if self._columns:
-            return self._collect_columns(outputs, context)
-        written = list[str]()
-        for kind in KINDS:
-            lines = [line for task in outputs for line in context.part(task, kind).splitlines()]
+        written = [] if self._form is None else self._joined(self._form, outputs, context)
+        for kind in KINDS if self._form is None else ("traces",):
+            tasks = (task for task, output in outputs.items() if not output.get("columns"))
+            lines = [line for task in tasks for line in context.part(task, kind).splitlines()]
             if lines or kind != "traces":
                 written.append(f"{kind}.jsonl")
                 content = b"".join(unprefixed(line) + b"\n" for line in sorted(lines))
@@ -347,7 +345,7 @@ class Walker:
                 codes.setdefault(name, set()).add(code)
         for task in sorted(outputs):
             audit.add(outputs[task]["audit"])
-            differs.update(outputs[task]["differs"])
+            differs.update(outputs[task].get("differs", {}))
         return {
             "intervals": sum(output["intervals"] for output in outputs.values()),
             "audit": audit.wire(),
@@ -357,28 +355,16 @@ class Walker:
             "files": self._folder.digests(*written),
         }
 
-    def _collect_columns(
-        self, outputs: Mapping[str, Any], context: StepContext
-    ) -> Mapping[str, object]:
-        audit = Audit()
-        for task in sorted(outputs):
-            audit.add(outputs[task]["audit"])
-        written = join_columns(
-            self._folder.path,
-            self._folder.run_id,
-            (context.part(task, "columns") for task in outputs),
-            self._configs,
-            [self._forecasters[name] for name in self._configs[0].models],
-            self._method,
-        )
-        return {
-            "intervals": sum(output["intervals"] for output in outputs.values()),
-            "audit": audit.wire(),
-            "differs": {},
-            "noted": {},
-            "codes": {},
-            "files": self._folder.digests(*written),
-        }
+    def _joined(self, form: Form, outputs: Mapping[str, Any], context: StepContext) -> list[str]:
+        """Write the columns of a large run; returns the names of the files."""
+        joined = Joined(self._folder.path, self._configs, form)
+        for task, output in outputs.items():
+            if output.get("columns"):
+                joined.add(context.part(task, "columns"))
+            else:
+                parts = (context.part(task, kind) for kind in ("intervals", "predictions"))
+                joined.add_rows(*(part.splitlines() for part in parts))
+        return joined.write(self._folder.run_id, self._method)
 
     def _row(self, interval: Interval, answers: ByForecaster) -> IntervalRow:
         context = interval.context

@@ -281,9 +281,17 @@ def _column_groups(
     places = columns.places(chosen.market, chosen.since, chosen.until)
     places = places[places.searchsorted(start) :]
     if among is not None:
-        places = places[among(columns)[places]]
-    for place, row in zip(places, columns.rows(places), strict=False):
-        yield int(place), [row]
+        places = places[columns.whole_instants(among(columns))[places]]
+    held, first = list[IntervalRow](), 0
+    for place, row in zip(places.tolist(), columns.rows(places), strict=False):
+        if held and (held[0].market_id, held[0].time) != (row.market_id, row.time):
+            yield first, held
+            held = []
+        if not held:
+            first = place
+        held.append(row)
+    if held:
+        yield first, held
 
 
 @dataclass(frozen=True)
@@ -313,7 +321,7 @@ EVIDENCE = Kind(
     "evidence",
     lambda run, rows: tables.evidence(rows),
     lambda rows: max(len(row.context.search_snippets) for row in rows),
-    lambda columns: columns.column("text") < -1,  # They show no document.
+    lambda columns: columns.shown() > 0,
 )
 
 
