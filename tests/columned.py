@@ -26,9 +26,9 @@ def mine(context):
 """
 
 
-def made(path: Path, documents: bool) -> Path:
+def made(path: Path, documents: bool, dates: int = 12) -> Path:
     """A simulated world; read only."""
-    kinds = (one for one in records(SimConfig(seed=5, dates=12)))
+    kinds = (one for one in records(SimConfig(seed=5, dates=dates)))
     ArchiveWriter(path).add(
         (one for one in kinds if documents or not isinstance(one, Document)),
         importer="simulate",
@@ -63,7 +63,7 @@ def both(
     homes = tmp_path_factory.mktemp("homes")
     archive, more = bare, list[str]()
     if request.param == "mixed":
-        archive = made(homes / "archive", documents=True)
+        archive = made(homes / "archive", documents=True, dates=5)
         (homes / "mine.py").write_text(MINE)
         who = f"market,drift,python:{homes / 'mine.py'}:mine,news_tilt,scripted"
         more = ["--forecasters", who, "--sims", "2", "--mode", "direct_llm"]

@@ -38,7 +38,7 @@ def _all(home: Path) -> dict[str, Any]:
 
 def test_every_page_is_the_same(answered: list[dict[str, Any]]) -> None:
     rows, columns = answered
-    assert len(rows["forecasts"]) > 1000
+    assert len(rows["forecasts"]) > 300
     assert len(rows["market"]) > 1
     for name in rows:
         if name != "whole":
@@ -54,7 +54,7 @@ def test_one_instant_whole_is_the_same_but_for_its_digest(answered: list[dict[st
 @pytest.mark.parametrize("table", ["forecasts", "intervals"])
 def test_a_cursor_of_another_run_is_refused(both: tuple[Path, Path], table: str) -> None:
     with api(both[0].parents[2]) as of_rows:
-        last = of_rows.json(f"/api/runs/r/{table}", limit=200)
+        last = of_rows.json(f"/api/runs/r/{table}", limit=20)
         cursor = last["next"]
     with api(both[1].parents[2]) as of_columns:
         answer = of_columns.get(f"/api/runs/r/{table}", cursor=cursor)
