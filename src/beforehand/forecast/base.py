@@ -38,6 +38,7 @@ from beforehand.records.rows import (
     Mode,
     TraceRow,
     label,
+    sureness,
     yes_or_no,
 )
 from beforehand.sandbox.engines import Engine, Sandbox
@@ -101,7 +102,7 @@ class Decision(Struct, frozen=True):
             simulation_index=simulation,
             mode=self.mode,
             decision=yes_or_no(p),
-            confidence=round(abs(p - 0.5) * 2, 12) if self.confidence is None else self.confidence,
+            confidence=sureness(p) if self.confidence is None else self.confidence,
             probability=p,
             rationale=self.rationale,
             key_evidence_ids=[c for c in cited if c in shown],

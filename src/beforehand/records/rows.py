@@ -37,6 +37,11 @@ def yes_or_no(probability: float) -> Literal["YES", "NO"]:
     return "YES" if probability >= 0.5 else "NO"
 
 
+def sureness(probability: float) -> float:
+    """The confidence of a forecaster that states none: twice the distance from a half."""
+    return round(abs(probability - 0.5) * 2, 12)
+
+
 class MarketSeen(Struct, frozen=True):
     """The market as it stood at t. `odds`, `bid` and `ask` are probabilities, `price_age` is in
     seconds; None is unknown."""

@@ -11,11 +11,10 @@ shown. Every file is sealed in `run.json` as any other. The rows themselves, and
 
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -38,9 +37,10 @@ from beforehand.records.rows import (
     Snippet,
     forecasts,
     label,
+    sureness,
     yes_or_no,
 )
-from beforehand.store.files import read_json, write_json, write_lines
+from beforehand.store.files import read_json
 
 if TYPE_CHECKING:  # numpy is loaded by those that have columns to read.
     import numpy as np
@@ -75,10 +75,21 @@ FORECASTS = "forecasts"
 """Of shape (forecasters, rows), probabilities; NaN where a forecaster has none. Of somebody who was
 asked, the mean of its simulations."""
 ASKED = f"{FOLDER}/asked.jsonl"
-OF_ASKED = {"group": "int16", "asked_ends": "int64", "shown": "int32", "failed": "int32"}
+OF_ASKED = {
+    "group": "int16",
+    "asked_ends": "int64",
+    "shown": "int32",
+    "said": "int32",
+    "cited": "int32",
+    "failed": "int32",
+}
 """Further columns where somebody was asked: who was, as a place in the head's `groups`; where each
 line of `asked.jsonl` ends, in bytes (where the one before ends: there is none); how many documents
-were shown; and how many answers failed."""
+were shown; and of those who were asked, how many answers there are, how many of these cite
+something, and how many failed."""
+
+
+COUNTED = ("shown", "said", "cited", "failed")
 
 
 class AskedLine(Struct, frozen=True, omit_defaults=True):
@@ -93,6 +104,24 @@ class AskedLine(Struct, frozen=True, omit_defaults=True):
 
 _NOTHING = AskedLine()
 _decode_asked = msgspec.json.Decoder(AskedLine).decode
+
+
+class Answers(NamedTuple):
+    """A line of asked.jsonl with its market and time."""
+
+    market_id: str
+    time: str
+    line: AskedLine
+
+    @property
+    def decisions(self) -> list[DecisionRow]:
+        """What was said."""
+        return self.line.decisions
+
+    @property
+    def failures(self) -> list[FailureRow]:
+        """What failed."""
+        return self.line.failures
 
 
 class Who(TypedDict):
@@ -176,6 +205,15 @@ class IntervalColumns:
         whole = np.maximum.reduceat(rows, np.flatnonzero(first))
         return np.asarray(whole[np.cumsum(first) - 1])
 
+    def rows_of(self, place: int) -> int:
+        """How many rows there are of a forecaster, by its place in `who`."""
+        import numpy as np
+
+        if not self.asked:
+            return self._n
+        mine = [number for number, places in enumerate(self.groups) if place in places]
+        return int(np.isin(self.column("group"), mine).sum())
+
     def shown(self) -> "Places":
         """How many documents each row's context has."""
         import numpy as np
@@ -246,15 +284,18 @@ class IntervalColumns:
     def _said_otherwise(self) -> str | None:
         """The first row of which a column is not what its line of asked.jsonl gives."""
         names = [label(one["model_id"]) if one["asked"] else None for one in self.who]
-        columns = (self.forecasts.T, self.column("shown"), self.column("failed"))
-        for k, (row, kept, shown, failed) in enumerate(zip(self.rows(), *columns, strict=True)):
+        counted = zip(*(self.column(name) for name in COUNTED), strict=True)
+        rows = zip(self.rows(), self.forecasts.T, counted, strict=True)
+        for k, (row, kept, counts) in enumerate(rows):
             said, context = forecasts(row.decisions), row.context
             for name, p in zip(names, kept.tolist(), strict=True):
                 if name is not None and said.get(name) != _known(p):
                     return f"row {k:,} has a forecast of {name} that is not what it said"
-            asked = [one for one in row.failures if label(one.model_id) in names]
-            if (len(context.search_snippets), len(asked)) != (shown, failed):
-                return f"row {k:,} counts other documents or failures than it has"
+            mine = [one for one in row.decisions if label(one.model_id) in names]
+            failed = [one for one in row.failures if label(one.model_id) in names]
+            cited = sum(bool(one.key_evidence_ids) for one in mine)
+            if (len(context.search_snippets), len(mine), cited, len(failed)) != counts:
+                return f"row {k:,} counts other documents or answers than it has"
             if _together(self.method, row) != row.aggregate.probability:
                 return f"row {k:,}{_OTHER_AGGREGATE}"
         return None
@@ -344,9 +385,28 @@ class IntervalColumns:
 
         path = self.folder / f"{name}.npy"
         try:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
+            # As a plain array: a place in one is read ten times faster than in a `memmap`.
+            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         except (OSError, ValueError, EOFError) as error:
             raise _damaged(path, error) from None
+
+    def answers(self, rows: "npt.NDArray[np.bool_] | None" = None) -> Iterator[Answers]:
+        """What those said who were asked in these rows [all], without the contexts."""
+        import numpy as np
+
+        there = self.column("said") + self.column("failed") > 0 if rows is None else rows
+        t, market = self.column("t"), self.column("market")
+        every = np.flatnonzero(there)
+        for start in range(0, len(every), BLOCK):
+            at = every[start : start + BLOCK]
+            when, which = t[at].tolist(), market[at].tolist()
+            for at_us, name, (_, line) in zip(when, which, self._asked(at), strict=True):
+                yield Answers(self.markets[name], iso_us(at_us), line)
+
+    def flagged(self) -> bool:
+        """True if an answer rests on a document that the leak detector flags: only then the line
+        has this key."""
+        return self.asked and int(self._asked_bytes.find(b'"flagged_evidence_ids":[')) >= 0
 
     def _blocks(
         self, places: "Ints | None"
@@ -417,7 +477,7 @@ class IntervalColumns:
             if not path.stat().st_size:  # It cannot be mapped.
                 return b""
             with path.open("rb") as file:
-                return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise _damaged(path, error) from None
 
@@ -489,54 +549,12 @@ def _opened(folder: Path, marks: tuple[tuple[str, int, int, int], ...]) -> Inter
     return IntervalColumns(folder)
 
 
-def write_columns(
-    path: Path,
-    head: Head,
-    columns: "Iterable[tuple[str, npt.NDArray[Any]]]",
-    texts: Sequence[tuple[str, int]],
-) -> list[str]:
-    """Write the folder `intervals/` of the run at `path`; returns the names of its files. `columns`
-    are those of COLUMNS and FORECASTS, `texts` the questions' texts, each with the instant from
-    which it was known."""
-    import numpy as np
-
-    said = [text.encode() for text, _ in texts]
-    every = (
-        ("texts", np.frombuffer(b"".join(said), dtype=np.uint8)),
-        ("text_ends", np.cumsum([len(one) for one in said], dtype=np.int64)),
-        ("text_known_at", np.array([known_at for _, known_at in texts], dtype=np.int64)),
-    )
-    (path / FOLDER).mkdir(exist_ok=True)
-    written = [HEAD]
-    for name, column in chain(columns, every):
-        kind = (COLUMNS | OF_ASKED).get(name)
-        _save(path / FOLDER / f"{name}.npy", np.asarray(column, dtype=kind))
-        written.append(f"{FOLDER}/{name}.npy")
-    missing = {*COLUMNS, FORECASTS} - {Path(name).stem for name in written}
-    assert not missing, f"a run of columns without {missing}"
-    write_json(path / HEAD, head)
-    return written
-
-
-def _save(path: Path, column: "npt.NDArray[Any]") -> None:
-    """Write a column as a file of numpy's format, without a copy of it."""
-    from io import BytesIO
-
-    import numpy as np
-
-    column, header = np.ascontiguousarray(column), BytesIO()
-    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(column))
-    write_lines(path, (header.getvalue(), column.reshape(-1).view(np.uint8).data))
-
-
 def _decision(one: Who, p: float, time: str) -> DecisionRow | FailureRow:
     """What a pure function said in a row."""
-    from beforehand.forecast.base import Decision
-
     if p != p:
         return FailureRow(one["model_id"], 0, one["failure"])
-    said = Decision(p, rationale=one["rationale"], mode="baseline")
-    return said.row(one["model_id"], 0, Context(time, MarketSeen("")))
+    says = one["rationale"]
+    return DecisionRow(one["model_id"], 0, "baseline", yes_or_no(p), sureness(p), p, says, [], time)
 
 
 def _said(who: Who, p: float, line: AskedLine, time: str) -> list[DecisionRow | FailureRow]:

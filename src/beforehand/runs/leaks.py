@@ -38,33 +38,34 @@ def recheck_run(
     planted: Mapping[str, datetime] | None = None,
     also: Also | None = None,
 ) -> list[ForecastLeaks]:
-    """`recheck` of a run's rows or columns. Columns of pure functions hold no document, so their
-    times are compared in bulk, and only rows with a time after t are read one by one."""
-    if not isinstance(rows, IntervalColumns) or rows.asked:
+    """`recheck` of a run's rows or columns. The times of columns are compared in bulk, and only
+    rows with a time after t, a document or a citation are read one by one."""
+    if not isinstance(rows, IntervalColumns):
         return recheck(report, rows, planted, also)
     try:
         late, n = _late(rows)
     except IndexError as error:
         raise InputError(f"{rows.folder} is damaged: {error}") from None
-    part = LeakReport()
-    found = recheck(part, rows.rows(np.flatnonzero(late)), planted, also)
-    report.rechecked += n
-    report.admitted_after_t += part.admitted_after_t
-    report.found += part.found
-    report.decisions += int(np.isfinite(rows.forecasts).sum())
+    if rows.asked:
+        late |= (rows.shown() > 0) | (rows.column("cited") > 0)
+    found = recheck(report, rows.rows(np.flatnonzero(late)), planted, also)
+    report.rechecked += int(n[~late].sum())
+    for one, said in zip(rows.who, rows.forecasts, strict=True):
+        report.decisions += 0 if one["asked"] else int(np.isfinite(said[~late]).sum())
+    report.decisions += int(rows.column("said")[~late].sum()) if rows.asked else 0
     return found
 
 
-def _late(rows: IntervalColumns) -> tuple[npt.NDArray[np.bool_], int]:
-    """The rows that show anything from after their t, and how many times were compared."""
+def _late(rows: IntervalColumns) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """The rows that show anything from after their t, and how many times each has."""
     t, text, before = (np.array(rows.column(name)) for name in ("t", "text", "before"))
     known_at, text_known_at = rows.column("known_at"), np.array([*rows.text_known_at, -1])
     late = ~visible_us(known_at, t) & (known_at >= 0)
     late |= ~visible_us(text_known_at[text], t) & (text >= 0)
-    n, earlier = int((known_at >= 0).sum() + (text >= 0).sum()), before
+    n, earlier = (known_at >= 0).astype(np.int64) + (text >= 0), before
     for _ in range(PREVIOUS):
         there = earlier >= 0
-        n += int(there.sum())
+        n += there
         late |= there & ~visible_us(t[earlier], t)
         earlier = np.where(there, before[earlier], -1)
     return late, n

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict, TypeVar
 
 import msgspec
 import orjson
@@ -21,13 +21,25 @@ from beforehand.records.rows import (
     decode_line,
     decode_trace,
 )
-from beforehand.runs.interval_columns import FOLDER, IntervalColumns, open_columns
+from beforehand.runs.interval_columns import FOLDER, Answers, IntervalColumns, open_columns
 
 if TYPE_CHECKING:
     from beforehand.score.summary import DecisionCounts, ModelCounts, WayCounts
 
 R = TypeVar("R")
 _ARM = re.compile(r"(?:^|; )(?:code|direct): ")
+WAYS: Final = (
+    "made",
+    "code",
+    "fallback",
+    "direct",
+    "external",
+    "baseline",
+    "failed",
+    "unshown_evidence_ids",
+    "flagged_evidence_ids",
+    "answer_in_training",
+)
 MARKS = ("unshown_evidence_ids", "flagged_evidence_ids", "answer_in_training")
 
 
@@ -151,7 +163,9 @@ def questions_of(rows: Iterable[IntervalRow]) -> Iterator[IntervalRow]:
         yield held
 
 
-def counts(intervals: Iterable[IntervalRow], traces: Iterable[TraceRow]) -> "DecisionCounts":
+def counts(
+    intervals: Iterable[IntervalRow | Answers], traces: Iterable[TraceRow]
+) -> "DecisionCounts":
     """Decisions by how they were made, failures, and why code did not decide; per model as well.
 
     `reasons` counts why code did not decide (the fallback was then asked), `failures` why there was
@@ -192,21 +206,30 @@ def counts(intervals: Iterable[IntervalRow], traces: Iterable[TraceRow]) -> "Dec
     }
 
 
-def counts_of_columns(columns: IntervalColumns) -> "DecisionCounts":
-    """The same of a run of pure functions."""
+def counts_of_columns(
+    columns: IntervalColumns, answered: "DecisionCounts | None" = None
+) -> "DecisionCounts":
+    """The same of pure functions, with the counts of those who were asked."""
     import numpy as np
 
     total, failures = Counter[str](), Counter[str]()
     models: dict[str, ModelCounts] = {}
-    for one, said in zip(columns.who, columns.forecasts, strict=True):
-        missing = int(np.isnan(said).sum())
-        mine = Counter(made=len(columns) - missing, baseline=len(columns) - missing, failed=missing)
+    if answered is not None:
+        total.update({name: answered[name] for name in WAYS})
+        failures.update(answered["failures"])
+        models.update(answered["models"])
+    for k, (one, said) in enumerate(zip(columns.who, columns.forecasts, strict=True)):
+        if one["asked"]:
+            continue
+        made = int(np.isfinite(said).sum())
+        missing = columns.rows_of(k) - made
+        mine = Counter(made=made, baseline=made, failed=missing)
         failures[reason(one["failure"])] += missing
         total += mine
         models[one["model_id"]] = {**_shown(mine), "requests": 0}
     return {
         **_shown(total),
-        "reasons": {},
+        "reasons": {} if answered is None else answered["reasons"],
         "failures": dict(sorted((+failures).items())),
         "models": dict(sorted(models.items())),
     }
@@ -226,15 +249,4 @@ def _kind(decision: DecisionRow, fallback: bool) -> str:
 
 
 def _shown(found: Counter[str]) -> "WayCounts":
-    return {
-        "made": found["made"],
-        "code": found["code"],
-        "fallback": found["fallback"],
-        "direct": found["direct"],
-        "external": found["external"],
-        "baseline": found["baseline"],
-        "failed": found["failed"],
-        "unshown_evidence_ids": found["unshown_evidence_ids"],
-        "flagged_evidence_ids": found["flagged_evidence_ids"],
-        "answer_in_training": found["answer_in_training"],
-    }
+    return {name: found[name] for name in WAYS}  # type: ignore[return-value]

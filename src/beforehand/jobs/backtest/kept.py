@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import chain
 from math import nan
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,13 +40,16 @@ from beforehand.records.rows import (
 from beforehand.runs.columns import columns_of
 from beforehand.runs.interval_columns import (
     ASKED,
+    COLUMNS,
+    COUNTED,
+    FOLDER,
     FORECASTS,
     HEAD,
+    OF_ASKED,
     AskedLine,
     Head,
     IntervalColumns,
     Who,
-    write_columns,
 )
 from beforehand.runs.leaks import recheck_run
 from beforehand.runs.rows import (
@@ -61,7 +65,7 @@ from beforehand.score.skill import MARKET
 from beforehand.score.summary import DecisionCounts, Few
 from beforehand.score.table import Table
 from beforehand.store.archive.ledger import Shelf
-from beforehand.store.files import write_lines
+from beforehand.store.files import write_json, write_lines
 
 MOST_ROWS = 50_000
 """A run of more intervals keeps columns."""
@@ -202,7 +206,7 @@ class Joined:
             columns[FORECASTS] = np.full((len(self._form.who), len(columns["t"])), np.nan)
             columns[FORECASTS][mine] = columns.pop("said")
             nothing = np.full(len(columns["t"]), -1, dtype=np.int64)
-            columns |= {"line": nothing, "shown": nothing + 1, "failed": nothing + 1}
+            columns |= {"line": nothing, **dict.fromkeys(COUNTED, nothing + 1)}
         else:
             columns[FORECASTS] = columns.pop("said")
         self._take(columns)
@@ -258,6 +262,8 @@ class Joined:
             "text": text,
             "aggregate": _nan(row.aggregate.probability),
             "shown": len(snippets),
+            "said": len(mine),
+            "cited": sum(bool(one.key_evidence_ids) for one in mine),
             "failed": len(failed),
             "line": self._lines.keep(encode(line) + b"\n"),
             FORECASTS: [_nan(said.get(label(one.model_id))) for one in self._form.who],
@@ -334,6 +340,40 @@ class Joined:
 
 def _nan(value: float | None) -> float:
     return nan if value is None else value
+
+
+def write_columns(
+    path: Path,
+    head: Head,
+    columns: Iterable[tuple[str, npt.NDArray[Any]]],
+    texts: Sequence[tuple[str, int]],
+) -> list[str]:
+    """Write the folder `intervals/` of the run at `path`; returns the names of its files. `columns`
+    are those of COLUMNS and FORECASTS, `texts` the questions' texts, each with the instant from
+    which it was known."""
+    said = [text.encode() for text, _ in texts]
+    every = (
+        ("texts", np.frombuffer(b"".join(said), dtype=np.uint8)),
+        ("text_ends", np.cumsum([len(one) for one in said], dtype=np.int64)),
+        ("text_known_at", np.array([known_at for _, known_at in texts], dtype=np.int64)),
+    )
+    (path / FOLDER).mkdir(exist_ok=True)
+    written = [HEAD]
+    for name, column in chain(columns, every):
+        kind = (COLUMNS | OF_ASKED).get(name)
+        _save(path / FOLDER / f"{name}.npy", np.asarray(column, dtype=kind))
+        written.append(f"{FOLDER}/{name}.npy")
+    missing = {*COLUMNS, FORECASTS} - {Path(name).stem for name in written}
+    assert not missing, f"a run of columns without {missing}"
+    write_json(path / HEAD, head)
+    return written
+
+
+def _save(path: Path, column: npt.NDArray[Any]) -> None:
+    """Write a column as a file of numpy's format, without a copy of it."""
+    column, header = np.ascontiguousarray(column), BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(column))
+    write_lines(path, (header.getvalue(), column.reshape(-1).view(np.uint8).data))
 
 
 def _before(
@@ -450,12 +490,11 @@ class _Columns:
 
     def counts(self) -> DecisionCounts:
         if self._columns.asked:
-            return counts(self._columns, read_traces(self._path / "traces.jsonl"))
+            answered = counts(self._columns.answers(), read_traces(self._path / "traces.jsonl"))
+            return counts_of_columns(self._columns, answered)
         return counts_of_columns(self._columns)
 
     def drawn(self) -> str:
-        if self._columns.asked:
-            return results.pictured(self._columns)
         odds = np.array(self._columns.column("odds"))
         known, n = np.isfinite(odds), len(self._columns.markets)
         low, high = np.full(n, np.inf), np.full(n, -np.inf)
@@ -464,9 +503,15 @@ class _Columns:
         many = np.bincount(self._of[known], minlength=n)
         if not many.any():
             raise NotFound("the run has no interval to draw")
-        # The same interest as `results.pictured`, where no document came in.
-        moved = np.where(many > 0, (high - low) * np.minimum(many, 12), -1.0).tolist()
-        name: str = max(zip(moved, self._columns.markets, strict=True))[1]
+        # The same interest as in `results.pictured`.
+        seen: dict[str, set[str]] = {}
+        for row in (
+            self._columns.answers(shown > 0) if (shown := self._columns.shown()).any() else ()
+        ):
+            seen.setdefault(row.market_id, set()).update(s.id for s in row.line.search_snippets)
+        documents = np.array([min(len(seen.get(m, ())), 12) for m in self._columns.markets])
+        moved = (1 + documents) * np.where(many > 0, (high - low) * np.minimum(many, 12), -1.0)
+        name: str = max(zip(moved.tolist(), self._columns.markets, strict=True))[1]
         return name
 
     def of(self, market: str) -> list[IntervalRow]:
@@ -475,10 +520,9 @@ class _Columns:
     def without_flagged(
         self, questions: list[Question], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
-        every = self._columns if self._columns.asked else ()
-        if not any(said.flagged_evidence_ids for row in every for said in row.decisions):
+        if not self._columns.flagged():
             return None
-        return results.without_flagged(list(questions_of(every)), questions, settings)
+        return results.without_flagged(list(questions_of(self._columns)), questions, settings)
 
     def _among(self, markets: set[str]) -> npt.NDArray[np.bool_]:
         wanted = np.array([name in markets for name in self._columns.markets], dtype=bool)
