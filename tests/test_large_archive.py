@@ -11,10 +11,9 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, parse_instant, to_us
 from beforehand.gateway.gateway import Gateway
-from beforehand.gateway.worlds import recorded
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.records.bulk import PriceSeriesRow
-from beforehand.store.archive import ledger, reader, writer
+from beforehand.store.archive import ledger, nearby, reader, writer
 from beforehand.store.archive.manifest import seal_of
 from beforehand.store.archive.reader import MARKET_KINDS, Archive
 from beforehand.store.archive.writer import ArchiveWriter
@@ -117,6 +116,7 @@ def test_what_was_forgotten_is_read_again(cut: Archive) -> None:
     world = RecordedWorld(cut)
     markets = sorted(cut.series())
     before = [everything(world, market) for market in markets]
+    assert len(world._series) == len(markets)
     assert "_series" in world.__dict__
     world.forget()
     assert "_series" not in world.__dict__
@@ -127,7 +127,7 @@ def test_what_was_forgotten_is_read_again(cut: Archive) -> None:
 def test_one_market_alone_is_the_same(
     grade: Any, whole: Archive, cut: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorded, "FEW", 10**9)
+    monkeypatch.setattr(nearby, "PASSES", 10**9)
     all_at_once, alone = RecordedWorld(whole, grade), RecordedWorld(cut, grade)
     names = sorted(v.id for v in all_at_once.market_versions(None, to_us(STORED)))
     assert len(set(names)) > 40
@@ -137,13 +137,13 @@ def test_one_market_alone_is_the_same(
     assert "_versions" not in alone.__dict__
 
 
-def test_few_are_looked_up_alone_and_then_all_are_loaded(
+def test_who_goes_through_them_reads_each_segment_once(
     cut: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
     unpack = reader._unpack
     monkeypatch.setattr(
-        reader, "_unpack", lambda p, s, d: read.append(s["kind"]) or unpack(p, s, d)
+        reader, "_unpack", lambda p, s, d: read.append(s["digest"]) or unpack(p, s, d)
     )
     world = RecordedWorld(cut)
     names = sorted(cut.series())
@@ -151,10 +151,13 @@ def test_few_are_looked_up_alone_and_then_all_are_loaded(
     gateway = Gateway(world)
     assert gateway.full_view().odds(names[0]).price >= 0
     assert 0 < len(read) <= 4, "the segments of one market and no others"
-    for name in names[: recorded.FEW]:
+    for name in names:
         gateway.full_view().odds(name)
+    assert len(read) == len(set(read)) > 10
     assert "_series" not in world.__dict__
-    gateway.full_view().odds(names[recorded.FEW])
+    for _ in range(100):  # Here and there: then all of them cost less.
+        for name in names[::7] + names[::-5]:
+            world.series(name)
     assert "_series" in world.__dict__
 
 

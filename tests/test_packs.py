@@ -78,9 +78,7 @@ def test_the_archive_is_the_same(rounds: Path, archive: Path) -> None:
         until = START + timedelta(hours=k)
         assert holds(archive, until) == holds(rounds, until)
     assert holds(archive) == holds(rounds)
-    one, other = (Archive(path).series_of("KALSHI:a") for path in (archive, rounds))
-    assert one is not None
-    assert other is not None
+    one, other = (Archive(path).series()["KALSHI:a"] for path in (archive, rounds))
     assert one.known_at.tolist() == other.known_at.tolist()
     assert one.price.tolist() == other.price.tolist()
     before = Archive(rounds).manifest["segments"]

@@ -23,11 +23,10 @@ from beforehand.records.world import (
     Resolution,
     currency_of,
 )
+from beforehand.store.archive.nearby import Nearby
 from beforehand.store.archive.reader import Archive, Series
 
 T = TypeVar("T")
-FEW = 16
-"""Markets that are looked up alone before all are loaded."""
 
 
 class RecordedWorld:
@@ -45,8 +44,6 @@ class RecordedWorld:
         self.grade: Grade = grade
         self.live = False
         self._extra = extra
-        self._asked: set[str] = set()
-        self._found: dict[tuple[str, str], Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process loads what it needs itself."""
@@ -75,26 +72,25 @@ class RecordedWorld:
         return dict(versions)
 
     def _of(self, market_id: str, part: str, alone: Callable[[str], T], nothing: T) -> T:
-        """What a lazily loaded part holds of one market. In a large archive the first few markets
-        are looked up alone: who asks about one need not wait for ten thousand."""
-        few = part not in self.__dict__ and self.archive.by_market
-        if few and (market_id in self._asked or len(self._asked) < FEW):
-            self._asked.add(market_id)
-            key = part, market_id
-            if key not in self._found:
-                self._found[key] = alone(market_id)
-            kept: T = self._found[key]
-            return kept
+        """What a lazily loaded part holds of one market. Of a large archive a few segments are
+        read, and only who asks here and there so often that it costs more than all loads all."""
+        if part not in self.__dict__ and self.archive.by_market and self._nearby.pays:
+            return alone(market_id)
         found: T = getattr(self, part).get(market_id, nothing)
         return found
 
+    @lazy
+    def _nearby(self) -> Nearby:
+        return Nearby(self.archive)
+
     def forget(self) -> None:
         """Let go of what was read of the markets; whoever asks again reads it again."""
-        for part in ("_series", "_versions", "_states", "_books", "_resolutions", "_forecasts"):
+        parts = ("_series", "_versions", "_states", "_books", "_resolutions", "_forecasts")
+        for part in (*parts, "_nearby"):
             self.__dict__.pop(part, None)
 
     def _versions_of(self, market_id: str) -> list[Market]:
-        found = self.archive.records_of(Market, market_id)
+        found = self._nearby.records(Market, market_id)
         if self.grade == "published":
             found += _as_listed(found)
         if (series := self.series(market_id)) is not None and len(series):
@@ -177,22 +173,22 @@ class RecordedWorld:
 
     def states(self, market_id: str, until: int) -> Sequence[MarketState]:
         """Observed states."""
-        return self._of(market_id, "_states", lambda m: self.archive.records_of(MarketState, m), [])
+        return self._of(market_id, "_states", lambda m: self._nearby.records(MarketState, m), [])
 
     def books(self, market_id: str, until: int) -> Sequence[OrderBook]:
         """Recorded order books."""
-        return self._of(market_id, "_books", lambda m: self.archive.records_of(OrderBook, m), [])
+        return self._of(market_id, "_books", lambda m: self._nearby.records(OrderBook, m), [])
 
     def resolutions(self, market_id: str | None, until: int) -> Sequence[Resolution]:
         """Resolutions of one market, or of all."""
         if market_id is not None:
-            alone = self.archive.records_of
+            alone = self._nearby.records
             return self._of(market_id, "_resolutions", lambda m: alone(Resolution, m), [])
         return [record for records in self._resolutions.values() for record in records]
 
     def forecasts(self, market_id: str, until: int) -> Sequence[RecordedForecast]:
         """Forecasts that others made."""
-        alone = self.archive.records_of
+        alone = self._nearby.records
         return self._of(market_id, "_forecasts", lambda m: alone(RecordedForecast, m), [])
 
     def all_forecasts(self) -> list[RecordedForecast]:
@@ -219,13 +215,14 @@ class RecordedWorld:
 
     def first_prices(self, until: int) -> Iterable[tuple[str, int]]:
         """Markets with prices, and when the first one became known."""
-        for name, series in self._series.items():
-            if len(series):
-                yield name, int(series.known_at[0])
+        if "_series" not in self.__dict__ and self.archive.by_market:
+            return self.archive.first_known().items()
+        known = ((name, one) for name, one in self._series.items() if len(one))
+        return ((name, int(one.known_at[0])) for name, one in known)
 
     def series(self, market_id: str) -> Series | None:
         """The whole series, for bulk walks (the gateway checks what it takes from it)."""
-        return self._of(market_id, "_series", self.archive.series_of, None)
+        return self._of(market_id, "_series", self._nearby.series, None)
 
     def documents(self, until: int, since: int | None, limit: int) -> Sequence[Document]:
         """The newest documents in [since, until]."""

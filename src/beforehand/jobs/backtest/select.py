@@ -79,7 +79,7 @@ def experiments(
     asked = [f for f in forecasters.values() if not isinstance(f, PanelForecaster)]
     groups: list[list[Forecaster]] = [[*together], *([one] for one in asked)]
     groups = [group for group in groups if group]
-    configs = []
+    configs, alike = list[ExperimentConfig](), list[ExperimentConfig]()
     for name, resolution in selection.markets.items():
         first, end = selection.first[name], grid.end_of(resolution)
         life = grid.life(first, end, every, kind, start, stop)
@@ -88,21 +88,29 @@ def experiments(
             continue
         if life.short:
             selection.short.append(name)
+        when = {"start_time": from_us(life.t[0]), "end_time": from_us(life.t[-1])}
+        if not alike:
+            alike = [
+                ExperimentConfig(
+                    market_id=name,
+                    **when,
+                    interval_minutes=every // timedelta(minutes=1),
+                    num_sims=1 if group == together else num_sims,
+                    models=[one.entry for one in group],
+                    mode=mode_of(group, options.mode),
+                    search_config=SearchConfig(
+                        max_results=max_results,
+                        query_mode=options.query_mode if _model(group) else "template",
+                    ),
+                )
+                for group in groups
+            ]
+        # They share all else: ten thousand take a third of the memory, and of the time.
         configs += [
-            ExperimentConfig(
-                market_id=name,
-                start_time=from_us(life.t[0]),
-                end_time=from_us(life.t[-1]),
-                interval_minutes=every // timedelta(minutes=1),
-                num_sims=1 if group == together else num_sims,
-                models=[one.entry for one in group],
-                mode=mode_of(group, options.mode),
-                search_config=SearchConfig(
-                    max_results=max_results,
-                    query_mode=options.query_mode if _model(group) else "template",
-                ),
+            ExperimentConfig.model_construct(
+                one.__pydantic_fields_set__, **vars(one) | {"market_id": name} | when
             )
-            for group in groups
+            for one in alike
         ]
     return configs
 

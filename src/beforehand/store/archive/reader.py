@@ -38,7 +38,6 @@ from pydantic import BaseModel
 
 from beforehand.clock import SystemClock, from_us, parse_instant, to_us
 from beforehand.errors import Corrupt, InputError
-from beforehand.ids import canonical
 from beforehand.records import world
 from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document, decode_series
 from beforehand.records.cutoff import visible_us
@@ -189,12 +188,12 @@ class Archive:
         """`stored_until` leaves out what was stored later (the second time axis)."""
         self.path = path
         self.manifest = need_manifest(path)
-        self._segments = [
+        self.segments = [
             segment
             for segment in self.manifest["segments"]
             if stored_until is None or parse_instant(segment["recorded_at"]) <= stored_until
         ]
-        self._contents = Contents(path)
+        self.contents = Contents(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process reads the files itself."""
@@ -203,11 +202,11 @@ class Archive:
     @property
     def digest(self) -> str:
         """Identity of the content: SHA-256 over the segments' digests."""
-        return digest_of(self._segments)
+        return digest_of(self.segments)
 
     def counts(self) -> dict[str, int]:
         """Records per kind."""
-        return counts_of(self._segments)
+        return counts_of(self.segments)
 
     def gaps(self) -> list[tuple[str, int, int]] | None:
         """What the dumps in it do not cover (venue, begin and end in microseconds); None where it
@@ -216,41 +215,30 @@ class Archive:
 
     def lines(self, kind: str) -> Iterator[bytes]:
         """Every stored line of a kind, in the order it was stored, digest checked."""
-        for segment in self._segments:
+        for segment in self.segments:
             if segment["kind"] == kind:
-                for line in BytesIO(self._contents.of(segment)):  # One at a time, not all at once.
+                for line in BytesIO(self.contents.of(segment)):  # One at a time, not all at once.
                     yield line.rstrip(b"\n")
 
     def records(self, model: type[R]) -> list[R]:
         """Every record of a kind, in stored order (prices and documents have faster readers)."""
         kind = KIND_OF[model]
-        return [_read(kind, model.model_validate_json, line) for line in self.lines(kind)]
+        return [checked(kind, model.model_validate_json, line) for line in self.lines(kind)]
 
     @property
     def by_market(self) -> bool:
         """True for an archive with an import so large that it was cut by market."""
-        return any("markets" in segment for segment in self._segments)
+        return any("markets" in segment for segment in self.segments)
 
-    def records_of(self, model: type[R], market_id: str) -> list[R]:
-        """Every record of one market, in stored order; segments of others are not read."""
-        kind = KIND_OF[model]
-        lines = self._lines_of(kind, market_id)
-        return [_read(kind, model.model_validate_json, line) for line in lines]
-
-    def series_of(self, market_id: str) -> Series | None:
-        """One market's price series, None without a price; segments of others are not read."""
-        lines = self._lines_of("price", market_id)
-        parts = [Series.of(_read("price", decode_series, line)) for line in lines]
-        return Series.joined(parts) if parts else None
-
-    def _lines_of(self, kind: str, market_id: str) -> Iterator[bytes]:
-        needle = canonical(market_id)
-        for segment in self._segments:
-            first, last = segment.get("markets", [market_id, market_id])
-            if segment["kind"] == kind and first <= market_id <= last:
-                for line in BytesIO(self._contents.of(segment)):
-                    if needle in line and market_of(kind, line) == market_id:
-                        yield line.rstrip(b"\n")
+    def first_known(self) -> dict[str, int]:
+        """When the first price of each market became known, in microseconds, by name."""
+        found: dict[str, int] = {}
+        for line in self.lines("price"):
+            row = checked("price", decode_series, line)
+            if row.known_at:
+                first = min(row.known_at)
+                found[row.market_id] = min(first, found.get(row.market_id, first))
+        return {name: found[name] for name in sorted(found)}
 
     def last_known(self) -> datetime:
         """The last instant at which a price, a text or a state became known (the date of a
@@ -266,14 +254,14 @@ class Archive:
 
     def documents(self) -> list[DocumentRow]:
         """All document versions, ordered by (known_at, id)."""
-        rows = [_read("document", decode_document, line) for line in self.lines("document")]
+        rows = [checked("document", decode_document, line) for line in self.lines("document")]
         return sorted(rows, key=lambda row: (row.known_at, row.id))
 
     def series(self) -> dict[str, Series]:
         """Every market's price series."""
         parts: dict[str, list[Series]] = defaultdict(list)
         for line in self.lines("price"):
-            row = _read("price", decode_series, line)
+            row = checked("price", decode_series, line)
             parts[row.market_id].append(Series.of(row))
         return {name: Series.joined(parts[name]) for name in sorted(parts)}
 
@@ -288,7 +276,7 @@ class Archive:
             problems.append("archive.json: not byte for byte what was written")
         for segment in self.manifest["segments"]:
             try:
-                content = self._contents.of(segment)
+                content = self.contents.of(segment)
                 model = KINDS[segment["kind"]]
                 rows = content.splitlines()
                 latest, found = _check_lines(segment["kind"], model, rows, endings)
@@ -327,7 +315,7 @@ class Archive:
         return sorted(path.name for path in found if path.name not in listed)
 
 
-def _read(kind: str, decode: Callable[[bytes], T], line: bytes) -> T:
+def checked(kind: str, decode: Callable[[bytes], T], line: bytes) -> T:
     """A stored line as its record. Raises Corrupt for one that breaks its schema: its segment was
     made by hand, for nothing else is stored."""
     try:
@@ -362,7 +350,7 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 def market_of(kind: str, line: bytes) -> str:
     """The market that a stored line of one of MARKET_KINDS is about."""
-    found: _Named = _read(kind, _decode_named, line)
+    found: _Named = checked(kind, _decode_named, line)
     return found.id if kind == "market" else found.market_id
 
 

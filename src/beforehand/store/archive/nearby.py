@@ -1,0 +1,90 @@
+"""Single markets of a large archive, without loading all of them.
+
+An import that was cut by market keeps neighbours by name in one segment of a megabyte. A segment is
+read whole, and the last few stay in memory: who asks about one market reads its segments, and who
+goes through all of them by name reads each segment once, in the memory of a few.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any, TypeVar
+
+from beforehand.records.bulk import decode_series
+from beforehand.store.archive.manifest import Segment
+from beforehand.store.archive.reader import (
+    KIND_OF,
+    KINDS,
+    Archive,
+    R,
+    Series,
+    checked,
+    market_of,
+)
+
+T = TypeVar("T")
+HELD = 4
+"""Cut segments of a kind that stay in memory."""
+PASSES = 3
+"""Who reads each segment more often than this goes here and there, and not through them."""
+
+
+class Nearby:
+    """Reads the segments of one archive. Safe for threads."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._held: dict[str, OrderedDict[str, dict[str, list[Any]]]] = {}
+        self._whole: dict[str, dict[str, list[Any]]] = {}
+        self._lock = threading.RLock()
+        self._reads = 0
+        self._cut = sum("markets" in segment for segment in archive.segments)
+
+    @property
+    def pays(self) -> bool:
+        """False once cut segments were read so often that reading all of them is less work."""
+        return self._reads <= PASSES * self._cut
+
+    def records(self, model: type[R], market_id: str) -> list[R]:
+        """Every record of one market, in stored order."""
+        kind = KIND_OF[model]
+        return self._of(kind, market_id, KINDS[kind].model_validate_json)
+
+    def series(self, market_id: str) -> Series | None:
+        """One market's price series; None without a price."""
+        parts = self._of("price", market_id, lambda line: Series.of(decode_series(line)))
+        return Series.joined(parts) if parts else None
+
+    def _of(self, kind: str, market_id: str, decode: Callable[[bytes], Any]) -> list[Any]:
+        found = list[Any]()
+        with self._lock:
+            for segment in self._archive.segments:
+                first, last = segment.get("markets", [market_id, market_id])
+                if segment["kind"] == kind and first <= market_id <= last:
+                    found += self._markets_of(segment, decode).get(market_id, ())
+        return found
+
+    def _markets_of(self, segment: Segment, decode: Callable[[bytes], Any]) -> dict[str, list[Any]]:
+        """The records of a segment by market. One that was not cut stays in memory."""
+        kind, name = segment["kind"], segment["digest"]
+        if "markets" not in segment:
+            if name not in self._whole:
+                self._whole[name] = self._read(segment, decode)
+            return self._whole[name]
+        held = self._held.setdefault(kind, OrderedDict())
+        if name in held:
+            held.move_to_end(name)
+            return held[name]
+        self._reads += 1
+        while len(held) >= HELD:
+            held.popitem(last=False)
+        held[name] = self._read(segment, decode)
+        return held[name]
+
+    def _read(self, segment: Segment, decode: Callable[[bytes], T]) -> dict[str, list[T]]:
+        found: dict[str, list[T]] = {}
+        for line in BytesIO(self._archive.contents.of(segment)):
+            name = market_of(segment["kind"], line)
+            found.setdefault(name, []).append(checked(segment["kind"], decode, line))
+        return found
