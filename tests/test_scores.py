@@ -23,7 +23,7 @@ from beforehand.score.bets import (
 from beforehand.score.intervals import Resampler, arcs, lower_bound, t_quantile
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options, paired, resamplers, skills
-from beforehand.score.table import Table, event_labels
+from beforehand.score.table import OnDisk, Table, event_labels
 from beforehand.score.validity import SetFacts, apply_card, card, placebo
 from beforehand.world.simulate import SimConfig, normal_cdf
 from tables import table
@@ -116,14 +116,14 @@ def test_draws_are_the_same_however_they_are_kept(
     small = Resampler(labels, draws=300, seed=1, cells=0)
     expected = pytest.approx(numbers.totals(columns), abs=1e-10)
     assert small.totals(columns) == expected
-    assert "_small_counts" in small.__dict__
+    assert "_file" in small.__dict__
     assert "_counts" not in small.__dict__
     shared = Resampler(labels[::-1], draws=300, seed=1, cells=0)
-    assert shared._small_counts is small._small_counts
+    assert shared._file is small._file
     monkeypatch.setattr(intervals, "_SMALL_CELLS", 0)
     anew = Resampler(labels, draws=300, seed=1, cells=0)
     assert anew.totals(columns) == expected
-    assert "_small_counts" not in anew.__dict__
+    assert "_file" not in anew.__dict__
     other = Resampler(labels, draws=300, seed=2, cells=0)
     assert (other.totals(columns) != numbers.totals(columns)).any()
 
@@ -498,3 +498,31 @@ def test_what_open_bets_hold_at_most() -> None:
     whole, single = _exposure(event, t, settles, outlay, before)
     assert whole == pytest.approx(max(0.1, 0.3, 0.5 / 2))
     assert single == pytest.approx(max(0.1, 0.2, 0.5 / 2))
+
+
+def test_a_table_in_blocks_and_on_disk_is_the_same(
+    world: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    some = np.where(rng.random(len(world.q)) < 0.2, np.nan, world.market * 0.9)
+    whole = replace(world, forecasts={**world.forecasts, "some": some})
+    options = Options(draws=300)
+    expected, drawn = score(whole, options), placebo(whole, options, 20)
+    held = replace(whole, forecasts=OnDisk(whole.forecasts.items()))
+    assert list(held.forecasts) == list(whole.forecasts)
+    monkeypatch.setattr("beforehand.score.table.BLOCK", 50)
+    blocks = list(held.blocks())
+    assert len(blocks) > 5
+    assert [r.start for r, _ in blocks[1:]] == [r.stop for r, _ in blocks[:-1]]
+    assert sum(len(part.questions) for _, part in blocks) == len(world.questions)
+    assert placebo(held, options, 20) == drawn
+    for mine, theirs in zip(score(held, options), expected, strict=True):
+        assert mine.skill == theirs.skill
+        assert mine.fresh == theirs.fresh
+        assert (mine.brier, mine.ece, mine.murphy) == (theirs.brier, theirs.ece, theirs.murphy)
+        assert mine.intervals == theirs.intervals
+    part = held.where(world.t > np.median(world.t))
+    assert len(part.forecasts["some"]) == len(part.q) < len(world.q)
+    shuffled = held.where(world.q > 3)
+    shuffled = replace(shuffled, q=shuffled.q[::-1].copy())
+    assert len(list(shuffled.blocks())) == 1, "only whole questions are cut apart"

@@ -200,7 +200,7 @@ def compare(
         raise InputError(f"{a} and {b} have no market and instant in common: nothing can be paired")
     kept = {} if rows is None else rows
     if both.tobytes() not in kept:
-        part = table.where(both)
+        part = table.part(both)
         kept[both.tobytes()] = part, resamplers(part, options)
     shared, samplers = kept[both.tobytes()]
     versus = replace(shared, market=q[both])

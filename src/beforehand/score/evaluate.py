@@ -4,7 +4,7 @@ Backtests, the benchmark and `score FILE` all end here, so that their figures me
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -135,6 +135,8 @@ class Arrays:
     bid: Floats
     ask: Floats
     forecasts: Mapping[str, Floats]
+    held: Callable[[Iterable[tuple[str, Floats]]], Mapping[str, Floats]] = dict
+    """Holds the forecasts of the table: in memory, or on disk."""
 
 
 def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
@@ -167,11 +169,11 @@ def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
     known = {q.id: i for i, q in enumerate(settled)}
     place = np.array([known.get(name, -1) for name in rows.ids], dtype=np.int64)
     asked = place[rows.of]
-    keep = asked >= 0
+    settles = asked >= 0
+    keep = slice(None) if settles.all() else settles  # Of all of them, nothing is copied.
     used, q = np.unique(asked[keep], return_inverse=True)
     settled = [settled[i] for i in used.tolist()]
     days = [iso(q.resolved_at)[:10] if q.resolved_at else None for q in settled]
-    said = {name: p[keep] for name, p in rows.forecasts.items()}
     months = np.array(
         [int(day[:4]) * 12 + int(day[5:7]) if day else 0 for day in days], dtype=np.int64
     )
@@ -195,7 +197,11 @@ def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
         fee=np.array([q.fee for q in settled], dtype=np.float64),
         category=[q.category or "none stated" for q in settled],
         bare=np.array([q.text is None and q.event_id is None for q in settled], dtype=np.bool_),
-        forecasts={name: said[name] for name in sorted(said) if not np.isnan(said[name]).all()},
+        forecasts=rows.held(
+            (name, rows.forecasts[name][keep])
+            for name in sorted(rows.forecasts)
+            if not np.isnan(rows.forecasts[name][keep]).all()
+        ),
     )
 
 
@@ -271,7 +277,9 @@ def _common(table: Table, rows: Sequence[Row], settings: Settings) -> PartWire |
     names = [row.forecaster for row in rows if row.forecaster != MARKET and row.n]
     if len(names) < 2:
         return None
-    everyone = np.isfinite(np.stack([table.forecasts[name] for name in names])).all(axis=0)
+    everyone = np.ones(len(table.q), dtype=bool)
+    for name in names:
+        everyone &= np.isfinite(table.forecasts[name])
     if everyone.all():
         return None
     return part_wire(table.where(np.asarray(everyone)), settings)

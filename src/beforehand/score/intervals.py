@@ -7,11 +7,15 @@ not depend on who else is scored. The percentile interval is widened for few clu
 Hesterberg (2015, "What Teachers Should Know about the Bootstrap", section 5.3) gives it.
 """
 
+import os
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import pi, sqrt, tan
 from statistics import NormalDist
-from typing import Any
+from tempfile import TemporaryFile
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -23,11 +27,13 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 DRAWS = 2000
 _NORMAL = NormalDist()
-_CACHE_CELLS, _SMALL_CELLS, _BLOCK = 4_000_000, 250_000_000, 16
-"""The most counts that are kept as numbers for matrix products, and in a byte each, which are made
-into such numbers so many draws at a time; beyond, the draws are made again for each statistic."""
+_CACHE_CELLS, _SMALL_CELLS, _BLOCK = 4_000_000, 2_000_000_000, 16
+"""The most counts that are kept as numbers for matrix products, and in a byte each in a file, which
+are made into such numbers so many draws at a time; beyond, the draws are made again for each
+statistic."""
 _PARTS, _PART_CELLS = 8, 2_500_000
-_SHARED: WeakValueDictionary[tuple[int, int, int, type], npt.NDArray[Any]] = WeakValueDictionary()
+_SHARED: WeakValueDictionary[tuple[int, int, int, type], Any] = WeakValueDictionary()
+K = TypeVar("K")
 
 
 def t_quantile(probability: float, df: float) -> float:
@@ -47,6 +53,15 @@ def t_quantile(probability: float, df: float) -> float:
         (79 * z9 + 776 * z7 + 1482 * z5 - 1920 * z3 - 945 * z) / 92160,
     )
     return z + sum(term / df ** (i + 1) for i, term in enumerate(terms))
+
+
+class _File:
+    """A file without a name: it is gone with the process."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryFile(buffering=0)  # noqa: SIM115 (it is closed with this)
+        weakref.finalize(self, self._file.close)
+        self.write, self.fileno = self._file.write, self._file.fileno
 
 
 @dataclass(frozen=True)
@@ -96,14 +111,20 @@ class Resampler:
         if self.draws * self.size <= self.cells:
             return np.asarray(self._counts @ sums)
         if self.draws * self.size <= _SMALL_CELLS:
-            counts = self._small_counts
-            blocks = (counts[k : k + _BLOCK] for k in range(0, self.draws, _BLOCK))
-            return np.concatenate([block.astype(np.float64) @ sums for block in blocks])
+            return np.concatenate([block.astype(np.float64) @ sums for block in self._blocks()])
         rng = np.random.default_rng(self.seed)
         out = np.empty((self.draws, sums.shape[1]))
         for b in range(self.draws):
             out[b] = self._draw(rng) @ sums
         return out
+
+    def _blocks(self) -> Iterator[npt.NDArray[np.uint8]]:
+        """The counts in a byte each, a few draws at a time. (That a cluster is drawn more than 255
+        times of C draws from C has a probability below 1e-500.)"""
+        size = _BLOCK * self.size
+        for start in range(0, self.draws * self.size, size):
+            part = os.pread(self._file.fileno(), size, start)
+            yield np.frombuffer(part, np.uint8).reshape(-1, self.size)
 
     def _draw(self, rng: np.random.Generator) -> Floats:
         picks = rng.integers(0, self.size, self.size, dtype=np.int32)
@@ -111,27 +132,34 @@ class Resampler:
 
     @cached_property
     def _counts(self) -> Floats:
-        return np.asarray(self._all_counts(np.float64))
+        """How often each draw has each cluster: (draws, C)."""
+        return self._shared(np.ndarray, self._in_memory)
 
     @cached_property
-    def _small_counts(self) -> npt.NDArray[np.uint8]:
-        """The same counts in a byte each. (That a cluster is drawn more than 255 times of C draws
-        from C has a probability below 1e-500.)"""
-        return np.asarray(self._all_counts(np.uint8))
+    def _file(self) -> "_File":
+        """The same in a file, in a byte each."""
+        return self._shared(_File, self._on_disk)
 
-    def _all_counts(self, kind: type) -> npt.NDArray[Any]:
-        """How often each draw has each cluster: (draws, C). Resamplers of as many clusters share
-        them while they live."""
+    def _shared(self, kind: type[K], make: Callable[[np.random.Generator], K]) -> K:
+        """What is made of the draws. Resamplers of as many clusters share it while they live."""
         key = self.draws, self.size, self.seed, kind
-        if (kept := _SHARED.get(key)) is not None:
-            return kept
-        rng = np.random.default_rng(self.seed)
-        counts: npt.NDArray[Any] = np.empty((self.draws, self.size), kind)  # No stack: half of it.
+        if (kept := _SHARED.get(key)) is None:
+            kept = _SHARED[key] = make(np.random.default_rng(self.seed))
+        found: K = kept
+        return found
+
+    def _in_memory(self, rng: np.random.Generator) -> Floats:
+        counts = np.empty((self.draws, self.size))  # No stack: half of the memory.
         for b in range(self.draws):
             counts[b] = self._draw(rng)
         counts.flags.writeable = False
-        _SHARED[key] = counts
         return counts
+
+    def _on_disk(self, rng: np.random.Generator) -> "_File":
+        made = _File()
+        for _ in range(self.draws):
+            made.write(self._draw(rng).astype(np.uint8).data)
+        return made
 
     def clusters(self, present: Floats) -> int:
         """How many clusters hold a question that is `present` (n,): what a forecaster rests on."""

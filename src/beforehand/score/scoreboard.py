@@ -7,7 +7,7 @@ variants tried on this set, to lie above zero — on all rows, and again on the 
 was fresh, because a stale price is easily beaten.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Literal
@@ -93,13 +93,16 @@ class Row:
 
 def score(table: Table, options: Options = Options()) -> list[Row]:
     """Every forecaster of the table, the most skilful first, the market pinned on top."""
-    everyone = {MARKET: table.market, **table.forecasts}
     samplers = resamplers(table, options)
     overall = skills(table, samplers, options)
-    newer = table.where(table.fresh)
-    fresh = skills(newer, resamplers(newer, options), options) if len(newer.q) else {}
+    newer = table.part(table.fresh)
+    fresh = overall if newer is table else {}
+    if newer is not table and len(newer.q):
+        fresh = skills(newer, resamplers(newer, options), options)
+    del newer
     rows, starts = [], dict[bytes, Floats]()
-    for name, p in everyone.items():
+    for name in (MARKET, *table.forecasts):
+        p = table.said(name)
         part, row = _columns(table, p)
         row.forecaster, row.missing = name, table.missing(name, p)
         row.intervals = _intervals(part, samplers, options)
@@ -111,7 +114,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         row.profit = _profit(table, p, samplers, options, starts[key])
         rows.append(row)
     for added, metric in metrics.added().items():
-        _add(added, metric, rows, table, everyone, samplers, options)
+        _add(added, metric, rows, table, samplers, options)
     return sorted(rows, key=_rank)
 
 
@@ -120,14 +123,13 @@ def _add(
     metric: metrics.Metric,
     rows: Sequence[Row],
     table: Table,
-    everyone: Mapping[str, Floats],
     samplers: dict[str, Resampler],
     options: Options,
 ) -> None:
     """Add a metric to every row. One that fails is unknown in each, and says why."""
     nothing = float("nan"), (float("nan"), float("nan"))
     try:
-        found = [_added(table, everyone[r.forecaster], metric, samplers, options) for r in rows]
+        found = [_added(table, table.said(r.forecaster), metric, samplers, options) for r in rows]
     except InputError as error:
         for row in rows:
             row.added[name], row.broken[name] = nothing, str(error)
@@ -156,6 +158,35 @@ def _rank(row: Row) -> tuple[bool, bool, float, float, str]:
 
 def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
     """Per question: the linear sums from which every statistic of a resample follows."""
+    made = [(rows, *_of_questions(part, p[rows])) for rows, part in table.blocks()]
+    stacked = np.concatenate([columns for _, columns, _ in made])
+    weights = np.concatenate([one for _, _, one in made])
+    valid, y_row = np.isfinite(p), table.y[table.q]
+    paired = valid & np.isfinite(table.market)
+    w, pv, yv = (weights, p, y_row) if valid.all() else (weights[valid], p[valid], y_row[valid])
+    total = _statistics(stacked.sum(axis=0)[None, :])
+    row = Row(
+        forecaster="",
+        n=int(valid.sum()),
+        n_questions=int(stacked[:, 0].sum()),
+        missing=0,
+        brier=float(total["brier"][0]),
+        log_loss=float(total["log_loss"][0]),
+        els=float(total["els"][0]),
+        accuracy=float(total["accuracy"][0]),
+        ece=float(total["ece"][0]),
+        skill_vs_market=float(total["skill"][0]),
+        murphy=metrics.murphy(pv, yv, w) if len(w) else metrics.Murphy(*[float("nan")] * 4),
+        sharpness=metrics.sharpness(pv, w) if len(w) else (float("nan"), float("nan")),
+        bins=metrics.reliability(pv, yv, w) if len(w) else _empty_bins(),
+        market_correlation=_with_market(p, table.market, paired),
+        profit="",
+    )
+    return stacked, row
+
+
+def _of_questions(table: Table, p: Floats) -> tuple[Floats, Floats]:
+    """The columns of these questions, and the weights of their rows."""
     valid = np.isfinite(p)
     paired = valid & np.isfinite(table.market)
     q, y_row = table.q, table.y[table.q]
@@ -177,27 +208,7 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
     shape, size = (len(table.questions), metrics.BINS), len(table.questions) * metrics.BINS
     for values in (weights, weights * safe, weights * y_row):
         columns.extend(np.bincount(cell, weights=values, minlength=size).reshape(shape).T)
-    stacked = np.stack(columns, axis=1)
-    w, pv, yv = weights[valid], safe[valid], y_row[valid]
-    total = _statistics(stacked.sum(axis=0)[None, :])
-    row = Row(
-        forecaster="",
-        n=int(valid.sum()),
-        n_questions=int(present.sum()),
-        missing=0,
-        brier=float(total["brier"][0]),
-        log_loss=float(total["log_loss"][0]),
-        els=float(total["els"][0]),
-        accuracy=float(total["accuracy"][0]),
-        ece=float(total["ece"][0]),
-        skill_vs_market=float(total["skill"][0]),
-        murphy=metrics.murphy(pv, yv, w) if len(w) else metrics.Murphy(*[float("nan")] * 4),
-        sharpness=metrics.sharpness(pv, w) if len(w) else (float("nan"), float("nan")),
-        bins=metrics.reliability(pv, yv, w) if len(w) else _empty_bins(),
-        market_correlation=_with_market(safe, market, paired),
-        profit="",
-    )
-    return stacked, row
+    return np.stack(columns, axis=1), weights
 
 
 def _with_market(p: Floats, market: Floats, paired: npt.NDArray[np.bool_]) -> float:

@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from beforehand.score.bets import Kelly
 from beforehand.score.intervals import DRAWS, Resampler, lower_bound, t_quantile
+from beforehand.score.table import MARKET as MARKET
 from beforehand.score.table import Floats, Table
 
-MARKET = "market"
 LEADING = ("event", "period")
 MIN_EVENTS, MIN_EFFECTIVE = 20, 10.0
 MIN_ANSWERED = 0.95
@@ -101,7 +101,12 @@ def skill_columns(table: Table, p: Floats, y: Floats | None = None) -> tuple[Flo
 
     The factored form is exactly 0 where p equals the market, whatever the rounding.
     """
-    return Gains(table, p).columns(table.y[table.q] if y is None else y)
+    made = [
+        Gains(part, p[rows]).columns(part.y[part.q] if y is None else y[rows])
+        for rows, part in table.blocks()
+    ]
+    gain, present = (np.concatenate(columns) for columns in zip(*made, strict=True))
+    return gain, present
 
 
 class Gains:
@@ -174,11 +179,12 @@ def paired(
 
 def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> dict[str, Skill]:
     """Every forecaster's paired skill over the rows of a table."""
-    tests, y, out = options.tests(table), table.y[table.q], {}
-    for name, p in {MARKET: table.market, **table.forecasts}.items():
+    tests, out = options.tests(table), {}
+    for name in (MARKET, *table.forecasts):
+        p = table.said(name)
         valid = np.isfinite(p) & np.isfinite(table.market)
         gain, present = skill_columns(table, p)
-        squared, _ = table.question_means(np.where(valid, (p - y) ** 2, 0.0), valid)
+        squared = np.concatenate([_squared(part, p[rows]) for rows, part in table.blocks()])
         out[name] = Skill(
             **vars(paired(gain, present, samplers, tests, options.level)),
             n=int(valid.sum()),
@@ -186,6 +192,13 @@ def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> di
             identical=bool(valid.any() and (p[valid] == table.market[valid]).all()),
         )
     return out
+
+
+def _squared(table: Table, p: Floats) -> Floats:
+    """Each question's Brier score, over the rows that have a price."""
+    valid = np.isfinite(p) & np.isfinite(table.market)
+    squared = np.where(valid, (p - table.y[table.q]) ** 2, 0.0)
+    return table.question_means(squared, valid)[0]
 
 
 def beats(overall: Paired, fresh: Paired | None) -> bool:

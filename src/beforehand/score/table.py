@@ -10,18 +10,25 @@ content words. The grouping only widens intervals; it never changes a score.
 """
 
 import math
+import os
 import re
+import weakref
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from tempfile import TemporaryFile
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+MARKET = "market"
+"""The name of the market's price among the forecasters."""
 STALE_DAYS = 7.0
+BLOCK = 250_000
+"""Rows of a part of a large table (`Table.blocks`)."""
 SAME_DAY, ANY_DAY = 0.5, 0.8
 ROUNDING = 1e-9
 _WORD = re.compile(r"[^\W_]+")
@@ -46,6 +53,48 @@ class Marks:
     def none(cls) -> "Marks":
         """No price."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+
+class OnDisk(Mapping[str, Floats]):
+    """Columns of forecasts in a file without a name, in the place of a dict: each is read when it
+    is asked for, so that of a large table one is in memory at a time."""
+
+    def __init__(self, columns: Iterable[tuple[str, Floats]]) -> None:
+        self._file = TemporaryFile()  # noqa: SIM115 (it is closed with the columns)
+        weakref.finalize(self, self._file.close)
+        self._places: dict[str, int] = {}
+        self._n = 0
+        for name, column in columns:
+            self._places[name] = len(self._places)
+            self._n = len(column)
+            self._file.write(np.ascontiguousarray(column).data)
+        self._file.flush()
+
+    def __getitem__(self, name: str) -> Floats:
+        size = 8 * self._n
+        return np.frombuffer(os.pread(self._file.fileno(), size, self._places[name] * size))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+class Rows(Mapping[str, Floats]):
+    """Some rows of such columns."""
+
+    def __init__(self, columns: Mapping[str, Floats], rows: npt.NDArray[np.intp]) -> None:
+        self._columns, self._rows = columns, rows
+
+    def __getitem__(self, name: str) -> Floats:
+        return np.asarray(self._columns[name][self._rows])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 @dataclass(frozen=True)
@@ -76,7 +125,7 @@ class Table:
     resolved_at: Ints
     play: npt.NDArray[np.bool_]
     fee: Floats
-    forecasts: dict[str, Floats] = field(default_factory=dict)
+    forecasts: Mapping[str, Floats] = field(default_factory=dict)
     category: list[str] = field(default_factory=list)
     asked: dict[str, int] = field(default_factory=dict)
     bare: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -90,6 +139,14 @@ class Table:
     def fresh(self) -> npt.NDArray[np.bool_]:
         """Rows whose price is at most a week old."""
         return self.price_age <= STALE_DAYS
+
+    def said(self, name: str) -> Floats:
+        """The forecasts of a forecaster, or the market's prices."""
+        return self.market if name == MARKET else self.forecasts[name]
+
+    def part(self, mask: npt.NDArray[np.bool_]) -> "Table":
+        """`where`, and the table itself where the mask has every row: nothing is copied."""
+        return self if mask.all() else self.where(mask)
 
     def where(self, mask: npt.NDArray[np.bool_]) -> "Table":
         """The rows of a mask, with the questions that still have one, relabelled from 0."""
@@ -112,8 +169,46 @@ class Table:
             fee=self.fee[kept],
             category=[self.category[i] for i in kept] if self.category else [],
             bare=self.bare[kept] if len(self.bare) else self.bare,
-            forecasts={name: p[mask] for name, p in self.forecasts.items()},
+            forecasts={name: p[mask] for name, p in self.forecasts.items()}
+            if isinstance(self.forecasts, dict)
+            else Rows(self.forecasts, np.flatnonzero(mask)),
         )
+
+    def blocks(self) -> Iterator[tuple[slice, "Table"]]:
+        """The table in parts of whole questions, without forecasts, each with its place among the
+        rows; of a small one, or one that is not in order of questions, all at once. What is made of
+        every row then takes the memory of a part."""
+        n = len(self.q)
+        if n <= BLOCK or (np.diff(self.q) < 0).any():
+            yield slice(0, n), self
+            return
+        begin = 0
+        while begin < n:
+            last = self.q[min(begin + BLOCK, n) - 1]
+            end = int(np.searchsorted(self.q, last, side="right"))
+            first, rows = self.q[begin], slice(begin, end)
+            mine = slice(int(first), int(last) + 1)
+            yield (
+                rows,
+                Table(
+                    questions=self.questions[mine],
+                    q=self.q[rows] - first,
+                    t=self.t[rows],
+                    market=self.market[rows],
+                    price_age=self.price_age[rows],
+                    strict=self.strict[rows],
+                    evidence=self.evidence[rows],
+                    bid=self.bid[rows],
+                    ask=self.ask[rows],
+                    y=self.y[mine],
+                    event=self.event[mine],
+                    period=self.period[mine],
+                    resolved_at=self.resolved_at[mine],
+                    play=self.play[mine],
+                    fee=self.fee[mine],
+                ),
+            )
+            begin = end
 
     def question_means(self, rows: Floats, valid: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """(mean over a question's valid rows, 1.0 where it has any), both of shape (Q,)."""

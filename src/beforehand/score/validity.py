@@ -257,12 +257,14 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
     ]
     fast = Options(draws=min(options.draws, 500), seed=options.seed, level=options.level)
     fresh = table.fresh
-    sets = [(np.ones(len(table.q), dtype=bool), table), (fresh, table.where(fresh))]
+    newer = table.part(fresh)
+    sets = [(np.ones(len(table.q), dtype=bool), table), (fresh, newer)]
     prepared = [
         (mask, {name: Gains(part, part.forecasts[name]) for name in names}, resamplers(part, fast))
-        for mask, part in sets
+        for mask, part in sets[: 1 if newer is table else 2]
         if len(part.q)
     ]
+    prepared *= 2 if newer is table else 1
     wins = dict.fromkeys(options.under_test(table), 0)
     any_wins = 0
     for _ in range(draws):

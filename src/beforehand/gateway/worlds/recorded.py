@@ -86,16 +86,27 @@ class RecordedWorld:
     def forget(self) -> None:
         """Let go of what was read of the markets; whoever asks again reads it again."""
         parts = ("_series", "_versions", "_states", "_books", "_resolutions", "_forecasts")
-        for part in (*parts, "_nearby"):
+        for part in (*parts, "_nearby", "_first"):
             self.__dict__.pop(part, None)
 
     def _versions_of(self, market_id: str) -> list[Market]:
         found = self._nearby.records(Market, market_id)
         if self.grade == "published":
             found += _as_listed(found)
-        if (series := self.series(market_id)) is not None and len(series):
-            found.append(_stub(market_id, from_us(series.known_at[0])))
+        if (first := self._first_of(market_id)) is not None:
+            found.append(_stub(market_id, from_us(first)))
         return found
+
+    @lazy
+    def _first(self) -> dict[str, int]:
+        return self.archive.first_known()
+
+    def _first_of(self, market_id: str) -> int | None:
+        """When the first price of a market became known."""
+        if "_first" in self.__dict__:
+            return self._first.get(market_id)
+        series = self.series(market_id)
+        return None if series is None or not len(series) else int(series.known_at[0])
 
     @lazy
     def _states(self) -> dict[str, list[MarketState]]:
@@ -216,7 +227,7 @@ class RecordedWorld:
     def first_prices(self, until: int) -> Iterable[tuple[str, int]]:
         """Markets with prices, and when the first one became known."""
         if "_series" not in self.__dict__ and self.archive.by_market:
-            return self.archive.first_known().items()
+            return self._first.items()
         known = ((name, one) for name, one in self._series.items() if len(one))
         return ((name, int(one.known_at[0])) for name, one in known)
 

@@ -57,7 +57,7 @@ from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_jsonl
 from beforehand.store.run_folder import RunFolder
 
-MOST_QUESTIONS = 2_000_000
+MOST_QUESTIONS = 5_000_000
 """The most questions (a market at an instant) of a run."""
 
 

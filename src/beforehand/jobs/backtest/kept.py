@@ -63,7 +63,7 @@ from beforehand.score.evaluate import Arrays, Question, Settings, build_table, t
 from beforehand.score.leaks.report import Also, ForecastLeaks, LeakReport
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import DecisionCounts, Few
-from beforehand.score.table import Table
+from beforehand.score.table import OnDisk, Table
 from beforehand.store.archive.ledger import Shelf
 from beforehand.store.files import write_json, write_lines
 
@@ -535,13 +535,15 @@ class _Columns:
         shown = columns.shown()
         mine = mine[np.lexsort((-shown[mine], columns.column("t")[mine], self._of[mine]))]
         names = [label(one["model_id"]) for one in columns.who]
-        said = {n: columns.forecasts[k][mine] for k, n in enumerate(names) if n != MARKET}
-        if columns.asked:
-            t, of = columns.column("t")[mine], self._of[mine]
-            first = np.ones(len(mine), dtype=bool)
-            first[1:] = (t[1:] != t[:-1]) | (of[1:] != of[:-1])
-            said = {name: _one_each(p, first) for name, p in said.items()}
-            mine = mine[first]
+        t, of = columns.column("t")[mine], self._of[mine]
+        first = np.ones(len(mine), dtype=bool)
+        first[1:] = (t[1:] != t[:-1]) | (of[1:] != of[:-1])
+        said = OnDisk(
+            (name, _one_each(columns.forecasts[k][mine], first))
+            for k, name in enumerate(names)
+            if name != MARKET
+        )
+        mine = mine[first]
         return Arrays(
             ids=columns.markets,
             of=self._of[mine].astype(np.int64),
@@ -553,12 +555,15 @@ class _Columns:
             bid=columns.column("bid")[mine],
             ask=columns.column("ask")[mine],
             forecasts=said,
+            held=OnDisk,
         )
 
 
 def _one_each(p: npt.NDArray[np.float64], first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
     """The forecast in each group of rows, of which `first` has the first ones; NaN where none has
     one."""
+    if first.all():
+        return p
     found = np.full(int(first.sum()), np.nan)
     there = np.isfinite(p)
     found[(np.cumsum(first) - 1)[there]] = p[there]

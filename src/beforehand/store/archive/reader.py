@@ -234,7 +234,7 @@ class Archive:
         """When the first price of each market became known, in microseconds, by name."""
         found: dict[str, int] = {}
         for line in self.lines("price"):
-            row = checked("price", decode_series, line)
+            row = checked("price", _decode_known, line)
             if row.known_at:
                 first = min(row.known_at)
                 found[row.market_id] = min(first, found.get(row.market_id, first))
@@ -345,6 +345,14 @@ class _Named(Struct):
     market_id: str = ""
 
 
+class _Known(Struct):
+    """What says when the prices of a line became known."""
+
+    market_id: str
+    known_at: list[int]
+
+
+_decode_known = msgspec.json.Decoder(_Known).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
 
 
