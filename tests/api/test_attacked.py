@@ -71,7 +71,7 @@ def test_no_caller_runs_a_program(made: Path, tmp_path: Path) -> None:
 
 def test_a_run_has_a_bound(serving: Api) -> None:
     began = time.monotonic()
-    refused(serving.post("/api/backtests?dry_run=true", {"every": "1m"}), 422, "at most 2,000,000")
+    refused(serving.post("/api/backtests?dry_run=true", {"every": "1m"}), 422, "at most 5,000,000")
     assert time.monotonic() - began < 30
 
 

@@ -3,7 +3,7 @@ sentences that say which world it was, what was walked, and what was left out.""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -133,16 +133,19 @@ def resolution_wire(resolution: Resolution) -> ResolutionLine | None:
 def write_questions(path: Path, gateway: Gateway, resolutions: Mapping[str, Resolution]) -> None:
     """events.jsonl and resolutions.jsonl for the markets of a run; `forecast_from` and
     `forecast_until` say when each could be forecast."""
-    view, events = gateway.full_view(), list[EventLine]()
-    for name, ending in resolutions.items():
-        event = event_wire(view.market(name), ending)
-        event["forecast_until"] = iso(end_of(ending))
-        series = gateway.world.series(name)
-        if series is not None and len(series):
-            event["forecast_from"] = iso(from_us(series.known_at[0]))
-        events.append(event)
-    write_jsonl(path / "events.jsonl", events)
-    lines = [line for r in resolutions.values() if (line := resolution_wire(r))]
+    view = gateway.full_view()
+    first = view.first_prices()
+
+    def events() -> Iterator[EventLine]:
+        for name, ending in resolutions.items():
+            event = event_wire(view.market(name), ending)
+            event["forecast_until"] = iso(end_of(ending))
+            if name in first:
+                event["forecast_from"] = iso(from_us(first[name]))
+            yield event
+
+    write_jsonl(path / "events.jsonl", events())
+    lines = (line for r in resolutions.values() if (line := resolution_wire(r)))
     write_jsonl(path / "resolutions.jsonl", lines)
 
 
