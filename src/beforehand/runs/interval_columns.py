@@ -159,8 +159,12 @@ class IntervalColumns:
             self.run_id, self.method = self.head["run_id"], self.head["method"]
             self.who, self.markets = self.head["forecasters"], self.head["markets"]
             self._n = int(self.head["rows"])
-            self.asked, self.groups = self.head["asked"], self.head["groups"]
-            """Whether there is an asked.jsonl; and who was asked together."""
+            self.asked: bool = self.head.get("asked", False)
+            """True where there is an asked.jsonl."""
+            self.groups: list[list[int]] = self.head.get("groups", [[*range(len(self.who))]])
+            """Who was asked together, as places in `who`."""
+            for one in self.who:  # A run of before that kept no lines does not say it.
+                one.setdefault("asked", False)
         except (KeyError, TypeError, ValueError) as error:
             raise _damaged(folder / "head.json", error) from None
 

@@ -189,6 +189,7 @@ class Joined:
         self._market_of = np.array([place[config.market_id] for config in configs], dtype=np.int32)
         self._found: dict[str, list[Any]] = {}
         self._texts: list[tuple[str, int]] = []
+        self._place_of: dict[tuple[str, int], int] = {}
         self._lines = Shelf(path) if form.lines else None
 
     def add(self, part: bytes) -> None:
@@ -220,11 +221,10 @@ class Joined:
             if made.metadata.model in self._form.asked:
                 said.setdefault(key.rpartition(b"\t")[0], []).append(made)
         cells: dict[str, list[Any]] = {}
-        texts: dict[tuple[str, int], int] = {}
         for line in rows:
             key, _, body = line.partition(b"\0")
             where = key.rpartition(b"\t")[0]
-            made_of = self._cells(decode_interval(body), said.get(where, []), texts)
+            made_of = self._cells(decode_interval(body), said.get(where, []))
             made_of["experiment"] = int(where.rpartition(b"\t")[2])
             for name, cell in made_of.items():
                 cells.setdefault(name, []).append(cell)
@@ -233,21 +233,14 @@ class Joined:
             columns[FORECASTS] = columns[FORECASTS].T
             self._take(columns)
 
-    def _cells(
-        self,
-        row: IntervalRow,
-        predictions: list[PredictionLine],
-        texts: dict[tuple[str, int], int],
-    ) -> dict[str, Any]:
+    def _cells(self, row: IntervalRow, predictions: list[PredictionLine]) -> dict[str, Any]:
         """A row's cells; its line is put down."""
         assert self._lines is not None
         market, text, asked = row.context.market, -1, self._form.asked
         if market.description is not None and market.text_known_at is not None:
             whole = market.description, parse_us(market.text_known_at)
-            if whole not in texts:
-                texts[whole] = len(self._texts)
+            if (text := self._place_of.setdefault(whole, len(self._texts))) == len(self._texts):
                 self._texts.append(whole)
-            text = texts[whole]
         mine = [one for one in row.decisions if one.model_id in asked]
         failed = [one for one in row.failures if one.model_id in asked]
         snippets, said = row.context.search_snippets, forecasts(row.decisions)
@@ -505,9 +498,7 @@ class _Columns:
             raise NotFound("the run has no interval to draw")
         # The same interest as in `results.pictured`.
         seen: dict[str, set[str]] = {}
-        for row in (
-            self._columns.answers(shown > 0) if (shown := self._columns.shown()).any() else ()
-        ):
+        for row in self._columns.answers(self._columns.shown() > 0) if self._columns.asked else ():
             seen.setdefault(row.market_id, set()).update(s.id for s in row.line.search_snippets)
         documents = np.array([min(len(seen.get(m, ())), 12) for m in self._columns.markets])
         moved = (1 + documents) * np.where(many > 0, (high - low) * np.minimum(many, 12), -1.0)
