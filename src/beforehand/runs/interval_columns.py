@@ -227,6 +227,13 @@ class IntervalColumns:
         found: Places = self.column("shown")
         return found
 
+    def release(self) -> None:
+        """Let go of what is mapped, and so of the memory of what was read; whoever asks again maps
+        it again."""
+        self._columns.clear()
+        for name in ("forecasts", "text_known_at", "_ends", "_texts", "_asked_bytes"):
+            self.__dict__.pop(name, None)
+
     @cached_property
     def forecasts(self) -> "Floats":
         """Every forecast, of shape (forecasters, rows)."""

@@ -6,10 +6,9 @@ are made in bulk; where somebody is asked, the steps keep rows, and these are di
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from itertools import chain
 from math import nan
 from pathlib import Path
 from typing import Any, Protocol
@@ -66,6 +65,7 @@ from beforehand.score.summary import DecisionCounts, Few
 from beforehand.score.table import OnDisk, Table
 from beforehand.store.archive.ledger import Shelf
 from beforehand.store.files import write_json, write_lines
+from beforehand.store.npy import Pieces, save
 
 MOST_ROWS = 50_000
 """A run of more intervals keeps columns."""
@@ -187,8 +187,8 @@ class Joined:
         self._markets = sorted({config.market_id for config in configs}, key=str.encode)
         place = {name: i for i, name in enumerate(self._markets)}
         self._market_of = np.array([place[config.market_id] for config in configs], dtype=np.int32)
-        self._found: dict[str, list[Any]] = {}
-        self._texts: list[tuple[str, int]] = []
+        self._found = Pieces(path)
+        self._texts: list[tuple[bytes, int]] = []
         self._place_of: dict[tuple[str, int], int] = {}
         self._lines = Shelf(path) if form.lines else None
 
@@ -199,7 +199,7 @@ class Joined:
         blob, end = columns.pop("texts").tobytes(), 0
         known, shift = columns.pop("text_known_at").tolist(), len(self._texts)
         for size, at in zip(columns.pop("sizes").tolist(), known, strict=True):
-            self._texts.append((blob[end : end + size].decode(), at))
+            self._texts.append((blob[end : end + size], at))
             end += size
         columns["text"] = np.where(columns["text"] < 0, -1, columns["text"] + shift)
         if self._lines is not None:
@@ -240,7 +240,7 @@ class Joined:
         if market.description is not None and market.text_known_at is not None:
             whole = market.description, parse_us(market.text_known_at)
             if (text := self._place_of.setdefault(whole, len(self._texts))) == len(self._texts):
-                self._texts.append(whole)
+                self._texts.append((market.description.encode(), whole[1]))
         mine = [one for one in row.decisions if one.model_id in asked]
         failed = [one for one in row.failures if one.model_id in asked]
         snippets, said = row.context.search_snippets, forecasts(row.decisions)
@@ -264,39 +264,60 @@ class Joined:
 
     def _take(self, columns: Mapping[str, Any]) -> None:
         for name, column in columns.items():
-            self._found.setdefault(name, []).append(column)
+            if name != FORECASTS:
+                self._found.add(name, column)
+        for k, said in enumerate(columns[FORECASTS]):
+            self._found.add(f"{FORECASTS} {k}", said)
 
     def write(self, run_id: str, method: Method) -> list[str]:
         """Write them; returns the names of the files."""
-        experiment, t = (np.concatenate(self._found.pop(name)) for name in ("experiment", "t"))
+        folder, take, sizes = (
+            self._path / FOLDER,
+            self._found.take,
+            [len(x) for x, _ in self._texts],
+        )
+        experiment, t = take("experiment"), take("t")
         market = self._market_of[experiment]
         order = np.lexsort((experiment, market, t))
         group = np.array(self._form.of, dtype=np.int16)[experiment][order]
-        market, t = market[order], t[order]
-        written, lines = list[str](), self._found.pop("line", None)
-        if self._lines is not None and lines is not None:
-            written.append(ASKED)
-            ends = self._write_lines(self._lines, np.concatenate(lines)[order].tolist())
+        market, t, n, aggregate = market[order], t[order], len(order), take("aggregate")[order]
+        alike = market * np.int64(len(self._form.groups)) + group
+        made: dict[str, Callable[[], npt.NDArray[Any]]] = {
+            "market": lambda: market,
+            "t": lambda: t,
+            "aggregate": lambda: aggregate,
+            "before": lambda: _before(alike, t, aggregate),
+            "text_ends": lambda: np.cumsum(sizes, dtype=np.int64),
+            "text_known_at": lambda: np.array([at for _, at in self._texts], dtype=np.int64),
+        }
+        folder.mkdir(exist_ok=True)
+        if self._lines is not None:
+            lines = take("line")[order] if "line" in self._found else np.full(n, -1)
+            made["asked_ends"] = lambda: self._write_lines(lines.tolist())
+            made["group"] = lambda: group
+        for name in COLUMNS | (OF_ASKED if self._lines is not None else {}):
+            made.setdefault(name, lambda name=name: take(name)[order])  # type: ignore[misc]
+        for name, make in made.items():  # One after the other, each let go of once it is written.
+            column = make()
+            save(
+                folder / f"{name}.npy",
+                (COLUMNS | OF_ASKED).get(name, "int64"),
+                column.shape,
+                [column],
+            )
+        texts = (text for text, _ in self._texts)
+        save(folder / "texts.npy", "uint8", (sum(sizes),), texts)
+        said = (take(f"{FORECASTS} {k}")[order] for k in range(len(self._form.who)))
+        save(folder / f"{FORECASTS}.npy", "float64", (len(self._form.who), n), said)
+        write_json(self._path / HEAD, self._head(run_id, n, method))
+        files = [HEAD, *(f"{FOLDER}/{name}.npy" for name in (*made, "texts", FORECASTS))]
+        return [*files, ASKED] if self._lines is not None else files
 
-        def made() -> Iterator[tuple[str, npt.NDArray[Any]]]:
-            """One column after the other, each let go of once it is written."""
-            yield "market", market
-            yield "t", t
-            alike, together = market * np.int64(len(self._form.groups)) + group, "aggregate"
-            yield "before", _before(alike, t, np.concatenate(self._found[together])[order])
-            if written:
-                yield "group", group
-                yield "asked_ends", ends
-            for name in list(self._found):
-                yield name, np.concatenate(self._found.pop(name), -1)[..., order]
-
-        head = self._head(run_id, len(order), method)
-        return [*written, *write_columns(self._path, head, made(), self._texts)]
-
-    def _write_lines(self, kept: Shelf, places: Sequence[int]) -> npt.NDArray[np.int64]:
+    def _write_lines(self, places: Sequence[int]) -> npt.NDArray[np.int64]:
         """Write asked.jsonl, the lines at these places (-1: the row has none); returns where each
         ends."""
-        sizes = array("q")
+        kept, sizes = self._lines, array("q")
+        assert kept is not None
 
         def lines() -> Iterator[bytes]:
             for place in places:
@@ -333,40 +354,6 @@ class Joined:
 
 def _nan(value: float | None) -> float:
     return nan if value is None else value
-
-
-def write_columns(
-    path: Path,
-    head: Head,
-    columns: Iterable[tuple[str, npt.NDArray[Any]]],
-    texts: Sequence[tuple[str, int]],
-) -> list[str]:
-    """Write the folder `intervals/` of the run at `path`; returns the names of its files. `columns`
-    are those of COLUMNS and FORECASTS, `texts` the questions' texts, each with the instant from
-    which it was known."""
-    said = [text.encode() for text, _ in texts]
-    every = (
-        ("texts", np.frombuffer(b"".join(said), dtype=np.uint8)),
-        ("text_ends", np.cumsum([len(one) for one in said], dtype=np.int64)),
-        ("text_known_at", np.array([known_at for _, known_at in texts], dtype=np.int64)),
-    )
-    (path / FOLDER).mkdir(exist_ok=True)
-    written = [HEAD]
-    for name, column in chain(columns, every):
-        kind = (COLUMNS | OF_ASKED).get(name)
-        _save(path / FOLDER / f"{name}.npy", np.asarray(column, dtype=kind))
-        written.append(f"{FOLDER}/{name}.npy")
-    missing = {*COLUMNS, FORECASTS} - {Path(name).stem for name in written}
-    assert not missing, f"a run of columns without {missing}"
-    write_json(path / HEAD, head)
-    return written
-
-
-def _save(path: Path, column: npt.NDArray[Any]) -> None:
-    """Write a column as a file of numpy's format, without a copy of it."""
-    column, header = np.ascontiguousarray(column), BytesIO()
-    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(column))
-    write_lines(path, (header.getvalue(), column.reshape(-1).view(np.uint8).data))
 
 
 def _before(
@@ -466,8 +453,14 @@ class _Columns:
     """Columns, mapped."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._columns = path, IntervalColumns((path / HEAD).parent)
+        self._path, self._kept = path, IntervalColumns((path / HEAD).parent)
         self._of = np.array(self._columns.column("market"))
+
+    @property
+    def _columns(self) -> IntervalColumns:
+        """The columns; what was read of them before is let go of."""
+        self._kept.release()
+        return self._kept
 
     def table(self, questions: Sequence[Question], apart: set[str]) -> Table:
         return table_of(self._arrays(~self._among(apart)), questions)
@@ -482,14 +475,15 @@ class _Columns:
         return recheck_run(report, self._columns, planted, also)
 
     def counts(self) -> DecisionCounts:
-        if self._columns.asked:
-            answered = counts(self._columns.answers(), read_traces(self._path / "traces.jsonl"))
-            return counts_of_columns(self._columns, answered)
-        return counts_of_columns(self._columns)
+        columns, answered = self._columns, None
+        if columns.asked:
+            answered = counts(columns.answers(), read_traces(self._path / "traces.jsonl"))
+        return counts_of_columns(columns, answered)
 
     def drawn(self) -> str:
-        odds = np.array(self._columns.column("odds"))
-        known, n = np.isfinite(odds), len(self._columns.markets)
+        columns = self._columns
+        odds = columns.column("odds")
+        known, n = np.isfinite(odds), len(columns.markets)
         low, high = np.full(n, np.inf), np.full(n, -np.inf)
         np.minimum.at(low, self._of[known], odds[known])
         np.maximum.at(high, self._of[known], odds[known])
@@ -498,15 +492,16 @@ class _Columns:
             raise NotFound("the run has no interval to draw")
         # The same interest as in `results.pictured`.
         seen: dict[str, set[str]] = {}
-        for row in self._columns.answers(self._columns.shown() > 0) if self._columns.asked else ():
+        for row in columns.answers(columns.shown() > 0) if columns.asked else ():
             seen.setdefault(row.market_id, set()).update(s.id for s in row.line.search_snippets)
-        documents = np.array([min(len(seen.get(m, ())), 12) for m in self._columns.markets])
+        documents = np.array([min(len(seen.get(m, ())), 12) for m in columns.markets])
         moved = (1 + documents) * np.where(many > 0, (high - low) * np.minimum(many, 12), -1.0)
-        name: str = max(zip(moved.tolist(), self._columns.markets, strict=True))[1]
+        name: str = max(zip(moved.tolist(), columns.markets, strict=True))[1]
         return name
 
     def of(self, market: str) -> list[IntervalRow]:
-        return list(questions_of(self._columns.rows(self._columns.places(market, None, None))))
+        columns = self._columns
+        return list(questions_of(columns.rows(columns.places(market, None, None))))
 
     def without_flagged(
         self, questions: list[Question], settings: Settings
@@ -525,16 +520,16 @@ class _Columns:
         mine, columns = np.flatnonzero(mask), self._columns
         shown = columns.shown()
         mine = mine[np.lexsort((-shown[mine], columns.column("t")[mine], self._of[mine]))]
-        names = [label(one["model_id"]) for one in columns.who]
-        t, of = columns.column("t")[mine], self._of[mine]
         first = np.ones(len(mine), dtype=bool)
-        first[1:] = (t[1:] != t[:-1]) | (of[1:] != of[:-1])
+        first[1:] = (np.diff(columns.column("t")[mine]) != 0) | (np.diff(self._of[mine]) != 0)
+        names = [label(one["model_id"]) for one in columns.who]
         said = OnDisk(
-            (name, _one_each(columns.forecasts[k][mine], first))
+            (name, _one_each(self._columns.forecasts[k][mine], first))
             for k, name in enumerate(names)
             if name != MARKET
         )
-        mine = mine[first]
+        mine, columns = mine[first], self._columns
+        shown = columns.shown()[mine]
         return Arrays(
             ids=columns.markets,
             of=self._of[mine].astype(np.int64),
@@ -542,9 +537,9 @@ class _Columns:
             market=columns.column("odds")[mine],
             price_age=columns.column("price_age")[mine] / 86400,
             strict=columns.column("text")[mine] >= 0,
-            evidence=shown[mine].astype(np.int64),
-            bid=columns.column("bid")[mine],
-            ask=columns.column("ask")[mine],
+            evidence=shown.astype(np.int64) if shown.any() else np.broadcast_to(0, len(mine)),
+            bid=_known_ones(columns.column("bid")[mine]),
+            ask=_known_ones(columns.column("ask")[mine]),
             forecasts=said,
             held=OnDisk,
         )
@@ -559,3 +554,8 @@ def _one_each(p: npt.NDArray[np.float64], first: npt.NDArray[np.bool_]) -> npt.N
     there = np.isfinite(p)
     found[(np.cumsum(first) - 1)[there]] = p[there]
     return found
+
+
+def _known_ones(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """A column; one in which nothing is known takes no memory."""
+    return np.broadcast_to(np.nan, len(column)) if np.isnan(column).all() else column
