@@ -24,6 +24,7 @@ from beforehand.records.world import (
     Resolution,
 )
 from beforehand.store.archive.ledger import PointLedger, Shelf
+from beforehand.store.archive.manifest import Segment
 from beforehand.store.archive.reader import KIND_OF, Archive
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,25 +32,38 @@ WORDS = "harvest ferry tariff turbine census marathon vaccine stadium railway gl
 VENUES = ("POLYMARKET", "MANIFOLD", "KALSHI")
 
 
+class _Held(dict[str, list[bytes]]):
+    """Lines by kind, in place of files."""
+
+    def of(self, segment: Segment) -> bytes:
+        return b"".join(line + b"\n" for line in self[segment["kind"]])
+
+
 class MemoryArchive(Archive):
-    """An archive whose stored lines are held in memory; everything above them is the real code."""
+    """An archive whose segments are held in memory; everything above them is the real code."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        ledger, self._lines = PointLedger(None, Shelf()), dict[str, list[bytes]]()
+        ledger, lines = PointLedger(None, Shelf()), _Held()
         for record in records:
             if isinstance(record, PricePoint):
                 ledger.add(record)
             else:
                 line = canonical(record.model_dump(mode="json", exclude_none=True))
-                self._lines.setdefault(KIND_OF[type(record)], []).append(line)
-        self._lines["price"] = list(ledger.lines())
+                lines.setdefault(KIND_OF[type(record)], []).append(line)
+        lines["price"] = list(ledger.lines())
+        self.contents = lines  # type: ignore[assignment]
+        self.segments = [_segment(kind, len(found)) for kind, found in lines.items()]
 
-    @property
-    def by_market(self) -> bool:
-        return False  # there is no segment to choose
 
-    def lines(self, kind: str):  # type: ignore[no-untyped-def]
-        return iter(self._lines.get(kind, []))
+def _segment(kind: str, records: int) -> Segment:
+    return {
+        "kind": kind,
+        "digest": kind,
+        "file_digest": kind,
+        "records": records,
+        "recorded_at": "2026-01-01T00:00:00Z",
+        "import": "made",
+    }
 
 
 def random_world(rng: np.random.Generator, n: int = 60) -> list[Record]:
