@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from beforehand.score import intervals, metrics
+from beforehand.score import intervals, metrics, validity
 from beforehand.score.bets import (
     NO_BOOK,
     PLAY_MONEY,
@@ -523,6 +523,22 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
         assert mine.intervals == theirs.intervals
     part = held.where(world.t > np.median(world.t))
     assert len(part.forecasts["some"]) == len(part.q) < len(world.q)
+    tries = [(draw, name) for draw in (0, 3) for name in held.forecasts]
+    old = replace(held, price_age=np.where(rng.random(len(world.q)) < 0.5, 9.0, 1.0))
+    for fresh in (False, True):
+        cut = dict(validity._joined(old, tries, arcs(old), 0, fresh))
+        monkeypatch.setattr(validity, "HELD", 3 * len(world.questions))
+        several = dict(validity._joined(old, tries, arcs(old), 0, fresh))
+        monkeypatch.setattr("beforehand.score.table.BLOCK", 10**6)
+        at_once = dict(validity._joined(old, tries, arcs(old), 0, fresh))
+        monkeypatch.setattr("beforehand.score.table.BLOCK", 50)
+        assert cut.keys() == several.keys() == at_once.keys() == set(tries)
+        for one, columns in at_once.items():
+            np.testing.assert_array_equal(cut[one], columns)
+            np.testing.assert_array_equal(several[one], columns)
+            assert len(columns[1]) == len(np.unique(old.q[old.fresh] if fresh else old.q))
+        aged = replace(whole, price_age=old.price_age)
+        assert placebo(old, options, 20) == placebo(aged, options, 20)
     shuffled = held.where(world.q > 3)
     shuffled = replace(shuffled, q=shuffled.q[::-1].copy())
     assert len(list(shuffled.blocks())) == 1, "only whole questions are cut apart"

@@ -10,9 +10,8 @@ shown. Every file is sealed in `run.json` as any other. The rows themselves, and
 """
 
 import mmap
-import os
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
@@ -54,8 +53,9 @@ FOLDER = "intervals"
 HEAD = f"{FOLDER}/head.json"
 PREVIOUS = 10
 """How many earlier aggregates of its experiment a context shows."""
-FIRST_BLOCK, BLOCK = 128, 4096
-"""Rows that are made at once: few for the first page, more for those who go on."""
+FIRST_BLOCK, BLOCK, PART = 128, 4096, 65_536
+"""Rows that are made at once: few for the first page, more for those who go on. And rows of which
+columns are held in memory when all of them are read."""
 COLUMNS = {
     "t": "int64",
     "market": "int32",
@@ -176,12 +176,11 @@ class IntervalColumns:
 
     def column(self, name: str) -> Any:
         """A column of COLUMNS, mapped. Raises InputError where it has another length or kind."""
-        if name not in self._columns:
-            found = self._mapped(name)
+        if (found := self._columns.get(name)) is None:
+            found = self._columns[name] = self._mapped(name)
             if found.shape != (self._n,) or found.dtype != (COLUMNS | OF_ASKED)[name]:
                 raise _damaged(self.folder / f"{name}.npy", f"{found.dtype} of {found.shape}")
-            self._columns[name] = found
-        return self._columns[name]
+        return found
 
     def failed(self) -> "npt.NDArray[np.bool_]":
         """Rows in which an answer failed, or a pure function had no forecast."""
@@ -234,6 +233,12 @@ class IntervalColumns:
         for name in ("forecasts", "text_known_at", "_ends", "_texts", "_asked_bytes"):
             self.__dict__.pop(name, None)
 
+    def parts(self) -> Iterator[slice]:
+        """All rows, a part at a time; what was read of a part is let go of."""
+        for start in range(0, self._n, PART):
+            yield slice(start, min(start + PART, self._n))
+            self.release()
+
     @cached_property
     def forecasts(self) -> "Floats":
         """Every forecast, of shape (forecasters, rows)."""
@@ -257,40 +262,54 @@ class IntervalColumns:
     def problems(self) -> Iterator[str]:
         """What cannot be as it stands: places that are not there, an order that is none, values
         that are no probabilities, aggregates that are not those of their forecasts."""
+        for part in self.parts():
+            if found := list(self._problems_in(part)):
+                yield from found
+                return
+        if self.asked and (said := self._said_otherwise()) is not None:
+            yield said
+
+    def _problems_in(self, part: slice) -> Iterator[str]:
         import numpy as np
 
-        t, market, text, before = (self.column(n) for n in ("t", "market", "text", "before"))
-        group = self.column("group") if self.asked else np.zeros(self._n, dtype=np.int16)
-        after = (np.diff(market) > 0) | ((np.diff(market) == 0) & (np.diff(group) != 0))
-        later = (np.diff(t) > 0) | ((np.diff(t) == 0) & after)
+        t, market, before = (self.column(name) for name in ("t", "market", "before"))
+        group = self.column("group") if self.asked else np.zeros(1, dtype=np.int16)
+        group = group if self.asked else np.broadcast_to(group, self._n)
+        since = slice(max(part.start - 1, 0), part.stop)  # The row before it as well.
+        apart, other, on = np.diff(market[since]), np.diff(group[since]) != 0, np.diff(t[since])
+        later = (on > 0) | ((on == 0) & ((apart > 0) | ((apart == 0) & other)))
         if not later.all():
-            yield f"row {int(np.argmin(later)) + 1:,} is not in the order of time and market"
+            at = since.start + 1 + int(np.argmin(later))
+            yield f"row {at:,} is not in the order of time and market"
         for name, column, low, high in (
             ("market", market, 0, len(self.markets)),
-            ("text", text, -1, len(self.text_known_at)),
+            ("text", self.column("text"), -1, len(self.text_known_at)),
             ("before", before, -1, self._n),
             ("group", group, 0, len(self.groups)),
         ):
-            wrong = (column < low) | (column >= high)
+            wrong = (column[part] < low) | (column[part] >= high)
             if wrong.any():
-                yield f"row {int(np.argmax(wrong)):,} names a {name} that is not there"
+                at = part.start + int(np.argmax(wrong))
+                yield f"row {at:,} names a {name} that is not there"
                 return
-        has = np.flatnonzero(before >= 0)
+        has = part.start + np.flatnonzero(before[part] >= 0)
         alike = (market[before[has]] == market[has]) & (group[before[has]] == group[has])
         if not alike.all() or (before[has] >= has).any():
             yield "a row names one before it that is of another market, or not before it"
         every = {name: self.column(name) for name in ("odds", "bid", "ask", "aggregate")}
-        for name, column in (*every.items(), *zip(self._names, self.forecasts, strict=True)):
-            outside = (column < 0.0) | (column > 1.0) | np.isinf(column)
+        every |= {f"forecast of {w['name']}": self.forecasts[k] for k, w in enumerate(self.who)}
+        for name, column in every.items():
+            outside = (column[part] < 0.0) | (column[part] > 1.0) | np.isinf(column[part])
             if outside.any():
-                yield f"row {int(np.argmax(outside)):,} has a {name} outside of 0 to 1"
-        wrong_row = self._said_otherwise if self.asked else self._aggregated_otherwise
-        if (said := wrong_row()) is not None:
-            yield said
-
-    @property
-    def _names(self) -> list[str]:
-        return [f"forecast of {one['name']}" for one in self.who]
+                at = part.start + int(np.argmax(outside))
+                yield f"row {at:,} has a {name} outside of 0 to 1"
+        if not self.asked:
+            said = self.forecasts[:, part].T.tolist()
+            together = self.column("aggregate")[part].tolist()
+            for k, (row, p) in enumerate(zip(said, together, strict=True), part.start):
+                if aggregate(self.method, [one for one in row if one == one]) != _known(p):
+                    yield f"row {k:,}{_OTHER_AGGREGATE}"
+                    return
 
     def _said_otherwise(self) -> str | None:
         """The first row of which a column is not what its line of asked.jsonl gives."""
@@ -309,18 +328,6 @@ class IntervalColumns:
                 return f"row {k:,} counts other documents or answers than it has"
             if _together(self.method, row) != row.aggregate.probability:
                 return f"row {k:,}{_OTHER_AGGREGATE}"
-        return None
-
-    def _aggregated_otherwise(self) -> str | None:
-        """The first row whose aggregate is not that of its forecasts."""
-        kept = self.column("aggregate")
-        for start in range(0, self._n, BLOCK):
-            said = self.forecasts[:, start : start + BLOCK].T.tolist()
-            for k, (row, p) in enumerate(
-                zip(said, kept[start : start + BLOCK].tolist(), strict=True), start
-            ):
-                if aggregate(self.method, [one for one in row if one == one]) != _known(p):
-                    return f"row {k:,}{_OTHER_AGGREGATE}"
         return None
 
     def places(self, market: str | None, since: int | None, until: int | None) -> "Ints":
@@ -433,14 +440,15 @@ class IntervalColumns:
         thousand rows at a time."""
         import numpy as np
 
-        columns = {name: self.column(name) for name in COLUMNS}
         every = np.arange(self._n) if places is None else places
         start, size = 0, FIRST_BLOCK
         while start < len(every):
             at = every[start : start + size]
+            if start // PART != (start + size) // PART:
+                self.release()
             start, size = start + size, min(2 * size, BLOCK)
-            now = {name: column[at].tolist() for name, column in columns.items()}
-            earlier = self._earlier(at, columns["before"])
+            now = {name: self.column(name)[at].tolist() for name in COLUMNS}
+            earlier = self._earlier(at, self.column("before"))
             said = list(zip(*self.forecasts[:, at].tolist(), strict=True)) or [()] * len(at)
             asked = self._asked(at)
             contexts = [
@@ -544,20 +552,6 @@ class IntervalColumns:
 
 
 _OTHER_AGGREGATE = " has an aggregate that is not that of its forecasts"
-
-
-def open_columns(folder: Path) -> IntervalColumns:
-    """The columns in a folder. They stay open as long as no file there changes, so that a page of
-    rows need not open them again."""
-    with os.scandir(folder) as files:
-        found = [(file.name, file.stat()) for file in files]
-    marks = [(name, at.st_mtime_ns, at.st_size, at.st_ino) for name, at in sorted(found)]
-    return _opened(folder, tuple(marks))
-
-
-@lru_cache(maxsize=8)
-def _opened(folder: Path, marks: tuple[tuple[str, int, int, int], ...]) -> IntervalColumns:
-    return IntervalColumns(folder)
 
 
 def _decision(one: Who, p: float, time: str) -> DecisionRow | FailureRow:

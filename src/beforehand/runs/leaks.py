@@ -50,24 +50,30 @@ def recheck_run(
         late |= (rows.shown() > 0) | (rows.column("cited") > 0)
     found = recheck(report, rows.rows(np.flatnonzero(late)), planted, also)
     report.rechecked += int(n[~late].sum())
-    for one, said in zip(rows.who, rows.forecasts, strict=True):
-        report.decisions += 0 if one["asked"] else int(np.isfinite(said[~late]).sum())
-    report.decisions += int(rows.column("said")[~late].sum()) if rows.asked else 0
+    pure = [k for k, one in enumerate(rows.who) if not one["asked"]]
+    for part in rows.parts():
+        shown = part.start + np.flatnonzero(~late[part])
+        report.decisions += sum(int(np.isfinite(rows.forecasts[k][shown]).sum()) for k in pure)
+        report.decisions += int(rows.column("said")[shown].sum()) if rows.asked else 0
     return found
 
 
-def _late(rows: IntervalColumns) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+def _late(rows: IntervalColumns) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int8]]:
     """The rows that show anything from after their t, and how many times each has."""
-    t, text, before = (np.array(rows.column(name)) for name in ("t", "text", "before"))
-    known_at, text_known_at = rows.column("known_at"), np.array([*rows.text_known_at, -1])
-    late = ~visible_us(known_at, t) & (known_at >= 0)
-    late |= ~visible_us(text_known_at[text], t) & (text >= 0)
-    n, earlier = (known_at >= 0).astype(np.int64) + (text >= 0), before
-    for _ in range(PREVIOUS):
-        there = earlier >= 0
-        n += there
-        late |= there & ~visible_us(t[earlier], t)
-        earlier = np.where(there, before[earlier], -1)
+    every_t, before = np.array(rows.column("t")), np.array(rows.column("before"))
+    text_known_at = np.array([*rows.text_known_at.tolist(), -1])
+    late, n = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=np.int8)
+    for part in rows.parts():
+        t, text, known_at = every_t[part], rows.column("text")[part], rows.column("known_at")[part]
+        late[part] = ~visible_us(known_at, t) & (known_at >= 0)
+        late[part] |= ~visible_us(text_known_at[text], t) & (text >= 0)
+        n[part] = (known_at >= 0).astype(np.int8) + (text >= 0)
+        earlier = before[part]
+        for _ in range(PREVIOUS):
+            there = earlier >= 0
+            n[part] += there
+            late[part] |= there & ~visible_us(every_t[earlier], t)
+            earlier = np.where(there, before[earlier], -1)
     return late, n
 
 

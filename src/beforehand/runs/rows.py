@@ -1,9 +1,11 @@
 """The rows of a run's files, read back and typed; and counts of how its decisions were made: by
 code, by fallback, directly, or not at all, with the reasons."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, NotRequired, TypedDict, TypeVar
@@ -21,7 +23,7 @@ from beforehand.records.rows import (
     decode_line,
     decode_trace,
 )
-from beforehand.runs.interval_columns import FOLDER, Answers, IntervalColumns, open_columns
+from beforehand.runs.interval_columns import FOLDER, Answers, IntervalColumns
 
 if TYPE_CHECKING:
     from beforehand.score.summary import DecisionCounts, ModelCounts, WayCounts
@@ -60,7 +62,21 @@ def columns_at(path: Path) -> IntervalColumns | None:
     """The columns that stand in the place of this intervals.jsonl or predictions.jsonl; None where
     there are none."""
     folder = path.with_name(FOLDER)
-    return None if path.is_file() or not folder.is_dir() else open_columns(folder)
+    return None if path.is_file() or not folder.is_dir() else _open(folder)
+
+
+def _open(folder: Path) -> IntervalColumns:
+    """The columns in a folder. They stay open as long as no file there changes, so that a page of
+    rows need not open them again."""
+    with os.scandir(folder) as files:
+        found = [(file.name, file.stat()) for file in files]
+    marks = [(name, at.st_mtime_ns, at.st_size, at.st_ino) for name, at in sorted(found)]
+    return _opened(folder, tuple(marks))
+
+
+@lru_cache(maxsize=8)
+def _opened(folder: Path, marks: tuple[tuple[str, int, int, int], ...]) -> IntervalColumns:
+    return IntervalColumns(folder)
 
 
 def read_traces(path: Path) -> Iterator[TraceRow]:
@@ -218,10 +234,11 @@ def counts_of_columns(
         total.update({name: answered[name] for name in WAYS})
         failures.update(answered["failures"])
         models.update(answered["models"])
-    for k, (one, said) in enumerate(zip(columns.who, columns.forecasts, strict=True)):
+    for k, one in enumerate(columns.who):
         if one["asked"]:
             continue
-        made = int(np.isfinite(said).sum())
+        made = int(np.isfinite(columns.forecasts[k]).sum())
+        columns.release()
         missing = columns.rows_of(k) - made
         mine = Counter(made=made, baseline=made, failed=missing)
         failures[reason(one["failure"])] += missing

@@ -196,9 +196,8 @@ def lower_bound(
     return estimate - t_quantile(1 - (1 - level) / (2 * tests), clusters - 1) * error
 
 
-def redraw(table: Table, price: Floats, starts: Floats, rng: np.random.Generator) -> Floats:
-    """An outcome per row: 1 with probability `price`, by one uniform per event."""
-    u = rng.random(int(table.event.max()) + 1)
+def redraw(table: Table, price: Floats, starts: Floats, u: Floats) -> Floats:
+    """An outcome per row: 1 with probability `price`, by the uniform `u` of its event."""
     arc = (u[table.event] - starts)[table.q] % 1.0
     return (arc < price).astype(np.float64)
 

@@ -16,7 +16,6 @@ import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from tempfile import TemporaryFile
 
 import numpy as np
@@ -251,9 +250,10 @@ def event_labels(
     for i, text in enumerate(texts):
         for name in _names(text or "") if events[i] is None else ():
             join(i, first.setdefault(name, i))
-    bags = [frozenset(_WORD.findall((text or "").lower())) - _STOP for text in texts]
+    del first
+    bags, once = _bags(texts)
     for bound, groups in ((ANY_DAY, [""] * len(bags)), (SAME_DAY, days)):
-        for i, j in _alike(bags, groups, bound, lambda i, j: root(i) == root(j)):
+        for i, j in _alike(bags, once, groups, bound, lambda i, j: root(i) == root(j)):
             if bound == ANY_DAY or events[i] is None or events[j] is None:
                 join(i, j)
     roots = [root(i) for i in range(len(texts))]
@@ -267,8 +267,22 @@ def _names(text: str) -> set[str]:
     return {" ".join(run) for run in runs if not any(w.isdigit() or w in _DATE for w in run)}
 
 
+def _bags(texts: Sequence[str | None]) -> tuple[list[tuple[int, ...]], int]:
+    """The content words of each text as numbers, the rarest first, and how many words occur in one
+    text alone: those with a smaller number."""
+
+    def words(text: str | None) -> set[str]:
+        return {*_WORD.findall((text or "").lower())} - _STOP
+
+    rarity = Counter(word for text in texts for word in words(text))
+    number = {w: k for k, w in enumerate(sorted(rarity, key=lambda w: (rarity[w], w)))}
+    bags = [tuple(sorted(number[word] for word in words(text))) for text in texts]
+    return bags, sum(n == 1 for n in rarity.values())
+
+
 def _alike(
-    bags: Sequence[frozenset[str]],
+    bags: Sequence[tuple[int, ...]],
+    once: int,
     groups: Sequence[str | None],
     bound: float,
     known: Callable[[int, int], bool],
@@ -276,21 +290,24 @@ def _alike(
     """Pairs of one group (None is of no group) whose Jaccard index is at least `bound`, but those
     `known` to belong together. They are found by their rarest words: of two such sets each has one
     of the other's among its first `|bag| - ceil(bound * |bag|) + 1` (prefix filtering: Chaudhuri,
-    Ganti and Kaushik 2006)."""
-    rarity = Counter(word for bag in bags for word in bag)
-    holders: dict[tuple[str, str], list[int]] = defaultdict(list)
+    Ganti and Kaushik 2006), and behind the first that they share, enough words are left in both
+    (positional filtering: Xiao, Wang, Lin and Yu 2008)."""
+    holders: dict[tuple[str, int], dict[tuple[int, int], list[int]]] = defaultdict(dict)
     for i, (bag, group) in enumerate(zip(bags, groups, strict=True)):
         if group is None:
             continue
-        rarest = sorted(bag, key=lambda w: (rarity[w], w))
-        prefix = rarest[: len(bag) - math.ceil(bound * len(bag) - ROUNDING) + 1]
-        mine = [holders[group, word] for word in prefix]
-        for j in dict.fromkeys(chain.from_iterable(mine)):
-            small, large = sorted((len(bag), len(bags[j])))
-            if small < bound * large - ROUNDING or known(i, j):
-                continue
-            shared = len(bag & bags[j])
-            if shared / (small + large - shared) >= bound:
+        n, found = len(bag), dict[int, None]()
+        prefix = bag[: n - math.ceil(bound * n - ROUNDING) + 1]
+        mine = [(k, holders[group, word]) for k, word in enumerate(prefix) if word >= once]
+        for k, held in mine:
+            for (m, place), those in held.items():
+                needed = bound / (1 + bound) * (n + m) - ROUNDING
+                if min(n, m) >= bound * max(n, m) - ROUNDING and min(n - k, m - place) >= needed:
+                    found.update(dict.fromkeys(those))
+        words = {*bag} if found else set[int]()
+        for j in found:
+            shared = 0 if known(i, j) else len(words.intersection(bags[j]))
+            if shared and shared / (n + len(bags[j]) - shared) >= bound:
                 yield i, j
-        for held in mine:
-            held.append(i)
+        for k, held in mine:
+            held.setdefault((n, k), []).append(i)

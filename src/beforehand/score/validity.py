@@ -1,6 +1,7 @@
 """The validity card: what the verdict rests on, and which bound it fails. And the placebo: what the
 same rules say where there is no skill."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -8,7 +9,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.score.intervals import Resampler, arcs, redraw
+from beforehand.score.intervals import arcs, redraw
 from beforehand.score.report.words import shortfall
 from beforehand.score.scoreboard import Kept, Row
 from beforehand.score.skill import (
@@ -19,11 +20,12 @@ from beforehand.score.skill import (
     MIN_EVENTS,
     Gains,
     Options,
+    Paired,
     beats,
     paired,
     resamplers,
 )
-from beforehand.score.table import STALE_DAYS, Floats, Table
+from beforehand.score.table import ROUNDING, STALE_DAYS, Floats, Table
 
 MAX_STALE, MIN_AFTER_TRAINING = 0.25, 0.95
 MADE_AFTER = "share_made_after_training"
@@ -235,6 +237,13 @@ def _enough(effective: float | None) -> bool:
 # draw, and the markets of one event exclude each other where their prices sum to at most 1.
 
 
+Try = tuple[int, str]
+"""A draw, and a forecaster."""
+HELD = 4_000_000
+"""Numbers of redrawn gains that are in memory at once; of larger tables, blocks are redrawn
+again."""
+
+
 @dataclass(frozen=True)
 class Placebo:
     """`any_share`: draws in which at least one forecaster "beats the market"."""
@@ -246,8 +255,6 @@ class Placebo:
 
 def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> Placebo:
     """Redraw `draws` times and count how often the verdict would be "beats the market"."""
-    rng = np.random.default_rng([seed, 2])
-    starts = arcs(table)
     tests = options.tests(table)
     names = [
         name
@@ -256,43 +263,70 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
         >= MIN_ANSWERED
     ]
     fast = Options(draws=min(options.draws, 500), seed=options.seed, level=options.level)
-    fresh = table.fresh
-    newer = table.part(fresh)
-    sets = [(np.ones(len(table.q), dtype=bool), table), (fresh, newer)]
-    prepared = [
-        (mask, {name: Gains(part, part.forecasts[name]) for name in names}, resamplers(part, fast))
-        for mask, part in sets[: 1 if newer is table else 2]
-        if len(part.q)
-    ]
-    prepared *= 2 if newer is table else 1
-    wins = dict.fromkeys(options.under_test(table), 0)
-    any_wins = 0
-    for _ in range(draws):
-        y = redraw(table, table.market, starts, rng)
-        won = [
-            name
-            for name in names
-            if len(prepared) == len(sets) and _wins(name, y, prepared, tests, options.level)
-        ]
-        for name in won:
-            wins[name] += 1
-        any_wins += bool(won)
-    return Placebo(draws, any_wins / draws, {name: n / draws for name, n in wins.items()})
+    starts = arcs(table)
+
+    def skilled(tries: Sequence[Try], part: Table, fresh: bool) -> dict[Try, Paired]:
+        """The skill in those tries in which there is any; cheap where it is not even positive."""
+        samplers = {k: one for k, one in resamplers(part, fast).items() if k in LEADING}
+        if len(tries) * len(part.questions) > HELD:
+            rough = dict.fromkeys(tries, 0.0)
+            for one, (gain, _) in _redrawn(table, tries, starts, seed, fresh):
+                rough[one] += float(gain.sum())
+            tries = [one for one, total in rough.items() if total > -ROUNDING]
+        return {
+            one: paired(gain, present, samplers, tests, options.level)
+            for one, (gain, present) in _joined(table, tries, starts, seed, fresh)
+            if gain.sum() > 0
+        }
+
+    every = [(draw, name) for draw in range(draws) for name in names]
+    overall = skilled(every, table, fresh=False)
+    won = [one for one, found in overall.items() if beats(found, found)]
+    newer = table.part(table.fresh)
+    if newer is not table:
+        fresh = skilled(won, newer, fresh=True) if len(newer.q) else {}
+        won = [one for one in won if beats(overall[one], fresh.get(one))]
+    by = Counter(name for _, name in won)
+    shares = {name: by[name] / draws for name in options.under_test(table)}
+    return Placebo(draws, len({draw for draw, _ in won}) / draws, shares)
 
 
-def _wins(
-    name: str,
-    y: Floats,
-    prepared: list[tuple[npt.NDArray[np.bool_], dict[str, Gains], dict[str, Resampler]]],
-    tests: int,
-    level: float,
-) -> bool:
-    """The verdict's own rule on redrawn outcomes; cheap where the skill is not even positive."""
-    found = []
-    for mask, gains, samplers in prepared:
-        gain, present = gains[name].columns(y[mask])
-        if gain.sum() <= 0:
-            return False
-        leading = {kind: samplers[kind] for kind in LEADING}
-        found.append(paired(gain, present, leading, tests, level))
-    return beats(found[0], found[1])
+def _joined(
+    table: Table, tries: Sequence[Try], starts: Floats, seed: int, fresh: bool
+) -> Iterator[tuple[Try, tuple[Floats, Floats]]]:
+    """`Gains.columns` of each try over the whole table, a few tries at a time."""
+    several = max(HELD // max(len(table.questions), 1), 1)
+    for k in range(0, len(tries), several):
+        found: dict[Try, list[tuple[Floats, Floats]]] = {}
+        for one, columns in _redrawn(table, tries[k : k + several], starts, seed, fresh):
+            found.setdefault(one, []).append(columns)
+        for one, parts in found.items():
+            gain, present = zip(*parts, strict=True)
+            yield one, (np.concatenate(gain), np.concatenate(present))
+
+
+def _redrawn(
+    table: Table, tries: Sequence[Try], starts: Floats, seed: int, fresh: bool
+) -> Iterator[tuple[Try, tuple[Floats, Floats]]]:
+    """`Gains.columns` of each try in each block of the table, with redrawn outcomes; `fresh` is of
+    the rows with a fresh price alone."""
+    named: dict[int, list[str]] = {}
+    for draw, name in tries:
+        named.setdefault(draw, []).append(name)
+    events = int(table.event.max()) + 1 if len(table.event) else 0
+    for rows, block in table.blocks():
+        kept: npt.NDArray[np.bool_] | slice = block.fresh if fresh else slice(None)
+        part = block.where(block.fresh) if fresh else block
+        gains = {
+            name: Gains(part, table.forecasts[name][rows][kept])
+            for name in dict.fromkeys(name for _, name in tries)
+        }
+        first = int(table.q[rows.start] - block.q[0])  # The block's first question.
+        places = starts[first : first + len(block.questions)]
+        rng = np.random.default_rng([seed, 2])
+        for draw in range(max(named, default=-1) + 1):
+            u = rng.random(events)
+            if draw in named:
+                y = redraw(block, block.market, places, u)[kept]
+                for name in named[draw]:
+                    yield (draw, name), gains[name].columns(y)

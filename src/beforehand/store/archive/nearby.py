@@ -6,8 +6,9 @@ goes through all of them by name reads each segment once, in the memory of a few
 """
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable
+from bisect import bisect_left
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from typing import Any, TypeVar
 
@@ -30,6 +31,31 @@ PASSES = 3
 """Who reads each segment more often than this goes here and there, and not through them."""
 
 
+class _Places:
+    """The segments of a kind: import by import, those of each in order of the markets' names."""
+
+    def __init__(self) -> None:
+        self._imports: dict[str, list[Segment]] = {}
+
+    def add(self, segment: Segment) -> None:
+        self._imports.setdefault(segment["import"], []).append(segment)
+
+    def of(self, market_id: str) -> Iterator[Segment]:
+        """Those that may hold a market: of hundreds, one or two are looked at."""
+        for segments in self._imports.values():
+            if "markets" not in segments[0]:
+                yield from segments
+                continue
+            k = bisect_left(segments, market_id, key=_last)
+            while k < len(segments) and segments[k]["markets"][0] <= market_id:
+                yield segments[k]
+                k += 1
+
+
+def _last(segment: Segment) -> str:
+    return segment["markets"][1]
+
+
 class Nearby:
     """Reads the segments of one archive. Safe for threads."""
 
@@ -40,6 +66,9 @@ class Nearby:
         self._lock = threading.RLock()
         self._reads = 0
         self._cut = sum("markets" in segment for segment in archive.segments)
+        self._places: dict[str, _Places] = defaultdict(_Places)
+        for segment in archive.segments:
+            self._places[segment["kind"]].add(segment)
 
     @property
     def pays(self) -> bool:
@@ -59,10 +88,8 @@ class Nearby:
     def _of(self, kind: str, market_id: str, decode: Callable[[bytes], Any]) -> list[Any]:
         found = list[Any]()
         with self._lock:
-            for segment in self._archive.segments:
-                first, last = segment.get("markets", [market_id, market_id])
-                if segment["kind"] == kind and first <= market_id <= last:
-                    found += self._markets_of(segment, decode).get(market_id, ())
+            for segment in self._places[kind].of(market_id):
+                found += self._markets_of(segment, decode).get(market_id, ())
         return found
 
     def _markets_of(self, segment: Segment, decode: Callable[[bytes], Any]) -> dict[str, list[Any]]:
