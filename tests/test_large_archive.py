@@ -1,6 +1,7 @@
 """A large import is cut by market: one market is read without the others, and is the same."""
 
 import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -12,12 +13,15 @@ from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, parse_instant, to_us
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.ids import digest, digest_around
+from beforehand.jobs.backtest.select import Endings
 from beforehand.records.bulk import PriceSeriesRow
+from beforehand.records.world import Resolution
 from beforehand.store.archive import ledger, nearby, reader, writer
 from beforehand.store.archive.manifest import seal_of
 from beforehand.store.archive.reader import MARKET_KINDS, Archive
 from beforehand.store.archive.writer import ArchiveWriter
-from beforehand.store.files import read_json, write_json
+from beforehand.store.files import json_bytes, read_json, write_json, write_json_around
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 from experiments import Out
@@ -198,3 +202,37 @@ def test_segments_hold_the_markets_that_they_say(kind: str, cut: Archive) -> Non
             names = [orjson.loads(line)[key] for line in lines]
             assert names == sorted(names)
             assert segment["markets"] == [names[0], names[-1]]
+
+
+@pytest.mark.parametrize("rows", [[], [{"b": 1, "a": [1, 2]}], [{"z": "line\nbreak"}, {}, [], 3]])
+def test_a_long_list_is_written_and_digested_row_by_row(tmp_path: Path, rows: list[Any]) -> None:
+    """The bytes and the digest are those of the whole value."""
+    value = {"c": {"experiments": [0]}, "z": [], "a": "text"}
+    write_json_around(tmp_path / "parts.json", value, "experiments", iter(rows))
+    assert (tmp_path / "parts.json").read_bytes() == json_bytes({**value, "experiments": rows})
+    assert digest_around("x", iter(rows), value) == digest(["x", rows, value])
+
+
+def test_endings_are_kept_as_numbers_and_given_as_records() -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+    every = [
+        Resolution(market_id="A:1", status="resolved", payout=1.0, resolved_at=at, known_at=at),
+        Resolution(
+            market_id="A:2",
+            status="resolved",
+            payout=0.0,
+            resolved_at=at,
+            known_at=at + timedelta(days=1),
+            first_published=at - timedelta(microseconds=1),
+        ),
+        Resolution(market_id="A:3", status="void", resolved_at=at, known_at=at),
+        Resolution.model_validate(
+            {"market_id": "A:4", "status": "void", "resolved_at": at, "known_at": at, "newer": 1}
+        ),
+    ]
+    kept = Endings()
+    for ending in every:
+        kept.add(ending.market_id, ending)
+    assert [*kept.values()] == every
+    assert [*kept] == ["A:1", "A:2", "A:3", "A:4"]
+    assert kept.get("A:5") is None

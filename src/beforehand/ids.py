@@ -3,7 +3,7 @@
 import hashlib
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -40,6 +40,15 @@ def digest(value: Any) -> str:
     """SHA-256 of the canonical JSON (or of the bytes as they are), in hex."""
     data = value if isinstance(value, bytes) else canonical(value)
     return hashlib.sha256(data).hexdigest()
+
+
+def digest_around(before: Any, rows: Iterable[Any], after: Any) -> str:
+    """`digest([before, [*rows], after])`, with one row in memory."""
+    made = hashlib.sha256(b"[" + canonical(before) + b",[")
+    for n, row in enumerate(rows):
+        made.update((b"," if n else b"") + canonical(row))
+    made.update(b"]," + canonical(after) + b"]")
+    return made.hexdigest()
 
 
 def new_run_id(now: datetime, taken: Callable[[str], bool]) -> str:

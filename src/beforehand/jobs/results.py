@@ -130,14 +130,20 @@ def resolution_wire(resolution: Resolution) -> ResolutionLine | None:
     return line if payout in (0.0, 1.0) else {**line, "payout": payout}
 
 
-def write_questions(path: Path, gateway: Gateway, resolutions: Mapping[str, Resolution]) -> None:
-    """events.jsonl and resolutions.jsonl for the markets of a run; `forecast_from` and
-    `forecast_until` say when each could be forecast."""
+def write_questions(
+    path: Path,
+    gateway: Gateway,
+    resolutions: Mapping[str, Resolution],
+    names: Sequence[str] | None = None,
+) -> None:
+    """events.jsonl and resolutions.jsonl for the markets of a run [all that have a resolution];
+    `forecast_from` and `forecast_until` say when each could be forecast."""
+    names = [*resolutions] if names is None else names
     view = gateway.full_view()
     first = view.first_prices()
 
     def events() -> Iterator[EventLine]:
-        for name, ending in resolutions.items():
+        for name, ending in ((name, resolutions[name]) for name in names):
             event = event_wire(view.market(name), ending)
             event["forecast_until"] = iso(end_of(ending))
             if name in first:
@@ -145,8 +151,8 @@ def write_questions(path: Path, gateway: Gateway, resolutions: Mapping[str, Reso
             yield event
 
     write_jsonl(path / "events.jsonl", events())
-    lines = (line for r in resolutions.values() if (line := resolution_wire(r)))
-    write_jsonl(path / "resolutions.jsonl", lines)
+    made = (resolution_wire(resolutions[name]) for name in names)
+    write_jsonl(path / "resolutions.jsonl", (line for line in made if line))
 
 
 def leak_report(audit: Audit, archive: Archive) -> LeakReport:

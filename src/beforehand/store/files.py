@@ -8,7 +8,7 @@ import re
 import stat
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -105,6 +105,22 @@ def json_bytes(value: Any) -> bytes:
 def write_json(path: Path, value: Any) -> None:
     """`json_bytes`, atomically."""
     write_atomic(path, json_bytes(value))
+
+
+def write_json_around(path: Path, value: Mapping[str, Any], name: str, rows: Iterable[Any]) -> None:
+    """`write_json` of a value that has a long list under this name, with one row in memory."""
+    mark = json_bytes({name: [0]}).removeprefix(b"{\n").removesuffix(b"\n}\n")
+    before, _, after = json_bytes({**value, name: [0]}).partition(mark)
+    start, end = mark.split(b"0")
+
+    def parts() -> Iterator[bytes]:
+        lead = before + start
+        for row in rows:
+            yield lead + json_bytes(row).rstrip(b"\n").replace(b"\n", b"\n    ")
+            lead = b",\n    "
+        yield end + after if lead[:1] == b"," else json_bytes({**value, name: []})
+
+    write_lines(path, parts())
 
 
 def write_lines(path: Path, lines: Iterable[bytes | memoryview]) -> int:

@@ -195,6 +195,8 @@ class RecordedWorld:
         if market_id is not None:
             alone = self._nearby.records
             return self._of(market_id, "_resolutions", lambda m: alone(Resolution, m), [])
+        if "_resolutions" not in self.__dict__ and self.archive.by_market:
+            return self.archive.records(Resolution)  # Once: they are many.
         return [record for records in self._resolutions.values() for record in records]
 
     def forecasts(self, market_id: str, until: int) -> Sequence[RecordedForecast]:

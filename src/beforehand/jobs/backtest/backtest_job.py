@@ -26,7 +26,7 @@ from beforehand.forecast.schemes.model import Model
 from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.gateway.search import Grade
 from beforehand.gateway.worlds.recorded import RecordedWorld
-from beforehand.ids import digest
+from beforehand.ids import digest, digest_around
 from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
@@ -54,7 +54,7 @@ from beforehand.score.summary import About, Summary
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
-from beforehand.store.files import read_json, write_json, write_jsonl
+from beforehand.store.files import read_json, write_json, write_json_around, write_jsonl
 from beforehand.store.run_folder import RunFolder
 
 MOST_QUESTIONS = 5_000_000
@@ -182,13 +182,13 @@ class BacktestJob:
     def fingerprint(self) -> str:
         """Identifies the run: a digest of the world and of the request, without its limits and
         without `fresh`."""
-        asked = [config.wire() for config in self.configs]
+        asked = (config.wire() for config in self.configs)
         fork, settings = self.request.fork, self.request.settings
         left = [] if fork is None else [fork.parent, iso(fork.at), dict(self.replacement.models)]
         options = TypeAdapter(ModelOptions).dump_python(self.request.model_options, mode="json")
         variants = list(self.variants(by_code=False))
         how = [self.request.grade, repr(settings), variants, left, options]
-        return digest([self.archive.digest, asked, how])
+        return digest_around(self.archive.digest, asked, how)
 
     @property
     def paid(self) -> dict[str, int]:
@@ -214,11 +214,12 @@ class BacktestJob:
             f"{name}: {CHANGED}; begin a new run for answers of the new code alone"
             for name in self._changed
         ]
-        write_json(path / "config.json", self._config())
+        experiments = (config.wire() for config in self.configs)
+        write_json_around(path / "config.json", self._config(), "experiments", experiments)
         write_json(path / "plan.json", self.plan.wire())
         used = {c.market_id for c in self.configs}
-        endings = {name: r for name, r in self.selection.markets.items() if name in used}
-        results.write_questions(path, self.gateway, endings)
+        names = [name for name in self.selection.markets if name in used]
+        results.write_questions(path, self.gateway, self.selection.markets, names)
 
     def seal(self) -> dict[str, str]:
         """Write the last file of a finished run; returns the digests that the journal keeps."""
@@ -399,7 +400,6 @@ class BacktestJob:
             "grid": grid.statement(self._grid),
             "short": self.selection.short,
             "left_out": self.selection.left_out,
-            "experiments": [config.wire() for config in self.configs],
         }
         if self._first_codes:
             found["code"] = self._first_codes

@@ -4,20 +4,68 @@
 `score` reads those rows and the resolutions only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import nan
 
-from beforehand.clock import from_us, iso
+from beforehand.clock import from_us, iso, to_us
 from beforehand.errors import InputError
 from beforehand.forecast.base import Forecaster, ModelOptions, PanelForecaster
 from beforehand.gateway.gateway import Gateway
 from beforehand.jobs.backtest import grid
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.rows import Mode
-from beforehand.records.world import Resolution
+from beforehand.records.world import Resolution, ResolutionStatus
 
 DEFAULT = ModelOptions()
+
+
+class Endings(Mapping[str, Resolution]):
+    """How markets ended, by name. Of a hundred thousand, numbers are kept and no records."""
+
+    def __init__(self) -> None:
+        self._place: dict[str, int] = {}
+        self._status: list[ResolutionStatus] = []
+        self._payout = array("d")
+        self._times = array("q")
+        self._whole: dict[str, Resolution] = {}
+
+    def add(self, name: str, ending: Resolution) -> None:
+        """Keep the ending of a market."""
+        first = ending.first_published
+        self._place[name] = len(self._status)
+        self._status.append(ending.status)
+        self._payout.append(nan if ending.payout is None else ending.payout)
+        self._times.extend((to_us(ending.resolved_at), to_us(ending.known_at)))
+        self._times.append(_NEVER if first is None else to_us(first))
+        if ending.model_extra:  # What a newer version wrote.
+            self._whole[name] = ending
+
+    def __getitem__(self, name: str) -> Resolution:
+        if name in self._whole:
+            return self._whole[name]
+        k = self._place[name]
+        payout, (resolved_at, known_at, first) = self._payout[k], self._times[3 * k : 3 * k + 3]
+        return Resolution(
+            market_id=name,
+            status=self._status[k],
+            payout=None if payout != payout else payout,
+            resolved_at=from_us(resolved_at),
+            known_at=from_us(known_at),
+            first_published=None if first == _NEVER else from_us(first),
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._place)
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+
+_NEVER = -(2**63)
 
 
 @dataclass
@@ -25,7 +73,7 @@ class Selection:
     """The markets of a run with their endings, the time of each first price (microseconds), the
     markets that are asked once outside the grid, and counts of those left out, by reason."""
 
-    markets: dict[str, Resolution] = field(default_factory=dict)
+    markets: Endings = field(default_factory=Endings)
     first: dict[str, int] = field(default_factory=dict)
     short: list[str] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
@@ -56,7 +104,7 @@ def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
         elif resolution.payout is None:
             selection.skip(resolution.status, name)
         else:
-            selection.markets[name] = resolution
+            selection.markets.add(name, resolution)
     return selection
 
 
@@ -129,8 +177,11 @@ def _model(group: Iterable[Forecaster]) -> Forecaster | None:
 def check_twice(configs: Sequence[ExperimentConfig], stands_in: Mapping[str, str]) -> None:
     """Refuse configurations if two of them ask the same forecaster about the same market, also
     after a fork has replaced models."""
+    several = Counter(config.market_id for config in configs)
     asked: dict[tuple[str, str], int] = {}
     for i, config in enumerate(configs):
+        if several[config.market_id] == 1:
+            continue
         for name in [*config.models, *(stands_in.get(name, name) for name in config.models)]:
             if asked.setdefault((config.market_id, name), i) != i:
                 raise InputError(
