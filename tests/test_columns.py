@@ -1,6 +1,7 @@
 """A large run that asked nobody keeps columns: the same figures and the same rows as in JSON."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -230,3 +231,20 @@ def test_tables_in_python_are_the_same(both: tuple[Path, Path]) -> None:
 def _cells(table: Any) -> list[tuple[str, str, list[Any]]]:
     columns = ((name, table.column(name)) for name in table.columns)
     return [(name, column.kind, column.plain()) for name, column in columns]
+
+
+@pytest.mark.parametrize("part", [1, 7, 1000])
+def test_the_row_before_is_found_part_by_part(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(part)
+    n = 300
+    market = rng.integers(0, 9, n).astype(np.int32)
+    group = rng.integers(0, 2, n).astype(np.int16)
+    together = np.where(rng.random(n) < 0.4, np.nan, rng.random(n))
+    monkeypatch.setattr(kept, "PART", part)
+    last: dict[tuple[int, int], int] = {}
+    for k, found in enumerate(kept._before(market, group, together).tolist()):
+        mine = int(market[k]), int(group[k])
+        assert found == last.get(mine, -1)
+        if math.isfinite(together[k]):
+            last[mine] = k
+    assert not len(kept._before(market[:0], group[:0], together[:0]))

@@ -281,7 +281,7 @@ def test_intervals_can_be_drawn_again_from_the_questions(world: Table) -> None:
     """The scores of questions.csv add up to the leaderboard's, and its clusters give the same
     intervals. (Redrawn by other code: whole clusters, then the mean over questions.)"""
     result = evaluate(world, FACTS, SETTINGS)
-    rows = list(csv.DictReader(io.StringIO(questions_csv(result, {}).decode())))
+    rows = list(csv.DictReader(io.StringIO(b"".join(questions_csv(result, {})).decode())))
     for row in result.rows:
         mine = [each for each in rows if each["forecaster"] == row.forecaster]
         skill = np.array([float(each["skill_vs_market"]) for each in mine])

@@ -47,7 +47,7 @@ from beforehand.score.summary import (
 )
 from beforehand.score.table import Table
 from beforehand.store.archive.reader import Archive
-from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl
+from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl, write_lines
 from beforehand.store.run_folder import RunFolder, Told
 from beforehand.store.trials import note_trials
 
@@ -235,7 +235,7 @@ def end_in_report(
     write_atomic(path / "pairs.csv", pairs_csv(summary["pairs"]))
     events = path / "events.jsonl"  # An evaluation of files keeps none beside its result.
     texts = {e["id"]: e["question"] for e in (read_jsonl(events) if events.is_file() else ())}
-    write_atomic(path / "questions.csv", questions_csv(result, texts))
+    write_lines(path / "questions.csv", questions_csv(result, texts))
     write_atomic(path / "bets.csv", bets_csv(result.rows, result.table, texts))
     write_atomic(path / "report.html", html(summary, intervals, texts).encode())
     return summary

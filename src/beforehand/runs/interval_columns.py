@@ -447,7 +447,11 @@ class IntervalColumns:
             if start // PART != (start + size) // PART:
                 self.release()
             start, size = start + size, min(2 * size, BLOCK)
-            now = {name: self.column(name)[at].tolist() for name in COLUMNS}
+            now = dict[str, list[Any]]()
+            for name in COLUMNS:
+                now[name] = self.column(name)[at].tolist()
+                if places is not None:  # Rows here and there: a system maps much around each.
+                    self.release()
             earlier = self._earlier(at, self.column("before"))
             said = list(zip(*self.forecasts[:, at].tolist(), strict=True)) or [()] * len(at)
             asked = self._asked(at)

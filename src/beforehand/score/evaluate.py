@@ -38,7 +38,7 @@ FEES = {"POLYMARKET": 0.05, "KALSHI": 0.07, "SIMEX": 0.02, "SIMKET": 0.04}
 Kalshi's general schedule, and the simulated venues' own. Other venues charge nothing."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """What scoring needs to know of a question; `settled` is None for open, void and disputed.
     Settled questions without `resolved_at` share one month of their own: no date is made up."""

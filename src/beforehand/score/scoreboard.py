@@ -161,6 +161,7 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
     made = [(rows, *_of_questions(part, p[rows])) for rows, part in table.blocks()]
     stacked = np.concatenate([columns for _, columns, _ in made])
     weights = np.concatenate([one for _, _, one in made])
+    del made
     valid, y_row = np.isfinite(p), table.y[table.q]
     paired = valid & np.isfinite(table.market)
     w, pv, yv = (weights, p, y_row) if valid.all() else (weights[valid], p[valid], y_row[valid])

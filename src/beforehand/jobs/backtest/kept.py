@@ -7,6 +7,7 @@ are made in bulk; where somebody is asked, the steps keep rows, and these are di
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from math import nan
@@ -45,6 +46,7 @@ from beforehand.runs.interval_columns import (
     FORECASTS,
     HEAD,
     OF_ASKED,
+    PART,
     AskedLine,
     Head,
     IntervalColumns,
@@ -188,7 +190,7 @@ class Joined:
         place = {name: i for i, name in enumerate(self._markets)}
         self._market_of = np.array([place[config.market_id] for config in configs], dtype=np.int32)
         self._found = Pieces(path)
-        self._texts: list[tuple[bytes, int]] = []
+        self._texts, self._sizes, self._known_at = Shelf(path), array("q"), array("q")
         self._place_of: dict[tuple[str, int], int] = {}
         self._lines = Shelf(path) if form.lines else None
 
@@ -199,7 +201,7 @@ class Joined:
         blob, end = columns.pop("texts").tobytes(), 0
         known, shift = columns.pop("text_known_at").tolist(), len(self._texts)
         for size, at in zip(columns.pop("sizes").tolist(), known, strict=True):
-            self._texts.append((blob[end : end + size], at))
+            self._keep_text(blob[end : end + size], at)
             end += size
         columns["text"] = np.where(columns["text"] < 0, -1, columns["text"] + shift)
         if self._lines is not None:
@@ -240,7 +242,7 @@ class Joined:
         if market.description is not None and market.text_known_at is not None:
             whole = market.description, parse_us(market.text_known_at)
             if (text := self._place_of.setdefault(whole, len(self._texts))) == len(self._texts):
-                self._texts.append((market.description.encode(), whole[1]))
+                self._keep_text(market.description.encode(), whole[1])
         mine = [one for one in row.decisions if one.model_id in asked]
         failed = [one for one in row.failures if one.model_id in asked]
         snippets, said = row.context.search_snippets, forecasts(row.decisions)
@@ -262,6 +264,11 @@ class Joined:
             FORECASTS: [_nan(said.get(label(one.model_id))) for one in self._form.who],
         }
 
+    def _keep_text(self, text: bytes, known_at: int) -> None:
+        self._texts.keep(text)
+        self._sizes.append(len(text))
+        self._known_at.append(known_at)
+
     def _take(self, columns: Mapping[str, Any]) -> None:
         for name, column in columns.items():
             if name != FORECASTS:
@@ -271,24 +278,20 @@ class Joined:
 
     def write(self, run_id: str, method: Method) -> list[str]:
         """Write them; returns the names of the files."""
-        folder, take, sizes = (
-            self._path / FOLDER,
-            self._found.take,
-            [len(x) for x, _ in self._texts],
-        )
+        folder, take, sizes = self._path / FOLDER, self._found.take, np.array(self._sizes)
         experiment, t = take("experiment"), take("t")
         market = self._market_of[experiment]
         order = np.lexsort((experiment, market, t))
         group = np.array(self._form.of, dtype=np.int16)[experiment][order]
         market, t, n, aggregate = market[order], t[order], len(order), take("aggregate")[order]
-        alike = market * np.int64(len(self._form.groups)) + group
+        del experiment
         made: dict[str, Callable[[], npt.NDArray[Any]]] = {
             "market": lambda: market,
             "t": lambda: t,
             "aggregate": lambda: aggregate,
-            "before": lambda: _before(alike, t, aggregate),
+            "before": lambda: _before(market, group, aggregate),
             "text_ends": lambda: np.cumsum(sizes, dtype=np.int64),
-            "text_known_at": lambda: np.array([at for _, at in self._texts], dtype=np.int64),
+            "text_known_at": lambda: np.array(self._known_at, dtype=np.int64),
         }
         folder.mkdir(exist_ok=True)
         if self._lines is not None:
@@ -305,8 +308,8 @@ class Joined:
                 column.shape,
                 [column],
             )
-        texts = (text for text, _ in self._texts)
-        save(folder / "texts.npy", "uint8", (sum(sizes),), texts)
+        texts = (self._texts[k] for k in range(len(self._texts)))
+        save(folder / "texts.npy", "uint8", (sum(self._sizes),), texts)
         said = (take(f"{FORECASTS} {k}")[order] for k in range(len(self._form.who)))
         save(folder / f"{FORECASTS}.npy", "float64", (len(self._form.who), n), said)
         write_json(self._path / HEAD, self._head(run_id, n, method))
@@ -357,19 +360,26 @@ def _nan(value: float | None) -> float:
 
 
 def _before(
-    market: npt.NDArray[Any], t: npt.NDArray[np.int64], together: npt.NDArray[np.float64]
+    market: npt.NDArray[np.int32], group: npt.NDArray[np.int16], together: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.int32]:
-    """For each row the last one of its market before it that has an aggregate; -1 for none."""
-    order = np.lexsort((t, market))
-    rows, n = np.arange(len(order)), len(order)
-    first = np.ones(n, dtype=bool)
-    first[1:] = market[order][1:] != market[order][:-1]
-    begins = np.maximum.accumulate(np.where(first, rows, 0))
-    has = np.where(np.isfinite(together[order]), rows, -1)
-    latest = np.concatenate([[-1], np.maximum.accumulate(has)[:-1]]) if n else rows
-    found = np.full(n, -1, dtype=np.int32)
-    there = latest >= begins
-    found[order[there]] = order[latest[there]]
+    """For each row, in order of time, the last one of its market and group before it that has an
+    aggregate; -1 for none."""
+    found = np.full(len(market), -1, dtype=np.int32)
+    groups = int(group.max(initial=0)) + 1
+    last = np.full((int(market.max(initial=0)) + 1) * groups, -1, dtype=np.int32)
+    for start in range(0, len(market), PART):
+        rows = slice(start, start + PART)
+        whose = market[rows] * np.int64(groups) + group[rows]
+        order = np.argsort(whose, kind="stable")
+        whose, places = whose[order], np.arange(len(order))
+        first = np.diff(whose, prepend=-1) != 0
+        begins = np.maximum.accumulate(np.where(first, places, 0))
+        has = np.isfinite(together[rows])[order]
+        latest = np.maximum.accumulate(np.where(has, places, -1))
+        latest = np.concatenate([[-1], latest[:-1]])
+        here = latest >= begins
+        found[start + order] = np.where(here, start + order[np.where(here, latest, 0)], last[whose])
+        np.maximum.at(last, whose[has], (start + order[has]).astype(np.int32))
     return found
 
 
@@ -454,13 +464,16 @@ class _Columns:
 
     def __init__(self, path: Path) -> None:
         self._path, self._kept = path, IntervalColumns((path / HEAD).parent)
-        self._of = np.array(self._columns.column("market"))
+        with self._columns() as columns:
+            self._of = np.array(columns.column("market"))
 
-    @property
-    def _columns(self) -> IntervalColumns:
-        """The columns; what was read of them before is let go of."""
-        self._kept.release()
-        return self._kept
+    @contextmanager
+    def _columns(self) -> Iterator[IntervalColumns]:
+        """The columns; what is read of them is let go of at the end."""
+        try:
+            yield self._kept
+        finally:
+            self._kept.release()
 
     def table(self, questions: Sequence[Question], apart: set[str]) -> Table:
         return table_of(self._arrays(~self._among(apart)), questions)
@@ -472,16 +485,21 @@ class _Columns:
     def leaks(
         self, report: LeakReport, planted: Mapping[str, Any], also: Also
     ) -> list[ForecastLeaks]:
-        return recheck_run(report, self._columns, planted, also)
+        with self._columns() as columns:
+            return recheck_run(report, columns, planted, also)
 
     def counts(self) -> DecisionCounts:
-        columns, answered = self._columns, None
-        if columns.asked:
-            answered = counts(columns.answers(), read_traces(self._path / "traces.jsonl"))
-        return counts_of_columns(columns, answered)
+        with self._columns() as columns:
+            answered = None
+            if columns.asked:
+                answered = counts(columns.answers(), read_traces(self._path / "traces.jsonl"))
+            return counts_of_columns(columns, answered)
 
     def drawn(self) -> str:
-        columns = self._columns
+        with self._columns() as columns:
+            return self._drawn(columns)
+
+    def _drawn(self, columns: IntervalColumns) -> str:
         odds = columns.column("odds")
         known, n = np.isfinite(odds), len(columns.markets)
         low, high = np.full(n, np.inf), np.full(n, -np.inf)
@@ -500,35 +518,39 @@ class _Columns:
         return name
 
     def of(self, market: str) -> list[IntervalRow]:
-        columns = self._columns
-        return list(questions_of(columns.rows(columns.places(market, None, None))))
+        with self._columns() as columns:
+            return list(questions_of(columns.rows(columns.places(market, None, None))))
 
     def without_flagged(
         self, questions: list[Question], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
-        if not self._columns.flagged():
-            return None
-        return results.without_flagged(list(questions_of(self._columns)), questions, settings)
+        with self._columns() as columns:
+            if not columns.flagged():
+                return None
+            return results.without_flagged(list(questions_of(columns)), questions, settings)
 
     def _among(self, markets: set[str]) -> npt.NDArray[np.bool_]:
-        wanted = np.array([name in markets for name in self._columns.markets], dtype=bool)
+        wanted = np.array([name in markets for name in self._kept.markets], dtype=bool)
         return np.asarray(wanted[self._of])
 
     def _arrays(self, mask: npt.NDArray[np.bool_]) -> Arrays:
         """The rows of a mask, by market and then by time. Where several experiments asked, one row
         has the forecasts of all, with the context that shows the most."""
-        mine, columns = np.flatnonzero(mask), self._columns
-        shown = columns.shown()
+        with self._columns() as columns:
+            return self._arrays_of(mask, columns)
+
+    def _arrays_of(self, mask: npt.NDArray[np.bool_], columns: IntervalColumns) -> Arrays:
+        mine, shown = np.flatnonzero(mask), columns.shown()
         mine = mine[np.lexsort((-shown[mine], columns.column("t")[mine], self._of[mine]))]
         first = np.ones(len(mine), dtype=bool)
         first[1:] = (np.diff(columns.column("t")[mine]) != 0) | (np.diff(self._of[mine]) != 0)
         names = [label(one["model_id"]) for one in columns.who]
         said = OnDisk(
-            (name, _one_each(self._columns.forecasts[k][mine], first))
+            (name, _one_each(_forecasts(columns, k, mine), first))
             for k, name in enumerate(names)
             if name != MARKET
         )
-        mine, columns = mine[first], self._columns
+        mine = mine[first]
         shown = columns.shown()[mine]
         return Arrays(
             ids=columns.markets,
@@ -543,6 +565,15 @@ class _Columns:
             forecasts=said,
             held=OnDisk,
         )
+
+
+def _forecasts(
+    columns: IntervalColumns, k: int, rows: npt.NDArray[np.intp]
+) -> npt.NDArray[np.float64]:
+    """A forecaster's forecasts in these rows; of its column nothing stays mapped."""
+    found: npt.NDArray[np.float64] = columns.forecasts[k][rows]
+    columns.release()
+    return found
 
 
 def _one_each(p: npt.NDArray[np.float64], first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:

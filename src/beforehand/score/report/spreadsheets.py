@@ -193,15 +193,19 @@ def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None])
     return out.getvalue().encode()
 
 
-def questions_csv(result: Result, texts: Mapping[str, str | None]) -> bytes:
-    """Every question of every forecaster as CSV: its mean scores there, and which questions count
-    as one: `event` and `month` number the clusters that intervals are drawn from."""
+def questions_csv(result: Result, texts: Mapping[str, str | None]) -> Iterator[bytes]:
+    """Every question of every forecaster as lines of CSV: its mean scores there, and which
+    questions count as one: `event` and `month` number the clusters that intervals are drawn
+    from."""
     out = io.StringIO()
     writer = csv.DictWriter(out, QUESTION_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for cells in question_rows(result, texts):
+        yield out.getvalue().encode()
+        out.seek(0)
+        out.truncate()
         writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
-    return out.getvalue().encode()
+    yield out.getvalue().encode()
 
 
 def question_rows(
