@@ -6,9 +6,10 @@ are, with their digests, the time at which each was stored, and their order; onl
 new. So the archive's digest is the same, and so is all that runs say about it.
 """
 
-import gzip
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
+
+from isal import isal_zlib
 
 from beforehand.ids import digest
 from beforehand.store.archive.manifest import Segment
@@ -23,8 +24,9 @@ SMALL = LARGEST // 4
 
 def packed(content: bytes) -> bytes:
     """A segment's content as its file has it."""
-    # Level 6 takes twice the time for 5 % less (two million prices: 2.1 s and 8.3 MB).
-    return gzip.compress(content, compresslevel=4, mtime=0)
+    # 38 MB of prices: 9.6 MB in 0.08 s; gzip's own level 4 takes 0.40 s for 10.2 MB.
+    made: bytes = isal_zlib.compress(content, isal_zlib.ISAL_BEST_COMPRESSION, 31)
+    return made
 
 
 def store(path: Path, segment: Segment, content: bytes) -> None:

@@ -352,6 +352,13 @@ class _Known(Struct):
     known_at: list[int]
 
 
+class _Prices(Struct):
+    """The prices of a line, unread."""
+
+    price: msgspec.Raw
+
+
+_decode_prices = msgspec.json.Decoder(_Prices).decode
 _decode_known = msgspec.json.Decoder(_Known).decode
 _decode_named = msgspec.json.Decoder(_Named).decode
 
@@ -376,7 +383,8 @@ def record_count(kind: str, lines: list[bytes]) -> int:
     """How many records the lines of a segment hold: a price line holds many."""
     if kind != "price":
         return len(lines)
-    return sum(len(decode_series(line).price) for line in lines)
+    columns = (bytes(_decode_prices(line).price) for line in lines)
+    return sum(column.count(b",") + 1 for column in columns if column.strip() != b"[]")
 
 
 def _check_lines(

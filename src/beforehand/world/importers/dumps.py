@@ -18,8 +18,10 @@ its ending) is known when the dump was fetched.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -56,7 +58,7 @@ SUMS = ("0x4bfb41d5b3570defd03c39a9a4d8de6bd8b8982e", "0xc5d563a36ae78145c45a501
 """Polymarket's exchanges: a fill that one of them takes repeats what its makers' fills say."""
 LEFT_OUT = "rows_not_taken"
 """Without a known market, a time or a possible price; or a fill that repeats others."""
-MEMORY, MARKETS_AT_ONCE = "700MB", 1000
+MEMORY, MARKETS_AT_ONCE = "1200MB", 1000
 Say = Callable[[str], None]
 Files = Mapping[Kind, list[str]]
 """The files of a dump by what they hold; an empty list for what it does not have."""
@@ -300,29 +302,39 @@ def _prices(
         if count:
             notes[note] = notes.get(note, 0) + int(count)
     coverage.append(covered(db, sql, values, venue, order.gap))
-    names = [row[0] for row in db.execute("SELECT DISTINCT name FROM kept ORDER BY 1").fetchall()]
-    for k in range(0, len(names), MARKETS_AT_ONCE):
-        some = names[k : k + MARKETS_AT_ONCE]
-        found = db.execute(
-            "SELECT name, t, p, bid, ask, size FROM kept WHERE name BETWEEN ? AND ? "
-            "ORDER BY name, t",
-            [some[0], some[-1]],
+    markets = db.execute("SELECT name, count(*) FROM kept GROUP BY 1 ORDER BY 1").fetchall()
+    there = ["t", *(name for name in ("p", "bid", "ask") if f" AS {name}," in sql), "size"]
+
+    def read(some: Sequence[tuple[str, int]]) -> Mapping[str, Any]:
+        return db.execute(  # Without the names: eight million texts take seconds.
+            f"SELECT {', '.join(there)} FROM kept WHERE name BETWEEN ? AND ? ORDER BY name, t",
+            [some[0][0], some[-1][0]],
         ).fetchnumpy()
-        yield from series_of(venue, found)
+
+    parts = [markets[k : k + MARKETS_AT_ONCE] for k in range(0, len(markets), MARKETS_AT_ONCE)]
+    with ThreadPoolExecutor(1) as pool:  # DuckDB sorts the next part meanwhile.
+        ahead = pool.submit(read, parts[0]) if parts else None
+        for some, after in zip_longest(parts, parts[1:]):
+            assert ahead is not None
+            found, ahead = ahead.result(), pool.submit(read, after) if after else None
+            yield from _series(venue, some, found)
 
 
-def series_of(venue: str, found: Mapping[str, Any]) -> Iterator[PriceSeriesRow]:
-    """Columns `name, t (microseconds), p, bid, ask, size`, in order, as one series a market."""
-    names = np.asarray(found["name"])
-    if not len(names):
-        return
-    cuts = np.flatnonzero(names[1:] != names[:-1]) + 1
-    columns = {key: _filled(found[key]) for key in ("p", "bid", "ask", "size")}
-    for low, high in zip([0, *cuts.tolist()], [*cuts.tolist(), len(names)], strict=True):
-        t = np.asarray(found["t"][low:high], dtype=np.int64).tolist()
-        bid, ask, size = (_stated(columns[key][low:high]) for key in ("bid", "ask", "size"))
-        prices = columns["p"][low:high].round(6).tolist()
-        yield PriceSeriesRow(market_id(venue, str(names[low])), t, t, prices, bid, ask, size)
+def _series(
+    venue: str, markets: Sequence[tuple[str, int]], found: Mapping[str, Any]
+) -> Iterator[PriceSeriesRow]:
+    """Columns `t` (microseconds), `p` and, where there are any, `bid, ask, size`, one market after
+    the other, as a series each; `markets` has the names and how many rows are of each."""
+    columns = {name: _filled(column) for name, column in found.items() if name != "t"}
+    times, prices, high = np.asarray(found["t"], dtype=np.int64), columns["p"].round(6), 0
+    for name, n in markets:
+        low, high = high, high + n
+        t, mine = times[low:high].tolist(), prices[low:high].tolist()
+        bid, ask, size = (
+            _stated(columns[key][low:high]) if key in columns else None
+            for key in ("bid", "ask", "size")
+        )
+        yield PriceSeriesRow(market_id(venue, name), t, t, mine, bid, ask, size)
 
 
 def _filled(column: Any) -> npt.NDArray[np.float64]:
@@ -332,12 +344,12 @@ def _filled(column: Any) -> npt.NDArray[np.float64]:
 
 def _stated(values: npt.NDArray[np.float64]) -> list[float | None] | None:
     """A column with None where nothing is stated; None where nothing is."""
-    known = ~np.isnan(values)
+    known, every = ~np.isnan(values), values.tolist()
+    if known.all():
+        return [*every]
     if not known.any():
         return None
-    return [
-        value if is_known else None for value, is_known in zip(values.tolist(), known, strict=True)
-    ]
+    return [value if is_known else None for value, is_known in zip(every, known, strict=True)]
 
 
 def _rows(db: duckdb.DuckDBPyConnection, files: Sequence[str]) -> Iterator[dict[str, Any]]:
