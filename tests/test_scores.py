@@ -337,10 +337,30 @@ def test_the_placebo_counts_a_real_edge(world: Table, monkeypatch: pytest.Monkey
 
     truth = world.forecasts["truth"]
     honest = copies(world, truth=truth)
-    redraw = module.redraw
+    redraws = module.Redraws
     assert placebo(honest, Options(draws=300), draws=20).any_share <= 0.05
-    monkeypatch.setattr(module, "redraw", lambda t, price, *rest: redraw(t, truth, *rest))
+    monkeypatch.setattr(module, "Redraws", lambda *args: redraws(*args, price=truth))
     assert placebo(honest, Options(draws=300), draws=20).any_share > 0.5
+
+
+def test_redrawn_outcomes_row_by_row(world: Table) -> None:
+    """What a draw gains, against outcomes that are drawn for each row on its own."""
+    rng = np.random.default_rng(5)
+    prices = np.where(rng.random(len(world.q)) < 0.1, np.nan, world.market.round(1))
+    table, p = replace(world, market=prices), np.where(rng.random(len(world.q)) < 0.1, np.nan, 0.3)
+    starts = arcs(table)
+    drawn = intervals.Redraws(table.q, prices, table.event, starts)
+    for _ in range(20):
+        u = rng.random(table.event.max() + 1)
+        y = ((u[table.event] - starts)[table.q] % 1.0 < prices).astype(float)
+        gain, present = table.question_means(
+            (prices - y) ** 2 - (p - y) ** 2, np.isfinite(p) & np.isfinite(prices)
+        )
+        found = drawn.gains(p)(drawn.places(u))
+        np.testing.assert_allclose(found, (np.where(present, gain, 0), present), atol=1e-12)
+        copied, _ = drawn.gains(prices)(drawn.places(u))
+        assert not copied.any(), "the market gains exactly nothing on itself"
+        assert 0 < y.mean() < 1
 
 
 def kelly_table(world: Table, bid: float, ask: float, y: float, fee: float = 0.0) -> Table:
@@ -534,8 +554,8 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
         monkeypatch.setattr("beforehand.score.table.BLOCK", 50)
         assert cut.keys() == several.keys() == at_once.keys() == set(tries)
         for one, columns in at_once.items():
-            np.testing.assert_array_equal(cut[one], columns)
-            np.testing.assert_array_equal(several[one], columns)
+            np.testing.assert_allclose(cut[one], columns, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(several[one], columns, rtol=0, atol=1e-12)
             assert len(columns[1]) == len(np.unique(old.q[old.fresh] if fresh else old.q))
         aged = replace(whole, price_age=old.price_age)
         assert placebo(old, options, 20) == placebo(aged, options, 20)

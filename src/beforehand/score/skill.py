@@ -96,39 +96,25 @@ def width(interval: Interval) -> float:
     return high - low if np.isfinite(high - low) else float("inf")
 
 
-def skill_columns(table: Table, p: Floats, y: Floats | None = None) -> tuple[Floats, Floats]:
-    """(mean skill, 1.0 where present) per question; `y` (n,) replaces the outcomes per row.
+def skill_columns(table: Table, p: Floats) -> tuple[Floats, Floats]:
+    """(mean skill, 1.0 where present) per question.
 
     The factored form is exactly 0 where p equals the market, whatever the rounding.
     """
-    made = [
-        Gains(part, p[rows]).columns(part.y[part.q] if y is None else y[rows])
-        for rows, part in table.blocks()
-    ]
+    made = [_gains(part, p[rows]) for rows, part in table.blocks()]
     gain, present = (np.concatenate(columns) for columns in zip(*made, strict=True))
     return gain, present
 
 
-class Gains:
-    """A forecaster's skill under any outcomes: what does not depend on these is made once."""
-
-    def __init__(self, table: Table, p: Floats) -> None:
-        valid = np.isfinite(p) & np.isfinite(table.market)
-        # Where every row counts, nothing is copied.
-        self._rows: npt.NDArray[np.intp] | slice = (
-            slice(None) if valid.all() else np.flatnonzero(valid)
-        )
-        self._n, self._q = len(table.questions), table.q[self._rows]
-        mine, market = p[self._rows], table.market[self._rows]
-        self._apart, self._together = market - mine, market + mine
-        counts = np.bincount(self._q, minlength=self._n)
-        self._counts, self._present = np.maximum(counts, 1), (counts > 0).astype(np.float64)
-
-    def columns(self, y: Floats) -> tuple[Floats, Floats]:
-        """`skill_columns` with these outcomes (n,)."""
-        gain = self._apart * (self._together - 2 * y[self._rows])
-        sums = np.bincount(self._q, weights=gain, minlength=self._n)
-        return sums / self._counts, self._present
+def _gains(table: Table, p: Floats) -> tuple[Floats, Floats]:
+    valid = np.isfinite(p) & np.isfinite(table.market)
+    # Where every row counts, nothing is copied.
+    rows: npt.NDArray[np.intp] | slice = slice(None) if valid.all() else np.flatnonzero(valid)
+    q, mine, market, n = table.q[rows], p[rows], table.market[rows], len(table.questions)
+    counts = np.bincount(q, minlength=n)
+    gain = (market - mine) * (market + mine - 2 * table.y[q])
+    sums = np.bincount(q, weights=gain, minlength=n)
+    return sums / np.maximum(counts, 1), (counts > 0).astype(np.float64)
 
 
 def ratio(totals: Floats) -> Floats:

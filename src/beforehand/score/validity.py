@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 
-from beforehand.score.intervals import arcs, redraw
+from beforehand.score.intervals import Redraws, arcs
 from beforehand.score.report.words import shortfall
 from beforehand.score.scoreboard import Kept, Row
 from beforehand.score.skill import (
@@ -18,7 +17,6 @@ from beforehand.score.skill import (
     MIN_ANSWERED,
     MIN_EFFECTIVE,
     MIN_EVENTS,
-    Gains,
     Options,
     Paired,
     beats,
@@ -294,7 +292,7 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
 def _joined(
     table: Table, tries: Sequence[Try], starts: Floats, seed: int, fresh: bool
 ) -> Iterator[tuple[Try, tuple[Floats, Floats]]]:
-    """`Gains.columns` of each try over the whole table, a few tries at a time."""
+    """`skill_columns` of each try over the whole table, a few tries at a time."""
     several = max(HELD // max(len(table.questions), 1), 1)
     for k in range(0, len(tries), several):
         found: dict[Try, list[tuple[Floats, Floats]]] = {}
@@ -308,25 +306,25 @@ def _joined(
 def _redrawn(
     table: Table, tries: Sequence[Try], starts: Floats, seed: int, fresh: bool
 ) -> Iterator[tuple[Try, tuple[Floats, Floats]]]:
-    """`Gains.columns` of each try in each block of the table, with redrawn outcomes; `fresh` is of
+    """`skill_columns` of each try in each block of the table, with redrawn outcomes; `fresh` is of
     the rows with a fresh price alone."""
     named: dict[int, list[str]] = {}
     for draw, name in tries:
         named.setdefault(draw, []).append(name)
     events = int(table.event.max()) + 1 if len(table.event) else 0
     for rows, block in table.blocks():
-        kept: npt.NDArray[np.bool_] | slice = block.fresh if fresh else slice(None)
-        part = block.where(block.fresh) if fresh else block
+        kept = block.fresh if fresh else slice(None)
+        asked, q = np.unique(block.q[kept], return_inverse=True)
+        first = int(table.q[rows.start] - block.q[0])  # The block's first question.
+        drawn = Redraws(q, block.market[kept], block.event[asked], starts[first + asked])
         gains = {
-            name: Gains(part, table.forecasts[name][rows][kept])
+            name: drawn.gains(table.forecasts[name][rows][kept])
             for name in dict.fromkeys(name for _, name in tries)
         }
-        first = int(table.q[rows.start] - block.q[0])  # The block's first question.
-        places = starts[first : first + len(block.questions)]
         rng = np.random.default_rng([seed, 2])
         for draw in range(max(named, default=-1) + 1):
             u = rng.random(events)
             if draw in named:
-                y = redraw(block, block.market, places, u)[kept]
+                places = drawn.places(u)
                 for name in named[draw]:
-                    yield (draw, name), gains[name].columns(y)
+                    yield (draw, name), gains[name](places)

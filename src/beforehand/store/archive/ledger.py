@@ -49,6 +49,11 @@ class Shelf:
             self._ends.append(self._ends[-1] + len(line))
         return len(self) - 1
 
+    def size(self, number: int) -> int:
+        """The bytes of a line."""
+        place = number - len(self._here)
+        return self._ends[place + 1] - self._ends[place] if place >= 0 else len(self._here[number])
+
     def __getitem__(self, number: int) -> bytes:
         if number < len(self._here):
             return self._here[number]
@@ -70,6 +75,11 @@ class Lines:
 
     def __iter__(self) -> Iterator[bytes]:
         return (self._shelf[number] for number in self._order)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all of them."""
+        return sum(map(self._shelf.size, self._order))
 
     def by_market(self, kind: str) -> "Lines":
         """In order of the markets' names, and of those of a market as they are."""

@@ -13,7 +13,7 @@ from beforehand.clock import parse_instant, to_us
 from beforehand.config import in_a_probe
 from beforehand.errors import Corrupt, InputError, NotConfigured
 from beforehand.ids import digest
-from beforehand.store.files import read_json, write_json
+from beforehand.store.files import read_json, sync_folder, write_json
 
 FORMAT = "beforehand-archive/1"
 ASIDE = ".beside-the-probe"
@@ -267,5 +267,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def write_manifest(path: Path, manifest: ArchiveManifest) -> None:
-    """Seal the manifest and replace the file atomically."""
+    """Seal the manifest and replace the file atomically, once the segments' own names are safe."""
+    if (path / "segments").is_dir():
+        sync_folder(path / "segments")
     write_json(path / "archive.json", {**manifest, "seal": seal_of(manifest)})

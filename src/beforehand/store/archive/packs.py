@@ -14,7 +14,7 @@ from isal import isal_zlib
 from beforehand.ids import digest
 from beforehand.store.archive.manifest import Segment
 from beforehand.store.archive.reader import Contents, segment_name
-from beforehand.store.files import write_atomic
+from beforehand.store.files import put, temporary_name
 
 LARGEST = 1_000_000
 """Bytes of a pack before packing: one segment is read by unpacking all of it."""
@@ -30,9 +30,11 @@ def packed(content: bytes) -> bytes:
 
 
 def store(path: Path, segment: Segment, content: bytes) -> None:
-    """Write the file of a segment of the archive at `path`."""
+    """Write the file of a segment of the archive at `path`. Whoever then writes the manifest makes
+    the folder durable before (`sync_folder`): once for all of them."""
     target = path / "segments" / segment_name(segment)
-    write_atomic(target, content)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    put(str(target), content, str(temporary_name(target)))
     target.chmod(0o444)
 
 

@@ -297,7 +297,7 @@ class ArchiveWriter:
             ends = [market_of(kind, part[0]), market_of(kind, part[-1])] if by_market else None
             return self._write_segment(kind, part, n, stamp, name, ends)
 
-        if by_market := kind in MARKET_KINDS and sum(map(len, lines)) > LARGEST_BY_MARKET:
+        if by_market := kind in MARKET_KINDS and lines.size > LARGEST_BY_MARKET:
             lines = lines.by_market(kind)
         parts = _parts(lines, LARGEST_BY_MARKET if by_market else LARGEST_SEGMENT)
         with ThreadPoolExecutor(PACKERS) as pool:  # Packing leaves the interpreter to others.

@@ -97,7 +97,8 @@ def parse_row(raw: _MarketHistory) -> list[Stored]:
     if rows := _history(raw["history"]):
         days, prices, published = (list(column) for column in zip(*rows, strict=True))
         known = _us(published)
-        observed = [min(end, at) for end, at in zip(map(_end_of_day, days), known, strict=True)]
+        ends = np.array([*map(_end_of_day, days)], dtype=np.int64)
+        observed = np.minimum(ends, known).tolist()
         records.append(PriceSeriesRow(name, observed, known, [float(p) for p in prices]))
     ending = raw.get("resolution")
     if ending:
