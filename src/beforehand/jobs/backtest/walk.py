@@ -166,8 +166,10 @@ class Walker:
         ]
         kept: dict[str, list[bytes]] = {kind: [] for kind in KINDS}
         written = list[TraceRow]()
-        evidence = Evidence(first.search_config.max_results)
         queries = self._queries(first, written, context)
+        # Where there is nothing to search, nothing is searched.
+        silent = queries is None and not self._world.archive.counts().get("document")
+        evidence = Evidence(0 if silent else first.search_config.max_results)
         panel = gateway.panel(pairs, self._recorded, evidence, queries)
         for n, trace in enumerate(written):
             start = to_us(first.start_time) if at is None else at

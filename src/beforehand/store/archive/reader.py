@@ -333,9 +333,12 @@ def _sorted(column: Floats, order: npt.NDArray[np.intp]) -> Floats:
     return _nothing(len(column)) if np.isnan(column).all() else column[order]
 
 
+_NOTHING = np.broadcast_to(np.nan, 2**40)
+
+
 def _nothing(n: int) -> Floats:
     """`n` times NaN, in the memory of one."""
-    return np.broadcast_to(np.nan, n)
+    return _NOTHING[:n]
 
 
 class _Named(Struct):

@@ -11,10 +11,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Required, TypedDict, cast
+from typing import Annotated, Required, TypedDict
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from beforehand.clock import end_of_day, parse_instant, to_us
 from beforehand.ids import market_id
@@ -95,11 +96,10 @@ def parse_row(raw: _MarketHistory) -> list[Stored]:
             )
         )
     if rows := _history(raw["history"]):
-        days, prices, published = (list(column) for column in zip(*rows, strict=True))
-        known = _us(published)
-        ends = np.array([*map(_end_of_day, days)], dtype=np.int64)
+        days, prices, published = zip(*rows, strict=True)
+        known, ends = _us(published), np.array([*map(_end_of_day, days)], dtype=np.int64)
         observed = np.minimum(ends, known).tolist()
-        records.append(PriceSeriesRow(name, observed, known, [float(p) for p in prices]))
+        records.append(PriceSeriesRow(name, observed, known.tolist(), [*map(float, prices)]))
     ending = raw.get("resolution")
     if ending:
         _check_ending(ending)
@@ -123,12 +123,12 @@ def _end_of_day(day: str) -> int:
     return to_us(end_of_day(parse_instant(day)))
 
 
-def _us(seconds: Sequence[float]) -> list[int]:
+def _us(seconds: Sequence[float]) -> npt.NDArray[np.int64]:
     """Seconds since 1970 in microseconds."""
     found = np.array(seconds, dtype=np.float64)
     if (np.mod(found, 1) == 0).all() and found.min() >= 0 and found.max() <= LAST_S:
-        return cast(list[int], (found.astype(np.int64) * 1_000_000).tolist())
-    return [to_us(datetime.fromtimestamp(one, UTC)) for one in seconds]
+        return found.astype(np.int64) * 1_000_000
+    return np.array([to_us(datetime.fromtimestamp(one, UTC)) for one in seconds], dtype=np.int64)
 
 
 def _text_known(raw: _MarketHistory) -> datetime | None:
