@@ -167,10 +167,7 @@ class Walker:
         kept: dict[str, list[bytes]] = {kind: [] for kind in KINDS}
         written = list[TraceRow]()
         queries = self._queries(first, written, context)
-        # Where there is nothing to search, nothing is searched.
-        silent = queries is None and not self._world.archive.counts().get("document")
-        evidence = Evidence(0 if silent else first.search_config.max_results)
-        panel = gateway.panel(pairs, self._recorded, evidence, queries)
+        panel = gateway.panel(pairs, self._recorded, self._evidence(first, queries), queries)
         for n, trace in enumerate(written):
             start = to_us(first.start_time) if at is None else at
             _keep(kept, "traces", sort_key(start, first.market_id, which[0], n), trace)
@@ -213,6 +210,11 @@ class Walker:
             "differs": {name: n for name, n in differs.items() if n},
             "noted": {name: found for name, found in noted.items() if found},
         }
+
+    def _evidence(self, config: ExperimentConfig, queries: QueryMaker | None) -> Evidence:
+        """How documents are looked up. Where there are none, nothing is searched."""
+        silent = queries is None and not self._world.archive.counts().get("document")
+        return Evidence(0 if silent else config.search_config.max_results)
 
     def settle(
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], __: StepContext

@@ -19,7 +19,7 @@ from beforehand.records import world
 from beforehand.records.bulk import PriceSeriesRow, decode_series
 from beforehand.store.archive.reader import Archive, Series, market_of
 
-IN_MEMORY = 16_000_000
+IN_MEMORY = 4_000_000
 """Bytes of lines that wait in memory; what comes after them waits in a file."""
 
 
