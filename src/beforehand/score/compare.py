@@ -203,17 +203,19 @@ def compare(
         part = table.part(both)
         kept[both.tobytes()] = part, resamplers(part, options)
     shared, samplers = kept[both.tobytes()]
-    versus = replace(shared, market=q[both])
-    gain, present = skill_columns(versus, p[both])
+    n = int(both.sum())
+    if n < len(both):  # Of all rows, nothing is copied.
+        p, q = p[both], q[both]
+    gain, present = skill_columns(replace(shared, market=q), p)
     found = paired(gain, present, samplers, 1, options.level)
     y, weights = shared.y[shared.q], shared.row_weights(np.ones(len(shared.q), dtype=bool))
     return Comparison(
         a=a,
         b=b,
-        n=int(both.sum()),
+        n=n,
         **_found(found),
-        brier_a=brier(p[both], y, weights),
-        brier_b=brier(q[both], y, weights),
+        brier_a=brier(p, y, weights),
+        brier_b=brier(q, y, weights),
     )
 
 
