@@ -16,7 +16,6 @@ from beforehand.records.bulk import decode_series
 from beforehand.store.archive.manifest import Segment
 from beforehand.store.archive.reader import (
     KIND_OF,
-    KINDS,
     Archive,
     R,
     Series,
@@ -61,8 +60,10 @@ class Nearby:
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        self._held: dict[str, OrderedDict[str, dict[str, list[Any]]]] = {}
-        self._whole: dict[str, dict[str, list[Any]]] = {}
+        self._held: dict[str, OrderedDict[str, dict[str, list[bytes]]]] = {}
+        self._whole: dict[str, dict[str, list[bytes]]] = {}
+        self._latest: dict[str, tuple[str, list[Any]]] = {}
+        """The records of the market that was asked for last, by kind."""
         self._lock = threading.RLock()
         self._reads = 0
         self._cut = sum("markets" in segment for segment in archive.segments)
@@ -77,27 +78,32 @@ class Nearby:
 
     def records(self, model: type[R], market_id: str) -> list[R]:
         """Every record of one market, in stored order."""
-        kind = KIND_OF[model]
-        return self._of(kind, market_id, KINDS[kind].model_validate_json)
+        return self._of(KIND_OF[model], market_id, model.model_validate_json)
 
     def series(self, market_id: str) -> Series | None:
         """One market's price series; None without a price."""
         parts = self._of("price", market_id, lambda line: Series.of(decode_series(line)))
         return Series.joined(parts) if parts else None
 
-    def _of(self, kind: str, market_id: str, decode: Callable[[bytes], Any]) -> list[Any]:
-        found = list[Any]()
+    def _of(self, kind: str, market_id: str, decode: Callable[[bytes], T]) -> list[T]:
         with self._lock:
-            for segment in self._places[kind].of(market_id):
-                found += self._markets_of(segment, decode).get(market_id, ())
-        return found
+            name, records = self._latest.get(kind, ("", []))
+            if name != market_id:
+                records = [
+                    checked(kind, decode, line)
+                    for segment in self._places[kind].of(market_id)
+                    for line in self._lines_of(segment).get(market_id, ())
+                ]
+                self._latest[kind] = market_id, records
+            return [*records]
 
-    def _markets_of(self, segment: Segment, decode: Callable[[bytes], Any]) -> dict[str, list[Any]]:
-        """The records of a segment by market. One that was not cut stays in memory."""
+    def _lines_of(self, segment: Segment) -> dict[str, list[bytes]]:
+        """The lines of a segment by market; only those that are asked for are decoded. A segment
+        that was not cut stays in memory."""
         kind, name = segment["kind"], segment["digest"]
         if "markets" not in segment:
             if name not in self._whole:
-                self._whole[name] = self._read(segment, decode)
+                self._whole[name] = self._read(segment)
             return self._whole[name]
         held = self._held.setdefault(kind, OrderedDict())
         if name in held:
@@ -106,12 +112,11 @@ class Nearby:
         self._reads += 1
         while len(held) >= HELD:
             held.popitem(last=False)
-        held[name] = self._read(segment, decode)
+        held[name] = self._read(segment)
         return held[name]
 
-    def _read(self, segment: Segment, decode: Callable[[bytes], T]) -> dict[str, list[T]]:
-        found: dict[str, list[T]] = {}
+    def _read(self, segment: Segment) -> dict[str, list[bytes]]:
+        found: dict[str, list[bytes]] = {}
         for line in BytesIO(self._archive.contents.of(segment)):
-            name = market_of(segment["kind"], line)
-            found.setdefault(name, []).append(checked(segment["kind"], decode, line))
+            found.setdefault(market_of(segment["kind"], line), []).append(line)
         return found
