@@ -345,9 +345,10 @@ class IntervalColumns:
         mine: Ints = found[self.column("market")[low:high] == self.markets.index(market)]
         return mine
 
-    def rows(self, places: "Ints | None" = None) -> Iterator[IntervalRow]:
-        """The rows at these places [each row], as an intervals.jsonl has them."""
-        for seen, brought, said, asked in self._blocks(places):
+    def rows(self, places: "Ints | None" = None, let_go: bool = False) -> Iterator[IntervalRow]:
+        """The rows at these places [each row], as an intervals.jsonl has them; `let_go` maps one
+        column at a time."""
+        for seen, brought, said, asked in self._blocks(places, let_go):
             for context, together, column, (group, line) in zip(
                 seen, brought, said, asked, strict=True
             ):
@@ -368,7 +369,7 @@ class IntervalColumns:
 
     def predictions(self) -> Iterator[PredictionLine]:
         """The rows of the run's predictions.jsonl."""
-        for seen, _, said, asked in self._blocks(None):
+        for seen, _, said, asked in self._blocks(None, False):
             for context, column, (group, line) in zip(seen, said, asked, strict=True):
                 market, time = context.market, context.time
                 cited = []
@@ -427,7 +428,7 @@ class IntervalColumns:
         return self.asked and int(self._asked_bytes.find(b'"flagged_evidence_ids":[')) >= 0
 
     def _blocks(
-        self, places: "Ints | None"
+        self, places: "Ints | None", let_go: bool
     ) -> Iterator[
         tuple[
             list[Context],
@@ -450,7 +451,7 @@ class IntervalColumns:
             now = dict[str, list[Any]]()
             for name in COLUMNS:
                 now[name] = self.column(name)[at].tolist()
-                if places is not None:  # Rows here and there: a system maps much around each.
+                if let_go:  # A system maps much around each row.
                     self.release()
             earlier = self._earlier(at, self.column("before"))
             said = list(zip(*self.forecasts[:, at].tolist(), strict=True)) or [()] * len(at)

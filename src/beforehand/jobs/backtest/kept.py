@@ -519,7 +519,7 @@ class _Columns:
 
     def of(self, market: str) -> list[IntervalRow]:
         with self._columns() as columns:
-            return list(questions_of(columns.rows(columns.places(market, None, None))))
+            return list(questions_of(columns.rows(columns.places(market, None, None), let_go=True)))
 
     def without_flagged(
         self, questions: list[Question], settings: Settings
