@@ -141,7 +141,8 @@ def test_three_days_killed_in_every_stage(
             for who in ("market", "drift", "agent:purple", "scripted", "far")
         }, "and none was lost"  # fmt: skip
         paid = sum(asked.values())
-        print(f"questions {len(asked)}, asked {paid} times, in flight at kills {len(cut)}")
+        with capsys.disabled():
+            print(f"\n{len(asked)} questions, {paid} calls, {len(cut)} in flight at a kill")
         assert len(asked) == len(seen)
         assert paid - len(asked) <= len(cut), "a call in flight at a kill is sent again, no other"
     end = start + timedelta(days=400)
