@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from beforehand.config import Home
-from beforehand.forecast.aggregate import METHODS, Past, aggregate
+from beforehand.forecast.aggregate import METHODS, Method, Past, aggregate, aggregates
 from beforehand.runs.rows import read_jsonl
 from experiments import Out, intervals, told
 
@@ -41,6 +42,18 @@ def test_the_methods_by_hand() -> None:
     assert aggregate("weighted", [0.0, 1.0], [3.0, 1.0]) == 0.25
     assert all(aggregate(method, [0.37]) == pytest.approx(0.37) for method in ("mean", "median"))
     assert all(aggregate(method, []) is None for method in METHODS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_columns_are_brought_together_as_rows_are(method: Method) -> None:
+    """To the last digit, with and without forecasts that are missing."""
+    rng = np.random.default_rng(4)
+    for n in (1, 2, 5, 9):
+        whole = rng.random((n, 300))
+        some = np.where(rng.random((n, 300)) < 0.3, np.nan, whole)
+        for said in (whole, some):
+            rows = [[p for p in row if p == p] for row in said.T.tolist()]
+            assert aggregates(method, said) == [aggregate(method, row) for row in rows]
 
 
 def test_weights_come_from_what_was_known(sim: Path, home: Path, capsys: Out) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from beforehand.score import intervals, metrics, validity
 from beforehand.score.bets import (
@@ -20,10 +21,10 @@ from beforehand.score.bets import (
     profit,
     score_bets,
 )
-from beforehand.score.intervals import Resampler, arcs, lower_bound, t_quantile
+from beforehand.score.intervals import Resampler, arcs, lower_bound, one_thread, t_quantile
 from beforehand.score.scoreboard import score
-from beforehand.score.skill import Options, paired, resamplers, skills
-from beforehand.score.table import OnDisk, Table, event_labels
+from beforehand.score.skill import Options, every_paired, paired, resamplers, skills
+from beforehand.score.table import Floats, OnDisk, Table, event_labels
 from beforehand.score.validity import SetFacts, apply_card, card, placebo
 from beforehand.world.simulate import SimConfig, normal_cdf
 from tables import table
@@ -280,6 +281,39 @@ def test_more_variants_tried_deflate_the_verdict(world: Table) -> None:
         for o in (Options(variants=v, draws=400) for v in (3, 30, 3000))
     ]
     assert lower[0] > lower[1] > lower[2]
+
+
+@pytest.mark.parametrize("n", [7, 50, 333, 2500])
+def test_resampled_together_is_resampled_alone(n: int) -> None:
+    """To the last digit, whoever else is there, and whatever they left out."""
+    rng = np.random.default_rng(n)
+    clusters = {"event": np.arange(n), "period": np.arange(n) % max(n // 4, 2)}
+    samplers = {kind: Resampler(labels, 2000, 3) for kind, labels in clusters.items()}
+    columns = dict[str, tuple[Floats, Floats]]()
+    for k in range(11):
+        present = np.ones(n) if k % 4 else (rng.random(n) < 0.6).astype(float)
+        columns[f"f{k}"] = rng.normal(0.01, 0.1, n) * present, present
+    columns["market"] = np.zeros(n), np.ones(n)
+    together = dict(every_paired(columns.items(), samplers, 3, 0.95))
+    assert list(together) == list(columns)
+    for name, column in columns.items():
+        assert together[name] == paired(*column, samplers, 3, 0.95), name
+    assert together["market"].skill == together["market"].error == 0
+
+
+def test_one_thread_for_small_products_and_as_many_as_before_afterwards() -> None:
+    def threads() -> list[int]:
+        return [one["num_threads"] for one in ThreadpoolController().select(user_api="blas").info()]
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = threads()
+        assert before == [2] * len(before) != []
+        with one_thread(), one_thread():
+            assert threads() == [1] * len(before)
+        assert threads() == before
+        with pytest.raises(ZeroDivisionError), one_thread():
+            _ = 1 / 0
+        assert threads() == before
 
 
 def test_the_deflated_interval_holds_the_plain_one() -> None:

@@ -12,9 +12,13 @@ weighted    the mean, weighted by each model's past score known at t
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from beforehand.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 Method = Literal["mean", "median", "vote", "logit_mean", "extremised", "trimmed", "weighted"]
 METHODS: tuple[Method, ...] = (
@@ -56,6 +60,13 @@ def aggregate(
     if method in ("mean", "weighted"):
         return said[0] if len(said) == 1 else sum(said) / len(said)
     raise InputError(f"no method {method!r}: there are {', '.join(METHODS)}")
+
+
+def aggregates(method: Method, said: "npt.NDArray[np.float64]") -> list[float | None]:
+    """`aggregate` of each row; `said` is of shape (forecasters, rows), NaN where there is none."""
+    if method == "mean" and len(said) > 1 and not (said != said).any():
+        return [total / len(said) for total in map(sum, zip(*said.tolist(), strict=True))]
+    return [aggregate(method, [p for p in row if p == p]) for row in said.T.tolist()]
 
 
 class Past:

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from beforehand.clock import iso_us
 from beforehand.errors import InputError
-from beforehand.forecast.aggregate import Method, aggregate
+from beforehand.forecast.aggregate import Method, aggregate, aggregates
 from beforehand.records.rows import (
     AggregateRow,
     Context,
@@ -304,12 +304,10 @@ class IntervalColumns:
                 at = part.start + int(np.argmax(outside))
                 yield f"row {at:,} has a {name} outside of 0 to 1"
         if not self.asked:
-            said = self.forecasts[:, part].T.tolist()
-            together = self.column("aggregate")[part].tolist()
-            for k, (row, p) in enumerate(zip(said, together, strict=True), part.start):
-                if aggregate(self.method, [one for one in row if one == one]) != _known(p):
-                    yield f"row {k:,}{_OTHER_AGGREGATE}"
-                    return
+            found = aggregates(self.method, self.forecasts[:, part])
+            kept = map(_known, self.column("aggregate")[part].tolist())
+            if wrong := [k for k, (a, b) in enumerate(zip(found, kept, strict=True)) if a != b]:
+                yield f"row {part.start + wrong[0]:,}{_OTHER_AGGREGATE}"
 
     def _said_otherwise(self) -> str | None:
         """The first row of which a column is not what its line of asked.jsonl gives."""

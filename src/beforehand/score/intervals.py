@@ -8,8 +8,10 @@ Hesterberg (2015, "What Teachers Should Know about the Bootstrap", section 5.3) 
 """
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import pi, sqrt, tan
@@ -20,6 +22,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
 from beforehand.score.table import Table
 
@@ -62,6 +65,35 @@ class _File:
         self._file = TemporaryFile(buffering=0)  # noqa: SIM115 (it is closed with this)
         weakref.finalize(self, self._file.close)
         self.write, self.fileno = self._file.write, self._file.fileno
+
+
+class _OneThread:
+    """One thread of BLAS at a time: these products are small, so that threads wait for each other
+    longer than they work, a hundred times longer where another process has a core."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside = threading.Lock(), 0
+
+    @cached_property
+    def _found(self) -> ThreadpoolController:
+        return ThreadpoolController()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:  # The number is one for all threads: who comes first sets it.
+            if not self._inside:
+                self._limit = self._found.limit(limits=1, user_api="blas")
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if not self._inside:
+                    self._limit.restore_original_limits()
+
+
+one_thread = _OneThread()
 
 
 @dataclass(frozen=True)
@@ -108,6 +140,10 @@ class Resampler:
 
     def resample(self, sums: Floats) -> Floats:
         """(draws, K) from (C, K) per cluster."""
+        with one_thread():
+            return self._resample(sums)
+
+    def _resample(self, sums: Floats) -> Floats:
         if self.draws * self.size <= self.cells:
             return np.asarray(self._counts @ sums)
         if self.draws * self.size <= _SMALL_CELLS:

@@ -1,6 +1,8 @@
 """Paired skill against the market: the estimate, its intervals, and when it is shown."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +12,14 @@ from beforehand.score.intervals import DRAWS, Resampler, lower_bound, t_quantile
 from beforehand.score.table import MARKET as MARKET
 from beforehand.score.table import Floats, Table
 
+K = TypeVar("K")
 LEADING = ("event", "period")
 MIN_EVENTS, MIN_EFFECTIVE = 20, 10.0
 MIN_ANSWERED = 0.95
 """The share of the rows asked for that a forecaster must answer to be said to beat the market: as
 ForecastBench, which ranks no set with more than 5 % imputed."""
+AT_ONCE = 1_000_000
+"""Numbers that are resampled at once."""
 Interval = tuple[float, float]
 _POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
 
@@ -127,13 +132,61 @@ def paired(
     gain: Floats, present: Floats, samplers: dict[str, Resampler], tests: int, level: float
 ) -> Paired:
     """The paired skill of one forecaster from its per-question columns (`skill_columns`)."""
+    ((_, found),) = every_paired([("", (gain, present))], samplers, tests, level)
+    return found
+
+
+def every_paired(
+    columns: Iterable[tuple[K, tuple[Floats, Floats]]],
+    samplers: dict[str, Resampler],
+    tests: int,
+    level: float,
+) -> Iterator[tuple[K, Paired]]:
+    """`paired` of each, in their order. Those with the same questions are resampled at once: the
+    draws are read once for all of them, and each figure is the same as alone."""
+    names, gains, shared = list[K](), list[Floats](), np.zeros(0)
+    for name, (gain, present) in columns:
+        full = len(gains) * len(gain) >= AT_ONCE
+        if gains and (full or not np.array_equal(present, shared)):
+            yield from zip(names, _resampled(gains, shared, samplers, tests, level), strict=True)
+            names, gains = [], []
+        shared = present
+        names.append(name)
+        gains.append(gain)
+    yield from zip(names, _resampled(gains, shared, samplers, tests, level), strict=True)
+
+
+def _resampled(
+    gains: Sequence[Floats],
+    present: Floats,
+    samplers: dict[str, Resampler],
+    tests: int,
+    level: float,
+) -> Iterator[Paired]:
+    if not gains:
+        return
+    columns, drawn = np.stack([*gains, present], axis=1), dict[str, tuple[Resampler, Floats]]()
+    for kind, everyone in samplers.items():
+        sampler = everyone.holding(present)
+        drawn[kind] = sampler, sampler.totals(columns)
+    del columns
+    for k, gain in enumerate(gains):
+        mine = {kind: (one, ratio(t[:, [k, -1]])) for kind, (one, t) in drawn.items()}
+        yield _paired(gain, present, mine, tests, level)
+
+
+def _paired(
+    gain: Floats,
+    present: Floats,
+    drawn: Mapping[str, tuple[Resampler, Floats]],
+    tests: int,
+    level: float,
+) -> Paired:
     count = float(present.sum())
     estimate = float(gain.sum()) / count if count else float("nan")
     ci, errors, sizes, lower, upper = {}, {}, {}, [], []
-    columns = np.stack([gain, present], axis=1)
-    for kind, everyone in samplers.items():
-        sampler = everyone.holding(present)
-        draws, size = ratio(sampler.totals(columns)), sampler.size
+    for kind, (sampler, draws) in drawn.items():
+        size = sampler.size
         ci[kind], sizes[kind] = sampler.interval(draws, level), size
         errors[kind] = sampler.standard_error(draws)
         if kind in LEADING:
@@ -165,18 +218,26 @@ def paired(
 
 def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> dict[str, Skill]:
     """Every forecaster's paired skill over the rows of a table."""
-    tests, out = options.tests(table), {}
-    for name in (MARKET, *table.forecasts):
-        p = table.said(name)
-        valid = np.isfinite(p) & np.isfinite(table.market)
-        gain, present = skill_columns(table, p)
-        squared = np.concatenate([_squared(part, p[rows]) for rows, part in table.blocks()])
-        out[name] = Skill(
-            **vars(paired(gain, present, samplers, tests, options.level)),
-            n=int(valid.sum()),
-            brier=float(squared.sum()) / max(float(present.sum()), 1.0),
-            identical=bool(valid.any() and (p[valid] == table.market[valid]).all()),
-        )
+    seen = dict[str, tuple[int, float, bool]]()
+
+    def columns() -> Iterator[tuple[str, tuple[Floats, Floats]]]:
+        for name in (MARKET, *table.forecasts):
+            p, n, identical, squared = table.said(name), 0, True, list[Floats]()
+            for rows, part in table.blocks():
+                mine = p[rows]
+                valid = np.isfinite(mine) & np.isfinite(part.market)
+                n += int(valid.sum())
+                identical &= bool((mine[valid] == part.market[valid]).all())
+                squared.append(_squared(part, mine))
+            gain, present = skill_columns(table, p)
+            brier = float(np.concatenate(squared).sum()) / max(float(present.sum()), 1.0)
+            seen[name] = n, brier, identical and n > 0
+            yield name, (gain, present)
+
+    found, out = every_paired(columns(), samplers, options.tests(table), options.level), {}
+    for name, one in found:
+        n, brier, identical = seen[name]
+        out[name] = Skill(**vars(one), n=n, brier=brier, identical=identical)
     return out
 
 

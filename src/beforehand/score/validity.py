@@ -20,7 +20,7 @@ from beforehand.score.skill import (
     Options,
     Paired,
     beats,
-    paired,
+    every_paired,
     resamplers,
 )
 from beforehand.score.table import ROUNDING, STALE_DAYS, Floats, Table
@@ -271,11 +271,8 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
             for one, (gain, _) in _redrawn(table, tries, starts, seed, fresh):
                 rough[one] += float(gain.sum())
             tries = [one for one, total in rough.items() if total > -ROUNDING]
-        return {
-            one: paired(gain, present, samplers, tests, options.level)
-            for one, (gain, present) in _joined(table, tries, starts, seed, fresh)
-            if gain.sum() > 0
-        }
+        gaining = (one for one in _joined(table, tries, starts, seed, fresh) if one[1][0].sum() > 0)
+        return dict(every_paired(gaining, samplers, tests, options.level))
 
     every = [(draw, name) for draw in range(draws) for name in names]
     overall = skilled(every, table, fresh=False)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from beforehand.clock import parse_us, to_us
 from beforehand.engine.context import StepContext
 from beforehand.errors import NotFound
-from beforehand.forecast.aggregate import Method, aggregate
+from beforehand.forecast.aggregate import Method, aggregates
 from beforehand.forecast.base import NO_FORECAST, Forecaster, PanelForecaster
 from beforehand.gateway.panel import Panel
 from beforehand.jobs import results
@@ -149,7 +149,7 @@ def keep_columns(
     """Keep a step's rows as columns; `experiments` has that of each row, `known` the forecasts of
     each entry."""
     said = np.stack([known[name] for name in entries])
-    together = [aggregate(method, [p for p in row if p == p]) for row in said.T.tolist()]
+    together = aggregates(method, said)
     places: dict[int, int] = {}
     texts, text = list[tuple[bytes, int]](), np.full(len(panel), -1, dtype=np.int32)
     for k, version in enumerate(panel.text):
