@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import random
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import duckdb
@@ -92,6 +94,27 @@ def test_members_padding_and_damage(tmp_path: Path) -> None:
     for cut in (one[:-3], one[:40], b"\x1f\x8b" + b"x" * 20, b"\x1f\x8b"):
         with pytest.raises(InputError, match="damaged gzip"):
             files.unpack(cut, "x")
+
+
+@pytest.mark.parametrize("flags", [2, 4, 8, 16, 2 + 8, 4 + 8, 4 + 16, 2 + 4 + 8 + 16])
+def test_a_header_may_lie_across_two_steps(flags: int) -> None:
+    """At any of its bytes: a checksum, extra bytes, a name, a comment (RFC 1952, 2.3)."""
+    extra, text = b"\x03\x00abc" * bool(flags & 4), b"name\0" * bool(flags & 8)
+    head = b"\x1f\x8b\x08" + bytes([flags]) + b"\0\0\0\0\0\x03" + extra + text
+    head += b"why\0" * bool(flags & 16)
+    if flags & 2:
+        head += (zlib.crc32(head) & 0xFFFF).to_bytes(2, "little")
+    second = head + gzip.compress(b"b", mtime=0)[10:]
+    assert gzip.decompress(second) == b"b"
+    noise = random.Random(1).randbytes(files._STEP)
+    for cut in range(len(head) + 1):
+        for size in range(files._STEP - 200, files._STEP):
+            first = gzip.compress(noise[:size], 0)
+            if len(first) == files._STEP - cut:
+                assert files.unpack(first + second, "x") == noise[:size] + b"b"
+                break
+        else:
+            raise AssertionError("no first member of this size")
 
 
 PIECES = [b"a", b"xyz", b"\n", b"\r", b"\r\n", b" ", b"\xef\xbb\xbf", b"\x0b", b"\x85"]

@@ -6,8 +6,10 @@ import orjson
 import pytest
 
 import beforehand as bh
-from beforehand.errors import Corrupt
+from beforehand.errors import Corrupt, InputError
 from beforehand.runs.query import all_runs, find_journal, shown
+from beforehand.runs.spent import providers
+from beforehand.store.run_folder import RunFolder
 
 FEW = {"every": "28d", "draws": 200, "placebo": 0, "progress": False}
 
@@ -48,6 +50,26 @@ def test_a_damaged_run_says_so(world: bh.World) -> None:
         bh.open_run(run.id).report()
     report.write_text(page)
     assert bh.open_run(run.id).report() == report
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        b'{"experiments":[{"models":["\xff"]}]}',
+        b'{"experiments":[{"models":[1e999]}]}',
+        b'{"experiments":[{"models":[%s]}]}' % (b"[" * 3000 + b"]" * 3000),
+        b'{"experiments":[{"models":["a", 3]}]}',
+        b'{"experiments":[{}]}',
+        b"[]",
+        b"",
+    ],
+)
+def test_a_configuration_that_is_none(config: bytes, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path, "r")
+    folder.path.mkdir()
+    (folder.path / "config.json").write_bytes(config)
+    with pytest.raises(InputError, match=r"config\.json is not a run's configuration"):
+        providers(folder)
 
 
 def test_a_redone_seal_is_seen_against_the_journal(world: bh.World) -> None:

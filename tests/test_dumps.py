@@ -2,6 +2,7 @@
 a backtest says of prices from before one."""
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from beforehand.cli.app import run as cli
 from beforehand.clock import SystemClock, from_us, iso, to_us
 from beforehand.errors import InputError
 from beforehand.records.world import Resolution
+from beforehand.store.archive.ledger import PointLedger
 from beforehand.store.archive.manifest import coverage_of
 from beforehand.store.archive.reader import Archive
+from beforehand.world.importers import dumps
 from beforehand.world.importers.dumps import Order, store_dump
 from experiments import Out, told
 
@@ -322,6 +325,29 @@ def test_files_of_days_and_what_another_import_fills(tmp_path: Path) -> None:
     assert len(Archive(archive).gaps() or ()) == 1
     with pytest.raises(InputError, match="none of 144 rows"):
         store_dump([day(4, 100.0)], archive, SystemClock())
+
+
+@pytest.mark.parametrize("raised", [OSError(28, "No space left"), KeyboardInterrupt()])
+def test_what_ends_an_import_is_what_is_told(
+    raised: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the next part is being read."""
+    one = parquet(tmp_path / "trades.parquet", KALSHI, rows=rows_of(trades()))
+    monkeypatch.setattr(dumps, "MARKETS_AT_ONCE", 1)
+    before, seen = threading.active_count(), list[object]()
+
+    def full(_: PointLedger, row: object) -> int:
+        seen.append(row)
+        if len(seen) > 1:
+            raise raised
+        return 1
+
+    monkeypatch.setattr(PointLedger, "add_series", full)
+    with pytest.raises(type(raised)) as found:
+        store_dump([one], tmp_path / "world", SystemClock())
+    assert found.value is raised
+    assert threading.active_count() == before
+    assert not (tmp_path / "world" / "archive.json").exists()
 
 
 def test_a_large_import_has_several_segments(

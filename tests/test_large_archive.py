@@ -1,5 +1,6 @@
 """A large import is cut by market: one market is read without the others, and is the same."""
 
+import random
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,15 +12,16 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, parse_instant, to_us
+from beforehand.gateway.endings import Endings
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest, digest_around
-from beforehand.jobs.backtest.select import Endings
 from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.world import Resolution
 from beforehand.store.archive import ledger, nearby, reader, writer
 from beforehand.store.archive.manifest import seal_of
 from beforehand.store.archive.reader import MARKET_KINDS, Archive
+from beforehand.store.archive.rules import disagree
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.files import json_bytes, read_json, write_json, write_json_around
 from beforehand.world.render import records
@@ -230,9 +232,37 @@ def test_endings_are_kept_as_numbers_and_given_as_records() -> None:
             {"market_id": "A:4", "status": "void", "resolved_at": at, "known_at": at, "newer": 1}
         ),
     ]
-    kept = Endings()
-    for ending in every:
-        kept.add(ending.market_id, ending)
+    kept = Endings(every)
     assert [*kept.values()] == every
     assert [*kept] == ["A:1", "A:2", "A:3", "A:4"]
     assert kept.get("A:5") is None
+    assert [kept.says(name) for name in kept] == [(one.status, one.payout) for one in every]
+    some = kept.only(["A:3", "A:4", "A:1"])
+    assert [*some] == ["A:3", "A:4", "A:1"]
+    assert [*some.values()] == [every[2], every[3], every[0]]
+    assert some.get("A:2") is None
+
+
+def test_of_several_endings_the_last_counts_and_two_outcomes_are_a_dispute() -> None:
+    """Numbers give what the records themselves gave."""
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    rng, every = random.Random(1), list[Resolution]()
+    for _ in range(400):
+        status = rng.choice(["resolved", "resolved", "void", "disputed"])
+        known_at = at + timedelta(hours=rng.randrange(3))
+        payout = rng.choice([0.0, 1.0]) if status == "resolved" else None
+        one = {"market_id": f"A:{rng.randrange(90)}", "status": status, "payout": payout}
+        every.append(Resolution(**one, resolved_at=at, known_at=known_at))  # type: ignore[arg-type]
+    groups: dict[str, list[Resolution]] = {}
+    for ending in every:
+        groups.setdefault(ending.market_id, []).append(ending)
+    kept, disputed = Endings(every), 0
+    assert [*kept] == [*groups]
+    for name, several in groups.items():
+        last = max(reversed(several), key=lambda r: r.known_at)
+        if disagree(several):
+            last, disputed = last.model_copy(update={"status": "disputed", "payout": None}), 1
+        assert kept[name] == last
+        assert kept.says(name) == (last.status, last.payout)
+    assert disputed
+    assert sum(len(several) == 1 for several in groups.values()) > 0

@@ -69,6 +69,25 @@ def holds(path: Path, stored_until: datetime | None = None) -> dict[str, list[by
     return {kind: list(opened.lines(kind)) for kind in KINDS}
 
 
+@pytest.mark.parametrize("rounds_of", [1, ROUNDS])
+def test_what_another_version_packed_otherwise_stays_as_it_is(
+    rounds_of: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same content in other bytes: one segment alone, and a pack that is full already."""
+    path = tmp_path / "world"
+    with monkeypatch.context() as other:
+        other.setattr(packs, "packed", lambda content: gzip.compress(content, 4, mtime=0))
+        for k in range(rounds_of):
+            grow(path, k)
+        ArchiveWriter(path).compact()
+    before, bytes_before = files(path), [one.read_bytes() for one in path.rglob("*.gz")]
+    assert ArchiveWriter(path).compact().files == 2
+    assert files(path) == before
+    assert [one.read_bytes() for one in path.rglob("*.gz")] == bytes_before
+    assert Archive(path).verify() == []
+    assert any(packs.packed(gzip.decompress(old)) != old for old in bytes_before)
+
+
 def test_the_archive_is_the_same(rounds: Path, archive: Path) -> None:
     done = ArchiveWriter(archive).compact()
     assert (done.segments, done.files_before, done.files) == (2 * ROUNDS, 2 * ROUNDS, 2)

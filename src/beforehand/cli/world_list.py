@@ -36,7 +36,7 @@ def list_(
         if venue in (None, market.venue, market.venue.lower()) and _fits(market, words)
     ]
     first = view.first_prices()
-    endings = {ending.market_id: ending for ending in view.resolutions()}
+    endings = view.endings()
     rows = [_row(m, first.get(m.id), endings.get(m.id)) for m in found[:most]]
     more = f"{len(rows):,} of {len(found):,} markets: --limit shows more, --like WORDS fewer"
     if json:

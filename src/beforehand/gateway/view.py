@@ -5,7 +5,7 @@ kept. A View can only be narrowed. Its answers, counts, orderings and error text
 known at t alone.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from beforehand.errors import (
     NotFound,
     ReplayMiss,
 )
+from beforehand.gateway.endings import Endings, ending_of
 from beforehand.gateway.search import Hit, Method
 from beforehand.gateway.worlds import FOREVER, Listing
 from beforehand.ids import split_market_id
@@ -39,7 +40,6 @@ from beforehand.records.world import (
     Resolution,
 )
 from beforehand.store.archive.reader import Series
-from beforehand.store.archive.rules import disagree
 
 if TYPE_CHECKING:
     from beforehand.gateway.gateway import Gateway
@@ -233,16 +233,17 @@ class View:
     def resolution(self, market_id: str) -> Resolution | None:
         """How the market ended, once that is known."""
         name = self.resolve_id(market_id)
-        return _ending(self._admit("resolution", self._world.resolutions(name, self._at)))
+        return ending_of(self._admit("resolution", self._world.resolutions(name, self._at)))
 
     def resolutions(self) -> list[Resolution]:
         """Every market's latest known resolution, a list ordered by market id. Two outcomes that
         disagree are a dispute."""
-        groups: dict[str, list[Resolution]] = {}
-        for record in self._admit("resolution", self._world.resolutions(None, self._at)):
-            groups.setdefault(record.market_id, []).append(record)
-        found = (_ending(groups[name]) for name in sorted(groups))
-        return [ending for ending in found if ending is not None]
+        endings = self.endings()
+        return [endings[name] for name in sorted(endings)]
+
+    def endings(self) -> Endings:
+        """The same by market, in as little memory as numbers take."""
+        return Endings(self._admitted("resolution", self._world.resolutions(None, self._at)))
 
     def forecasts(self, market_id: str) -> list[RecordedForecast]:
         """What others had forecast by t, oldest first."""
@@ -357,7 +358,10 @@ class View:
 
     def _admit(self, method: str, records: Iterable[R]) -> list[R]:
         """The check of every record: what is not known at t is refused, and the refusal is kept."""
-        return [r for r in records if self._pass(method, r, getattr(r, "known_at", None))]
+        return list(self._admitted(method, records))
+
+    def _admitted(self, method: str, records: Iterable[R]) -> Iterator[R]:
+        return (r for r in records if self._pass(method, r, getattr(r, "known_at", None)))
 
     def _admit_documents(self, records: Iterable[Document]) -> list[Document]:
         """The check of documents. Their `known_at` is set to the date of the run's grade, so that
@@ -419,15 +423,6 @@ def _names(records: Iterable[Market | Event]) -> str:
 def _mirrored(level: BookLevel) -> BookLevel:
     """A level of the NO side, seen from YES."""
     return level.model_copy(update={"price": round(1.0 - level.price, 9)})
-
-
-def _ending(records: list[Resolution]) -> Resolution | None:
-    """The ending known last; a dispute where two outcomes on record disagree: which of them holds
-    cannot be known here."""
-    last = _last(records)
-    if last is not None and len(records) > 1 and disagree(records):
-        return last.model_copy(update={"status": "disputed", "payout": None})
-    return last
 
 
 def _last(records: list[R]) -> R | None:

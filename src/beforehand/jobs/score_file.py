@@ -6,11 +6,12 @@ not prove when its forecasts were made: the times are taken as stated.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import TypedDict
 
@@ -30,6 +31,7 @@ from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import Context, Decision
 from beforehand.forecast.files.forecast_file import Line, Rejected, Stated
 from beforehand.forecast.schemes.baselines import BASELINES, always
+from beforehand.gateway.endings import Endings
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence, Panel
 from beforehand.gateway.view import View
@@ -59,6 +61,8 @@ from beforehand.store.run_folder import RunFolder
 from beforehand.store.trials import LEFT_OUT, note_trials
 
 MOST_UNKNOWN, MOST_LATE, FEW_QUESTIONS = 3, 0.05, 20
+MOST_KEPT = 10_000
+"""Endings that are kept as records while rows are read."""
 UNKNOWN = "no such market in the archive"
 LATE = "the time lies at or after the market's end"
 UNSEEN = "the market had ended by then, which was not on record yet"
@@ -114,7 +118,7 @@ class Checked(TypedDict):
 def check(stated: Stated, archive: Archive) -> Checked:
     """Which rows can be scored, without a score: nothing is written and nothing counts as tried."""
     gateway = Gateway(RecordedWorld(archive))
-    endings = {r.market_id: r for r in gateway.full_view().resolutions()}
+    endings = gateway.full_view().endings()
     cells = _match(stated.lines, gateway, endings, stated.rejected)
     _count_blank(stated.blank, gateway, endings, stated.rejected)
     found = dict[str, Readable]()
@@ -172,7 +176,7 @@ def run(
     Raises InputError if no row can be scored."""
     rules, rejected = parse(leave_out), stated.rejected
     gateway = Gateway(RecordedWorld(archive))
-    endings = {r.market_id: r for r in gateway.full_view().resolutions()}
+    endings = gateway.full_view().endings()
     cells = _match(stated.lines, gateway, endings, rejected)
     if not cells:
         raise InputError(f"no row of {stated.name} can be scored: {rejected.sentence}")
@@ -303,13 +307,13 @@ def _about(
 def _tell_coverage(
     about: About,
     gateway: Gateway,
-    endings: Mapping[str, Resolution],
+    endings: Endings,
     used: Collection[str],
 ) -> None:
     """Say how much of what could have been forecast the file speaks of, and hint at it where that
     is not nearly all."""
     first = gateway.full_view().first_prices()
-    settled = sum(1 for name, r in endings.items() if r.payout is not None and name in first)
+    settled = sum(endings.says(name)[1] is not None for name in endings if name in first)
     said = f"the file speaks of {len(used):,} of the {settled:,} settled markets of the archive: "
     said += "which ones is its own choice"
     about["subtitle"] += f" {said[0].upper()}{said[1:]}."
@@ -378,13 +382,13 @@ def _pictured(view: View, ending: Resolution) -> Pictured:
 def _match(
     lines: list[Line],
     gateway: Gateway,
-    endings: Mapping[str, Resolution],
+    endings: Endings,
     rejected: Rejected,
 ) -> Cells:
     """(market, t) to forecasts; what does not fit is rejected with its reason."""
     cells: Cells = {}
     known: dict[str, str | None] = {}
-    view = gateway.full_view()
+    view, ending_of = gateway.full_view(), lru_cache(MOST_KEPT)(endings.get)
     first = view.first_prices()
     for line in lines:
         if line.id not in known:
@@ -395,7 +399,7 @@ def _match(
             except InputError:
                 known[line.id] = "?"
         market = known[line.id]
-        reason = _misfit(market, line, first, endings)
+        reason = _misfit(market, line, first, ending_of)
         t = to_us(line.t)
         if reason is None and line.forecaster in cells.get((market or "", t), {}):
             reason = SECOND
@@ -412,9 +416,7 @@ def _match(
     return cells
 
 
-def _count_blank(
-    blank: list[Line], gateway: Gateway, endings: Mapping[str, Resolution], rejected: Rejected
-) -> None:
+def _count_blank(blank: list[Line], gateway: Gateway, endings: Endings, rejected: Rejected) -> None:
     """Count questions that the file names without a probability as not answered, so that leaving
     them blank is not free; those that nobody could have forecast are left out."""
     view = gateway.full_view()
@@ -423,7 +425,7 @@ def _count_blank(
         market: str | None = None
         with suppress(NotFound, InputError):
             market = view.resolve_id(line.id)
-        if _misfit(market, line, first, endings) in (None, UNKNOWN, LATE, EARLY):
+        if _misfit(market, line, first, endings.get) in (None, UNKNOWN, LATE, EARLY):
             rejected.unanswered[line.forecaster] += 1
 
 
@@ -455,7 +457,10 @@ def _nearest(unknown: Iterable[str], view: View) -> dict[str, list[str]]:
 
 
 def _misfit(
-    market: str | None, line: Line, first: Mapping[str, int], endings: Mapping[str, Resolution]
+    market: str | None,
+    line: Line,
+    first: Mapping[str, int],
+    ending_of: Callable[[str], Resolution | None],
 ) -> str | None:
     if line.forecaster == MARKET:
         return "a forecaster may not be called market: rename it, or use --name"
@@ -463,7 +468,7 @@ def _misfit(
         return UNKNOWN
     if market == "?":
         return "the bare id is ambiguous: write VENUE:id"
-    ending = endings.get(market)
+    ending = ending_of(market)
     if market not in first:
         return "the archive has no prices of this market"
     if ending is None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct
-from orjson import loads
 
 from beforehand.errors import InputError
 from beforehand.forecast.base import provider_of, split_entry
@@ -31,6 +30,7 @@ class _Config(Struct):
 
 
 _decode = msgspec.json.Decoder(_Config).decode
+_decode_names = msgspec.json.Decoder(list[str]).decode
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,12 @@ def providers(folder: RunFolder) -> dict[str, str]:
     path, found = folder.path / "config.json", dict[str, str]()
     try:
         config = _decode(read_bytes(path))
-    except msgspec.MsgspecError as error:
+        # Of a hundred thousand experiments, most name the same ones: each list is read once.
+        lists = {bytes(one.models) for one in config.experiments}
+        entries = sorted(e for one in lists for e in _decode_names(one))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InputError(f"{path} is not a run's configuration: {error}") from None
-    # Of a hundred thousand experiments, most name the same ones: each list is read once.
-    entries = [e for one in {bytes(x.models) for x in config.experiments} for e in loads(one)]
-    for entry in (*sorted(entries), *(config.fork.models.values() if config.fork else ())):
+    for entry in (*entries, *(config.fork.models.values() if config.fork else ())):
         name, rest = split_entry(entry)
         found[name or rest] = provider_of(rest)
     return found

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import stat
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -244,13 +245,14 @@ def _unpacked(steps: Iterable[bytes], name: str, bound: int | None = None) -> It
     trusted = "BEFOREHAND_MAX_UNPACKED_MB" in os.environ
     most = _most_bytes() if bound is None else min(bound, _most_bytes())
     size, read = 0, 0
-    member = isal_zlib.decompressobj(wbits=31)
+    member: Any = isal_zlib.decompressobj(wbits=31)
     try:
         for packed in steps:
             left = packed
             while left := left.lstrip(b"\0") if member.eof else left:  # Zeros may follow a member.
                 if member.eof:
-                    member = isal_zlib.decompressobj(wbits=31)
+                    # isal 1.9 refuses some sound headers that lie across two steps.
+                    member = zlib.decompressobj(wbits=31)
                 part = member.decompress(left)
                 read += len(left) - len(member.unused_data)
                 left = member.unused_data
@@ -264,7 +266,7 @@ def _unpacked(steps: Iterable[bytes], name: str, bound: int | None = None) -> It
                     )
                 if part:
                     yield part
-    except isal_zlib.error as error:  # type: ignore[misc]  # Its stub has an instance.
+    except (zlib.error, isal_zlib.error) as error:  # type: ignore[misc]  # Its stub has an instance.
         raise InputError(f"{name} is a damaged gzip file: {error}") from None
     if not member.eof:
         raise InputError(f"{name} is a damaged gzip file: it is cut short")

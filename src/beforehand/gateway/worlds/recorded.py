@@ -190,13 +190,13 @@ class RecordedWorld:
         """Recorded order books."""
         return self._of(market_id, "_books", lambda m: self._nearby.records(OrderBook, m), [])
 
-    def resolutions(self, market_id: str | None, until: int) -> Sequence[Resolution]:
+    def resolutions(self, market_id: str | None, until: int) -> Iterable[Resolution]:
         """Resolutions of one market, or of all."""
         if market_id is not None:
             alone = self._nearby.records
             return self._of(market_id, "_resolutions", lambda m: alone(Resolution, m), [])
         if "_resolutions" not in self.__dict__ and self.archive.by_market:
-            return self.archive.records(Resolution)  # Once: they are many.
+            return self.archive.each(Resolution)  # They are many, and asked for once.
         return [record for records in self._resolutions.values() for record in records]
 
     def forecasts(self, market_id: str, until: int) -> Sequence[RecordedForecast]:

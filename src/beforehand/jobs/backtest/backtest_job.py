@@ -251,11 +251,11 @@ class BacktestJob:
         """The forecasters that are asked interval by interval."""
         return [f for f in self.forecasters.values() if not isinstance(f, PanelForecaster)]
 
-    def _compile(self) -> list[ExperimentConfig]:
+    def _compile(self) -> Sequence[ExperimentConfig]:
         if self.request.configs is None:
             self._bounded(self._expected())
             names = self._open(self.request.forecasters.split(","))
-            configs = backtest.experiments(
+            configs: Sequence[ExperimentConfig] = backtest.experiments(
                 self.selection,
                 every=self.request.every,
                 forecasters={name: self.forecasters[name] for name in names},
@@ -478,7 +478,8 @@ class BacktestJob:
         wanted = self._wanted()
         if wanted is None:
             return ""
-        settled = sum(r.payout is not None for r in self.gateway.full_view().resolutions())
+        endings = self.gateway.full_view().endings()
+        settled = sum(endings.says(name)[1] is not None for name in endings)
         n = len({config.market_id for config in self.configs})
         return f"{n:,} of the {settled:,} settled markets of the archive were chosen. "
 

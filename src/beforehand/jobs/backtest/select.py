@@ -6,66 +6,22 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from math import nan
+from typing import overload
 
-from beforehand.clock import from_us, iso, to_us
+from beforehand.clock import from_us, iso
 from beforehand.errors import InputError
 from beforehand.forecast.base import Forecaster, ModelOptions, PanelForecaster
+from beforehand.gateway.endings import Endings
 from beforehand.gateway.gateway import Gateway
 from beforehand.jobs.backtest import grid
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.rows import Mode
-from beforehand.records.world import Resolution, ResolutionStatus
+from beforehand.records.world import Resolution
 
 DEFAULT = ModelOptions()
-
-
-class Endings(Mapping[str, Resolution]):
-    """How markets ended, by name. Of a hundred thousand, numbers are kept and no records."""
-
-    def __init__(self) -> None:
-        self._place: dict[str, int] = {}
-        self._status: list[ResolutionStatus] = []
-        self._payout = array("d")
-        self._times = array("q")
-        self._whole: dict[str, Resolution] = {}
-
-    def add(self, name: str, ending: Resolution) -> None:
-        """Keep the ending of a market."""
-        first = ending.first_published
-        self._place[name] = len(self._status)
-        self._status.append(ending.status)
-        self._payout.append(nan if ending.payout is None else ending.payout)
-        self._times.extend((to_us(ending.resolved_at), to_us(ending.known_at)))
-        self._times.append(_NEVER if first is None else to_us(first))
-        if ending.model_extra:  # What a newer version wrote.
-            self._whole[name] = ending
-
-    def __getitem__(self, name: str) -> Resolution:
-        if name in self._whole:
-            return self._whole[name]
-        k = self._place[name]
-        payout, (resolved_at, known_at, first) = self._payout[k], self._times[3 * k : 3 * k + 3]
-        return Resolution(
-            market_id=name,
-            status=self._status[k],
-            payout=None if payout != payout else payout,
-            resolved_at=from_us(resolved_at),
-            known_at=from_us(known_at),
-            first_published=None if first == _NEVER else from_us(first),
-        )
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._place)
-
-    def __len__(self) -> int:
-        return len(self._place)
-
-
-_NEVER = -(2**63)
 
 
 @dataclass
@@ -89,23 +45,54 @@ class Selection:
 def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
     """All settled markets with prices, or the named ones (an unknown one raises)."""
     view = gateway.full_view()
-    final = {r.market_id: r for r in view.resolutions()}
+    final, settled = view.endings(), list[str]()
     selection = Selection(first=view.first_prices())
     if wanted is None:
         names: list[str] = sorted(selection.first.keys() | final.keys())
     else:
         names = list(dict.fromkeys(view.resolve_id(name) for name in wanted))
     for name in names:
-        resolution = final.get(name)
         if name not in selection.first:
             selection.skip("without prices", name)
-        elif resolution is None:
+        elif name not in final:
             selection.skip("unresolved", name)
-        elif resolution.payout is None:
-            selection.skip(resolution.status, name)
+        elif (said := final.says(name))[1] is None:
+            selection.skip(said[0], name)
         else:
-            selection.markets.add(name, resolution)
+            settled.append(name)
+    selection.markets = final.only(settled)
     return selection
+
+
+class Experiments(Sequence[ExperimentConfig]):
+    """Many experiments that share all but their market and times, which take a tenth of the memory
+    so; each is made when it is asked for."""
+
+    def __init__(self) -> None:
+        self._markets: list[str] = []
+        self._times = array("q")
+        self._alike: list[ExperimentConfig] = []
+
+    def add(self, alike: Sequence[ExperimentConfig], market: str, start: int, end: int) -> None:
+        """One of each kind; from `start` to `end` (microseconds). The kinds are always the same."""
+        self._alike = [*alike]
+        self._markets.append(market)
+        self._times.extend((start, end))
+
+    def __len__(self) -> int:
+        return len(self._markets) * len(self._alike)
+
+    @overload
+    def __getitem__(self, k: int) -> ExperimentConfig: ...
+    @overload
+    def __getitem__(self, k: slice) -> list[ExperimentConfig]: ...
+    def __getitem__(self, k: int | slice) -> ExperimentConfig | list[ExperimentConfig]:
+        if isinstance(k, slice):
+            return [self[i] for i in range(*k.indices(len(self)))]
+        i, kind = divmod(range(len(self))[k], len(self._alike))
+        start, end = from_us(self._times[2 * i]), from_us(self._times[2 * i + 1])
+        own = {"market_id": self._markets[i], "start_time": start, "end_time": end}
+        return self._alike[kind].model_copy(update=own)
 
 
 def experiments(
@@ -119,7 +106,7 @@ def experiments(
     max_results: int,
     num_sims: int = 1,
     options: ModelOptions = DEFAULT,
-) -> list[ExperimentConfig]:
+) -> Experiments:
     """ExperimentConfigs for each market, its range clamped to the market's life: one for the
     baselines, and one for each forecaster that is asked, so that a context never shows what
     another forecaster decided."""
@@ -127,7 +114,7 @@ def experiments(
     asked = [f for f in forecasters.values() if not isinstance(f, PanelForecaster)]
     groups: list[list[Forecaster]] = [[*together], *([one] for one in asked)]
     groups = [group for group in groups if group]
-    configs, alike = list[ExperimentConfig](), list[ExperimentConfig]()
+    configs, alike = Experiments(), list[ExperimentConfig]()
     for name, resolution in selection.markets.items():
         first, end = selection.first[name], grid.end_of(resolution)
         life = grid.life(first, end, every, kind, start, stop)
@@ -136,12 +123,12 @@ def experiments(
             continue
         if life.short:
             selection.short.append(name)
-        when = {"start_time": from_us(life.t[0]), "end_time": from_us(life.t[-1])}
         if not alike:
             alike = [
                 ExperimentConfig(
                     market_id=name,
-                    **when,
+                    start_time=from_us(life.t[0]),
+                    end_time=from_us(life.t[-1]),
                     interval_minutes=every // timedelta(minutes=1),
                     num_sims=1 if group == together else num_sims,
                     models=[one.entry for one in group],
@@ -153,13 +140,7 @@ def experiments(
                 )
                 for group in groups
             ]
-        # They share all else: ten thousand take a third of the memory, and of the time.
-        configs += [
-            ExperimentConfig.model_construct(
-                one.__pydantic_fields_set__, **vars(one) | {"market_id": name} | when
-            )
-            for one in alike
-        ]
+        configs.add(alike, name, int(life.t[0]), int(life.t[-1]))
     return configs
 
 

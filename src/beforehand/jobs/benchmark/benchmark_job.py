@@ -84,7 +84,7 @@ class _Stage:
         self._archive, self._specs = archive, specs
         world = RecordedWorld(archive)
         gateway = Gateway(world, workspace.clock)
-        answers = {r.market_id: r for r in gateway.full_view().resolutions()}
+        answers = gateway.full_view().endings()
         asking = request.asking if isinstance(request, PredictRequest) else Asking()
         options, limits = asking.options, request.limits
         self._mode = options.mode

@@ -228,7 +228,7 @@ def market_rows(api: Api, opened: Opened, view: View) -> list[dict[str, Any]]:
 
 
 def _market_rows(view: View) -> list[dict[str, Any]]:
-    ended = {found.market_id: found for found in view.resolutions()}
+    ended = view.endings()
     return [_market_row(view, market, ended.get(market.id)) for market in view.markets()]
 
 

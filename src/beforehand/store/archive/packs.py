@@ -84,8 +84,8 @@ def _packs(parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[list[int], list
 
 
 def _pack(path: Path, segments: Sequence[Segment], parts: Sequence[bytes]) -> list[Segment]:
-    """The segments as they lie in one pack, which is written if it is not there yet. One alone
-    needs none."""
+    """The segments as they lie in one pack, which is written. One alone needs none. Those that lie
+    there already stay as they are: another version may pack the same content into other bytes."""
     content = b"".join(parts)
     file, name, start = packed(content), digest(content), 0
     made = list[Segment]()
@@ -96,6 +96,7 @@ def _pack(path: Path, segments: Sequence[Segment], parts: Sequence[bytes]) -> li
             one["pack"] = {"digest": name, "start": start, "size": len(part)}
         start += len(part)
         made.append(one)
-    if segment_name(made[0]) != segment_name(segments[0]):
-        store(path, made[0], file)
+    if segment_name(made[0]) == segment_name(segments[0]):
+        return list(segments)
+    store(path, made[0], file)
     return made

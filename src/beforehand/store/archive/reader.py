@@ -222,8 +222,12 @@ class Archive:
 
     def records(self, model: type[R]) -> list[R]:
         """Every record of a kind, in stored order (prices and documents have faster readers)."""
+        return list(self.each(model))
+
+    def each(self, model: type[R]) -> Iterator[R]:
+        """The same, one at a time."""
         kind = KIND_OF[model]
-        return [checked(kind, model.model_validate_json, line) for line in self.lines(kind)]
+        return (checked(kind, model.model_validate_json, line) for line in self.lines(kind))
 
     @property
     def by_market(self) -> bool:

@@ -17,8 +17,9 @@ its ending) is known when the dump was fetched.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import zip_longest
@@ -109,16 +110,22 @@ def store_dump(
         db.execute("SET TimeZone = 'UTC'")
         kinds = _sorted(db, files)
         try:
-            return ArchiveWriter(target).add(
-                _records(db, kinds, order, notes, coverage, say),
-                importer="dump",
-                source=", ".join(path.name for path in paths)[:300],
-                source_digest=digest(sorted(file_digest(path) for path in files)),
-                recorded_at=clock.now(),
-                notes=notes,
-                licence=licence,
-                coverage=coverage,
-            )
+            # Closed before the database is: a part may be read ahead.
+            with closing(_records(db, kinds, order, notes, coverage, say)) as records:
+                return ArchiveWriter(target).add(
+                    records,
+                    importer="dump",
+                    source=", ".join(path.name for path in paths)[:300],
+                    source_digest=digest(sorted(file_digest(path) for path in files)),
+                    recorded_at=clock.now(),
+                    notes=notes,
+                    licence=licence,
+                    coverage=coverage,
+                )
+        except RuntimeError as error:
+            if "interrupt" in str(error).lower():  # So DuckDB names Ctrl-C.
+                raise KeyboardInterrupt from None
+            raise
         except duckdb.Error as error:
             said = str(error).splitlines()[0][:300]
             raise InputError(f"the dump cannot be read: {said}") from None
@@ -172,7 +179,7 @@ def _records(
     notes: dict[str, int],
     coverage: list[Coverage],
     say: Say,
-) -> Iterator[Stored]:
+) -> Generator[Stored]:
     tables: Sequence[tuple[Kind, str]] = (("kalshi_markets", "KALSHI"), ("markets", "POLYMARKET"))
     for kind, venue in tables:
         if files[kind]:
