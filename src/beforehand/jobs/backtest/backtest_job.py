@@ -33,6 +33,7 @@ from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind, in_words
 from beforehand.jobs.backtest.kept import Intervals, form_of, kept_at
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
+from beforehand.jobs.backtest.select import Experiments
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.checks import fees_apply
 from beforehand.jobs.forecasters import (
@@ -130,7 +131,7 @@ class BacktestJob:
             raise InputError(
                 f"no market can be scored in {request.archive} ({left or 'it is empty'})"
             )
-        if len(self.selection.short) == len({c.market_id for c in self.configs}):
+        if len(self.selection.short) == len({*self.configs.markets}):
             raise InputError(
                 f"none of {len(self.selection.short):,} markets lives long enough to hold an "
                 "instant of the grid: ask more often (--every), or use --grid own"
@@ -217,7 +218,7 @@ class BacktestJob:
         experiments = (config.wire() for config in self.configs)
         write_json_around(path / "config.json", self._config(), "experiments", experiments)
         write_json(path / "plan.json", self.plan.wire())
-        used = {c.market_id for c in self.configs}
+        used = {*self.configs.markets}
         names = [name for name in self.selection.markets if name in used]
         results.write_questions(path, self.gateway, self.selection.markets, names)
 
@@ -251,11 +252,11 @@ class BacktestJob:
         """The forecasters that are asked interval by interval."""
         return [f for f in self.forecasters.values() if not isinstance(f, PanelForecaster)]
 
-    def _compile(self) -> Sequence[ExperimentConfig]:
+    def _compile(self) -> Experiments:
         if self.request.configs is None:
             self._bounded(self._expected())
             names = self._open(self.request.forecasters.split(","))
-            configs: Sequence[ExperimentConfig] = backtest.experiments(
+            configs = backtest.experiments(
                 self.selection,
                 every=self.request.every,
                 forecasters={name: self.forecasters[name] for name in names},
@@ -268,12 +269,12 @@ class BacktestJob:
             )
         else:
             self._bounded(sum(map(grid.count, self.request.configs)))
-            configs = self._given(self.request.configs)
+            configs = Experiments.of(self._given(self.request.configs))
         self.replacement = NO_REPLACEMENT
         if (fork := self.request.fork) is not None and configs:
             self.replacement = Replacement(fork.at, self._stand_ins(fork, configs))
         backtest.check_twice(configs, self.replacement.models)
-        spoken = {name for c in configs for name in self.replacement.ever(c.models)}
+        spoken = {name for c in configs.kinds for name in self.replacement.ever(c.models)}
         self.forecasters = {name: f for name, f in self.forecasters.items() if name in spoken}
         return configs
 
@@ -315,9 +316,9 @@ class BacktestJob:
         self.forecasters.update(found)
         return list(found)
 
-    def _stand_ins(self, fork: Fork, configs: Sequence[ExperimentConfig]) -> dict[str, str]:
+    def _stand_ins(self, fork: Fork, configs: Experiments) -> dict[str, str]:
         """Which model replaces which from the fork on, by entries. Raises InputError."""
-        known = {name for config in configs for name in config.models}
+        known = {name for config in configs.kinds for name in config.models}
         called = {self.forecasters[name].name: name for name in known} | {n: n for n in known}
         found: dict[str, str] = {}
         for text in fork.models:
@@ -353,9 +354,11 @@ class BacktestJob:
     def variants(self, by_code: bool = True) -> dict[str, str]:
         """What is tried: the forecaster, its version, and how it was run; names by fingerprints."""
         request = self.request
-        settings = sorted({(c.interval_minutes, c.search_config.max_results) for c in self.configs})
+        settings = sorted(
+            {(c.interval_minutes, c.search_config.max_results) for c in self.configs.kinds}
+        )
         how = [settings, request.grade, _stamp(request.start), _stamp(request.stop), self._grid]
-        sims = sorted({(config.num_sims, config.mode) for config in self.configs})
+        sims = sorted({(config.num_sims, config.mode) for config in self.configs.kinds})
         pure = [f for f in self.forecasters.values() if isinstance(f, PanelForecaster)]
         tried = {
             digest([f.code or f.name, f.version, how]): f.name for f in pure if f.name != MARKET
@@ -435,7 +438,7 @@ class BacktestJob:
             kept[name] = replace(kept[name], because=kept[name].because or why)
         if self.archive.by_market:
             self.world.forget()  # From here on the table is enough.
-        markets = [c.market_id for c in self.configs]
+        markets = self.configs.markets
         here = self.folder.run_id, context.journal.now(), self.archive.digest
         tried = results.with_trials(
             settings, self._ledger, "backtest", table, markets, self.variants(), *here
@@ -480,7 +483,7 @@ class BacktestJob:
             return ""
         endings = self.gateway.full_view().endings()
         settled = sum(endings.says(name)[1] is not None for name in endings)
-        n = len({config.market_id for config in self.configs})
+        n = len({*self.configs.markets})
         return f"{n:,} of the {settled:,} settled markets of the archive were chosen. "
 
     def _leaks(self, audit: Audit, said: Intervals) -> tuple[LeakReport, list[str]]:

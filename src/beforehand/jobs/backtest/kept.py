@@ -24,9 +24,8 @@ from beforehand.forecast.aggregate import Method, aggregates
 from beforehand.forecast.base import NO_FORECAST, Forecaster, PanelForecaster
 from beforehand.gateway.panel import Panel
 from beforehand.jobs import results
-from beforehand.jobs.backtest.grid import count
 from beforehand.jobs.backtest.order import Replacement
-from beforehand.records.backtest import ExperimentConfig
+from beforehand.jobs.backtest.select import Experiments
 from beforehand.records.rows import (
     IntervalRow,
     PredictionLine,
@@ -97,7 +96,7 @@ class Form:
 
 
 def form_of(
-    configs: Sequence[ExperimentConfig],
+    configs: Experiments,
     forecasters: Mapping[str, Forecaster],
     replacement: Replacement,
     method: Method,
@@ -105,10 +104,10 @@ def form_of(
 ) -> Form | None:
     """The form of a large run; None where it keeps rows. With weights from past scores it does, for
     these are computed over all of them."""
-    if sum(map(count, configs)) <= MOST_ROWS or method == "weighted":
+    if sum(map(configs.count, range(len(configs)))) <= MOST_ROWS or method == "weighted":
         return None
     instead = replacement.models
-    kinds = dict.fromkeys(tuple(config.models) for config in configs)
+    kinds = dict.fromkeys(tuple(config.models) for config in configs.kinds)
     lists = [[e for m in kind for e in (m, instead.get(m)) if e is not None] for kind in kinds]
     entries = list(dict.fromkeys(entry for mine in lists for entry in mine))
     who = [forecasters[entry] for entry in entries]
@@ -117,8 +116,9 @@ def form_of(
     if len({one.model_id for one in who}) != len(who):
         return None
     number = {kind: k for k, kind in enumerate(kinds)}
-    of = [number[tuple(config.models)] for config in configs]
-    if len({*zip((config.market_id for config in configs), of, strict=True)}) != len(configs):
+    number_of = [number[tuple(config.models)] for config in configs.kinds]
+    of = [number_of[kind] for kind in configs.kind_of]
+    if len({*zip(configs.markets, of, strict=True)}) != len(configs):
         return None
     # A pure function that is replaced, or replaces another, has no forecast in every row.
     partly = {*instead, *instead.values()}
@@ -129,7 +129,7 @@ def form_of(
     }
     place = {entry: k for k, entry in enumerate(entries)}
     groups = [[place[entry] for entry in mine] for mine in lists]
-    shown = documents and any(config.search_config.max_results for config in configs)
+    shown = documents and any(config.search_config.max_results for config in configs.kinds)
     return Form(who, groups, of, frozenset(asked), shown)
 
 
@@ -184,11 +184,11 @@ class Joined:
     """The columns of a run from those of its steps, and from the rows of others, by time, market
     and experiment. Lines of asked.jsonl wait in a file."""
 
-    def __init__(self, path: Path, configs: Sequence[ExperimentConfig], form: Form) -> None:
+    def __init__(self, path: Path, configs: Experiments, form: Form) -> None:
         self._path, self._form = path, form
-        self._markets = sorted({config.market_id for config in configs}, key=str.encode)
+        self._markets = sorted({*configs.markets}, key=str.encode)
         place = {name: i for i, name in enumerate(self._markets)}
-        self._market_of = np.array([place[config.market_id] for config in configs], dtype=np.int32)
+        self._market_of = np.array([place[name] for name in configs.markets], dtype=np.int32)
         self._found = Pieces(path)
         self._texts, self._sizes, self._known_at = Shelf(path), array("q"), array("q")
         self._place_of: dict[tuple[str, int], int] = {}

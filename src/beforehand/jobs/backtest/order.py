@@ -19,7 +19,8 @@ from datetime import datetime
 from beforehand.clock import from_us, iso, to_us
 from beforehand.engine.plan import Plan, Step
 from beforehand.forecast.base import Forecaster, PanelForecaster
-from beforehand.jobs.backtest.grid import count, instants
+from beforehand.jobs.backtest.grid import instants
+from beforehand.jobs.backtest.select import Experiments
 from beforehand.records.backtest import ExperimentConfig
 
 CHUNK = 25
@@ -60,9 +61,12 @@ def compile_plan(
 ) -> Plan:
     """Ask about the markets in order, collect, score. The steps name experiments by their place
     in `configs`."""
-    spoken = [[forecasters[n] for n in replacement.ever(config.models)] for config in configs]
-    waiting = [i for i, forecasters in enumerate(spoken) if not _memoryless(forecasters)]
-    free = [i for i, forecasters in enumerate(spoken) if _memoryless(forecasters)]
+    configs = Experiments.of(configs)
+    kinds = [[forecasters[n] for n in replacement.ever(one.models)] for one in configs.kinds]
+    spoken = [kinds[kind] for kind in configs.kind_of]
+    free_kinds = [_memoryless(those) for those in kinds]
+    waiting = [i for i, kind in enumerate(configs.kind_of) if not free_kinds[kind]]
+    free = [i for i, kind in enumerate(configs.kind_of) if free_kinds[kind]]
     # First the experiments that wait for each other: they are the longest chain of the plan.
     steps = [*_instants(configs, waiting, spoken), *_walks(configs, free, spoken)]
     walked = tuple(step.id for step in steps if step.action == "walk")
@@ -111,7 +115,7 @@ def unprefixed(line: bytes) -> bytes:
 
 
 def _instants(
-    configs: Sequence[ExperimentConfig],
+    configs: Experiments,
     waiting: Sequence[int],
     spoken: Sequence[Sequence[Forecaster]],
 ) -> Iterator[Step]:
@@ -149,7 +153,7 @@ def _instants(
 
 
 def _parts(
-    configs: Sequence[ExperimentConfig],
+    configs: Experiments,
     asked: Sequence[int],
     spoken: Sequence[Sequence[Forecaster]],
 ) -> list[list[int]]:
@@ -157,7 +161,9 @@ def _parts(
     parts: list[list[int]] = []
     for group in _groups(configs, asked):
         forecasters = spoken[group[0]]
-        calls = configs[group[0]].num_sims * max(sum(map(_is_asked, forecasters)), 1)
+        calls = configs.kinds[configs.kind_of[group[0]]].num_sims * max(
+            sum(map(_is_asked, forecasters)), 1
+        )
         size = max(CALLS_A_STEP // calls, 1)
         if any(one.stateful for one in forecasters):  # One process, one context after the other.
             size = len(group)
@@ -166,7 +172,7 @@ def _parts(
 
 
 def _walks(
-    configs: Sequence[ExperimentConfig], free: Sequence[int], spoken: Sequence[Sequence[Forecaster]]
+    configs: Experiments, free: Sequence[int], spoken: Sequence[Sequence[Forecaster]]
 ) -> Iterator[Step]:
     """The steps of memoryless forecasters. A market is a step of its own if a forecaster is asked
     about it interval by interval."""
@@ -178,20 +184,20 @@ def _walks(
             number += 1
 
 
-def _groups(configs: Sequence[ExperimentConfig], which: Sequence[int]) -> list[list[int]]:
+def _groups(configs: Experiments, which: Sequence[int]) -> list[list[int]]:
     """Experiments grouped by models, mode, simulations and search; sorted by market in a group."""
+    alike = [f"{c.models} {c.mode} {c.num_sims} {c.search_config}" for c in configs.kinds]
     groups: dict[str, list[int]] = {}
-    for i in sorted(which, key=lambda i: (configs[i].market_id, i)):
-        c = configs[i]
-        groups.setdefault(f"{c.models} {c.mode} {c.num_sims} {c.search_config}", []).append(i)
+    for i in sorted(which, key=lambda i: (configs.markets[i], i)):
+        groups.setdefault(alike[configs.kind_of[i]], []).append(i)
     return list(groups.values())
 
 
-def _chunks(configs: Sequence[ExperimentConfig], group: Sequence[int]) -> list[list[int]]:
+def _chunks(configs: Experiments, group: Sequence[int]) -> list[list[int]]:
     chunks: list[list[int]] = [[]]
     size = 0
     for i in group:
-        n = count(configs[i])
+        n = configs.count(i)
         if chunks[-1] and (len(chunks[-1]) == CHUNK or size + n > CHUNK_INTERVALS):
             chunks.append([])
             size = 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import overload
 
-from beforehand.clock import from_us, iso
+from beforehand.clock import from_us, iso, to_us
 from beforehand.errors import InputError
 from beforehand.forecast.base import Forecaster, ModelOptions, PanelForecaster
 from beforehand.gateway.endings import Endings
@@ -65,22 +65,41 @@ def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
 
 
 class Experiments(Sequence[ExperimentConfig]):
-    """Many experiments that share all but their market and times, which take a tenth of the memory
-    so; each is made when it is asked for."""
+    """Experiments that share nearly all but their market and times: these take a tenth of the
+    memory of the records, and each record is made when it is asked for."""
 
-    def __init__(self) -> None:
-        self._markets: list[str] = []
+    def __init__(self, kinds: Sequence[ExperimentConfig] = ()) -> None:
+        self.kinds = [*kinds]
+        """What they share: each has all but its market and times from one of these."""
+        self.kind_of = array("l")
+        """The place of each one's kind in `kinds`."""
+        self.markets: list[str] = []
+        """The market of each."""
         self._times = array("q")
-        self._alike: list[ExperimentConfig] = []
 
-    def add(self, alike: Sequence[ExperimentConfig], market: str, start: int, end: int) -> None:
-        """One of each kind; from `start` to `end` (microseconds). The kinds are always the same."""
-        self._alike = [*alike]
-        self._markets.append(market)
+    @classmethod
+    def of(cls, configs: Sequence[ExperimentConfig]) -> "Experiments":
+        """Given ones, each of a kind of its own."""
+        if isinstance(configs, Experiments):
+            return configs
+        found = cls(configs)
+        for kind, one in enumerate(configs):
+            found.add(kind, one.market_id, to_us(one.start_time), to_us(one.end_time))
+        return found
+
+    def add(self, kind: int, market: str, start: int, end: int) -> None:
+        """Put one at the end, from `start` to `end` (microseconds)."""
+        self.kind_of.append(kind)
+        self.markets.append(market)
         self._times.extend((start, end))
 
+    def count(self, k: int) -> int:
+        """How many instants an experiment has."""
+        step = self.kinds[self.kind_of[k]].interval_minutes * 60_000_000
+        return (self._times[2 * k + 1] - self._times[2 * k]) // step + 1
+
     def __len__(self) -> int:
-        return len(self._markets) * len(self._alike)
+        return len(self.markets)
 
     @overload
     def __getitem__(self, k: int) -> ExperimentConfig: ...
@@ -89,10 +108,10 @@ class Experiments(Sequence[ExperimentConfig]):
     def __getitem__(self, k: int | slice) -> ExperimentConfig | list[ExperimentConfig]:
         if isinstance(k, slice):
             return [self[i] for i in range(*k.indices(len(self)))]
-        i, kind = divmod(range(len(self))[k], len(self._alike))
-        start, end = from_us(self._times[2 * i]), from_us(self._times[2 * i + 1])
-        own = {"market_id": self._markets[i], "start_time": start, "end_time": end}
-        return self._alike[kind].model_copy(update=own)
+        k = range(len(self))[k]
+        start, end = from_us(self._times[2 * k]), from_us(self._times[2 * k + 1])
+        own = {"market_id": self.markets[k], "start_time": start, "end_time": end}
+        return self.kinds[self.kind_of[k]].model_copy(update=own)
 
 
 def experiments(
@@ -114,7 +133,7 @@ def experiments(
     asked = [f for f in forecasters.values() if not isinstance(f, PanelForecaster)]
     groups: list[list[Forecaster]] = [[*together], *([one] for one in asked)]
     groups = [group for group in groups if group]
-    configs, alike = Experiments(), list[ExperimentConfig]()
+    configs = Experiments()
     for name, resolution in selection.markets.items():
         first, end = selection.first[name], grid.end_of(resolution)
         life = grid.life(first, end, every, kind, start, stop)
@@ -123,8 +142,8 @@ def experiments(
             continue
         if life.short:
             selection.short.append(name)
-        if not alike:
-            alike = [
+        if not configs.kinds:
+            configs.kinds = [
                 ExperimentConfig(
                     market_id=name,
                     start_time=from_us(life.t[0]),
@@ -140,7 +159,8 @@ def experiments(
                 )
                 for group in groups
             ]
-        configs.add(alike, name, int(life.t[0]), int(life.t[-1]))
+        for k in range(len(groups)):
+            configs.add(k, name, int(life.t[0]), int(life.t[-1]))
     return configs
 
 
@@ -155,18 +175,19 @@ def _model(group: Iterable[Forecaster]) -> Forecaster | None:
     return next((one for one in group if one.kind == "model"), None)
 
 
-def check_twice(configs: Sequence[ExperimentConfig], stands_in: Mapping[str, str]) -> None:
+def check_twice(configs: Experiments, stands_in: Mapping[str, str]) -> None:
     """Refuse configurations if two of them ask the same forecaster about the same market, also
     after a fork has replaced models."""
-    several = Counter(config.market_id for config in configs)
+    several, kinds = Counter(configs.markets), configs.kinds
     asked: dict[tuple[str, str], int] = {}
-    for i, config in enumerate(configs):
-        if several[config.market_id] == 1:
+    for i, (market, kind) in enumerate(zip(configs.markets, configs.kind_of, strict=True)):
+        if several[market] == 1:
             continue
-        for name in [*config.models, *(stands_in.get(name, name) for name in config.models)]:
-            if asked.setdefault((config.market_id, name), i) != i:
+        models = kinds[kind].models
+        for name in [*models, *(stands_in.get(name, name) for name in models)]:
+            if asked.setdefault((market, name), i) != i:
                 raise InputError(
-                    f"models: {name} is asked about {config.market_id} by two experiments: "
+                    f"models: {name} is asked about {market} by two experiments: "
                     "name it in one of them"
                 )
 

@@ -41,6 +41,7 @@ from beforehand.jobs.backtest.ask import (
 from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.kept import Form, Joined, keep_columns
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
+from beforehand.jobs.backtest.select import Experiments
 from beforehand.jobs.backtest.unwitnessed import Unwitnessed
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.cutoff import visible_us
@@ -125,7 +126,8 @@ class Walker:
         form: Form | None = None,
     ) -> None:
         self._world, self._clock, self._folder = world, clock, folder
-        self._configs, self._forecasters, self._answers = configs, forecasters, answers
+        self._configs, self._forecasters = Experiments.of(configs), forecasters
+        self._answers = answers
         self._replacement, self._method, self._form = replacement, method, form
         self._recorded = [
             one.recorded
