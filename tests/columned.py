@@ -8,7 +8,7 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, parse_instant
 from beforehand.config import Home
-from beforehand.jobs.backtest import kept
+from beforehand.jobs.backtest import joined
 from beforehand.records.world import Document
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
@@ -69,5 +69,5 @@ def both(
         more = ["--forecasters", who, "--sims", "2", "--mode", "direct_llm"]
     rows = walked(archive, homes / "rows", *more)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept, "MOST_ROWS", 10)
+        patch.setattr(joined, "MOST_ROWS", 10)
         return rows, walked(archive, homes / "columns", *more)

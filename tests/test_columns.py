@@ -11,7 +11,7 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
-from beforehand.jobs.backtest import kept
+from beforehand.jobs.backtest import joined
 from beforehand.runs.interval_columns import COLUMNS, FOLDER, IntervalColumns
 from columned import bare, both, walked
 from experiments import Out, told
@@ -97,7 +97,7 @@ def test_commands_over_a_run_read_columns(
     assert changed["both"] == diff["intervals"]["both"]
     assert 0 < changed["different"] < changed["both"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept, "MOST_ROWS", 10)
+        patch.setattr(joined, "MOST_ROWS", 10)
         told(capsys, *fork, "--new-id", "g")
     assert (columns.with_name("g") / FOLDER / "asked.jsonl").is_file()
     assert told(capsys, "runs", "verify", "g")["sound"]
@@ -204,7 +204,7 @@ def test_small_runs_and_weights_from_past_scores_keep_rows(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = walked(bare, tmp_path / "small")
-    monkeypatch.setattr(kept, "MOST_ROWS", 10)
+    monkeypatch.setattr(joined, "MOST_ROWS", 10)
     asked = ("--forecasters", "market,scripted")
     weighted = walked(bare, tmp_path / "weighted", *asked, "--aggregate", "weighted")
     for folder in (small, weighted):
@@ -240,11 +240,11 @@ def test_the_row_before_is_found_part_by_part(part: int, monkeypatch: pytest.Mon
     market = rng.integers(0, 9, n).astype(np.int32)
     group = rng.integers(0, 2, n).astype(np.int16)
     together = np.where(rng.random(n) < 0.4, np.nan, rng.random(n))
-    monkeypatch.setattr(kept, "PART", part)
+    monkeypatch.setattr(joined, "PART", part)
     last: dict[tuple[int, int], int] = {}
-    for k, found in enumerate(kept._before(market, group, together).tolist()):
+    for k, found in enumerate(joined._before(market, group, together).tolist()):
         mine = int(market[k]), int(group[k])
         assert found == last.get(mine, -1)
         if math.isfinite(together[k]):
             last[mine] = k
-    assert not len(kept._before(market[:0], group[:0], together[:0]))
+    assert not len(joined._before(market[:0], group[:0], together[:0]))

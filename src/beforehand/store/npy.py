@@ -1,7 +1,8 @@
 """Columns of numbers on disk: files in numpy's own format, and columns that grow piece by piece."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -10,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.store.files import write_lines
+
+Span = Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 
 
 class Pieces:
@@ -28,18 +31,42 @@ class Pieces:
         file, kind = self._files[name]
         file.write(np.ascontiguousarray(piece, kind).data)
 
+    def read(self, name: str) -> npt.NDArray[Any]:
+        """The whole column."""
+        file, kind = self._files[name]
+        file.seek(0)
+        return np.fromfile(file, kind)
+
     def take(self, name: str) -> npt.NDArray[Any]:
         """The whole column, which is then forgotten."""
-        file, kind = self._files.pop(name)
-        with file:
-            file.seek(0)
-            return np.fromfile(file, kind)
+        found = self.read(name)
+        self._files.pop(name)[0].close()
+        return found
 
     def __contains__(self, name: str) -> bool:
         return name in self._files
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._files))
+
+
+def spans(values: npt.NDArray[Any], rows: int = 250_000) -> Iterator[Span]:
+    """Tests for spans of values that follow each other, such that each has about so many of the
+    `values` (more, where so many are equal). Together they have each value once."""
+    n = len(values)
+    if not n:
+        return
+    sample = np.sort(values[:: max(1, n // 100_000)])
+    bounds = np.unique(sample[:: max(1, len(sample) * rows // n)]).tolist()
+    for low, high in pairwise([None, *bounds[1:], None]):
+
+        def within(
+            some: npt.NDArray[Any], low: Any = low, high: Any = high
+        ) -> npt.NDArray[np.bool_]:
+            inside = np.ones(len(some), dtype=np.bool_) if low is None else some >= low
+            return inside if high is None else inside & (some < high)
+
+        yield within
 
 
 def save(

@@ -31,7 +31,8 @@ from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind, in_words
-from beforehand.jobs.backtest.kept import Intervals, form_of, kept_at
+from beforehand.jobs.backtest.joined import form_of
+from beforehand.jobs.backtest.kept import Intervals, kept_at
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
 from beforehand.jobs.backtest.select import Experiments
 from beforehand.jobs.backtest.walk import Walker

@@ -39,7 +39,7 @@ from beforehand.jobs.backtest.ask import (
     show_again,
 )
 from beforehand.jobs.backtest.grid import instants
-from beforehand.jobs.backtest.kept import Form, Joined, keep_columns
+from beforehand.jobs.backtest.joined import Form, Joined, keep_columns
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
 from beforehand.jobs.backtest.select import Experiments
 from beforehand.jobs.backtest.unwitnessed import Unwitnessed
@@ -110,7 +110,7 @@ def _again(row: IntervalRow, past: Past) -> IntervalRow:
 
 class Walker:
     """The actions of one run. Safe for threads: each step has a trail of its own. With a `form`,
-    intervals are kept as columns (`kept.py` says when). `answers` are only for the weights of past
+    intervals are kept as columns (`joined.py`). `answers` are only for the weights of past
     scores: each is used once it is known, and no forecaster sees it."""
 
     def __init__(
