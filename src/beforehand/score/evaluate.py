@@ -4,9 +4,10 @@ Backtests, the benchmark and `score FILE` all end here, so that their figures me
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,15 @@ from beforehand.score.summary import (
     pair,
     row_wire,
 )
-from beforehand.score.table import Table, event_labels, relabel
+from beforehand.score.table import (
+    Disk,
+    Table,
+    event_labels,
+    parts_of,
+    picked,
+    ranks,
+    relabel,
+)
 
 Floats = npt.NDArray[np.float64]
 UNRANKED, PATH_TEST = ("scripted",), "a path test, not a forecaster"
@@ -135,8 +144,8 @@ class Arrays:
     bid: Floats
     ask: Floats
     forecasts: Mapping[str, Floats]
-    held: Callable[[Iterable[tuple[str, Floats]]], Mapping[str, Floats]] = dict
-    """Holds the forecasts of the table: in memory, or on disk."""
+    disk: Disk | None = None
+    """Where the columns are, if not in memory."""
 
 
 def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
@@ -168,10 +177,14 @@ def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
     settled = [q for q in questions if q.settled is not None]
     known = {q.id: i for i, q in enumerate(settled)}
     place = np.array([known.get(name, -1) for name in rows.ids], dtype=np.int64)
-    asked = place[rows.of]
-    settles = asked >= 0
-    keep = slice(None) if settles.all() else settles  # Of all of them, nothing is copied.
-    used, q = np.unique(asked[keep], return_inverse=True)
+    settles, disk = (place >= 0)[rows.of], rows.disk
+
+    def kept(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return column if settles.all() else picked(column, settles, disk)  # All: nothing is copied.
+
+    of = kept(rows.of)
+    used = np.unique(place[ranks(of, len(rows.ids))[0]])
+    rank = np.searchsorted(used, place).astype(np.int64)
     settled = [settled[i] for i in used.tolist()]
     days = [iso(q.resolved_at)[:10] if q.resolved_at else None for q in settled]
     months = np.array(
@@ -179,14 +192,14 @@ def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
     )
     return Table(
         questions=[q.id for q in settled],
-        q=q.astype(np.int64),
-        t=rows.t[keep],
-        market=rows.market[keep],
-        price_age=rows.price_age[keep],
-        strict=rows.strict[keep],
-        evidence=rows.evidence[keep],
-        bid=rows.bid[keep],
-        ask=rows.ask[keep],
+        q=rank[of] if disk is None else disk.keep(rank[of[part]] for part in parts_of(len(of))),
+        t=kept(rows.t),
+        market=kept(rows.market),
+        price_age=kept(rows.price_age),
+        strict=kept(rows.strict),
+        evidence=kept(rows.evidence),
+        bid=kept(rows.bid),
+        ask=kept(rows.ask),
         y=np.array([q.settled for q in settled], dtype=np.float64),
         event=event_labels([q.text for q in settled], days, [q.event_id for q in settled]),
         period=relabel(months),
@@ -197,11 +210,12 @@ def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
         fee=np.array([q.fee for q in settled], dtype=np.float64),
         category=[q.category or "none stated" for q in settled],
         bare=np.array([q.text is None and q.event_id is None for q in settled], dtype=np.bool_),
-        forecasts=rows.held(
-            (name, rows.forecasts[name][keep])
-            for name in sorted(rows.forecasts)
-            if not np.isnan(rows.forecasts[name][keep]).all()
-        ),
+        forecasts={
+            name: p
+            for name, p in ((name, kept(rows.forecasts[name])) for name in sorted(rows.forecasts))
+            if not np.isnan(p).all()
+        },
+        disk=disk,
     )
 
 

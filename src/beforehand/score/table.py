@@ -10,13 +10,14 @@ content words. The grouping only widens intervals; it never changes a score.
 """
 
 import math
-import os
+import mmap
 import re
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,36 +55,55 @@ class Marks:
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
-class OnDisk(Mapping[str, Floats]):
-    """Columns of forecasts in a file without a name, in the place of a dict: each is read when it
-    is asked for, so that of a large table one is in memory at a time."""
+class Disk:
+    """Columns in a file without a name, mapped: what is read of them takes memory until `let_go`,
+    so that a large table takes that of a part."""
 
-    def __init__(self, columns: Iterable[tuple[str, Floats]]) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 (it is closed with the columns)
+    def __init__(self) -> None:
+        self._file = TemporaryFile()  # noqa: SIM115 (it is closed with this)
         weakref.finalize(self, self._file.close)
-        self._places: dict[str, int] = {}
-        self._n = 0
-        for name, column in columns:
-            self._places[name] = len(self._places)
-            self._n = len(column)
-            self._file.write(np.ascontiguousarray(column).data)
+        self._maps: list[mmap.mmap] = []
+
+    def keep(self, parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """A column of these parts, one after the other; all of one kind, the first may be empty."""
+        start, size, kind = self._file.tell(), 0, np.dtype(np.float64)
+        for part in parts:
+            kind = part.dtype
+            size += self._file.write(np.ascontiguousarray(part).data.cast("B"))
+        if not size:
+            return np.zeros(0, dtype=kind)
+        self._file.write(b"\0" * (-size % mmap.ALLOCATIONGRANULARITY))
         self._file.flush()
+        mapped = mmap.mmap(self._file.fileno(), size, prot=mmap.PROT_READ, offset=start)
+        self._maps.append(mapped)
+        return np.frombuffer(mapped, dtype=kind)
 
-    def __getitem__(self, name: str) -> Floats:
-        size = 8 * self._n
-        return np.frombuffer(os.pread(self._file.fileno(), size, self._places[name] * size))
+    def let_go(self) -> None:
+        """Free the memory of what was read; whoever reads again brings it back."""
+        for mapped in self._maps:
+            mapped.madvise(mmap.MADV_DONTNEED)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
 
-    def __len__(self) -> int:
-        return len(self._places)
+def parts_of(n: int) -> Iterator[slice]:
+    """Rows of a large table, `BLOCK` at a time."""
+    return (slice(k, min(k + BLOCK, n)) for k in range(0, n, BLOCK))
+
+
+def picked(
+    column: npt.NDArray[Any], mask: npt.NDArray[np.bool_], disk: Disk | None
+) -> npt.NDArray[Any]:
+    """The rows of a mask. A column of one value stays one value."""
+    if column.strides == (0,):
+        return np.broadcast_to(column[0], int(mask.sum())) if len(column) else column
+    if disk is None:
+        return np.asarray(column[mask])
+    return disk.keep(column[part][mask[part]] for part in parts_of(len(mask)))
 
 
 class Rows(Mapping[str, Floats]):
-    """Some rows of such columns."""
+    """Some rows of columns, each made when it is asked for."""
 
-    def __init__(self, columns: Mapping[str, Floats], rows: npt.NDArray[np.intp]) -> None:
+    def __init__(self, columns: Mapping[str, Floats], rows: npt.NDArray[np.int32]) -> None:
         self._columns, self._rows = columns, rows
 
     def __getitem__(self, name: str) -> Floats:
@@ -129,6 +149,8 @@ class Table:
     asked: dict[str, int] = field(default_factory=dict)
     bare: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     marks: Marks = field(default_factory=Marks.none)
+    disk: Disk | None = None
+    """Where the columns of rows are, if not in memory."""
 
     def missing(self, name: str, p: Floats) -> int:
         """How many of the forecasts asked for the forecaster `name` did not make."""
@@ -149,17 +171,25 @@ class Table:
 
     def where(self, mask: npt.NDArray[np.bool_]) -> "Table":
         """The rows of a mask, with the questions that still have one, relabelled from 0."""
-        kept, q = np.unique(self.q[mask], return_inverse=True)
+        disk = None if self.disk is None else Disk()
+        kept, place = ranks(self.q, len(self.questions), mask)
+        q = (place[self.q[part][mask[part]]] for part in parts_of(len(mask)))
+
+        def some(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            made = picked(column, mask, disk)
+            self.let_go()
+            return made
+
         return Table(
             questions=[self.questions[i] for i in kept],
-            q=q.astype(np.int64),
-            t=self.t[mask],
-            market=self.market[mask],
-            price_age=self.price_age[mask],
-            strict=self.strict[mask],
-            evidence=self.evidence[mask],
-            bid=self.bid[mask],
-            ask=self.ask[mask],
+            q=place[self.q[mask]] if disk is None else disk.keep(q),
+            t=some(self.t),
+            market=some(self.market),
+            price_age=some(self.price_age),
+            strict=some(self.strict),
+            evidence=some(self.evidence),
+            bid=some(self.bid),
+            ask=some(self.ask),
             y=self.y[kept],
             event=relabel(self.event[kept]),
             period=relabel(self.period[kept]),
@@ -169,16 +199,22 @@ class Table:
             category=[self.category[i] for i in kept] if self.category else [],
             bare=self.bare[kept] if len(self.bare) else self.bare,
             forecasts={name: p[mask] for name, p in self.forecasts.items()}
-            if isinstance(self.forecasts, dict)
-            else Rows(self.forecasts, np.flatnonzero(mask)),
+            if disk is None
+            else Rows(self.forecasts, np.flatnonzero(mask).astype(np.int32)),
+            disk=disk,
         )
+
+    def let_go(self) -> None:
+        """Free the memory of what was read from a disk."""
+        if self.disk is not None:
+            self.disk.let_go()
 
     def blocks(self) -> Iterator[tuple[slice, "Table"]]:
         """The table in parts of whole questions, without forecasts, each with its place among the
         rows; of a small one, or one that is not in order of questions, all at once. What is made of
         every row then takes the memory of a part."""
         n = len(self.q)
-        if n <= BLOCK or (np.diff(self.q) < 0).any():
+        if n <= BLOCK or not self._in_order():
             yield slice(0, n), self
             return
         begin = 0
@@ -207,7 +243,15 @@ class Table:
                     fee=self.fee[mine],
                 ),
             )
+            self.let_go()
             begin = end
+
+    def _in_order(self) -> bool:
+        """Whether the rows are in order of questions."""
+        return all(
+            (np.diff(self.q[max(part.start - 1, 0) : part.stop]) >= 0).all()
+            for part in parts_of(len(self.q))
+        )
 
     def question_means(self, rows: Floats, valid: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """(mean over a question's valid rows, 1.0 where it has any), both of shape (Q,)."""
@@ -221,6 +265,18 @@ class Table:
         counts = np.bincount(self.q[valid], minlength=len(self.questions))
         weights = 1.0 / np.maximum(counts, 1)[self.q]
         return np.where(valid, weights, 0.0)
+
+
+def ranks(
+    places: npt.NDArray[Any], n: int, mask: npt.NDArray[np.bool_] | None = None
+) -> tuple[npt.NDArray[np.intp], Ints]:
+    """Which of `n` places occur (in the rows of a mask), and the rank of each among them: as
+    `numpy.unique` has them, without sorting."""
+    counts = np.zeros(n, dtype=np.int64)
+    for part in parts_of(len(places)):
+        counts += np.bincount(places[part] if mask is None else places[part][mask[part]], None, n)
+    there = counts > 0
+    return np.flatnonzero(there), np.cumsum(there, dtype=np.int64) - 1
 
 
 def relabel(labels: npt.NDArray[np.int64]) -> Ints:

@@ -1,7 +1,7 @@
 """How the intervals that a backtest kept are scored: rows of JSON, or the columns of a large run.
 Both give the same figures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,7 +32,8 @@ from beforehand.score.evaluate import Arrays, Question, Settings, build_table, t
 from beforehand.score.leaks.report import Also, ForecastLeaks, LeakReport
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import DecisionCounts, Few
-from beforehand.score.table import OnDisk, Table
+from beforehand.score.table import Disk, Table, parts_of
+from beforehand.store.npy import spans
 
 
 class Intervals(Protocol):
@@ -109,6 +110,9 @@ class _Rows:
         self, questions: list[Question], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
         return results.without_flagged(self._rows, questions, settings)
+
+
+Change = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 
 class _Columns:
@@ -192,40 +196,61 @@ class _Columns:
             return self._arrays_of(mask, columns)
 
     def _arrays_of(self, mask: npt.NDArray[np.bool_], columns: IntervalColumns) -> Arrays:
-        mine, shown = np.flatnonzero(mask), columns.shown()
-        mine = mine[np.lexsort((-shown[mine], columns.column("t")[mine], self._of[mine]))]
-        first = np.ones(len(mine), dtype=bool)
-        first[1:] = (np.diff(columns.column("t")[mine]) != 0) | (np.diff(self._of[mine]) != 0)
-        names = [label(one["model_id"]) for one in columns.who]
-        said = OnDisk(
-            (name, _one_each(_forecasts(columns, k, mine), first))
-            for k, name in enumerate(names)
-            if name != MARKET
-        )
-        mine = mine[first]
-        shown = columns.shown()[mine]
-        return Arrays(
+        disk, rows = Disk(), self._by_market(mask, columns)
+        # Rows of one market are in order of time: those of several experiments follow each other.
+        first = np.ones(len(rows), dtype=bool)
+        for part in parts_of(len(rows) - 1):
+            now, after = rows[part], rows[part.start + 1 : part.stop + 1]
+            other = columns.column("t")[now] != columns.column("t")[after]
+            first[part.start + 1 : part.stop + 1] = other | (self._of[now] != self._of[after])
+        columns.release()
+        of_all, rows = rows, rows if first.all() else rows[first]
+
+        def keep(name: str, change: Change = lambda column: column) -> npt.NDArray[Any]:
+            made = disk.keep(change(columns.column(name)[rows[p]]) for p in parts_of(len(rows)))
+            columns.release()
+            return made
+
+        said = dict[str, npt.NDArray[np.float64]]()
+        for k, one in enumerate(columns.who):
+            if (name := label(one["model_id"])) != MARKET:
+                every = (columns.forecasts[k][of_all[p]] for p in parts_of(len(of_all)))
+                if first.all():
+                    said[name] = disk.keep(every)
+                else:
+                    said[name] = disk.keep([_one_each(np.concatenate([*every]), first)])
+                columns.release()
+        nothing = np.broadcast_to(0, len(rows))
+        shown = keep("shown", lambda column: column.astype(np.int64)) if columns.asked else nothing
+        found = Arrays(
             ids=columns.markets,
-            of=self._of[mine].astype(np.int64),
-            t=columns.column("t")[mine],
-            market=columns.column("odds")[mine],
-            price_age=columns.column("price_age")[mine] / 86400,
-            strict=columns.column("text")[mine] >= 0,
-            evidence=shown.astype(np.int64) if shown.any() else np.broadcast_to(0, len(mine)),
-            bid=_known_ones(columns.column("bid")[mine]),
-            ask=_known_ones(columns.column("ask")[mine]),
+            of=disk.keep(self._of[rows[p]] for p in parts_of(len(rows))),
+            t=keep("t"),
+            market=keep("odds"),
+            price_age=keep("price_age", lambda column: column / 86400),
+            strict=keep("text", lambda column: column >= 0),
+            evidence=shown if shown.any() else nothing,
+            bid=_known_ones(keep("bid")),
+            ask=_known_ones(keep("ask")),
             forecasts=said,
-            held=OnDisk,
+            disk=disk,
         )
+        disk.let_go()
+        return found
 
-
-def _forecasts(
-    columns: IntervalColumns, k: int, rows: npt.NDArray[np.intp]
-) -> npt.NDArray[np.float64]:
-    """A forecaster's forecasts in these rows; of its column nothing stays mapped."""
-    found: npt.NDArray[np.float64] = columns.forecasts[k][rows]
-    columns.release()
-    return found
+    def _by_market(
+        self, mask: npt.NDArray[np.bool_], columns: IntervalColumns
+    ) -> npt.NDArray[np.int32]:
+        """The rows of a mask by market, time and how much they show, the most first."""
+        found, done = np.empty(int(mask.sum()), dtype=np.int32), 0
+        for span in spans(self._of):
+            mine = np.flatnonzero(span(self._of) & mask)
+            shown, t = columns.shown()[mine], columns.column("t")[mine]
+            mine = mine[np.lexsort((-shown, t, self._of[mine]))]
+            found[done : done + len(mine)] = mine
+            done += len(mine)
+        columns.release()
+        return found
 
 
 def _one_each(p: npt.NDArray[np.float64], first: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
