@@ -4,6 +4,7 @@ Every column of a row holds only what was known at that row's own t; each chunk 
 column, and the walk ends with an error if the world returns anything later.
 """
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -238,19 +239,26 @@ class _BaseRates:
     def _load(self) -> dict[str, tuple[Ints, Floats]]:
         world = self._gateway.world
         if world not in _ENDED:
-            groups: dict[str, dict[str, tuple[int, float]]] = {}
+            # Of each market the first outcome that was known counts.
+            place, known_at, payouts = dict[str, int](), array("q"), array("d")
             for r in world.resolutions(None, to_us(self._gateway.clock.now())):
-                if r.status == "resolved" and r.payout is not None:
-                    venue = split_market_id(r.market_id)[0] or ""
-                    entry = (to_us(r.known_at), r.payout)
-                    group = groups.setdefault(venue, {})
-                    group[r.market_id] = min(entry, group.get(r.market_id, entry))
-            found = {}
+                if r.status != "resolved" or r.payout is None:
+                    continue
+                known, k = to_us(r.known_at), place.setdefault(r.market_id, len(place))
+                if k == len(known_at):
+                    known_at.append(known)
+                    payouts.append(r.payout)
+                else:
+                    known_at[k], payouts[k] = min((known, r.payout), (known_at[k], payouts[k]))
+            groups: dict[str, list[int]] = {}
+            for name, k in place.items():
+                groups.setdefault(split_market_id(name)[0] or "", []).append(k)
+            del place
+            every, found = (np.array(known_at), np.array(payouts)), {}
             for venue, group in groups.items():
-                ordered = sorted(group.values())
-                known = np.array([k for k, _ in ordered], dtype=np.int64)
-                sums = np.concatenate([[0.0], np.cumsum([p for _, p in ordered])])
-                found[venue] = (known, sums)
+                known, said = (column[group] for column in every)
+                order = np.lexsort((said, known))
+                found[venue] = known[order], np.concatenate([[0.0], np.cumsum(said[order])])
             _ENDED[world] = found
         return _ENDED[world]
 

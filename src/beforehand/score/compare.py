@@ -208,15 +208,24 @@ def compare(
         p, q = p[both], q[both]
     gain, present = skill_columns(replace(shared, market=q), p)
     found = paired(gain, present, samplers, 1, options.level)
-    y, weights = shared.y[shared.q], shared.row_weights(np.ones(len(shared.q), dtype=bool))
     return Comparison(
         a=a,
         b=b,
         n=n,
         **_found(found),
-        brier_a=brier(p, y, weights),
-        brier_b=brier(q, y, weights),
+        brier_a=_brier(shared, p),
+        brier_b=_brier(shared, q),
     )
+
+
+def _brier(table: Table, p: Floats) -> float:
+    """The Brier score of forecasts for every row; questions count alike."""
+    squared = whole = 0.0
+    for rows, part in table.blocks():
+        d = p[rows] - part.y[part.q]
+        weights = part.row_weights(np.ones(len(d), dtype=bool))
+        squared, whole = squared + np.dot(d * d, weights), whole + weights.sum()
+    return float(squared / whole)
 
 
 def compare_apart(table: Table, a: str, b: str, options: Options = Options()) -> Comparison:

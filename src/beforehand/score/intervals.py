@@ -276,8 +276,12 @@ class Redraws:
 def arcs(table: Table, valid: npt.NDArray[np.bool_] | None = None) -> Floats:
     """Each question's place on its event's circle: after the mean prices of those before it, over
     its `valid` rows (all, if None)."""
-    priced = np.isfinite(table.market)
-    mean_price, _ = table.question_means(table.market, priced if valid is None else priced & valid)
+    means = list[Floats]()
+    for rows, part in table.blocks():
+        priced = np.isfinite(part.market)
+        priced = priced if valid is None else priced & valid[rows]
+        means.append(part.question_means(part.market, priced)[0])
+    mean_price = np.concatenate(means)
     starts = np.zeros(len(table.questions))
     order = np.argsort(table.event, kind="stable")
     bounds = np.flatnonzero(np.diff(table.event[order], prepend=-1)).tolist()

@@ -4,7 +4,7 @@ Every function takes optional row weights `w` (any positive scale); without them
 equally. All arrays are float64 of one shape (n,). Formulas and conventions: docs/metrics.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -202,25 +202,52 @@ class Murphy:
 
 def murphy(p: Floats, y: Floats, w: Floats | None = None, bins: int = BINS) -> Murphy:
     """The decomposition; for partial payouts the uncertainty is the variance of y."""
-    table = reliability(p, y, w, bins)
+    rate = mean(y, w)
+    uncertainty = mean((y - rate) ** 2, w)
+    return _murphy(reliability(p, y, w, bins), rate, uncertainty, brier(p, y, w))
+
+
+def _murphy(table: Reliability, rate: float, uncertainty: float, whole: float) -> Murphy:
     used = table.weight > 0
     share = table.weight[used] / table.weight.sum()
-    rate = mean(y, w)
     calibration = float(np.dot(share, (table.forecast[used] - table.outcome[used]) ** 2))
     resolution = float(np.dot(share, (table.outcome[used] - rate) ** 2))
-    uncertainty = mean((y - rate) ** 2, w)
-    return Murphy(
-        calibration,
-        resolution,
-        uncertainty,
-        brier(p, y, w) - (calibration - resolution + uncertainty),
-    )
+    residual = whole - (calibration - resolution + uncertainty)
+    return Murphy(calibration, resolution, uncertainty, residual)
 
 
 def sharpness(p: Floats, w: Floats | None = None) -> tuple[float, float]:
     """(variance of p, mean of p(1-p)): how far the forecasts leave the middle."""
     centre = mean(p, w)
     return mean((p - centre) ** 2, w), mean(p * (1 - p), w)
+
+
+Parts = Callable[[], Iterable[tuple[Floats, Floats, Floats]]]
+"""Rows in parts (p, y, w); each call gives all of them."""
+
+
+def in_parts(parts: Parts) -> tuple[Reliability, Murphy, tuple[float, float]]:
+    """`reliability`, `murphy` and `sharpness` of rows in parts, in the memory of one of them. Of
+    one part they are the same to the last digit; NaN where there is nothing."""
+    bins, sums = np.zeros((3, BINS)), np.zeros(5)
+    for p, y, w in parts():
+        index = bin_index(p)
+        bins += [np.bincount(index, weights=v, minlength=BINS)[:BINS] for v in (w, w * p, w * y)]
+        d = p - y
+        sums += [w.sum(), np.dot(y, w), np.dot(p, w), np.dot(d * d, w), np.dot(p * (1 - p), w)]
+    total = float(sums[0])
+    if not total:
+        nothing = np.full(BINS, np.nan)
+        unknown = Murphy(*[float("nan")] * 4), (float("nan"), float("nan"))
+        return Reliability(np.zeros(BINS), nothing, nothing, 0.0), *unknown
+    rate, centre, whole, middle = (float(one) / total for one in sums[1:])
+    around = np.zeros(2)
+    for p, y, w in parts():
+        around += [np.dot((y - rate) ** 2, w), np.dot((p - centre) ** 2, w)]
+    uncertainty, variance = (float(one) / total for one in around)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        table = Reliability(bins[0], bins[1] / bins[0], bins[2] / bins[0], total)
+    return table, _murphy(table, rate, uncertainty, whole), (variance, middle)
 
 
 def adaptive_ece(p: Floats, y: Floats, bins: int = BINS) -> float:

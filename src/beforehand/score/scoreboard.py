@@ -7,13 +7,12 @@ variants tried on this set, to lie above zero — on all rows, and again on the 
 was fresh, because a stale price is easily beaten.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from beforehand.errors import InputError
 from beforehand.score import metrics
@@ -158,17 +157,24 @@ def _rank(row: Row) -> tuple[bool, bool, float, float, str]:
 
 def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
     """Per question: the linear sums from which every statistic of a resample follows."""
-    made = [(rows, *_of_questions(part, p[rows])) for rows, part in table.blocks()]
-    stacked = np.concatenate([columns for _, columns, _ in made])
-    weights = np.concatenate([one for _, _, one in made])
-    del made
-    valid, y_row = np.isfinite(p), table.y[table.q]
-    paired = valid & np.isfinite(table.market)
-    w, pv, yv = (weights, p, y_row) if valid.all() else (weights[valid], p[valid], y_row[valid])
+    stacked, done, n = np.empty((len(table.questions), len(_BASE) + 3 * metrics.BINS)), 0, 0
+    for rows, part in table.blocks():
+        found = _of_questions(part, p[rows])
+        stacked[done : done + len(found)] = found
+        done, n = done + len(found), n + int(np.isfinite(p[rows]).sum())
+
+    def parts() -> Iterator[tuple[Floats, Floats, Floats]]:
+        for rows, part in table.blocks():
+            mine, y = p[rows], part.y[part.q]
+            valid = np.isfinite(mine)
+            w = part.row_weights(valid)
+            yield (mine, y, w) if valid.all() else (mine[valid], y[valid], w[valid])
+
+    bins, murphy, sharpness = metrics.in_parts(parts)
     total = _statistics(stacked.sum(axis=0)[None, :])
     row = Row(
         forecaster="",
-        n=int(valid.sum()),
+        n=n,
         n_questions=int(stacked[:, 0].sum()),
         missing=0,
         brier=float(total["brier"][0]),
@@ -177,17 +183,17 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
         accuracy=float(total["accuracy"][0]),
         ece=float(total["ece"][0]),
         skill_vs_market=float(total["skill"][0]),
-        murphy=metrics.murphy(pv, yv, w) if len(w) else metrics.Murphy(*[float("nan")] * 4),
-        sharpness=metrics.sharpness(pv, w) if len(w) else (float("nan"), float("nan")),
-        bins=metrics.reliability(pv, yv, w) if len(w) else _empty_bins(),
-        market_correlation=_with_market(p, table.market, paired),
+        murphy=murphy,
+        sharpness=sharpness,
+        bins=bins,
+        market_correlation=_with_market(table, p),
         profit="",
     )
     return stacked, row
 
 
-def _of_questions(table: Table, p: Floats) -> tuple[Floats, Floats]:
-    """The columns of these questions, and the weights of their rows."""
+def _of_questions(table: Table, p: Floats) -> Floats:
+    """The columns of these questions."""
     valid = np.isfinite(p)
     paired = valid & np.isfinite(table.market)
     q, y_row = table.q, table.y[table.q]
@@ -209,18 +215,29 @@ def _of_questions(table: Table, p: Floats) -> tuple[Floats, Floats]:
     shape, size = (len(table.questions), metrics.BINS), len(table.questions) * metrics.BINS
     for values in (weights, weights * safe, weights * y_row):
         columns.extend(np.bincount(cell, weights=values, minlength=size).reshape(shape).T)
-    return np.stack(columns, axis=1), weights
+    return np.stack(columns, axis=1)
 
 
-def _with_market(p: Floats, market: Floats, paired: npt.NDArray[np.bool_]) -> float:
+def _with_market(table: Table, p: Floats) -> float:
     """Pearson's correlation over the rows that have both."""
-    if not paired.all():
-        p, market = p[paired], market[paired]
-    if len(p) < 2:
+
+    def both() -> Iterator[tuple[Floats, Floats]]:
+        for rows, part in table.blocks():
+            mine, paired = p[rows], np.isfinite(p[rows]) & np.isfinite(part.market)
+            yield (mine, part.market) if paired.all() else (mine[paired], part.market[paired])
+
+    n, sums, squares = 0, np.zeros(2), np.zeros(3)
+    for a, b in both():
+        n += len(a)
+        sums += a.sum(), b.sum()
+    if n < 2:
         return float("nan")
-    a, b = p - p.mean(), market - market.mean()
-    spread = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / spread if spread > 0 else float("nan")
+    for a, b in both():
+        a, b = a - sums[0] / n, b - sums[1] / n
+        squares += [a @ a, b @ b, a @ b]
+    aa, bb, ab = squares
+    spread = float(np.sqrt(aa * bb))
+    return float(ab) / spread if spread > 0 else float("nan")
 
 
 def _added(
@@ -266,11 +283,6 @@ def _profit(
     known = [one for one in found if all(map(isfinite, one))] or found
     around = min(low for low, _ in known), max(high for _, high in known)
     return replace(result, roi_ci=around, by_chance=chance, redraws=options.draws, tried=tried)
-
-
-def _empty_bins() -> metrics.Reliability:
-    nothing = np.full(metrics.BINS, np.nan)
-    return metrics.Reliability(np.zeros(metrics.BINS), nothing, nothing, 0.0)
 
 
 def _statistics(sums: Floats) -> dict[str, Floats]:

@@ -5,7 +5,7 @@ the number of slices that are looked at: one of twenty excludes 0 by chance.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -16,7 +16,7 @@ from beforehand.score.bets import Profit
 from beforehand.score.scoreboard import Row
 from beforehand.score.skill import LEADING, Options, resamplers, skills
 from beforehand.score.summary import MoneyWire, PartWire, SliceWire, number, pair
-from beforehand.score.table import Table
+from beforehand.score.table import Floats, Table, parts_of
 
 DAY = 86_400_000_000
 HORIZONS = (("under a day", 1), ("1 to 7 days", 7), ("7 to 30 days", 30), ("30 to 90 days", 90))
@@ -47,10 +47,13 @@ def _divisions(
     table: Table, training: datetime | None
 ) -> Iterator[tuple[str, list[tuple[str, Mask]]]]:
     """(what rows are divided by, the parts with their rows)."""
-    resolved = table.resolved_at[table.q]
-    days = np.where(resolved > 0, (resolved - table.t) / DAY, np.nan)
-    yield "horizon", _bands(days, HORIZONS, "over 90 days")
-    yield "price", _bands(table.market, PRICES, "90 to 100 %")
+
+    def days(rows: slice) -> Floats:
+        resolved = table.resolved_at[table.q[rows]]
+        return np.where(resolved > 0, (resolved - table.t[rows]) / DAY, np.nan)
+
+    yield "horizon", _bands_of(table, days, HORIZONS, "over 90 days")
+    yield "price", _bands_of(table, lambda rows: table.market[rows], PRICES, "90 to 100 %")
     venues = [name.rpartition(":")[0].partition(":")[0] for name in table.questions]
     yield "venue", _groups(table, venues, len(venues))
     yield "category", _groups(table, table.category, MOST_CATEGORIES)
@@ -58,7 +61,7 @@ def _divisions(
     yield "resolved in", sorted(_groups(table, years, len(set(years))))
     if training is not None:
         ended = to_us(training)
-        made, after = table.t >= ended, resolved > ended
+        made, after = table.t >= ended, (table.resolved_at > ended)[table.q]
         yield (
             "training",
             [
@@ -67,6 +70,21 @@ def _divisions(
                 ("forecast after it", made & after),
             ],
         )
+
+
+def _bands_of(
+    table: Table,
+    values: Callable[[slice], Floats],
+    bands: tuple[tuple[str, float], ...],
+    last: str,
+) -> list[tuple[str, Mask]]:
+    """`_bands` of all rows, from the values of some."""
+    found: dict[str, list[Mask]] = {}
+    for part in parts_of(len(table.q)):
+        for name, mask in _bands(values(part), bands, last):
+            found.setdefault(name, []).append(mask)
+        table.let_go()
+    return [(name, np.concatenate(masks)) for name, masks in found.items()]
 
 
 def _bands(

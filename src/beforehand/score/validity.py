@@ -103,8 +103,10 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
     best = tested[0].skill if tested else None
     effective = best.effective_n if best else None
     ages = table.price_age[np.isfinite(table.price_age)]
-    p50, p90 = np.quantile(ages, [0.5, 0.9]) if len(ages) else (np.nan, np.nan)
     stale = float((ages > STALE_DAYS).mean()) if len(ages) else None
+    p50 = p90 = np.nan
+    if len(ages):  # Nothing needs their order any more.
+        p50, p90 = np.quantile(ages, [0.5, 0.9], overwrite_input=True)
     with_documents = float((table.evidence > 0).mean()) if len(table.q) else float("nan")
     return [
         Check("n_questions", len(table.questions)),

@@ -15,7 +15,7 @@ from beforehand.score.evaluate import Result
 from beforehand.score.scoreboard import Row
 from beforehand.score.skill import MARKET, skill_columns
 from beforehand.score.summary import BoardRow, ProfitWire, bet_wire
-from beforehand.score.table import Table
+from beforehand.score.table import Floats, Ints, Table
 
 CSV_COLUMNS = (
     "forecaster",
@@ -208,6 +208,16 @@ def questions_csv(result: Result, texts: Mapping[str, str | None]) -> Iterator[b
     yield out.getvalue().encode()
 
 
+def _of_questions(table: Table, p: Floats) -> tuple[Ints, Floats]:
+    """How many forecasts each question has, and their mean Brier score."""
+    counts, scores = list[Ints](), list[Floats]()
+    for rows, part in table.blocks():
+        mine, valid = p[rows], np.isfinite(p[rows])
+        counts.append(np.bincount(part.q[valid], minlength=len(part.questions)))
+        scores.append(part.question_means((mine - part.y[part.q]) ** 2, valid)[0])
+    return np.concatenate(counts), np.concatenate(scores)
+
+
 def question_rows(
     result: Result, texts: Mapping[str, str | None]
 ) -> Iterator[dict[str, str | int | float | None]]:
@@ -215,9 +225,7 @@ def question_rows(
     table = result.table
     for row in result.rows:
         p = table.market if row.forecaster == MARKET else table.forecasts[row.forecaster]
-        valid = np.isfinite(p)
-        n = np.bincount(table.q[valid], minlength=len(table.questions))
-        brier, _ = table.question_means((p - table.y[table.q]) ** 2, valid)
+        n, brier = _of_questions(table, p)
         skill, priced = skill_columns(table, p)
         for i in np.flatnonzero(n).tolist():
             market = table.questions[i]
