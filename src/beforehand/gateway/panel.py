@@ -244,21 +244,21 @@ class _BaseRates:
             for r in world.resolutions(None, to_us(self._gateway.clock.now())):
                 if r.status != "resolved" or r.payout is None:
                     continue
-                known, k = to_us(r.known_at), place.setdefault(r.market_id, len(place))
+                said, k = (to_us(r.known_at), r.payout), place.setdefault(r.market_id, len(place))
                 if k == len(known_at):
-                    known_at.append(known)
-                    payouts.append(r.payout)
+                    known_at.append(said[0])
+                    payouts.append(said[1])
                 else:
-                    known_at[k], payouts[k] = min((known, r.payout), (known_at[k], payouts[k]))
+                    known_at[k], payouts[k] = min(said, (known_at[k], payouts[k]))
             groups: dict[str, list[int]] = {}
             for name, k in place.items():
                 groups.setdefault(split_market_id(name)[0] or "", []).append(k)
             del place
-            every, found = (np.array(known_at), np.array(payouts)), {}
+            since, paid, found = np.array(known_at), np.array(payouts), {}
             for venue, group in groups.items():
-                known, said = (column[group] for column in every)
-                order = np.lexsort((said, known))
-                found[venue] = known[order], np.concatenate([[0.0], np.cumsum(said[order])])
+                known, mine = since[group], paid[group]
+                order = np.lexsort((mine, known))
+                found[venue] = known[order], np.concatenate([[0.0], np.cumsum(mine[order])])
             _ENDED[world] = found
         return _ENDED[world]
 

@@ -60,10 +60,10 @@ def recheck_run(
 
 def _late(rows: IntervalColumns) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int8]]:
     """The rows that show anything from after their t, and how many times each has."""
-    every_t, before = np.array(rows.column("t")), np.array(rows.column("before"))
     text_known_at = np.array([*rows.text_known_at.tolist(), -1])
     late, n = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=np.int8)
     for part in rows.parts():
+        every_t, before = rows.column("t"), rows.column("before")
         t, text, known_at = every_t[part], rows.column("text")[part], rows.column("known_at")[part]
         late[part] = ~visible_us(known_at, t) & (known_at >= 0)
         late[part] |= ~visible_us(text_known_at[text], t) & (text >= 0)

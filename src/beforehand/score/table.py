@@ -13,9 +13,11 @@ import math
 import mmap
 import re
 import weakref
-from collections import Counter, defaultdict
+from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -323,21 +325,30 @@ def _names(text: str) -> set[str]:
     return {" ".join(run) for run in runs if not any(w.isdigit() or w in _DATE for w in run)}
 
 
-def _bags(texts: Sequence[str | None]) -> tuple[list[tuple[int, ...]], int]:
+def _bags(texts: Sequence[str | None]) -> "tuple[list[array[int]], int]":
     """The content words of each text as numbers, the rarest first, and how many words occur in one
     text alone: those with a smaller number."""
 
     def words(text: str | None) -> set[str]:
         return {*_WORD.findall((text or "").lower())} - _STOP
 
-    rarity = Counter(word for text in texts for word in words(text))
-    number = {w: k for k, w in enumerate(sorted(rarity, key=lambda w: (rarity[w], w)))}
-    bags = [tuple(sorted(number[word] for word in words(text))) for text in texts]
-    return bags, sum(n == 1 for n in rarity.values())
+    # First by when a word was met, then by how rare it is.
+    met, found, ends = dict[str, int](), array("i"), [0]
+    for text in texts:
+        found.extend(sorted(met.setdefault(word, len(met)) for word in words(text)))
+        ends.append(len(found))
+    del met
+    flat = np.frombuffer(found, dtype=np.int32) if found else np.zeros(0, dtype=np.int32)
+    rarity = np.bincount(flat)
+    number = np.empty(len(rarity), dtype=np.int64)
+    number[np.argsort(rarity, kind="stable")] = np.arange(len(rarity))
+    flat = number[flat]
+    bags = [array("i", sorted(flat[i:j].tolist())) for i, j in pairwise(ends)]
+    return bags, int((rarity == 1).sum())
 
 
 def _alike(
-    bags: Sequence[tuple[int, ...]],
+    bags: Sequence[Sequence[int]],
     once: int,
     groups: Sequence[str | None],
     bound: float,

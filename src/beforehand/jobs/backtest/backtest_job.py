@@ -430,6 +430,7 @@ class BacktestJob:
         table = replace(table, marks=hindsight.marks(table, self.gateway))
         # A question outside the grid reveals that the end is near: such markets are scored apart.
         short = said.apart(questions, apart)
+        table.let_go()
         leaks, written = self._leaks(audit, said)
         everyone, collected = self.forecasters.values(), outputs["collect"]
         codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
