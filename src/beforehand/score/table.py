@@ -340,7 +340,7 @@ def _bags(texts: Sequence[str | None]) -> "tuple[list[array[int]], int]":
     del met
     flat = np.frombuffer(found, dtype=np.int32) if found else np.zeros(0, dtype=np.int32)
     rarity = np.bincount(flat)
-    number = np.empty(len(rarity), dtype=np.int64)
+    number = np.empty(len(rarity), dtype=np.int32)
     number[np.argsort(rarity, kind="stable")] = np.arange(len(rarity))
     flat = number[flat]
     bags = [array("i", sorted(flat[i:j].tolist())) for i, j in pairwise(ends)]
