@@ -13,7 +13,7 @@ import numpy.typing as npt
 from beforehand.gateway.gateway import Gateway
 from beforehand.score import metrics
 from beforehand.score.report.words import LOOKS_AHEAD, LOOKS_KNOWN
-from beforehand.score.table import Floats, Marks, Table
+from beforehand.score.table import Floats, Marks, Table, parts_of
 
 CLAIRVOYANT, LEAST_SUSPECT, ALL_BUT_ALL = 0.1, 30, 0.98
 """What looks like the outcomes: this share of the market's Brier score, or no forecast on the wrong
@@ -171,7 +171,9 @@ def marks(table: Table, gateway: Gateway) -> Marks:
     """Every price on record of the table's markets of real money, from the first row of each on:
     open bets stand at these between bet and settlement."""
     first = np.full(len(table.questions), np.iinfo(np.int64).max)
-    np.minimum.at(first, table.q, table.t)
+    for part in parts_of(len(table.q)):
+        np.minimum.at(first, table.q[part], table.t[part])
+        table.let_go()
     q, t, price = [], [], []
     for i, name in enumerate(table.questions):
         series = None if table.play[i] else gateway.world.series(name)

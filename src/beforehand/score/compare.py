@@ -14,6 +14,7 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from beforehand.errors import InputError
 from beforehand.records.rows import PairWire
@@ -157,7 +158,10 @@ def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> l
     the instants of both (`compare_apart`), in the order of the names, corrected for their
     number."""
     rows: Rows = {}
-    known = {name: np.isfinite(_column(table, name)) for name in names}
+    known = dict[str, npt.NDArray[np.bool_]]()
+    for name in names:
+        known[name] = np.isfinite(_column(table, name))
+        table.let_go()
     priced = np.isfinite(table.market)
     found = []
     for a, b in combinations(names, 2):

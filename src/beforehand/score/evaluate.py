@@ -213,7 +213,7 @@ def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
         forecasts={
             name: p
             for name, p in ((name, kept(rows.forecasts[name])) for name in sorted(rows.forecasts))
-            if not np.isnan(p).all()
+            if any(np.isfinite(p[part]).any() for part in parts_of(len(p)))
         },
         disk=disk,
     )
@@ -239,6 +239,7 @@ def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Resu
     validity.apply_card(ranked, checks)
     rows = [*ranked, *(_unranked(row) for row in rows if row.forecaster in settings.unranked)]
     validity.apply_kept(rows, facts.kept)
+    table.let_go()
     tested = [row.forecaster for row in ranked if row.forecaster in options.under_test(table)]
     drawn = None
     # If a bound of the card is not met, nothing can beat the market, with or without skill.
@@ -294,6 +295,7 @@ def _common(table: Table, rows: Sequence[Row], settings: Settings) -> PartWire |
     everyone = np.ones(len(table.q), dtype=bool)
     for name in names:
         everyone &= np.isfinite(table.forecasts[name])
+        table.let_go()
     if everyone.all():
         return None
     return part_wire(table.where(np.asarray(everyone)), settings)

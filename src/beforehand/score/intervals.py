@@ -35,6 +35,8 @@ _CACHE_CELLS, _SMALL_CELLS, _BLOCK = 4_000_000, 2_000_000_000, 16
 are made into such numbers so many draws at a time; beyond, the draws are made again for each
 statistic."""
 _PARTS, _PART_CELLS = 8, 2_500_000
+_AT_ONCE = 1_000_000
+"""Sums by cluster that are in memory at once."""
 _SHARED: WeakValueDictionary[tuple[int, int, int, type], Any] = WeakValueDictionary()
 K = TypeVar("K")
 
@@ -136,7 +138,10 @@ class Resampler:
 
     def totals(self, columns: Floats) -> Floats:
         """(draws, K): each draw's total of every column, from (n, K) per question."""
-        return self.resample(self.sums(columns))
+        several = max(_AT_ONCE // max(self.size, 1), 8)
+        parts = range(0, columns.shape[1], several)
+        made = [self.resample(self.sums(columns[:, k : k + several])) for k in parts]
+        return made[0] if len(made) == 1 else np.concatenate(made, axis=1)
 
     def resample(self, sums: Floats) -> Floats:
         """(draws, K) from (C, K) per cluster."""
@@ -146,21 +151,25 @@ class Resampler:
     def _resample(self, sums: Floats) -> Floats:
         if self.draws * self.size <= self.cells:
             return np.asarray(self._counts @ sums)
-        if self.draws * self.size <= _SMALL_CELLS:
-            return np.concatenate([block.astype(np.float64) @ sums for block in self._blocks()])
-        rng = np.random.default_rng(self.seed)
         out = np.empty((self.draws, sums.shape[1]))
+        if self.draws * self.size <= _SMALL_CELLS:
+            held = np.empty((_BLOCK, self.size))  # Made anew for each block, it would cost more.
+            for start, block in self._blocks():
+                counts = held[: len(block)]
+                counts[:] = block
+                out[start : start + len(block)] = counts @ sums
+            return out
+        rng = np.random.default_rng(self.seed)
         for b in range(self.draws):
             out[b] = self._draw(rng) @ sums
         return out
 
-    def _blocks(self) -> Iterator[npt.NDArray[np.uint8]]:
-        """The counts in a byte each, a few draws at a time. (That a cluster is drawn more than 255
-        times of C draws from C has a probability below 1e-500.)"""
-        size = _BLOCK * self.size
-        for start in range(0, self.draws * self.size, size):
-            part = os.pread(self._file.fileno(), size, start)
-            yield np.frombuffer(part, np.uint8).reshape(-1, self.size)
+    def _blocks(self) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
+        """The counts in a byte each, a few draws at a time with the number of the first. (That a
+        cluster is drawn more than 255 times of C draws from C has a probability below 1e-500.)"""
+        for start in range(0, self.draws, _BLOCK):
+            part = os.pread(self._file.fileno(), _BLOCK * self.size, start * self.size)
+            yield start, np.frombuffer(part, np.uint8).reshape(-1, self.size)
 
     def _draw(self, rng: np.random.Generator) -> Floats:
         picks = rng.integers(0, self.size, self.size, dtype=np.int32)

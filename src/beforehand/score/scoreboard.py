@@ -112,6 +112,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
             starts[key] = arcs(table, valid)
         row.profit = _profit(table, p, samplers, options, starts[key])
         rows.append(row)
+        table.let_go()
     for added, metric in metrics.added().items():
         _add(added, metric, rows, table, samplers, options)
     return sorted(rows, key=_rank)

@@ -104,7 +104,9 @@ def _groups(table: Table, of_question: list[str], most: int) -> list[tuple[str, 
     kept = [name for name, _ in Counter(of_question).most_common(most)]
     names = np.array([name if name in kept else "others" for name in of_question])
     # Compared by question, and not by row: rows of text take eight times the memory.
-    return [(name, (names == name)[table.q]) for name in [*kept, "others"]]
+    found = [(name, (names == name)[table.q]) for name in [*kept, "others"]]
+    table.let_go()
+    return found
 
 
 def _money(rows: Sequence[Row], mask: Mask, by: str, name: str) -> list[MoneyWire]:

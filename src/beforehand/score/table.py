@@ -29,7 +29,7 @@ Ints = npt.NDArray[np.int64]
 MARKET = "market"
 """The name of the market's price among the forecasters."""
 STALE_DAYS = 7.0
-BLOCK = 250_000
+BLOCK = 100_000
 """Rows of a part of a large table (`Table.blocks`)."""
 SAME_DAY, ANY_DAY = 0.5, 0.8
 ROUNDING = 1e-9
@@ -103,13 +103,17 @@ def picked(
 
 
 class Rows(Mapping[str, Floats]):
-    """Some rows of columns, each made when it is asked for."""
+    """Some rows of columns on a disk, each made when it is asked for."""
 
-    def __init__(self, columns: Mapping[str, Floats], rows: npt.NDArray[np.int32]) -> None:
-        self._columns, self._rows = columns, rows
+    def __init__(
+        self, columns: Mapping[str, Floats], rows: npt.NDArray[np.int32], disk: Disk
+    ) -> None:
+        self._columns, self._rows, self._disk = columns, rows, disk
 
     def __getitem__(self, name: str) -> Floats:
-        return np.asarray(self._columns[name][self._rows])
+        found = np.asarray(self._columns[name][self._rows])
+        self._disk.let_go()
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
@@ -201,8 +205,8 @@ class Table:
             category=[self.category[i] for i in kept] if self.category else [],
             bare=self.bare[kept] if len(self.bare) else self.bare,
             forecasts={name: p[mask] for name, p in self.forecasts.items()}
-            if disk is None
-            else Rows(self.forecasts, np.flatnonzero(mask).astype(np.int32)),
+            if self.disk is None
+            else Rows(self.forecasts, np.flatnonzero(mask).astype(np.int32), self.disk),
             disk=disk,
         )
 
@@ -218,6 +222,7 @@ class Table:
         n = len(self.q)
         if n <= BLOCK or not self._in_order():
             yield slice(0, n), self
+            self.let_go()
             return
         begin = 0
         while begin < n:

@@ -262,6 +262,7 @@ def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> 
         if 1 - table.missing(name, table.forecasts[name]) / table.asked.get(name, len(table.q))
         >= MIN_ANSWERED
     ]
+    table.let_go()
     fast = Options(draws=min(options.draws, 500), seed=options.seed, level=options.level)
     starts = arcs(table)
 

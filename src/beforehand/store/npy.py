@@ -50,7 +50,7 @@ class Pieces:
         return iter(tuple(self._files))
 
 
-def spans(values: npt.NDArray[Any], rows: int = 250_000) -> Iterator[Span]:
+def spans(values: npt.NDArray[Any], rows: int = 100_000) -> Iterator[Span]:
     """Tests for spans of values that follow each other, such that each has about so many of the
     `values` (more, where so many are equal). Together they have each value once."""
     n = len(values)

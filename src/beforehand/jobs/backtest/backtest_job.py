@@ -48,7 +48,7 @@ from beforehand.jobs.forecasters import (
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.runs.columns import read_questions
-from beforehand.score.evaluate import Settings, evaluate, part_wire
+from beforehand.score.evaluate import Question, Settings, evaluate, part_wire
 from beforehand.score.leaks.report import LeakReport
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
@@ -424,12 +424,15 @@ class BacktestJob:
         audit = Audit()
         audit.add(outputs["collect"]["audit"])
         write_json(path / "audit.json", audit.wire())
-        questions = read_questions(path, settings.kelly)
         said, apart = kept_at(path), set(self.selection.short)
-        table = said.table(questions, apart)
+
+        def questions() -> list[Question]:
+            return read_questions(path, settings.kelly)  # Not kept: a hundred thousand take 40 MB.
+
+        table = said.table(questions(), apart)
         table = replace(table, marks=hindsight.marks(table, self.gateway))
         # A question outside the grid reveals that the end is near: such markets are scored apart.
-        short = said.apart(questions, apart)
+        short = said.apart(questions(), apart) if apart else None
         table.let_go()
         leaks, written = self._leaks(audit, said)
         everyone, collected = self.forecasters.values(), outputs["collect"]
@@ -448,7 +451,7 @@ class BacktestJob:
         facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
         result = evaluate(table, facts, replace(tried, unranked=paths))
         drawn = said.drawn()
-        asked = next(q for q in questions if q.id == drawn)
+        asked = next(q for q in questions() if q.id == drawn)
         about: About = {
             "run_id": self.folder.run_id,
             "title": f"run {self.folder.run_id}",

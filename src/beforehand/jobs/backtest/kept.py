@@ -66,7 +66,7 @@ class Intervals(Protocol):
         ...
 
     def without_flagged(
-        self, questions: list[Question], settings: Settings
+        self, questions: Callable[[], list[Question]], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
         """The scores with and without what rests on flagged documents; None where nothing does."""
         ...
@@ -107,9 +107,9 @@ class _Rows:
         return [row for row in self._rows if row.market_id == market]
 
     def without_flagged(
-        self, questions: list[Question], settings: Settings
+        self, questions: Callable[[], list[Question]], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
-        return results.without_flagged(self._rows, questions, settings)
+        return results.without_flagged(self._rows, questions(), settings)
 
 
 Change = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
@@ -178,12 +178,12 @@ class _Columns:
             return list(questions_of(columns.rows(columns.places(market, None, None), let_go=True)))
 
     def without_flagged(
-        self, questions: list[Question], settings: Settings
+        self, questions: Callable[[], list[Question]], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
         with self._columns() as columns:
             if not columns.flagged():
                 return None
-            return results.without_flagged(list(questions_of(columns)), questions, settings)
+            return results.without_flagged(list(questions_of(columns)), questions(), settings)
 
     def _among(self, markets: set[str]) -> npt.NDArray[np.bool_]:
         wanted = np.array([name in markets for name in self._kept.markets], dtype=bool)
