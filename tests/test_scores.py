@@ -595,7 +595,7 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
     rng = np.random.default_rng(3)
     some = np.where(rng.random(len(world.q)) < 0.2, np.nan, world.market * 0.9)
     whole = replace(world, forecasts={**world.forecasts, "some": some})
-    options = Options(draws=300)
+    options = Options(draws=300, kelly=Kelly(spread=0.02))
     expected, drawn = score(whole, options), placebo(whole, options, 20)
     held = on_disk(whole)
     assert list(held.forecasts) == list(whole.forecasts)
@@ -613,6 +613,10 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
         assert mine.sharpness == pytest.approx(theirs.sharpness, rel=0, abs=1e-12)
         assert mine.market_correlation == pytest.approx(theirs.market_correlation, nan_ok=True)
         assert mine.intervals == theirs.intervals
+        assert isinstance(mine.profit, Profit)
+        for name, value in vars(theirs.profit).items():
+            np.testing.assert_equal(vars(mine.profit)[name], value)
+    assert sum(row.profit.bets for row in expected if isinstance(row.profit, Profit)) > 100
     part = held.where(world.t > np.median(world.t))
     assert len(part.forecasts["some"]) == len(part.q) < len(world.q)
     tries = [(draw, name) for draw in (0, 3) for name in held.forecasts]

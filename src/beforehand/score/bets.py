@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypedDict
 
-from beforehand.score.table import Floats, Ints, Table
+from beforehand.score.table import Floats, Ints, Table, parts_of
 
 NO_BOOK = "not computable: no bid and ask were recorded"
 PLAY_MONEY = "not computable: play-money venues only"
@@ -171,17 +171,89 @@ class Profit:
 
 def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
     """The bets on forecasts `p` (n,), or a sentence saying why there are none."""
-    real = ~table.play[table.q]
-    if not real.any():
+    if table.play.all():
         return PLAY_MONEY
+    found = [_edges(part, p[rows], rules, rows.start) for rows, part in table.blocks()]
+    booked, without = np.concatenate([one for _, one, _ in found]), sum(one for *_, one in found)
+    if not booked.any():
+        return NO_BOOK
+    every = _Edges.of([one for one, *_ in found])
+    edges = every.at(np.lexsort((every.t, table.q[every.row])))
+    made, unfunded = _walk(table, edges)
+    bet = np.array([one[0] for one in made.bets], dtype=np.int64)
+    mine = edges.at(bet)
+    outlay = np.array([one[1] for one in made.bets])
+    before = np.array([one[2] for one in made.bets])
+    gain = outlay * (mine.paid - 1)
+    settles = np.array([one[3] for one in made.bets], dtype=np.int64)
+    shares = outlay * mine.kept / mine.price
+    question = table.q[mine.row]
+    at_risk = _exposure(table.event[question], mine.t, settles, outlay, before)
+    return Profit(
+        row=mine.row,
+        question=question,
+        t=mine.t,
+        yes=mine.yes,
+        price=mine.price,
+        fee=mine.fee,
+        stake=outlay * mine.kept,
+        gain=gain,
+        returns=gain / before,
+        before=before,
+        wanted=mine.wanted,
+        settled=np.array(made.instants, dtype=np.int64),
+        wealth=np.array(made.wealth),
+        unfunded=unfunded,
+        cut=made.cut,
+        note=_note(table, booked, without, rules),
+        rules=rules,
+        most_at_risk=at_risk[0],
+        most_on_event=at_risk[1],
+        drawdown_at_prices=_fall(table, mine, shares, outlay, outlay + gain, settles),
+    )
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """Rows with an edge, and what a bet there costs and pays. `wanted` is the share of the wealth
+    that it asks for; an outlay pays `paid` times as much, and all but its fee (`kept`) counts as
+    wealth until then."""
+
+    row: Ints
+    t: Ints
+    yes: npt.NDArray[np.bool_]
+    wanted: Floats
+    price: Floats
+    fee: Floats
+    paid: Floats
+    kept: Floats
+
+    @classmethod
+    def of(cls, parts: Sequence["_Edges"]) -> "_Edges":
+        """All of them."""
+        return cls(
+            **{name: np.concatenate([vars(one)[name] for one in parts]) for name in _COLUMNS}
+        )
+
+    def at(self, places: npt.NDArray[np.intp]) -> "_Edges":
+        """Those at some places."""
+        return _Edges(**{name: vars(self)[name][places] for name in _COLUMNS})
+
+
+_COLUMNS = tuple(_Edges.__annotations__)
+
+
+def _edges(table: Table, p: Floats, rules: Kelly, first: int) -> tuple[_Edges, Ints, int]:
+    """The edges in a part of the rows, the first of which is row `first`; how many rows of each
+    question have a book, and how many in all an assumed one."""
+    real = ~table.play[table.q]
     bid, ask = table.bid, table.ask
+    recorded = np.isfinite(bid) & np.isfinite(ask)
     if rules.spread is not None:
         missing = np.isnan(bid) | np.isnan(ask)
         bid = np.where(missing, np.clip(table.market - rules.spread / 2, 0, 1), bid)
         ask = np.where(missing, np.clip(table.market + rules.spread / 2, 0, 1), ask)
     booked = real & np.isfinite(bid) & np.isfinite(ask)
-    if not booked.any():
-        return NO_BOOK
     rate = table.fee[table.q]
     usable = booked & table.fresh & np.isfinite(p) & (ask < 1) & (bid > 0)
     yes = _kelly(np.where(usable, p, 0.0), ask, rate)
@@ -192,47 +264,25 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
     value = np.where(buys_yes, table.y[table.q], 1 - table.y[table.q])
     fee = rate * price * (1 - price)
     with np.errstate(invalid="ignore", divide="ignore"):
-        paid = value / (price + fee)
-    edges = np.flatnonzero(wanted > 0)
-    edges = edges[np.lexsort((table.t[edges], table.q[edges]))]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        kept = price / (price + fee)
-    made, unfunded = _walk(table, edges, wanted, paid, kept)
-    row = np.array([one[0] for one in made.bets], dtype=np.int64)
-    outlay = np.array([one[1] for one in made.bets])
-    before = np.array([one[2] for one in made.bets])
-    gain = outlay * (paid[row] - 1)
-    settles = np.array([one[3] for one in made.bets], dtype=np.int64)
-    shares = outlay * kept[row] / price[row]
-    at_risk = _exposure(table.event[table.q[row]], table.t[row], settles, outlay, before)
-    return Profit(
-        row=row,
-        question=table.q[row],
-        t=table.t[row],
-        yes=buys_yes[row],
-        price=price[row],
-        fee=fee[row],
-        stake=outlay * kept[row],
-        gain=gain,
-        returns=gain / before,
-        before=before,
-        wanted=wanted[row],
-        settled=np.array(made.instants, dtype=np.int64),
-        wealth=np.array(made.wealth),
-        unfunded=unfunded,
-        cut=made.cut,
-        note=_note(table, booked, rules),
-        rules=rules,
-        most_at_risk=at_risk[0],
-        most_on_event=at_risk[1],
-        drawdown_at_prices=_fall(table, row, buys_yes[row], shares, outlay, outlay + gain, settles),
+        paid, kept = value / (price + fee), price / (price + fee)
+    at = np.flatnonzero(wanted > 0)
+    edges = _Edges(
+        row=at + first,
+        t=table.t[at],
+        yes=buys_yes[at],
+        wanted=wanted[at],
+        price=price[at],
+        fee=fee[at],
+        paid=paid[at],
+        kept=kept[at],
     )
+    on = np.bincount(table.q[booked], minlength=len(table.questions))
+    return edges, on, int((booked & ~recorded).sum())
 
 
 def _fall(
     table: Table,
-    row: Ints,
-    yes: npt.NDArray[np.bool_],
+    made: _Edges,
     shares: Floats,
     outlay: Floats,
     payout: Floats,
@@ -241,19 +291,23 @@ def _fall(
     """The largest fall of the wealth with open bets at the market's price. Each bet adds what its
     price gained since the row before, its first row what it lost on buying, and its settlement what
     it then paid: their sums through time are the wealth."""
-    if not len(row):
+    if not len(made.row):
         return 0.0
-    q = np.concatenate([table.q, table.marks.q])
-    at = np.concatenate([table.t, table.marks.t])
-    prices = np.concatenate([table.market, table.marks.price])
     bet_of = np.full(len(table.questions), -1)
-    bet_of[table.q[row]] = np.arange(len(row))
-    mine = np.flatnonzero(bet_of[q] >= 0)
-    order = mine[np.lexsort((at[mine], q[mine]))]
+    bet_of[table.q[made.row]] = np.arange(len(made.row))
+    found, marks = list[tuple[Ints, Ints, Floats]](), table.marks
+    for part in parts_of(len(table.q)):
+        mine = part.start + np.flatnonzero(bet_of[table.q[part]] >= 0)
+        found.append((table.q[mine], table.t[mine], table.market[mine]))
+        table.let_go()
+    on = bet_of[marks.q] >= 0
+    found.append((marks.q[on], marks.t[on], marks.price[on]))
+    q, at, prices = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.lexsort((at, q))
     bet, t, price = bet_of[q[order]], at[order], prices[order]
-    open_then = (bet >= 0) & (t >= table.t[row][bet]) & (t < settles[bet]) & np.isfinite(price)
+    open_then = (t >= made.t[bet]) & (t < settles[bet]) & np.isfinite(price)
     bet, t, price = bet[open_then], t[open_then], price[open_then]
-    value = shares[bet] * np.where(yes[bet], price, 1 - price)
+    value = shares[bet] * np.where(made.yes[bet], price, 1 - price)
     first = np.diff(bet, prepend=-1) != 0
     before = np.where(first, outlay[bet], np.concatenate([[0.0], value[:-1]]))
     last = outlay.copy()
@@ -290,14 +344,20 @@ def _exposure(
 def in_effect(table: Table, rules: Kelly) -> Kelly | None:
     """The rules as far as they change anything on these rows: a spread only where a book is
     missing, fees only of venues that are bet on. None where no bet can be made at all."""
-    real = ~table.play[table.q]
-    recorded = np.isfinite(table.bid) & np.isfinite(table.ask)
-    if not (real & (recorded | (rules.spread is not None))).any():
+    there, some, missing = np.zeros(len(table.questions), dtype=bool), False, False
+    for part in parts_of(len(table.q)):
+        q = table.q[part]
+        real, recorded = ~table.play[q], np.isfinite(table.bid[part]) & np.isfinite(table.ask[part])
+        there[q[real]] = True
+        some |= bool((real & (recorded | (rules.spread is not None))).any())
+        missing |= bool((real & ~recorded).any())
+        table.let_go()
+    if not some:
         return None
-    venues = {table.questions[i].partition(":")[0].lower() for i in np.unique(table.q[real])}
+    venues = {table.questions[i].partition(":")[0].lower() for i in np.flatnonzero(there)}
     return replace(
         rules,
-        spread=rules.spread if (real & ~recorded).any() else None,
+        spread=rules.spread if missing else None,
         fees=tuple(
             f for f in rules.fees if f[0] == "*" or f[0].partition("/")[0].lower() in venues
         ),
@@ -314,7 +374,7 @@ def _kelly(p: Floats, price: Floats, rate: Floats) -> Floats:
 
 @dataclass
 class _Made:
-    """`bets` are (row, outlay with the fee, wealth before it, when it settles)."""
+    """`bets` are (place of the edge, outlay with the fee, wealth before it, when it settles)."""
 
     bets: list[tuple[int, float, float, int]]
     instants: list[int]
@@ -322,37 +382,35 @@ class _Made:
     cut: int = 0
 
 
-def _walk(
-    table: Table, edges: Ints, wanted: Floats, paid: Floats, kept: Floats
-) -> tuple[_Made, int]:
-    """The bets through time, and for how many questions there was never cash. `edges` are the rows
-    with an edge by question and time, `wanted` the shares of the wealth that they ask for; an
-    outlay pays `paid` times as much, and all but its fee (`kept`) counts as wealth until then."""
-    t, q = table.t[edges].tolist(), table.q[edges].tolist()
-    starts = np.flatnonzero(np.diff(table.q[edges], prepend=-1)).tolist()
+def _walk(table: Table, edges: _Edges) -> tuple[_Made, int]:
+    """The bets through time, and for how many questions there was never cash. `edges` are in order
+    of question and time."""
+    asked, rows = table.q[edges.row], edges.row.tolist()
+    t, q = edges.t.tolist(), asked.tolist()
+    starts = np.flatnonzero(np.diff(asked, prepend=-1)).tolist()
     ends = {q[i]: j for i, j in zip(starts, [*starts[1:], len(q)], strict=False)}
     due = [(t[i], q[i], i) for i in starts]
     heapq.heapify(due)
-    open_bets: list[tuple[int, int, float]] = []  # (settles, row, outlay)
+    open_bets: list[tuple[int, int, int, float]] = []  # (settles, row, place, outlay)
     cash, at_cost, unfunded = 1.0, 0.0, 0
     made = _Made([], [], [])
     while due or open_bets:
         if open_bets and (not due or open_bets[0][0] <= due[0][0]):
             now = open_bets[0][0]
             while open_bets and open_bets[0][0] == now:
-                _, row, outlay = heapq.heappop(open_bets)
-                cash += outlay * float(paid[row])
-                at_cost = max(at_cost - outlay * float(kept[row]), 0.0)
+                _, _, i, outlay = heapq.heappop(open_bets)
+                cash += outlay * float(edges.paid[i])
+                at_cost = max(at_cost - outlay * float(edges.kept[i]), 0.0)
             made.instants.append(now)
             made.wealth.append(cash + (at_cost if open_bets else 0.0))
             continue
-        now, asked = due[0][0], list[int]()
+        now, here = due[0][0], list[int]()
         while due and due[0][0] == now:
-            asked.append(heapq.heappop(due)[2])
+            here.append(heapq.heappop(due)[2])
         if cash <= 1e-12:
             # Nothing can be bet before something settles.
             later = open_bets[0][0] if open_bets else LAST
-            for i in asked:
+            for i in here:
                 n = int(np.searchsorted(t[i : ends[q[i]]], later)) + i
                 if n < ends[q[i]]:
                     heapq.heappush(due, (t[n], q[n], n))
@@ -360,26 +418,25 @@ def _walk(
                     unfunded += 1
             continue
         wealth = cash + at_cost
-        outlays = [float(wanted[edges[i]]) * wealth for i in asked]
+        outlays = [float(edges.wanted[i]) * wealth for i in here]
         scale = min(1.0, cash / sum(outlays))
-        made.cut += len(asked) if scale < 1.0 else 0
-        for i, outlay in zip(asked, outlays, strict=True):
-            row, outlay = int(edges[i]), outlay * scale
+        made.cut += len(here) if scale < 1.0 else 0
+        for i, outlay in zip(here, outlays, strict=True):
+            outlay = outlay * scale
             settles = int(table.resolved_at[q[i]]) or LAST
             settles = max(settles, now + 1)
-            heapq.heappush(open_bets, (settles, row, outlay))
-            made.bets.append((row, outlay, wealth, settles))
-            at_cost += outlay * float(kept[row])
+            heapq.heappush(open_bets, (settles, rows[i], i, outlay))
+            made.bets.append((i, outlay, wealth, settles))
+            at_cost += outlay * float(edges.kept[i])
         cash = 0.0 if scale < 1.0 else cash - sum(outlays)
     return made, unfunded
 
 
-def _note(table: Table, booked: npt.NDArray[np.bool_], rules: Kelly) -> str:
-    """What the prices rest on, and the fee rates charged, by venue."""
+def _note(table: Table, booked: Ints, without: int, rules: Kelly) -> str:
+    """What the prices rest on, and the fee rates charged, by venue; `booked` has how many rows of
+    each question have a book, `without` how many of them an assumed one."""
     book = "recorded book"
     if rules.spread is not None:
-        recorded = np.isfinite(table.bid) & np.isfinite(table.ask)
-        without = int((booked & ~recorded).sum())
         if without == booked.sum():
             book = f"assumed spread {rules.spread:g}"
         elif not without:
@@ -387,7 +444,7 @@ def _note(table: Table, booked: npt.NDArray[np.bool_], rules: Kelly) -> str:
         else:
             book += f", and an assumed spread of {rules.spread:g} where there was none"
     rates = dict[str, set[float]]()
-    for i in np.unique(table.q[booked]).tolist():
+    for i in np.flatnonzero(booked).tolist():
         venue = table.questions[i].partition(":")[0]
         rates.setdefault(venue, set()).add(float(table.fee[i]))
     charged = [

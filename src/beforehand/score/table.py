@@ -160,7 +160,9 @@ class Table:
 
     def missing(self, name: str, p: Floats) -> int:
         """How many of the forecasts asked for the forecaster `name` did not make."""
-        return self.asked.get(name, len(self.q)) - int(np.isfinite(p).sum())
+        made = sum(int(np.isfinite(p[part]).sum()) for part in parts_of(len(p)))
+        self.let_go()
+        return self.asked.get(name, len(self.q)) - made
 
     @property
     def fresh(self) -> npt.NDArray[np.bool_]:
