@@ -335,13 +335,14 @@ class IntervalColumns:
         t = self.column("t")
         low = 0 if since is None else int(np.searchsorted(t, since, side="left"))
         high = self._n if until is None else int(np.searchsorted(t, until, side="right"))
-        found = np.arange(low, max(low, high))
         if market is None:
-            return found
+            return np.arange(low, max(low, high))
         if market not in self.markets:
-            return found[:0]
-        mine: Ints = found[self.column("market")[low:high] == self.markets.index(market)]
-        return mine
+            return np.zeros(0, dtype=np.int64)
+        place, of = self.markets.index(market), self.column("market")
+        parts = (slice(k, min(k + PART, high)) for k in range(low, high, PART))
+        found = [part.start + np.flatnonzero(of[part] == place) for part in parts]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
     def rows(self, places: "Ints | None" = None, let_go: bool = False) -> Iterator[IntervalRow]:
         """The rows at these places [each row], as an intervals.jsonl has them; `let_go` maps one
@@ -452,7 +453,12 @@ class IntervalColumns:
                 if let_go:  # A system maps much around each row.
                     self.release()
             earlier = self._earlier(at, self.column("before"))
-            said = list(zip(*self.forecasts[:, at].tolist(), strict=True)) or [()] * len(at)
+            each = list[list[float]]()
+            for k in range(len(self.who)):
+                each.append(self.forecasts[k][at].tolist())
+                if let_go:
+                    self.release()
+            said = list(zip(*each, strict=True)) or [()] * len(at)
             asked = self._asked(at)
             contexts = [
                 self._context(*cells)

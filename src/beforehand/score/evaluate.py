@@ -4,9 +4,11 @@ Backtests, the benchmark and `score FILE` all end here, so that their figures me
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -148,7 +150,7 @@ class Arrays:
     """Where the columns are, if not in memory."""
 
 
-def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
+def build_table(columns: Columns, questions: Iterable[Question]) -> Table:
     """Join rows to settled questions; rows of unsettled ones are left out (counted elsewhere)."""
     ids = list(dict.fromkeys(columns.id))
     place = {name: i for i, name in enumerate(ids)}
@@ -171,13 +173,18 @@ def build_table(columns: Columns, questions: Sequence[Question]) -> Table:
     return table_of(arrays, questions)
 
 
-def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
+def table_of(rows: Arrays, questions: Iterable[Question]) -> Table:
     """Join rows to settled questions; rows of unsettled ones are left out (counted elsewhere), and
     so is a forecaster without a forecast among the others."""
-    settled = [q for q in questions if q.settled is not None]
-    known = {q.id: i for i, q in enumerate(settled)}
+    disk, named = rows.disk, {name: name for name in rows.ids}
+    # Of each question its fields: a hundred thousand of them whole take 40 MB.
+    known, settled = dict[str, int](), _Settled()
+    for one in questions:
+        if one.settled is not None and one.id in named:
+            known[one.id] = len(settled.id)
+            settled.add(one, named[one.id])
     place = np.array([known.get(name, -1) for name in rows.ids], dtype=np.int64)
-    settles, disk = (place >= 0)[rows.of], rows.disk
+    settles = (place >= 0)[rows.of]
 
     def kept(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return column if settles.all() else picked(column, settles, disk)  # All: nothing is copied.
@@ -185,13 +192,10 @@ def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
     of = kept(rows.of)
     used = np.unique(place[ranks(of, len(rows.ids))[0]])
     rank = np.searchsorted(used, place).astype(np.int64)
-    settled = [settled[i] for i in used.tolist()]
-    days = [iso(q.resolved_at)[:10] if q.resolved_at else None for q in settled]
-    months = np.array(
-        [int(day[:4]) * 12 + int(day[5:7]) if day else 0 for day in days], dtype=np.int64
-    )
+    settled = settled.only(used)
+    del known, named
     return Table(
-        questions=[q.id for q in settled],
+        questions=settled.id,
         q=rank[of] if disk is None else disk.keep(rank[of[part]] for part in parts_of(len(of))),
         t=kept(rows.t),
         market=kept(rows.market),
@@ -200,16 +204,16 @@ def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
         evidence=kept(rows.evidence),
         bid=kept(rows.bid),
         ask=kept(rows.ask),
-        y=np.array([q.settled for q in settled], dtype=np.float64),
-        event=event_labels([q.text for q in settled], days, [q.event_id for q in settled]),
-        period=relabel(months),
-        resolved_at=np.array(
-            [to_us(q.resolved_at) if q.resolved_at else 0 for q in settled], dtype=np.int64
+        y=np.array(settled.y, dtype=np.float64),
+        event=event_labels(settled.text, settled.day, settled.event_id),
+        period=relabel(np.array(settled.month, dtype=np.int64)),
+        resolved_at=np.array(settled.resolved_at, dtype=np.int64),
+        play=np.array(settled.play, dtype=np.bool_),
+        fee=np.array(settled.fee, dtype=np.float64),
+        category=settled.category,
+        bare=np.array(
+            [text is None and event is None for text, event in settled.texts], dtype=np.bool_
         ),
-        play=np.array([q.play for q in settled], dtype=np.bool_),
-        fee=np.array([q.fee for q in settled], dtype=np.float64),
-        category=[q.category or "none stated" for q in settled],
-        bare=np.array([q.text is None and q.event_id is None for q in settled], dtype=np.bool_),
         forecasts={
             name: p
             for name, p in ((name, kept(rows.forecasts[name])) for name in sorted(rows.forecasts))
@@ -217,6 +221,54 @@ def table_of(rows: Arrays, questions: Sequence[Question]) -> Table:
         },
         disk=disk,
     )
+
+
+@dataclass
+class _Settled:
+    """The fields of settled questions. `month` counts them from year 0; it and `resolved_at` are 0
+    where there is no date."""
+
+    id: list[str] = field(default_factory=list)
+    text: list[str | None] = field(default_factory=list)
+    event_id: list[str | None] = field(default_factory=list)
+    day: list[str | None] = field(default_factory=list)
+    category: list[str] = field(default_factory=list)
+    y: Sequence[float] = field(default_factory=lambda: array("d"))
+    month: Sequence[int] = field(default_factory=lambda: array("q"))
+    resolved_at: Sequence[int] = field(default_factory=lambda: array("q"))
+    play: Sequence[int] = field(default_factory=lambda: array("b"))
+    fee: Sequence[float] = field(default_factory=lambda: array("d"))
+
+    @property
+    def texts(self) -> Iterator[tuple[str | None, str | None]]:
+        """What there is to group each by."""
+        return zip(self.text, self.event_id, strict=True)
+
+    def add(self, one: Question, name: str) -> None:
+        """Put a question at the end, under this very `name`: another string would hold on to the
+        memory of all that was read beside it."""
+        at, day = one.resolved_at, iso(one.resolved_at)[:10] if one.resolved_at else None
+        month = int(day[:4]) * 12 + int(day[5:7]) if day else 0
+        cells = (
+            name,
+            one.text,
+            one.event_id,
+            None if day is None else intern(day),
+            intern(one.category or "none stated"),
+            one.settled,
+            month,
+            to_us(at) if at else 0,
+            one.play,
+            one.fee,
+        )
+        for column, cell in zip(vars(self).values(), cells, strict=True):
+            column.append(cell)
+
+    def only(self, places: npt.NDArray[np.int64]) -> "_Settled":
+        """Those at these places, in order."""
+        if len(places) == len(self.id):
+            return self
+        return _Settled(*([column[k] for k in places.tolist()] for column in vars(self).values()))
 
 
 def score_only(table: Table, settings: Settings) -> list[Row]:

@@ -1,5 +1,6 @@
 """Columns of numbers on disk: files in numpy's own format, and columns that grow piece by piece."""
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from itertools import pairwise
@@ -48,6 +49,14 @@ class Pieces:
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._files))
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system, where the C library has a way (glibc keeps
+    what lies between other things, and that of large columns is much)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def spans(values: npt.NDArray[Any], rows: int = 100_000) -> Iterator[Span]:

@@ -1,7 +1,7 @@
 """A backtest as a job: what a user asks (as values that the journal can keep), and how it is
 selected, compiled, walked and scored. The engine runs it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -47,7 +47,7 @@ from beforehand.jobs.forecasters import (
 )
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
-from beforehand.runs.columns import read_questions
+from beforehand.runs.columns import each_question
 from beforehand.score.evaluate import Question, Settings, evaluate, part_wire
 from beforehand.score.leaks.report import LeakReport
 from beforehand.score.scoreboard import Kept
@@ -57,6 +57,7 @@ from beforehand.score.validity import SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_json_around, write_jsonl
+from beforehand.store.npy import give_back
 from beforehand.store.run_folder import RunFolder
 
 MOST_QUESTIONS = 5_000_000
@@ -426,14 +427,14 @@ class BacktestJob:
         write_json(path / "audit.json", audit.wire())
         said, apart = kept_at(path), set(self.selection.short)
 
-        def questions() -> list[Question]:
-            return read_questions(path, settings.kelly)  # Not kept: a hundred thousand take 40 MB.
+        def questions() -> Iterator[Question]:
+            return each_question(path, settings.kelly)  # Not kept: a hundred thousand take 40 MB.
 
         table = said.table(questions(), apart)
         table = replace(table, marks=hindsight.marks(table, self.gateway))
         # A question outside the grid reveals that the end is near: such markets are scored apart.
         short = said.apart(questions(), apart) if apart else None
-        table.let_go()
+        give_back()
         leaks, written = self._leaks(audit, said)
         everyone, collected = self.forecasters.values(), outputs["collect"]
         codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
@@ -450,6 +451,8 @@ class BacktestJob:
         )
         facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
         result = evaluate(table, facts, replace(tried, unranked=paths))
+        table.let_go()
+        give_back()
         drawn = said.drawn()
         asked = next(q for q in questions() if q.id == drawn)
         about: About = {

@@ -1,7 +1,7 @@
 """How the intervals that a backtest kept are scored: rows of JSON, or the columns of a large run.
 Both give the same figures."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,11 +39,11 @@ from beforehand.store.npy import spans
 class Intervals(Protocol):
     """The intervals of a walked run, for scoring. `apart` are the markets that are scored apart."""
 
-    def table(self, questions: Sequence[Question], apart: set[str]) -> Table:
+    def table(self, questions: Iterable[Question], apart: set[str]) -> Table:
         """What is scored: the rows of all other markets."""
         ...
 
-    def apart(self, questions: Sequence[Question], apart: set[str]) -> Table | None:
+    def apart(self, questions: Iterable[Question], apart: set[str]) -> Table | None:
         """The rows of the markets that are scored apart; None without any."""
         ...
 
@@ -66,7 +66,7 @@ class Intervals(Protocol):
         ...
 
     def without_flagged(
-        self, questions: Callable[[], list[Question]], settings: Settings
+        self, questions: Callable[[], Iterable[Question]], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
         """The scores with and without what rests on flagged documents; None where nothing does."""
         ...
@@ -85,10 +85,10 @@ class _Rows:
         self._intervals = list(read_intervals(path / "intervals.jsonl"))
         self._rows = list(questions_of(self._intervals))
 
-    def table(self, questions: Sequence[Question], apart: set[str]) -> Table:
+    def table(self, questions: Iterable[Question], apart: set[str]) -> Table:
         return build_table(columns_of(r for r in self._rows if r.market_id not in apart), questions)
 
-    def apart(self, questions: Sequence[Question], apart: set[str]) -> Table | None:
+    def apart(self, questions: Iterable[Question], apart: set[str]) -> Table | None:
         rows = [row for row in self._rows if row.market_id in apart]
         return build_table(columns_of(rows), questions) if rows else None
 
@@ -107,9 +107,9 @@ class _Rows:
         return [row for row in self._rows if row.market_id == market]
 
     def without_flagged(
-        self, questions: Callable[[], list[Question]], settings: Settings
+        self, questions: Callable[[], Iterable[Question]], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
-        return results.without_flagged(self._rows, questions(), settings)
+        return results.without_flagged(self._rows, [*questions()], settings)
 
 
 Change = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
@@ -131,10 +131,12 @@ class _Columns:
         finally:
             self._kept.release()
 
-    def table(self, questions: Sequence[Question], apart: set[str]) -> Table:
-        return table_of(self._arrays(~self._among(apart)), questions)
+    def table(self, questions: Iterable[Question], apart: set[str]) -> Table:
+        made = table_of(self._arrays(~self._among(apart)), questions)
+        made.let_go()
+        return made
 
-    def apart(self, questions: Sequence[Question], apart: set[str]) -> Table | None:
+    def apart(self, questions: Iterable[Question], apart: set[str]) -> Table | None:
         mask = self._among(apart)
         return table_of(self._arrays(mask), questions) if mask.any() else None
 
@@ -156,12 +158,14 @@ class _Columns:
             return self._drawn(columns)
 
     def _drawn(self, columns: IntervalColumns) -> str:
-        odds = columns.column("odds")
-        known, n = np.isfinite(odds), len(columns.markets)
-        low, high = np.full(n, np.inf), np.full(n, -np.inf)
-        np.minimum.at(low, self._of[known], odds[known])
-        np.maximum.at(high, self._of[known], odds[known])
-        many = np.bincount(self._of[known], minlength=n)
+        n = len(columns.markets)
+        low, high, many = np.full(n, np.inf), np.full(n, -np.inf), np.zeros(n, dtype=np.int64)
+        for part in columns.parts():
+            odds, of = columns.column("odds")[part], self._of[part]
+            known = np.isfinite(odds)
+            np.minimum.at(low, of[known], odds[known])
+            np.maximum.at(high, of[known], odds[known])
+            many += np.bincount(of[known], minlength=n)
         if not many.any():
             raise NotFound("the run has no interval to draw")
         # The same interest as in `results.pictured`.
@@ -178,12 +182,12 @@ class _Columns:
             return list(questions_of(columns.rows(columns.places(market, None, None), let_go=True)))
 
     def without_flagged(
-        self, questions: Callable[[], list[Question]], settings: Settings
+        self, questions: Callable[[], Iterable[Question]], settings: Settings
     ) -> dict[str, dict[str, Few]] | None:
         with self._columns() as columns:
             if not columns.flagged():
                 return None
-            return results.without_flagged(list(questions_of(columns)), questions(), settings)
+            return results.without_flagged(list(questions_of(columns)), [*questions()], settings)
 
     def _among(self, markets: set[str]) -> npt.NDArray[np.bool_]:
         wanted = np.array([name in markets for name in self._kept.markets], dtype=bool)

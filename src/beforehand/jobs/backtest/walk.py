@@ -68,6 +68,7 @@ from beforehand.records.world import Document, Market, Resolution
 from beforehand.runs.interval_columns import PREVIOUS
 from beforehand.runs.rows import read_intervals
 from beforehand.store.files import write_atomic
+from beforehand.store.npy import give_back
 from beforehand.store.run_folder import RunFolder
 
 LONGEST_TEXT = 600
@@ -370,7 +371,10 @@ class Walker:
             else:
                 parts = (context.part(task, kind) for kind in ("intervals", "predictions"))
                 joined.add_rows(*(part.splitlines() for part in parts))
-        return joined.write(self._folder.run_id, self._method)
+        written = joined.write(self._folder.run_id, self._method)
+        del joined
+        give_back()
+        return written
 
     def _row(self, interval: Interval, answers: ByForecaster) -> IntervalRow:
         context = interval.context
