@@ -162,8 +162,8 @@ def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> l
     for name in names:
         known[name] = np.isfinite(_column(table, name))
         table.let_go()
-    priced = np.isfinite(table.market)
-    found = []
+    priced, found = np.isfinite(table.market), list[Comparison]()
+    table.let_go()
     for a, b in combinations(names, 2):
         if (known[a] & known[b]).any():
             found.append(compare(table, a, b, options, rows))
@@ -200,6 +200,7 @@ def compare(
     what comparisons over the same rows share. Raises InputError if the two share no row."""
     p, q = _column(table, a), _column(table, b)
     both = np.isfinite(p) & np.isfinite(q)
+    table.let_go()
     if not both.any():
         raise InputError(f"{a} and {b} have no market and instant in common: nothing can be paired")
     kept = {} if rows is None else rows

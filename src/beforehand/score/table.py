@@ -17,6 +17,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from tempfile import TemporaryFile
 from typing import Any
@@ -160,8 +161,10 @@ class Table:
 
     def missing(self, name: str, p: Floats) -> int:
         """How many of the forecasts asked for the forecaster `name` did not make."""
-        made = sum(int(np.isfinite(p[part]).sum()) for part in parts_of(len(p)))
-        self.let_go()
+        made = 0
+        for part in parts_of(len(p)):
+            made += int(np.isfinite(p[part]).sum())
+            self.let_go()
         return self.asked.get(name, len(self.q)) - made
 
     @property
@@ -222,7 +225,7 @@ class Table:
         rows; of a small one, or one that is not in order of questions, all at once. What is made of
         every row then takes the memory of a part."""
         n = len(self.q)
-        if n <= BLOCK or not self._in_order():
+        if n <= BLOCK or not self._in_order:
             yield slice(0, n), self
             self.let_go()
             return
@@ -255,12 +258,14 @@ class Table:
             self.let_go()
             begin = end
 
+    @cached_property
     def _in_order(self) -> bool:
         """Whether the rows are in order of questions."""
-        return all(
-            (np.diff(self.q[max(part.start - 1, 0) : part.stop]) >= 0).all()
-            for part in parts_of(len(self.q))
-        )
+        for part in parts_of(len(self.q)):
+            if (np.diff(self.q[max(part.start - 1, 0) : part.stop]) < 0).any():
+                return False
+            self.let_go()
+        return True
 
     def question_means(self, rows: Floats, valid: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """(mean over a question's valid rows, 1.0 where it has any), both of shape (Q,)."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from beforehand.store.files import write_lines
 
+_M_MMAP_THRESHOLD = -3  # As malloc.h has it.
 Span = Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 
 
@@ -52,11 +53,12 @@ class Pieces:
 
 
 def give_back() -> None:
-    """Give memory that was freed back to the system, where the C library has a way (glibc keeps
-    what lies between other things, and that of large columns is much)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    """Give memory that was freed back to the system at once, now and from here on for each array of
+    megabytes, where the C library has a way: glibc else keeps that of large columns for long."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim") and hasattr(library, "mallopt"):
+        library.mallopt(_M_MMAP_THRESHOLD, 2_000_000)
+        library.malloc_trim(0)
 
 
 def spans(values: npt.NDArray[Any], rows: int = 100_000) -> Iterator[Span]:

@@ -364,6 +364,7 @@ class Walker:
 
     def _joined(self, form: Form, outputs: Mapping[str, Any], context: StepContext) -> list[str]:
         """Write the columns of a large run; returns the names of the files."""
+        give_back()
         joined = Joined(self._folder.path, self._configs, form)
         for task, output in outputs.items():
             if output.get("columns"):
