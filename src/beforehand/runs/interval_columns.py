@@ -53,7 +53,7 @@ FOLDER = "intervals"
 HEAD = f"{FOLDER}/head.json"
 PREVIOUS = 10
 """How many earlier aggregates of its experiment a context shows."""
-FIRST_BLOCK, BLOCK, PART = 128, 4096, 65_536
+FIRST_BLOCK, BLOCK, PART = 128, 4096, 16_384
 """Rows that are made at once: few for the first page, more for those who go on. And rows of which
 columns are held in memory when all of them are read."""
 COLUMNS = {
@@ -440,10 +440,10 @@ class IntervalColumns:
         thousand rows at a time."""
         import numpy as np
 
-        every = np.arange(self._n) if places is None else places
-        start, size = 0, FIRST_BLOCK
-        while start < len(every):
-            at = every[start : start + size]
+        length, start, size = self._n if places is None else len(places), 0, FIRST_BLOCK
+        while start < length:
+            end = min(start + size, length)
+            at = np.arange(start, end) if places is None else places[start:end]
             if start // PART != (start + size) // PART:
                 self.release()
             start, size = start + size, min(2 * size, BLOCK)

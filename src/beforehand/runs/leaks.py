@@ -42,38 +42,40 @@ def recheck_run(
     rows with a time after t, a document or a citation are read one by one."""
     if not isinstance(rows, IntervalColumns):
         return recheck(report, rows, planted, also)
-    try:
-        late, n = _late(rows)
-    except IndexError as error:
-        raise InputError(f"{rows.folder} is damaged: {error}") from None
-    if rows.asked:
-        late |= (rows.shown() > 0) | (rows.column("cited") > 0)
-    found = recheck(report, rows.rows(np.flatnonzero(late)), planted, also)
-    report.rechecked += int(n[~late].sum())
     pure = [k for k, one in enumerate(rows.who) if not one["asked"]]
+    text_known_at, alone = np.append(rows.text_known_at, -1), list[npt.NDArray[np.intp]]()
     for part in rows.parts():
-        shown = part.start + np.flatnonzero(~late[part])
-        report.decisions += sum(int(np.isfinite(rows.forecasts[k][shown]).sum()) for k in pure)
-        report.decisions += int(rows.column("said")[shown].sum()) if rows.asked else 0
-    return found
+        try:
+            late, n = _late(rows, part, text_known_at)
+        except IndexError as error:
+            raise InputError(f"{rows.folder} is damaged: {error}") from None
+        if rows.asked:
+            late |= (rows.shown()[part] > 0) | (rows.column("cited")[part] > 0)
+        alone.append(part.start + np.flatnonzero(late))
+        report.rechecked += int(n[~late].sum())
+        said = rows.forecasts[:, part]
+        report.decisions += sum(int(np.isfinite(said[k][~late]).sum()) for k in pure)
+        report.decisions += int(rows.column("said")[part][~late].sum()) if rows.asked else 0
+    places = np.concatenate([np.zeros(0, dtype=np.int64), *alone])
+    return recheck(report, rows.rows(places), planted, also)
 
 
-def _late(rows: IntervalColumns) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int8]]:
-    """The rows that show anything from after their t, and how many times each has."""
-    text_known_at = np.array([*rows.text_known_at.tolist(), -1])
-    late, n = np.zeros(len(rows), dtype=bool), np.zeros(len(rows), dtype=np.int8)
-    for part in rows.parts():
-        every_t, before = rows.column("t"), rows.column("before")
-        t, text, known_at = every_t[part], rows.column("text")[part], rows.column("known_at")[part]
-        late[part] = ~visible_us(known_at, t) & (known_at >= 0)
-        late[part] |= ~visible_us(text_known_at[text], t) & (text >= 0)
-        n[part] = (known_at >= 0).astype(np.int8) + (text >= 0)
-        earlier = before[part]
-        for _ in range(PREVIOUS):
-            there = earlier >= 0
-            n[part] += there
-            late[part] |= there & ~visible_us(every_t[earlier], t)
-            earlier = np.where(there, before[earlier], -1)
+def _late(
+    rows: IntervalColumns, part: slice, text_known_at: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int8]]:
+    """Which rows of a part show anything from after their t, and how many times each has;
+    `text_known_at` ends with -1, for a row without a text."""
+    every_t, before = rows.column("t"), rows.column("before")
+    t, text, known_at = every_t[part], rows.column("text")[part], rows.column("known_at")[part]
+    late = ~visible_us(known_at, t) & (known_at >= 0)
+    late |= ~visible_us(text_known_at[text], t) & (text >= 0)
+    n = (known_at >= 0).astype(np.int8) + (text >= 0)
+    earlier = before[part]
+    for _ in range(PREVIOUS):
+        there = earlier >= 0
+        n += there
+        late |= there & ~visible_us(every_t[earlier], t)
+        earlier = np.where(there, before[earlier], -1)
     return late, n
 
 
