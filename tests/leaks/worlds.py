@@ -23,7 +23,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
-from beforehand.store.archive.ledger import PointLedger, Shelf
+from beforehand.store.archive.ledger import Numbers, PointLedger, Shelf
 from beforehand.store.archive.manifest import Segment
 from beforehand.store.archive.reader import KIND_OF, Archive
 
@@ -43,7 +43,7 @@ class MemoryArchive(Archive):
     """An archive whose segments are held in memory; everything above them is the real code."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        ledger, lines = PointLedger(None, Shelf()), _Held()
+        ledger, lines = PointLedger(None, Shelf(), Numbers()), _Held()
         for record in records:
             if isinstance(record, PricePoint):
                 ledger.add(record)

@@ -5,7 +5,7 @@ import hashlib
 import os
 import weakref
 from array import array
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -83,47 +83,116 @@ class Lines:
 
     def by_market(self, kind: str) -> "Lines":
         """In order of the markets' names, and of those of a market as they are."""
-        key = {number: market_of(kind, self._shelf[number]) for number in self._order}
-        return Lines(self._shelf, sorted(self._order, key=key.__getitem__))
+        key = lambda number: market_of(kind, self._shelf[number])  # noqa: E731
+        return Lines(self._shelf, sorted(self._order, key=key))
+
+
+class Numbers:
+    """A number for each market: of a hundred thousand, the names are kept once."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, int] = {}
+
+    def __call__(self, market: str) -> int:
+        return self.of.setdefault(market, len(self.of))
+
+
+class Marks:
+    """Marks of some bytes each, of every market: most have one, and take no more than it."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._none = size, bytes(size)
+        self._first, self._several = bytearray(), dict[int, list[bytes]]()
+
+    def of(self, number: int) -> list[bytes]:
+        """Those of a market, sorted."""
+        if number in self._several:
+            return self._several[number]
+        start = self._size * number
+        first = bytes(self._first[start : start + self._size])
+        return [first] if first and first != self._none else []
+
+    def add(self, number: int, mark: bytes) -> None:
+        """Put one to those of a market; none is all zeros."""
+        if held := self.of(number):
+            self._several[number] = sorted([*held, mark])
+            return
+        start = self._size * number
+        self._first.extend(bytes(max(start + self._size - len(self._first), 0)))
+        self._first[start : start + self._size] = mark
+
+
+_ENTRY = 24
+"""Bytes of an ending: since when it is known (microseconds, in an order that bytes have too), and a
+digest of what it says."""
 
 
 class Endings:
     """How markets ended, as it became known: what says again what was known last is not new. A set
     that is published every night says it every night."""
 
-    def __init__(self, archive: Archive | None) -> None:
-        self._archive = archive
-        self._known: dict[str, list[tuple[int, bytes]]] | None = None
+    def __init__(self, archive: Archive | None, numbers: Numbers) -> None:
+        self._archive, self._numbers = archive, numbers
+        self._known: Marks | None = None
 
     def add(self, ending: world.Resolution) -> bool:
         """True where it is new."""
         if self._known is None:
-            self._known = defaultdict(list)
-            for one in self._archive.records(world.Resolution) if self._archive else ():
-                insort(self._known[one.market_id], _said(one))
-        known, said = self._known[ending.market_id], _said(ending)
-        before = bisect_right(known, said[0], key=lambda one: one[0]) - 1
-        if before >= 0 and known[before][1] == said[1]:
+            self._known = Marks(_ENTRY)
+            for one in self._archive.each(world.Resolution) if self._archive else ():
+                self._known.add(self._numbers(one.market_id), _entry(one))
+        entry, number = _entry(ending), self._numbers(ending.market_id)
+        known = self._known.of(number)
+        before = bisect_right(known, entry[:8], key=lambda one: one[:8]) - 1
+        if entry in known or (before >= 0 and known[before][8:] == entry[8:]):
             return False
-        insort(known, said)
+        self._known.add(number, entry)
         return True
 
 
-def _said(ending: world.Resolution) -> tuple[int, bytes]:
-    """Since when an ending is known (in microseconds), and a digest of what it says."""
+class Texts:
+    """The versions of markets' texts that there are: each is stored once."""
+
+    def __init__(self, archive: Archive | None, numbers: Numbers) -> None:
+        self._archive, self._numbers = archive, numbers
+        self._known: Marks | None = None
+
+    def add(self, market: str, line: bytes) -> bool:
+        """True where this line of it is new."""
+        if self._known is None:
+            self._known = Marks(MARK)
+            for stored in self._archive.lines("market") if self._archive else ():
+                self._known.add(self._numbers(market_of("market", stored)), mark_of(stored))
+        number, mark = self._numbers(market), mark_of(line)
+        if mark in self._known.of(number):
+            return False
+        self._known.add(number, mark)
+        return True
+
+
+MARK = 16
+
+
+def mark_of(line: bytes) -> bytes:
+    """Tells lines apart: of two million, two are alike once in 10^26."""
+    return hashlib.sha256(line).digest()[:MARK]
+
+
+def _entry(ending: world.Resolution) -> bytes:
     text = ending.model_dump_json(exclude={"market_id", "known_at"})
-    return to_us(ending.known_at), hashlib.sha256(text.encode()).digest()[:16]
+    since = (to_us(ending.known_at) + 2**63).to_bytes(8, "big")
+    return since + hashlib.sha256(text.encode()).digest()[: _ENTRY - 8]
 
 
 class PointLedger:
     """Price points seen so far, per market, so that only new ones are stored. As with endings, what
     says again what was known last of an instant is not new."""
 
-    def __init__(self, archive: Archive | None, shelf: Shelf) -> None:
+    def __init__(self, archive: Archive | None, shelf: Shelf, numbers: Numbers) -> None:
         self._old = archive.series() if archive else {}
         self._seen: dict[str, _Points] = {}
         self._new: dict[str, list[tuple[float | None, ...]]] = defaultdict(list)
-        self._shelf, self._whole = shelf, dict[str, int]()
+        self._shelf, self._numbers, self._whole = shelf, numbers, array("q")
 
     def add(self, p: world.PricePoint) -> bool:
         row = (to_us(p.observed_at), to_us(p.known_at), p.price, p.bid, p.ask, p.volume)
@@ -134,18 +203,25 @@ class PointLedger:
     def add_series(self, row: PriceSeriesRow) -> int:
         """Add a market's whole series; returns how many of its points are new."""
         name = row.market_id
-        alone = name not in self._old and name not in self._seen and name not in self._whole
+        alone = name not in self._old and name not in self._seen and self._line_of(name) < 0
         if alone and len({*row.observed_at}) == len(row.price):
             # As it is: there is nothing to compare it with.
-            self._whole[name] = self._shelf.keep(_encode(row))
+            self._whole[self._numbers(name)] = self._shelf.keep(_encode(row))
             return len(row.price)
         return self._add_rows(row)
+
+    def _line_of(self, name: str) -> int:
+        """The line on the shelf that is a market's whole series; -1 for none."""
+        number = self._numbers(name)
+        self._whole.extend([-1] * (number + 1 - len(self._whole)))
+        return self._whole[number]
 
     def _points_of(self, name: str) -> "_Points":
         """The points of a market so far."""
         if name not in self._seen:
             self._seen[name] = _Points(self._old.get(name))
-            if (first := self._whole.pop(name, None)) is not None:
+            if (first := self._line_of(name)) >= 0:
+                self._whole[self._numbers(name)] = -1
                 self._add_rows(decode_series(self._shelf[first]))
         return self._seen[name]
 
@@ -167,8 +243,13 @@ class PointLedger:
             observed, known, price, *rest = (list(column) for column in zip(*rows, strict=True))
             bid, ask, volume = (c if any(v is not None for v in c) else None for c in rest)
             row = PriceSeriesRow(market, observed, known, price, bid, ask, volume)
-            self._whole[market] = self._shelf.keep(_encode(row))
-        return Lines(self._shelf, [self._whole[market] for market in sorted(self._whole)])
+            self._line_of(market)
+            self._whole[self._numbers(market)] = self._shelf.keep(_encode(row))
+        named = sorted(name for name, number in self._numbers.of.items() if self._has(number))
+        return Lines(self._shelf, [self._whole[self._numbers.of[name]] for name in named])
+
+    def _has(self, number: int) -> bool:
+        return number < len(self._whole) and self._whole[number] >= 0
 
 
 _encode = msgspec.json.Encoder().encode

@@ -36,7 +36,15 @@ from beforehand.records import world
 from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.world import Exchange
 from beforehand.store.archive import packs
-from beforehand.store.archive.ledger import Endings, Lines, PointLedger, Shelf
+from beforehand.store.archive.ledger import (
+    Endings,
+    Lines,
+    Numbers,
+    PointLedger,
+    Shelf,
+    Texts,
+    mark_of,
+)
 from beforehand.store.archive.manifest import (
     Coverage,
     ImportEntry,
@@ -246,7 +254,9 @@ class ArchiveWriter:
         """The lines to store per kind, without what is stored already."""
         archive = Archive(self.path) if self._exists() else None
         seen: dict[str, set[bytes]] = {}
-        points, endings = PointLedger(archive, Shelf(self.path)), Endings(archive)
+        numbers = Numbers()
+        points, endings = PointLedger(archive, Shelf(self.path), numbers), Endings(archive, numbers)
+        texts = Texts(archive, numbers)
         waiting: dict[str, Shelf] = defaultdict(lambda: Shelf(self.path))
         for record in records:
             if isinstance(record, PriceSeriesRow):
@@ -258,16 +268,20 @@ class ArchiveWriter:
             kind = KIND_OF[type(record)]
             if isinstance(record, world.PricePoint):
                 is_new = points.add(record)
+            elif isinstance(record, world.Resolution):
+                if is_new := endings.add(record):
+                    waiting[kind].keep(_line(record))
+            elif isinstance(record, world.Market):
+                line = _line(record)
+                if is_new := texts.add(record.id, line):
+                    waiting[kind].keep(line)
             else:
                 if kind not in seen:
                     stored = archive.lines(kind) if archive else ()
-                    seen[kind] = {_fingerprint(line) for line in stored}
-                line = canonical(record.model_dump(mode="json", exclude_none=True))
-                mark = _fingerprint(line)
-                is_new = mark not in seen[kind]
-                if is_new and isinstance(record, world.Resolution):
-                    is_new = endings.add(record)
-                if is_new:
+                    seen[kind] = {mark_of(line) for line in stored}
+                line = _line(record)
+                mark = mark_of(line)
+                if is_new := mark not in seen[kind]:
                     seen[kind].add(mark)
                     waiting[kind].keep(line)
             tally = report.new if is_new else report.same
@@ -347,8 +361,9 @@ def _source(entry: ImportEntry) -> tuple[str, str]:
     return entry["importer"], entry["source_digest"]
 
 
-def _fingerprint(line: bytes) -> bytes:
-    return hashlib.sha256(line).digest()
+def _line(record: BaseModel) -> bytes:
+    """A record as it is stored."""
+    return canonical(record.model_dump(mode="json", exclude_none=True))
 
 
 class Spooled(TypedDict):
