@@ -5,7 +5,7 @@ gave a forecast: above 0, a is better. Its interval is the one of skill against 
 in the market's place: resampled by events and by resolution months, the wider one leads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import floor, isfinite, log10
@@ -18,13 +18,14 @@ import numpy.typing as npt
 
 from beforehand.errors import InputError
 from beforehand.records.rows import PairWire
-from beforehand.score.intervals import Resampler, t_quantile
+from beforehand.score.intervals import t_quantile
 from beforehand.score.metrics import brier
 from beforehand.score.skill import (
     MIN_EVENTS,
     Interval,
     Options,
     Paired,
+    every_paired,
     paired,
     resamplers,
     skill_columns,
@@ -149,27 +150,29 @@ def _digits(low: float, high: float) -> int:
     return max(4, 1 - floor(log10(nearest)))
 
 
-Rows = dict[bytes, tuple[Table, dict[str, Resampler]]]
-"""The rows that two forecasters share, with their clusters, by which rows these are."""
+Pair = tuple[str, str]
 
 
 def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> list[Comparison]:
     """Every two of the named forecasters that share a row, or else a question that has a price at
     the instants of both (`compare_apart`), in the order of the names, corrected for their
     number."""
-    rows: Rows = {}
     known = dict[str, npt.NDArray[np.bool_]]()
     for name in names:
         known[name] = np.isfinite(_column(table, name))
         table.let_go()
-    priced, found = np.isfinite(table.market), list[Comparison]()
+    priced = np.isfinite(table.market)
     table.let_go()
+    together, apart = list[tuple[str, str]](), list[tuple[str, str]]()
     for a, b in combinations(names, 2):
         if (known[a] & known[b]).any():
-            found.append(compare(table, a, b, options, rows))
+            together.append((a, b))
         elif np.intersect1d(table.q[known[a] & priced], table.q[known[b] & priced]).size:
-            found.append(compare_apart(table, a, b, options))
-    return _corrected(found, 1 - options.level)
+            apart.append((a, b))
+    found = {**_compared(table, together, options)}
+    found |= {(a, b): compare_apart(table, a, b, options) for a, b in apart}
+    in_order = [found[pair] for pair in combinations(names, 2) if pair in found]
+    return _corrected(in_order, 1 - options.level)
 
 
 def _corrected(found: Sequence[Comparison], alpha: float) -> list[Comparison]:
@@ -193,34 +196,50 @@ def _beyond(one: Comparison, alpha: float) -> bool:
     return abs(one.difference) > t_quantile(1 - alpha / 2, one.clusters - 1) * one.error
 
 
-def compare(
-    table: Table, a: str, b: str, options: Options = Options(), rows: Rows | None = None
-) -> Comparison:
-    """The paired comparison of two forecasters of a table (`market` is one of them). `rows` keeps
-    what comparisons over the same rows share. Raises InputError if the two share no row."""
-    p, q = _column(table, a), _column(table, b)
-    both = np.isfinite(p) & np.isfinite(q)
-    table.let_go()
-    if not both.any():
-        raise InputError(f"{a} and {b} have no market and instant in common: nothing can be paired")
-    kept = {} if rows is None else rows
-    if both.tobytes() not in kept:
-        part = table.part(both)
-        kept[both.tobytes()] = part, resamplers(part, options)
-    shared, samplers = kept[both.tobytes()]
-    n = int(both.sum())
-    if n < len(both):  # Of all rows, nothing is copied.
-        p, q = p[both], q[both]
-    gain, present = skill_columns(replace(shared, market=q), p)
-    found = paired(gain, present, samplers, 1, options.level)
-    return Comparison(
-        a=a,
-        b=b,
-        n=n,
-        **_found(found),
-        brier_a=_brier(shared, p),
-        brier_b=_brier(shared, q),
-    )
+def compare(table: Table, a: str, b: str, options: Options = Options()) -> Comparison:
+    """The paired comparison of two forecasters of a table (`market` is one of them). Raises
+    InputError if the two share no row."""
+    return _compared(table, [(a, b)], options)[a, b]
+
+
+def _compared(table: Table, names: Iterable[Pair], options: Options) -> dict[Pair, Comparison]:
+    """The comparison of each two. Those that share the same rows are resampled at once."""
+    same: dict[bytes, list[Pair]] = {}
+    for a, b in names:
+        both = np.isfinite(_column(table, a)) & np.isfinite(_column(table, b))
+        table.let_go()
+        if not both.any():
+            raise InputError(
+                f"{a} and {b} have no market and instant in common: nothing can be paired"
+            )
+        same.setdefault(np.packbits(both).tobytes(), []).append((a, b))
+    found = dict[Pair, Comparison]()
+    for packed, those in same.items():
+        both = np.unpackbits(np.frombuffer(packed, np.uint8), count=len(table.q)).astype(bool)
+        found |= _on(table, both, those, options)
+    return found
+
+
+def _on(
+    table: Table, both: npt.NDArray[np.bool_], names: Sequence[Pair], options: Options
+) -> Iterator[tuple[Pair, Comparison]]:
+    """The comparisons over these rows, which each two of the names share."""
+    shared, n, scores = table.part(both), int(both.sum()), dict[str, float]()
+
+    def said(name: str) -> Floats:
+        p = _column(table, name)
+        return p if n == len(both) else p[both]  # Of all rows, nothing is copied.
+
+    def columns() -> Iterator[tuple[Pair, tuple[Floats, Floats]]]:
+        for a, b in names:
+            p, q = said(a), said(b)
+            yield (a, b), skill_columns(replace(shared, market=q), p)
+            for name, mine in ((a, p), (b, q)):
+                if name not in scores:
+                    scores[name] = _brier(shared, mine)
+
+    for (a, b), one in every_paired(columns(), resamplers(shared, options), 1, options.level):
+        yield (a, b), Comparison(a=a, b=b, n=n, **_found(one), brier_a=scores[a], brier_b=scores[b])
 
 
 def _brier(table: Table, p: Floats) -> float:

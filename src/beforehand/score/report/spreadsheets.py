@@ -136,6 +136,8 @@ BET_COLUMNS = (
     "outcome",
     "settled",
 )
+AT_ONCE = 4096
+"""Rows of questions.csv that are made at once."""
 QUESTION_COLUMNS = (
     "forecaster",
     "market_id",
@@ -197,14 +199,14 @@ def questions_csv(result: Result, texts: Mapping[str, str | None]) -> Iterator[b
     """Every question of every forecaster as lines of CSV: its mean scores there, and which
     questions count as one: `event` and `month` number the clusters that intervals are drawn
     from."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, QUESTION_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for cells in question_rows(result, texts):
+    out, cell = io.StringIO(), spreadsheet_cell
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(QUESTION_COLUMNS)
+    for part in question_rows(result, texts):
+        writer.writerows([c if c.__class__ is not str else cell(c) for c in row] for row in part)
         yield out.getvalue().encode()
         out.seek(0)
         out.truncate()
-        writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
     yield out.getvalue().encode()
 
 
@@ -220,30 +222,33 @@ def _of_questions(table: Table, p: Floats) -> tuple[Ints, Floats]:
 
 def question_rows(
     result: Result, texts: Mapping[str, str | None]
-) -> Iterator[dict[str, str | int | float | None]]:
-    """The rows of questions.csv."""
-    table = result.table
+) -> Iterator[Iterator[tuple[str | int | float | None, ...]]]:
+    """The rows of questions.csv, a few thousand at a time."""
+    table, categories = result.table, result.table.category
     for row in result.rows:
         p = table.market if row.forecaster == MARKET else table.forecasts[row.forecaster]
         n, brier = _of_questions(table, p)
         skill, priced = skill_columns(table, p)
-        for i in np.flatnonzero(n).tolist():
-            market = table.questions[i]
-            at = int(table.resolved_at[i])
-            yield {
-                "forecaster": row.forecaster,
-                "market_id": market,
-                "question": texts.get(market),
-                "venue": market.partition(":")[0],
-                "category": table.category[i] if table.category else "",
-                "outcome": float(table.y[i]),
-                "settled": iso_us(at) if at else "",
-                "n": int(n[i]),
-                "brier": float(brier[i]),
-                "skill_vs_market": float(skill[i]) if priced[i] else "",
-                "event": int(table.event[i]),
-                "month": int(table.period[i]),
-            }
+        there = np.flatnonzero(n)
+        for start in range(0, len(there), AT_ONCE):
+            at = there[start : start + AT_ONCE]
+            markets, settled = [table.questions[i] for i in at], table.resolved_at[at].tolist()
+            gains = zip(skill[at].tolist(), priced[at].tolist(), strict=True)
+            yield zip(
+                [row.forecaster] * len(at),
+                markets,
+                map(texts.get, markets),
+                (market.partition(":")[0] for market in markets),
+                [categories[i] if categories else "" for i in at],
+                table.y[at].tolist(),
+                (iso_us(when) if when else "" for when in settled),
+                n[at].tolist(),
+                brier[at].tolist(),
+                (gain if has else "" for gain, has in gains),
+                table.event[at].tolist(),
+                table.period[at].tolist(),
+                strict=True,
+            )
 
 
 def pairs_csv(pairs: Sequence[PairWire]) -> bytes:
