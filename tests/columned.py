@@ -1,5 +1,5 @@
 """The same run as rows and as columns, for tests/test_columns.py and tests/api: one of pure
-functions, and one in which others were asked too."""
+functions, whole and divided as one of millions of rows is, and one in which others were asked."""
 
 from pathlib import Path
 
@@ -10,6 +10,9 @@ from beforehand.clock import FrozenClock, parse_instant
 from beforehand.config import Home
 from beforehand.jobs.backtest import joined
 from beforehand.records.world import Document
+from beforehand.runs import interval_columns
+from beforehand.score import table
+from beforehand.store import npy
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
@@ -55,7 +58,7 @@ def walked(archive: Path, home: Path, *more: str) -> Path:
     return Home(home).runs / "r"
 
 
-@pytest.fixture(scope="module", params=["pure", "mixed"])
+@pytest.fixture(scope="module", params=["pure", "mixed", "parts"])
 def both(
     request: pytest.FixtureRequest, bare: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
@@ -67,7 +70,11 @@ def both(
         (homes / "mine.py").write_text(MINE)
         who = f"market,drift,python:{homes / 'mine.py'}:mine,news_tilt,scripted"
         more = ["--forecasters", who, "--sims", "2", "--mode", "direct_llm"]
-    rows = walked(archive, homes / "rows", *more)
     with pytest.MonkeyPatch.context() as patch:
+        if request.param == "parts":  # As a run of millions of rows is divided.
+            for module, name in ((npy, "SPAN"), (table, "BLOCK"), (joined, "PART")):
+                patch.setattr(module, name, 64)
+            patch.setattr(interval_columns, "PART", 100)
+        rows = walked(archive, homes / "rows", *more)
         patch.setattr(joined, "MOST_ROWS", 10)
         return rows, walked(archive, homes / "columns", *more)

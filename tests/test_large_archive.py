@@ -17,7 +17,7 @@ from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest, digest_around
 from beforehand.records.bulk import PriceSeriesRow
-from beforehand.records.world import Resolution
+from beforehand.records.world import Market, Resolution
 from beforehand.store.archive import ledger, nearby, reader, writer
 from beforehand.store.archive.manifest import seal_of
 from beforehand.store.archive.reader import MARKET_KINDS, Archive
@@ -241,6 +241,65 @@ def test_endings_are_kept_as_numbers_and_given_as_records() -> None:
     assert [*some] == ["A:3", "A:4", "A:1"]
     assert [*some.values()] == [every[2], every[3], every[0]]
     assert some.get("A:2") is None
+
+
+def test_marks_are_those_of_a_dictionary() -> None:
+    rng, marks, plain = random.Random(3), ledger.Marks(4), dict[int, list[bytes]]()
+    for _ in range(3000):
+        number, mark = rng.randrange(400), rng.randbytes(3) + b"x"
+        assert marks.of(number) == sorted(plain.get(number, []))
+        if rng.random() < 0.5:
+            marks.add(number, mark)
+            plain.setdefault(number, []).append(mark)
+    assert {len(held) for held in plain.values()} >= {1, 2, 3}
+    assert not marks.of(9999)
+
+
+def test_what_is_new_is_what_a_plain_list_says_is_new(tmp_path: Path) -> None:
+    """Texts that are there, and endings that say again what was known last, are not stored; over
+    several imports, in any order."""
+    rng, at = random.Random(7), datetime(2026, 1, 2, tzinfo=UTC)
+    texts, endings = set[tuple[object, ...]](), dict[str, list[tuple[int, float]]]()
+    for number in range(8):
+        records_, expected = list[Market | Resolution](), {"market": 0, "resolution": 0}
+        for _ in range(60):
+            name, hours = f"MANIFOLD:m{rng.randrange(12)}", rng.randrange(6)
+            known_at = at + timedelta(hours=hours)
+            if rng.random() < 0.5:
+                told = name, rng.choice("abc"), hours
+                expected["market"] += told not in texts
+                texts.add(told)
+                records_.append(
+                    Market(
+                        id=name, venue="MANIFOLD", native_id=name[9:], question=f"Will {told[1]}?",
+                        known_at=known_at,
+                    )
+                )  # fmt: skip
+                continue
+            payout, known = rng.choice([0.0, 1.0]), endings.setdefault(name, [])
+            before = [one for one in sorted(known) if one[0] <= hours]
+            # Of two at one instant, either was said before; else the last one counts.
+            again = (hours, payout) in known or (before and before[-1][1] == payout)
+            if before and before[-1][0] == hours and (hours, payout) not in known:
+                again = None  # Two outcomes at one instant: which of them is last is not looked at.
+            records_.append(
+                Resolution(
+                    market_id=name, status="resolved", payout=payout, resolved_at=at,
+                    known_at=known_at,
+                )
+            )  # fmt: skip
+            if again is None:
+                records_.pop()
+                continue
+            if not again:
+                expected["resolution"] += 1
+                known.append((hours, payout))
+        report = ArchiveWriter(tmp_path / "world").add(
+            records_, importer="test", source=str(number), source_digest=str(number),
+            recorded_at=STORED,
+        )  # fmt: skip
+        assert {kind: report.new.get(kind, 0) for kind in expected} == expected
+    assert len(endings) == 12
 
 
 def test_of_several_endings_the_last_counts_and_two_outcomes_are_a_dispute() -> None:

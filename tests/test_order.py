@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from provider import Judge, Provider, serving
 
 from beforehand.cli.app import run as cli
@@ -14,6 +15,7 @@ from beforehand.clock import EPOCH, from_us, iso, parse_instant, to_us
 from beforehand.config import Home
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest.order import Replacement, compile_plan
+from beforehand.jobs.backtest.select import Experiments
 from experiments import (
     DAY,
     MONDAY,
@@ -52,6 +54,23 @@ def test_in_the_plan_an_instant_waits_for_the_one_before() -> None:
     free = [step for step in plan.steps if step.id.startswith("walk/")]
     assert [step.args["experiments"] for step in free] == [[71], [72]]
     assert all(not step.deps for step in free), "the memoryless wait for nobody"
+
+
+def test_experiments_are_made_as_they_were_given() -> None:
+    given = [
+        experiment("X:a", MONDAY, 5, DAY, A),
+        experiment("X:b", MONDAY + timedelta(microseconds=1), 3, DAY, "scripted", B),
+        experiment("X:a", MONDAY, 1, 2 * DAY, "baseline:market"),
+    ]
+    kept = Experiments.of(given)
+    assert [*kept] == given == kept[:] == [kept[k - 3] for k in range(3)]
+    assert kept[1:] == given[1:]
+    assert [kept.count(k) for k in range(3)] == [grid.count(one) for one in given] == [5, 3, 1]
+    assert kept.markets == ["X:a", "X:b", "X:a"]
+    assert Experiments.of(kept) is kept
+    with pytest.raises(IndexError):
+        _ = kept[3]
+    assert not Experiments()
 
 
 def test_a_forks_models_are_waited_for_as_well() -> None:

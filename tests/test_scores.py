@@ -25,8 +25,9 @@ from beforehand.score.bets import (
 from beforehand.score.intervals import Resampler, arcs, lower_bound, one_thread, t_quantile
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options, every_paired, paired, resamplers, skills
-from beforehand.score.table import Disk, Floats, Table, event_labels
+from beforehand.score.table import Disk, Floats, Table, event_labels, picked, ranks
 from beforehand.score.validity import SetFacts, apply_card, card, placebo
+from beforehand.store import npy
 from beforehand.world.simulate import SimConfig, normal_cdf
 from tables import table
 
@@ -574,6 +575,44 @@ def test_metrics_in_parts_are_those_of_the_whole() -> None:
     nothing, unknown, _ = metrics.in_parts(lambda: [(p[:0], y[:0], w[:0])])
     assert nothing.total == 0
     assert math.isnan(unknown.reliability)
+
+
+def test_ranks_and_picked_rows_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("beforehand.score.table.BLOCK", 7)
+    rng, disk = np.random.default_rng(5), Disk()
+    for n in (0, 1, 6, 7, 60):
+        places, mask = rng.integers(0, 9, n), rng.random(n) < 0.4
+        for rows in (None, mask):
+            there, rank = ranks(places, 9, rows)
+            kept, expected = np.unique(
+                places if rows is None else places[rows], return_inverse=True
+            )
+            assert there.tolist() == kept.tolist()
+            assert rank[places if rows is None else places[rows]].tolist() == expected.tolist()
+        for column in (rng.random(n), rng.random(n) < 0.5, rng.integers(0, 99, n)):
+            for kept in (picked(column, mask, None), picked(column, mask, disk)):
+                assert kept.dtype == column.dtype
+                assert kept.tolist() == column[mask].tolist()
+        one = picked(np.broadcast_to(np.nan, n), mask, disk)
+        assert len(one) == mask.sum() * (n > 0)
+        assert one.strides == (0,) or not n
+    before = disk.keep([np.arange(5.0), np.arange(3.0)])
+    disk.let_go()
+    assert before.tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        before[0] = 1
+
+
+@given(st.lists(st.integers(-50, 50)), st.integers(1, 20))
+def test_spans_have_each_value_once(values: list[int], rows: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(npy, "SPAN", rows)
+        column = np.array(values, dtype=np.int64)
+        masks = [span(column) for span in npy.spans(column)]
+    assert np.sum(masks, axis=0).tolist() == [1] * len(values) if values else not masks
+    for low, high in pairwise(masks):
+        if low.any() and high.any():
+            assert column[low].max() < column[high].min()
 
 
 def on_disk(table: Table) -> Table:

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from beforehand.store.files import write_lines
 
 _M_MMAP_THRESHOLD = -3  # As malloc.h has it.
+SPAN = 100_000
+"""Rows that are sorted at once."""
 Span = Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 
 
@@ -61,14 +63,14 @@ def give_back() -> None:
         library.malloc_trim(0)
 
 
-def spans(values: npt.NDArray[Any], rows: int = 100_000) -> Iterator[Span]:
-    """Tests for spans of values that follow each other, such that each has about so many of the
+def spans(values: npt.NDArray[Any]) -> Iterator[Span]:
+    """Tests for spans of values that follow each other, such that each has about `SPAN` of the
     `values` (more, where so many are equal). Together they have each value once."""
     n = len(values)
     if not n:
         return
     sample = np.sort(values[:: max(1, n // 100_000)])
-    bounds = np.unique(sample[:: max(1, len(sample) * rows // n)]).tolist()
+    bounds = np.unique(sample[:: max(1, len(sample) * SPAN // n)]).tolist()
     for low, high in pairwise([None, *bounds[1:], None]):
 
         def within(
