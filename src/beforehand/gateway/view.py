@@ -242,7 +242,7 @@ class View:
         return [endings[name] for name in sorted(endings)]
 
     def endings(self) -> Endings:
-        """The same by market, in as little memory as numbers take."""
+        """The same by market id, in the memory of numbers: a record is made when it is read."""
         return Endings(self._admitted("resolution", self._world.resolutions(None, self._at)))
 
     def forecasts(self, market_id: str) -> list[RecordedForecast]:

@@ -1,9 +1,10 @@
 """A backtest as a job: what a user asks (as values that the journal can keep), and how it is
 selected, compiled, walked and scored. The engine runs it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,12 @@ from beforehand.jobs.forecasters import (
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.runs.columns import each_question
-from beforehand.score.evaluate import Question, Settings, evaluate, part_wire
+from beforehand.score.evaluate import Settings, evaluate, part_wire
 from beforehand.score.leaks.report import LeakReport
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, Summary
+from beforehand.score.table import Table
 from beforehand.score.validity import SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
@@ -426,10 +428,7 @@ class BacktestJob:
         audit.add(outputs["collect"]["audit"])
         write_json(path / "audit.json", audit.wire())
         said, apart = kept_at(path), set(self.selection.short)
-
-        def questions() -> Iterator[Question]:
-            return each_question(path, settings.kelly)  # Not kept: a hundred thousand take 40 MB.
-
+        questions = partial(each_question, path, settings.kelly)  # A large run has 40 MB of them.
         table = said.table(questions(), apart)
         table = replace(table, marks=hindsight.marks(table, self.gateway))
         # A question outside the grid reveals that the end is near: such markets are scored apart.
@@ -437,11 +436,7 @@ class BacktestJob:
         give_back()
         leaks, written = self._leaks(audit, said)
         everyone, collected = self.forecasters.values(), outputs["collect"]
-        codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
-        kept = how_kept(everyone, collected["differs"], context, codes)
-        trusted = [name for name, one in kept.items() if one.isolation.startswith("trusted")]
-        for name, why in hindsight.doubted(table, trusted, self.gateway).items():
-            kept[name] = replace(kept[name], because=kept[name].because or why)
+        kept = self._kept(collected, table, context)
         if self.archive.by_market:
             self.world.forget()  # From here on the table is enough.
         markets = self.configs.markets
@@ -483,6 +478,18 @@ class BacktestJob:
         summary = results.end_in_report(path, result, leaks, about, said.of(drawn), everyone)
         files = self.folder.digests("audit.json", *results.SCORED, *written)
         return {"rows": len(summary["leaderboard"]), "files": files}
+
+    def _kept(
+        self, collected: Mapping[str, Any], table: Table, context: StepContext
+    ) -> dict[str, Kept]:
+        """How each forecaster was kept from the future, and why it may not be said to beat the
+        market."""
+        codes = {**collected.get("codes", {}), **dict.fromkeys(self._changed, 2)}
+        kept = how_kept(self.forecasters.values(), collected["differs"], context, codes)
+        trusted = [name for name, one in kept.items() if one.isolation.startswith("trusted")]
+        for name, why in hindsight.doubted(table, trusted, self.gateway).items():
+            kept[name] = replace(kept[name], because=kept[name].because or why)
+        return kept
 
     def _chosen(self) -> str:
         """Which markets were asked about, where that was not all of them."""
