@@ -12,13 +12,13 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, parse_instant, to_us
-from beforehand.gateway.endings import Endings
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest, digest_around
 from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.world import Market, Resolution
 from beforehand.store.archive import ledger, nearby, reader, writer
+from beforehand.store.archive.endings import Endings
 from beforehand.store.archive.manifest import seal_of
 from beforehand.store.archive.reader import MARKET_KINDS, Archive
 from beforehand.store.archive.rules import disagree

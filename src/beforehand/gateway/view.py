@@ -20,7 +20,6 @@ from beforehand.errors import (
     NotFound,
     ReplayMiss,
 )
-from beforehand.gateway.endings import Endings, ending_of
 from beforehand.gateway.search import Hit, Method
 from beforehand.gateway.worlds import FOREVER, Listing
 from beforehand.ids import split_market_id
@@ -39,6 +38,7 @@ from beforehand.records.world import (
     RecordedForecast,
     Resolution,
 )
+from beforehand.store.archive.endings import Endings, ending_of
 from beforehand.store.archive.reader import Series
 
 if TYPE_CHECKING:

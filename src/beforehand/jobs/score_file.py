@@ -31,7 +31,6 @@ from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import Context, Decision
 from beforehand.forecast.files.forecast_file import Line, Rejected, Stated
 from beforehand.forecast.schemes.baselines import BASELINES, always
-from beforehand.gateway.endings import Endings
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence, Panel
 from beforehand.gateway.view import View
@@ -54,6 +53,7 @@ from beforehand.score.skill import MARKET, MIN_ANSWERED
 from beforehand.score.summary import About, Pictured, Summary, number
 from beforehand.score.table import Table
 from beforehand.score.validity import STATED, SetFacts
+from beforehand.store.archive.endings import Endings
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_jsonl

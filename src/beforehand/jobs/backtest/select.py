@@ -14,12 +14,12 @@ from typing import overload
 from beforehand.clock import from_us, iso, to_us
 from beforehand.errors import InputError
 from beforehand.forecast.base import Forecaster, ModelOptions, PanelForecaster
-from beforehand.gateway.endings import Endings
 from beforehand.gateway.gateway import Gateway
 from beforehand.jobs.backtest import grid
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.rows import Mode
 from beforehand.records.world import Resolution
+from beforehand.store.archive.endings import Endings
 
 DEFAULT = ModelOptions()
 

@@ -127,7 +127,7 @@ _ENTRY = 24
 digest of what it says."""
 
 
-class Endings:
+class EndingLedger:
     """How markets ended, as it became known: what says again what was known last is not new. A set
     that is published every night says it every night."""
 
@@ -150,7 +150,7 @@ class Endings:
         return True
 
 
-class Texts:
+class TextLedger:
     """The versions of markets' texts that there are: each is stored once."""
 
     def __init__(self, archive: Archive | None, numbers: Numbers) -> None:

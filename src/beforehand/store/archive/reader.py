@@ -43,6 +43,7 @@ from beforehand.records.bulk import DocumentRow, PriceSeriesRow, decode_document
 from beforehand.records.cutoff import visible_us
 from beforehand.records.world import Resolution
 from beforehand.store.archive import rules
+from beforehand.store.archive.endings import Endings
 from beforehand.store.archive.manifest import (
     Segment,
     counts_of,
@@ -273,7 +274,7 @@ class Archive:
         """Every way in which the files differ from the manifest, or the records from what must hold
         between them (`rules.py`); empty means intact."""
         problems = list(rules.import_problems(self.manifest, SystemClock().now()))
-        endings = list[Resolution]()
+        endings = Endings()
         importers = {entry["name"]: entry["importer"] for entry in self.manifest["imports"]}
         sealed = {**self.manifest, "seal": seal_of(self.manifest)}
         if (self.path / "archive.json").read_bytes() != json_bytes(sealed):
@@ -309,7 +310,7 @@ class Archive:
                 kept.is_file() and file_digest(kept) == entry["rejects_digest"]
             ):
                 problems.append(f"rejects/{kept.name}: not what was written")
-        return [*problems, *rules.conflicts(endings)]
+        return [*problems, *rules.conflicts(endings.of_several())]
 
     def strays(self) -> list[str]:
         """Segment files that no import lists: what an interrupted import, or packing, leaves."""
@@ -395,28 +396,29 @@ def record_count(kind: str, lines: list[bytes]) -> int:
 
 
 def _check_lines(
-    kind: str, model: type[BaseModel], lines: list[bytes], endings: list[Resolution]
+    kind: str, model: type[BaseModel], lines: list[bytes], endings: Endings
 ) -> tuple[int | None, list[str]]:
     """(the latest `known_at` of a segment, what is wrong in it); its endings are added. Raises
     ValueError for a line that breaks its schema."""
-    latest, problems = list[int](), list[str | None]()
+    latest, problems = None, list[str]()
     for line in lines:
+        problem: str | None = None
         if kind == "price":
             row = decode_series(line)
-            problems.append(rules.series_problem(row))
-            latest.append(max(row.known_at, default=0))
+            problem, known = rules.series_problem(row), max(row.known_at, default=0)
         elif kind == "document":
             document = decode_document(line)
             known = to_us(document.known_at)
-            problems.append(rules.document_problem(document.id, known, document.published_at))
-            latest.append(known)
+            problem = rules.document_problem(document.id, known, document.published_at)
         else:
             record = model.model_validate_json(line)
             if isinstance(record, Resolution):
-                problems.append(rules.resolution_problem(record))
-                endings.append(record)
-            latest.append(to_us(record.known_at))  # type: ignore[attr-defined]
-    return max(latest, default=None), [problem for problem in problems if problem]
+                problem = rules.resolution_problem(record)
+                endings.add(record)
+            known = to_us(record.known_at)  # type: ignore[attr-defined]
+        latest = known if latest is None else max(latest, known)
+        problems += [problem] if problem else []
+    return latest, problems
 
 
 def segment_name(segment: Segment) -> str:

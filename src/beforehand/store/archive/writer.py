@@ -37,12 +37,12 @@ from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.world import Exchange
 from beforehand.store.archive import packs
 from beforehand.store.archive.ledger import (
-    Endings,
+    EndingLedger,
     Lines,
     Numbers,
     PointLedger,
     Shelf,
-    Texts,
+    TextLedger,
     mark_of,
 )
 from beforehand.store.archive.manifest import (
@@ -255,8 +255,11 @@ class ArchiveWriter:
         archive = Archive(self.path) if self._exists() else None
         seen: dict[str, set[bytes]] = {}
         numbers = Numbers()
-        points, endings = PointLedger(archive, Shelf(self.path), numbers), Endings(archive, numbers)
-        texts = Texts(archive, numbers)
+        points, endings = (
+            PointLedger(archive, Shelf(self.path), numbers),
+            EndingLedger(archive, numbers),
+        )
+        texts = TextLedger(archive, numbers)
         waiting: dict[str, Shelf] = defaultdict(lambda: Shelf(self.path))
         for record in records:
             if isinstance(record, PriceSeriesRow):

@@ -1,4 +1,4 @@
-"""How the markets of a world ended: of a hundred thousand, numbers are kept and no records."""
+"""How markets ended: of a hundred thousand, numbers are kept and no records."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,9 +23,10 @@ class Endings(Mapping[str, Resolution]):
         """Records that numbers do not hold: several of one market, and what a newer version of
         this program wrote."""
         for record in records:
-            self._add(record)
+            self.add(record)
 
-    def _add(self, ending: Resolution) -> None:
+    def add(self, ending: Resolution) -> None:
+        """Take in a record."""
         name = ending.market_id
         if name in self._place:
             self._whole.setdefault(name, [self._made(name)]).append(ending)
@@ -46,6 +47,10 @@ class Endings(Mapping[str, Resolution]):
         found._place = {name: self._place[name] for name in names}
         found._whole = {name: all_ for name, all_ in self._whole.items() if name in found._place}
         return found
+
+    def of_several(self) -> Iterator[Resolution]:
+        """Every record of the markets that have more than one."""
+        return (one for found in self._whole.values() if len(found) > 1 for one in found)
 
     def says(self, name: str) -> tuple[ResolutionStatus, float | None]:
         """The status and the payout of a market, without making a record."""
