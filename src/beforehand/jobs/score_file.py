@@ -182,7 +182,8 @@ def run(
         raise InputError(f"no row of {stated.name} can be scored: {rejected.sentence}")
     _count_blank(stated.blank, gateway, endings, rejected)
     view, stated_cells = gateway.full_view(), cells
-    cells, left = without(cells, rules, {name: view.market(name) for name, _ in cells})
+    texts = {name: view.market(name) for name in sorted({name for name, _ in cells})}
+    cells, left = without(cells, rules, texts)
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
@@ -390,14 +391,15 @@ def _match(
     known: dict[str, str | None] = {}
     view, ending_of = gateway.full_view(), lru_cache(MOST_KEPT)(endings.get)
     first = view.first_prices()
+    # In order of their names, as a large archive has its markets: each part of it is read once.
+    for name in sorted({line.id for line in lines}):
+        try:
+            known[name] = view.resolve_id(name)
+        except NotFound:
+            known[name] = None
+        except InputError:
+            known[name] = "?"
     for line in lines:
-        if line.id not in known:
-            try:
-                known[line.id] = view.resolve_id(line.id)
-            except NotFound:
-                known[line.id] = None
-            except InputError:
-                known[line.id] = "?"
         market = known[line.id]
         reason = _misfit(market, line, first, ending_of)
         t = to_us(line.t)
@@ -410,7 +412,8 @@ def _match(
             rejected.add(reason or UNKNOWN, line.number, stated, who)
             continue
         cells.setdefault((market, t), {})[line.forecaster] = line.probability
-    unknown = [name for name, found in known.items() if found is None][:MOST_UNKNOWN]
+    asked = dict.fromkeys(line.id for line in lines)
+    unknown = [name for name in asked if known[name] is None][:MOST_UNKNOWN]
     if unknown:
         rejected.nearest = _nearest(unknown, view)
     return cells
@@ -421,7 +424,7 @@ def _count_blank(blank: list[Line], gateway: Gateway, endings: Endings, rejected
     them blank is not free; those that nobody could have forecast are left out."""
     view = gateway.full_view()
     first = view.first_prices()
-    for line in blank:
+    for line in sorted(blank, key=lambda line: line.id):  # As in `_match`.
         market: str | None = None
         with suppress(NotFound, InputError):
             market = view.resolve_id(line.id)
