@@ -182,8 +182,7 @@ def run(
         raise InputError(f"no row of {stated.name} can be scored: {rejected.sentence}")
     _count_blank(stated.blank, gateway, endings, rejected)
     view, stated_cells = gateway.full_view(), cells
-    texts = {name: view.market(name) for name in sorted({name for name, _ in cells})}
-    cells, left = without(cells, rules, texts)
+    cells, left = without(cells, rules, {n: view.market(n) for n in sorted({n for n, _ in cells})})
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
     used = {market: endings[market] for market in dict.fromkeys(panel.market)}
