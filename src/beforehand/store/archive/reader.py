@@ -97,6 +97,8 @@ class Series:
     def build(cls, market_id: str, known_at: Ints, observed_at: Ints, rest: list[Floats]) -> Self:
         """From columns in the order in which they were stored; `rest` are price, bid, ask and
         volume."""
+        if (known_at[1:] > known_at[:-1]).all():  # As nearly every series is stored.
+            return cls(market_id, known_at, observed_at, *rest)
         order = np.lexsort((np.arange(len(known_at)), observed_at, known_at))
         return cls(
             market_id, known_at[order], observed_at[order], *(_sorted(one, order) for one in rest)
