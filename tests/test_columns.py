@@ -11,6 +11,7 @@ import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
+from beforehand.errors import InputError
 from beforehand.jobs.backtest import joined
 from beforehand.runs.interval_columns import COLUMNS, FOLDER, IntervalColumns
 from columned import bare, both, walked
@@ -153,6 +154,27 @@ def test_a_changed_column_of_those_who_were_asked_is_named(
     edit(columns, name, row, value)
     assert cli(["runs", "verify", "r"]) == 1
     assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("both", ["mixed"], indirect=True)
+@pytest.mark.parametrize("name", ["odds", "t", "group"])
+@pytest.mark.parametrize("cut", [slice(1, None), slice(-1), slice(None, None, -1)])
+def test_a_column_of_another_length_is_refused_each_time(
+    name: str, cut: slice, columns: Path, capsys: Out
+) -> None:
+    path = columns / FOLDER / f"{name}.npy"
+    column = np.load(path)
+    np.save(path, column[cut] if cut.step is None else np.append(column, column[:1])[cut])
+    for _ in range(2):
+        assert cli(["runs", "verify", "r"]) == 1
+        said = capsys.readouterr()
+        assert "Traceback" not in said.out + said.err
+        kept = IntervalColumns(columns / FOLDER)
+        for _ in range(2):
+            with pytest.raises(InputError, match=rf"{name}\.npy is damaged"):
+                list(kept.rows())
+            with pytest.raises(InputError, match=rf"{name}\.npy is damaged"):
+                kept.column(name)
 
 
 @pytest.mark.parametrize("both", ["mixed"], indirect=True)

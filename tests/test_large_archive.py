@@ -302,6 +302,14 @@ def test_what_is_new_is_what_a_plain_list_says_is_new(tmp_path: Path) -> None:
     assert len(endings) == 12
 
 
+def test_a_series_without_a_price_is_none(tmp_path: Path) -> None:
+    row = PriceSeriesRow("MANIFOLD:m1", [], [], [])
+    about = {"importer": "test", "source": "x", "source_digest": "x", "recorded_at": STORED}
+    report = ArchiveWriter(tmp_path / "world").add([row], **about)  # type: ignore[arg-type]
+    assert not report.new
+    assert not Archive(tmp_path / "world").verify()
+
+
 def test_of_several_endings_the_last_counts_and_two_outcomes_are_a_dispute() -> None:
     """Numbers give what the records themselves gave."""
     at = datetime(2026, 1, 2, tzinfo=UTC)

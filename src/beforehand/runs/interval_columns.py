@@ -177,9 +177,10 @@ class IntervalColumns:
     def column(self, name: str) -> Any:
         """A column of COLUMNS, mapped. Raises InputError where it has another length or kind."""
         if (found := self._columns.get(name)) is None:
-            found = self._columns[name] = self._mapped(name)
+            found = self._mapped(name)
             if found.shape != (self._n,) or found.dtype != (COLUMNS | OF_ASKED)[name]:
                 raise _damaged(self.folder / f"{name}.npy", f"{found.dtype} of {found.shape}")
+            self._columns[name] = found  # Not before: who asks again is refused again.
         return found
 
     def failed(self) -> "npt.NDArray[np.bool_]":

@@ -143,7 +143,8 @@ def every_paired(
     level: float,
 ) -> Iterator[tuple[K, Paired]]:
     """`paired` of each, in their order. Those with the same questions are resampled at once: the
-    draws are read once for all of them, and each figure is the same as alone."""
+    draws are read once for all of them, and each figure is the same as alone, but for the last
+    digit where there are so many clusters that the draws are not held in memory."""
     names, gains, shared = list[K](), list[Floats](), np.zeros(0)
     for name, (gain, present) in columns:
         full = len(gains) * len(gain) >= AT_ONCE

@@ -68,8 +68,9 @@ class Disk:
         self._maps: list[mmap.mmap] = []
 
     def keep(self, parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """A column of these parts, one after the other; all of one kind, the first may be empty."""
-        start, size, kind = self._file.tell(), 0, np.dtype(np.float64)
+        """A column of these parts, one after the other; all of one kind, the first may be empty.
+        Without any part it is one of no whole numbers."""
+        start, size, kind = self._file.tell(), 0, np.dtype(np.int64)
         for part in parts:
             kind = part.dtype
             size += self._file.write(np.ascontiguousarray(part).data.cast("B"))

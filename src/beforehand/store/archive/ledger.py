@@ -202,6 +202,8 @@ class PointLedger:
 
     def add_series(self, row: PriceSeriesRow) -> int:
         """Add a market's whole series; returns how many of its points are new."""
+        if not row.price:
+            return 0
         name = row.market_id
         alone = name not in self._old and name not in self._seen and self._line_of(name) < 0
         if alone and len({*row.observed_at}) == len(row.price):
