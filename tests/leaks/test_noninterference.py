@@ -88,6 +88,7 @@ def calls(view: View) -> dict[str, list[Callable[[], Any]]]:
         "events": [view.events],
         "event": [lambda v=v, n=n: view.event(f"{v}:em{n}") for v in VENUES for n in range(3)],
         "resolutions": [view.resolutions],
+        "endings": [lambda: [*view.endings().values()]],
         "document": [lambda i=i: view.document(f"d{i}") for i in range(30)],
         "documents": [view.documents, lambda: view.documents(START + timedelta(hours=6), 3)],
         "search": [

@@ -206,6 +206,7 @@ def shown(gateway: Gateway) -> dict[str, Any]:
         "forecasts": [f.predictor for f in view.forecasts(M)],
         "resolution": [r for r in [view.resolution(M)] if r],
         "resolutions": view.resolutions(),
+        "endings": [*view.endings().values()],
         "document": [view.document("x").id],
         "listed": [m.question for m in view.list_markets(Listing())],
         "found": [hit.market.question for hit in view.find_markets("anything", 10)[0]],
@@ -223,7 +224,7 @@ def test_the_liar_is_caught_in_every_method() -> None:
     answers = shown(gateway)
     assert answers["history"] == [TIMES["before"], T]
     assert answers["odds"] == [T]
-    assert answers["resolution"] == answers["resolutions"] == []
+    assert answers["resolution"] == answers["resolutions"] == answers["endings"] == []
     for method in ("events", "forecasts", "documents", "search"):
         assert sorted(answers[method]) == ["at", "before"], method
     assert sorted(answers["observations"]) == [("at", {}), ("before", {})], "NOW fields are off"
