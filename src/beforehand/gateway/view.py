@@ -238,12 +238,14 @@ class View:
     def resolutions(self) -> list[Resolution]:
         """Every market's latest known resolution, a list ordered by market id. Two outcomes that
         disagree are a dispute."""
-        endings = self.endings()
-        return [endings[name] for name in sorted(endings)]
+        return list(self.endings().values())
 
     def endings(self) -> Endings:
-        """The same by market id, in the memory of numbers: a record is made when it is read."""
-        return Endings(self._admitted("resolution", self._world.resolutions(None, self._at)))
+        """The same by market id, in its order, in the memory of numbers: a record is made when it
+        is read."""
+        found = Endings(self._admitted("resolution", self._world.resolutions(None, self._at)))
+        # The order of a world may tell of what it stored of a market's future.
+        return found.only(sorted(found))
 
     def forecasts(self, market_id: str) -> list[RecordedForecast]:
         """What others had forecast by t, oldest first."""
