@@ -20,7 +20,7 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.runs.query import find_journal, find_run
 from beforehand.score.bets import Kelly, Profit, profit
 from beforehand.store.archive.reader import Archive
-from test_scores import bets_at
+from test_bets import bets_at
 
 MINE = """
 def good(context): return context.odds

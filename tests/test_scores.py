@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,23 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from beforehand.score import intervals, metrics, validity
-from beforehand.score.bets import (
-    NO_BOOK,
-    PLAY_MONEY,
-    Kelly,
-    Profit,
-    _exposure,
-    by_chance,
-    profit,
-    score_bets,
-)
+from beforehand.score import intervals, metrics
 from beforehand.score.intervals import Resampler, arcs, lower_bound, one_thread, t_quantile
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options, every_paired, paired, resamplers, skills
-from beforehand.score.table import Disk, Floats, Table, event_labels, picked, ranks
+from beforehand.score.table import Floats, Table, event_labels
 from beforehand.score.validity import SetFacts, apply_card, card, placebo
-from beforehand.store import npy
 from beforehand.world.simulate import SimConfig, normal_cdf
 from tables import table
 
@@ -399,55 +387,6 @@ def test_redrawn_outcomes_row_by_row(world: Table) -> None:
         assert 0 < y.mean() < 1
 
 
-def kelly_table(world: Table, bid: float, ask: float, y: float, fee: float = 0.0) -> Table:
-    one = world.where(world.q == 0)
-    one.bid[:], one.ask[:], one.y[:], one.fee[:] = bid, ask, y, fee
-    return one
-
-
-def test_kelly_by_hand(world: Table) -> None:
-    one = kelly_table(world, 0.48, 0.52, 1.0, fee=0.05)
-    got = profit(one, np.full(len(one.q), 0.7), Kelly(fraction=0.5, cap=1.0))
-    assert isinstance(got, Profit)
-    cost = 0.52 + 0.05 * 0.52 * 0.48  # A share with its fee.
-    outlay = 0.5 * (0.7 - cost) / (1 - cost)
-    assert (got.bets, got.final_wealth) == (1, pytest.approx(1 + outlay * (1 / cost - 1)))
-    assert got.staked + got.fees == pytest.approx(outlay)
-    no = profit(one, np.full(len(one.q), 0.3), Kelly(fraction=0.5, cap=1.0))
-    assert isinstance(no, Profit)
-    assert no.final_wealth == pytest.approx(1 - 0.5 * (0.7 - cost) / (1 - cost))
-    inside = profit(one, np.full(len(one.q), 0.5))
-    assert isinstance(inside, Profit)
-    assert (inside.bets, inside.final_wealth) == (0, 1.0)
-    free = kelly_table(world, 0.48, 0.52, 1.0)
-    between = np.full(len(one.q), 0.525)  # An edge behind the spread, and none behind the fee.
-    assert [profit(t, between).bets for t in (free, one)] == [1, 0]  # type: ignore[union-attr]
-
-
-def test_kelly_says_why_it_cannot(world: Table) -> None:
-    one = kelly_table(world, np.nan, np.nan, 1.0)
-    p = np.full(len(one.q), 0.99)
-    assert profit(one, p) == NO_BOOK
-    assumed = profit(one, p, Kelly(spread=0.02))
-    assert isinstance(assumed, Profit)
-    assert assumed.note == "assumed spread 0.02; fee rates charged: 0 0"
-    one.play[:] = True
-    assert profit(one, p, Kelly(spread=0.02)) == PLAY_MONEY
-
-
-def test_bets_by_hand() -> None:
-    bets = [
-        {"entry_price": 0.5, "won": False, "resolved_ts": 2, "side": "NO"},
-        {"entry_price": 0.8, "won": True, "resolved_ts": 1, "side": "YES"},
-    ]
-    got = score_bets(bets, 2.0, 0.05, "file")
-    lost, won = -2 - 2 * 0.05 * 0.5, 2 * (0.25 - 0.05 * 0.2)
-    assert got.profit == pytest.approx(lost + won)
-    assert got.max_drawdown == pytest.approx(-lost)
-    assert score_bets(bets, 2.0, 0.05, "time").max_drawdown == pytest.approx(-lost)
-    assert got.sides == {"NO": 1, "YES": 1}
-
-
 def test_a_forecaster_rests_on_its_own_clusters(world: Table) -> None:
     """Few questions are few, whoever else forecast the rest of the set."""
     right = np.clip(world.y[world.q], 0.02, 0.98)
@@ -467,213 +406,3 @@ def test_a_forecaster_rests_on_its_own_clusters(world: Table) -> None:
     assert "single event" in board["one"].reasons[0]
     drawn = placebo(made, Options(draws=300), draws=40)
     assert drawn.share_by["one"] == drawn.share_by["few"] == 0.0
-
-
-def bets_at(opened: list[int], settled: list[int], y: list[float], p: float = 0.9) -> Table:
-    """One question a bet, at 0.48 to 0.52, without fees."""
-    n = len(opened)
-    return Table(
-        questions=[f"SIMEX:{i}" for i in range(n)],
-        q=np.arange(n),
-        t=np.array(opened),
-        market=np.full(n, 0.5),
-        price_age=np.zeros(n),
-        strict=np.ones(n, dtype=bool),
-        evidence=np.zeros(n, dtype=np.int64),
-        bid=np.full(n, 0.48),
-        ask=np.full(n, 0.52),
-        y=np.array(y),
-        event=np.arange(n),
-        period=np.zeros(n, dtype=np.int64),
-        resolved_at=np.array(settled),
-        play=np.zeros(n, dtype=bool),
-        fee=np.zeros(n),
-        forecasts={"f": np.full(n, p)},
-    )
-
-
-def test_bets_share_the_cash_of_an_instant_and_wait_for_more() -> None:
-    """Twenty bets of a tenth: each gets a twentieth, whatever its id; later ones find no cash."""
-    rules = Kelly(fraction=1.0, cap=0.1)
-    made = bets_at([5] * 20 + [7], [10] * 20 + [30], [0.0] * 21)
-    got = profit(made, made.forecasts["f"], rules)
-    assert isinstance(got, Profit)
-    assert (got.bets, got.unfunded) == (20, 1)
-    assert got.stake == pytest.approx(np.full(20, 0.05))
-    assert (got.final_wealth, got.max_drawdown) == (pytest.approx(0.0), pytest.approx(1.0))
-    assert (got.wealth >= 0).all()
-    again = bets_at([5] * 20 + [7, 12], [10] * 20 + [30, 30], [1.0] * 22)
-    again.q[-1], again.q[-2] = 20, 20  # The same question once more, after the others paid.
-    got = profit(again, again.forecasts["f"], rules)
-    assert isinstance(got, Profit)
-    assert (got.bets, got.unfunded) == (21, 0)
-    assert got.t.tolist()[-1] == 12
-
-
-def test_what_settles_together_is_one_step_of_the_wealth() -> None:
-    rules = Kelly(fraction=1.0, cap=0.1)
-    made = bets_at([5] * 4, [10] * 4, [0.0, 1.0, 0.0, 1.0])
-    got = profit(made, made.forecasts["f"], rules)
-    assert isinstance(got, Profit)
-    assert got.settled.tolist() == [10]
-    turned = bets_at([5] * 4, [10] * 4, [1.0, 1.0, 0.0, 0.0])
-    other = profit(turned, turned.forecasts["f"], rules)
-    assert isinstance(other, Profit)
-    assert (got.final_wealth, got.max_drawdown) == (other.final_wealth, other.max_drawdown)
-    undated = bets_at([5, 6], [0, 0], [1.0, 1.0])
-    paid = profit(undated, undated.forecasts["f"], rules)
-    assert isinstance(paid, Profit)
-    assert paid.final_wealth > 1
-
-
-def test_what_bets_gain_by_chance() -> None:
-    """A coin that came up once is as good as half of all coins, ten in a row as one in a thousand;
-    bets that lost all they could are never beaten downwards. Against the binomial."""
-    rules = Kelly(fraction=1.0, cap=0.05)
-    for n, won, expected in ((1, 1, 0.5), (10, 10, 1 / 1024), (10, 5, 0.623), (10, 0, 1.0)):
-        y = [1.0] * won + [0.0] * (n - won)
-        made = bets_at([5] * n, [10] * n, y)
-        got = profit(made, made.forecasts["f"], rules)
-        assert isinstance(got, Profit)
-        assert got.bets == n
-        share = by_chance(made, got, arcs(made), 20_000, 1)
-        assert share == pytest.approx(expected, abs=0.01)
-    joint = replace(bets_at([5] * 10, [10] * 10, [1.0] * 10), event=np.zeros(10, dtype=np.int64))
-    got = profit(joint, joint.forecasts["f"], rules)
-    assert isinstance(got, Profit)
-    assert by_chance(joint, got, np.zeros(10), 20_000, 1) == pytest.approx(0.5, abs=0.02), (
-        "one draw"
-    )
-
-
-def test_what_open_bets_hold_at_most() -> None:
-    """Three bets of .1, .2 and .3; the first settles as the third is made, and the second and the
-    third are on one event."""
-    event, t, settles = (np.array(x) for x in ([0, 1, 1], [0, 1, 5], [5, 9, 9]))
-    outlay, before = np.array([0.1, 0.2, 0.3]), np.array([1.0, 1.0, 2.0])
-    whole, single = _exposure(event, t, settles, outlay, before)
-    assert whole == pytest.approx(max(0.1, 0.3, 0.5 / 2))
-    assert single == pytest.approx(max(0.1, 0.2, 0.5 / 2))
-
-
-def test_metrics_in_parts_are_those_of_the_whole() -> None:
-    """Of one part to the last digit; of several, but for the order of additions."""
-    rng = np.random.default_rng(8)
-    p, y, w = rng.random(900), (rng.random(900) < 0.4).astype(float), rng.random(900)
-    y[:40] = 0.5
-    plain = metrics.reliability(p, y, w), metrics.murphy(p, y, w), metrics.sharpness(p, w)
-    for cuts in ([0, 900], [0, 1, 300, 300, 900]):
-        found = metrics.in_parts(
-            lambda cuts=cuts: [(p[i:j], y[i:j], w[i:j]) for i, j in pairwise(cuts)]
-        )
-        bins, murphy, sharpness = found
-        exactly = {"rel": 0, "abs": 0 if len(cuts) == 2 else 1e-12}
-        assert vars(murphy) == pytest.approx(vars(plain[1]), **exactly)
-        assert sharpness == pytest.approx(plain[2], **exactly)
-        for name, values in vars(plain[0]).items():
-            np.testing.assert_allclose(vars(bins)[name], values, rtol=0, atol=exactly["abs"])
-    nothing, unknown, _ = metrics.in_parts(lambda: [(p[:0], y[:0], w[:0])])
-    assert nothing.total == 0
-    assert math.isnan(unknown.reliability)
-
-
-def test_ranks_and_picked_rows_are_those_of_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("beforehand.score.table.BLOCK", 7)
-    rng, disk = np.random.default_rng(5), Disk()
-    for n in (0, 1, 6, 7, 60):
-        places, mask = rng.integers(0, 9, n), rng.random(n) < 0.4
-        for rows in (None, mask):
-            there, rank = ranks(places, 9, rows)
-            kept, expected = np.unique(
-                places if rows is None else places[rows], return_inverse=True
-            )
-            assert there.tolist() == kept.tolist()
-            assert rank[places if rows is None else places[rows]].tolist() == expected.tolist()
-        for column in (rng.random(n), rng.random(n) < 0.5, rng.integers(0, 99, n)):
-            for kept in (picked(column, mask, None), picked(column, mask, disk)):
-                assert kept.dtype == column.dtype
-                assert kept.tolist() == column[mask].tolist()
-        one = picked(np.broadcast_to(np.nan, n), mask, disk)
-        assert len(one) == mask.sum() * (n > 0)
-        assert one.strides == (0,) or not n
-    before = disk.keep([np.arange(5.0), np.arange(3.0)])
-    disk.let_go()
-    assert before.tolist() == [0, 1, 2, 3, 4, 0, 1, 2]
-    with pytest.raises(ValueError, match="read-only"):
-        before[0] = 1
-
-
-@given(st.lists(st.integers(-50, 50)), st.integers(1, 20))
-def test_spans_have_each_value_once(values: list[int], rows: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(npy, "SPAN", rows)
-        column = np.array(values, dtype=np.int64)
-        masks = [span(column) for span in npy.spans(column)]
-    assert np.sum(masks, axis=0).tolist() == [1] * len(values) if values else not masks
-    for low, high in pairwise(masks):
-        if low.any() and high.any():
-            assert column[low].max() < column[high].min()
-
-
-def on_disk(table: Table) -> Table:
-    """The same table with the columns of its rows on disk, in two parts each."""
-    disk = Disk()
-
-    def kept(column: np.ndarray) -> np.ndarray:
-        return disk.keep([column[:0], column[:100], column[100:]])
-
-    rows = ("q", "t", "market", "price_age", "strict", "evidence", "bid", "ask")
-    said = {name: kept(p) for name, p in table.forecasts.items()}
-    columns = {name: kept(getattr(table, name)) for name in rows}
-    return replace(table, **columns, forecasts=said, disk=disk)
-
-
-def test_a_table_in_blocks_and_on_disk_is_the_same(
-    world: Table, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(3)
-    some = np.where(rng.random(len(world.q)) < 0.2, np.nan, world.market * 0.9)
-    whole = replace(world, forecasts={**world.forecasts, "some": some})
-    options = Options(draws=300, kelly=Kelly(spread=0.02))
-    expected, drawn = score(whole, options), placebo(whole, options, 20)
-    held = on_disk(whole)
-    assert list(held.forecasts) == list(whole.forecasts)
-    monkeypatch.setattr("beforehand.score.table.BLOCK", 50)
-    blocks = list(held.blocks())
-    assert len(blocks) > 5
-    assert [r.start for r, _ in blocks[1:]] == [r.stop for r, _ in blocks[:-1]]
-    assert sum(len(part.questions) for _, part in blocks) == len(world.questions)
-    assert placebo(held, options, 20) == drawn
-    for mine, theirs in zip(score(held, options), expected, strict=True):
-        assert mine.skill == theirs.skill
-        assert mine.fresh == theirs.fresh
-        assert (mine.brier, mine.ece) == (theirs.brier, theirs.ece)
-        assert vars(mine.murphy) == pytest.approx(vars(theirs.murphy), rel=0, abs=1e-12)
-        assert mine.sharpness == pytest.approx(theirs.sharpness, rel=0, abs=1e-12)
-        assert mine.market_correlation == pytest.approx(theirs.market_correlation, nan_ok=True)
-        assert mine.intervals == theirs.intervals
-        assert isinstance(mine.profit, Profit)
-        for name, value in vars(theirs.profit).items():
-            np.testing.assert_equal(vars(mine.profit)[name], value)
-    assert sum(row.profit.bets for row in expected if isinstance(row.profit, Profit)) > 100
-    part = held.where(world.t > np.median(world.t))
-    assert len(part.forecasts["some"]) == len(part.q) < len(world.q)
-    tries = [(draw, name) for draw in (0, 3) for name in held.forecasts]
-    old = replace(held, price_age=np.where(rng.random(len(world.q)) < 0.5, 9.0, 1.0))
-    for fresh in (False, True):
-        cut = dict(validity._joined(old, tries, arcs(old), 0, fresh))
-        monkeypatch.setattr(validity, "HELD", 3 * len(world.questions))
-        several = dict(validity._joined(old, tries, arcs(old), 0, fresh))
-        monkeypatch.setattr("beforehand.score.table.BLOCK", 10**6)
-        at_once = dict(validity._joined(old, tries, arcs(old), 0, fresh))
-        monkeypatch.setattr("beforehand.score.table.BLOCK", 50)
-        assert cut.keys() == several.keys() == at_once.keys() == set(tries)
-        for one, columns in at_once.items():
-            np.testing.assert_allclose(cut[one], columns, rtol=0, atol=1e-12)
-            np.testing.assert_allclose(several[one], columns, rtol=0, atol=1e-12)
-            assert len(columns[1]) == len(np.unique(old.q[old.fresh] if fresh else old.q))
-        aged = replace(whole, price_age=old.price_age)
-        assert placebo(old, options, 20) == placebo(aged, options, 20)
-    shuffled = held.where(world.q > 3)
-    shuffled = replace(shuffled, q=shuffled.q[::-1].copy())
-    assert len(list(shuffled.blocks())) == 1, "only whole questions are cut apart"

@@ -77,8 +77,8 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
         return [unfinished, _calls(row, journal.calls, intervals, _asked(folder))]
     checks = [_files(folder, None if row is None else row.seal, row is not None)]
     intervals = folder.path / "intervals.jsonl"
+    columns = columns_at(intervals) if has_intervals(intervals) else None
     if has_intervals(intervals):
-        columns = columns_at(intervals)
         checks.append(
             _intervals(folder, intervals) if columns is None else _columns(folder, columns)
         )
@@ -117,7 +117,7 @@ def verify(folder: RunFolder, journal: Journal | None) -> list[RunCheck]:
         checks.append(RunCheck("journal", "the run's row", 1, 1, [lost]))
     else:
         checks += [_tasks(folder, journal, row), *_bus(journal, row)]
-        pure = has_intervals(intervals) and columns is not None and not columns.asked
+        pure = columns is not None and not columns.asked
         asked = {} if pure else _asked(folder)  # Of a large run that is a large file.
         checks.append(_calls(row, journal.calls, intervals, asked))
         traces = folder.path / "traces.jsonl"

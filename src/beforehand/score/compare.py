@@ -157,19 +157,16 @@ def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> l
     """Every two of the named forecasters that share a row, or else a question that has a price at
     the instants of both (`compare_apart`), in the order of the names, corrected for their
     number."""
-    known = dict[str, npt.NDArray[np.bool_]]()
-    for name in names:
-        known[name] = np.isfinite(_column(table, name))
-        table.let_go()
+    known = _known(table, names)
     priced = np.isfinite(table.market)
     table.let_go()
-    together, apart = list[tuple[str, str]](), list[tuple[str, str]]()
+    together, apart = list[Pair](), list[Pair]()
     for a, b in combinations(names, 2):
         if (known[a] & known[b]).any():
             together.append((a, b))
         elif np.intersect1d(table.q[known[a] & priced], table.q[known[b] & priced]).size:
             apart.append((a, b))
-    found = {**_compared(table, together, options)}
+    found = _compared(table, together, known, options)
     found |= {(a, b): compare_apart(table, a, b, options) for a, b in apart}
     in_order = [found[pair] for pair in combinations(names, 2) if pair in found]
     return _corrected(in_order, 1 - options.level)
@@ -199,19 +196,31 @@ def _beyond(one: Comparison, alpha: float) -> bool:
 def compare(table: Table, a: str, b: str, options: Options = Options()) -> Comparison:
     """The paired comparison of two forecasters of a table (`market` is one of them). Raises
     InputError if the two share no row."""
-    return _compared(table, [(a, b)], options)[a, b]
+    known = _known(table, (a, b))
+    if not (known[a] & known[b]).any():
+        raise InputError(f"{a} and {b} have no market and instant in common: nothing can be paired")
+    return _compared(table, [(a, b)], known, options)[a, b]
 
 
-def _compared(table: Table, names: Iterable[Pair], options: Options) -> dict[Pair, Comparison]:
+Known = dict[str, npt.NDArray[np.bool_]]
+"""The rows that each forecaster forecast."""
+
+
+def _known(table: Table, names: Iterable[str]) -> Known:
+    found = Known()
+    for name in names:
+        found[name] = np.isfinite(_column(table, name))
+        table.let_go()
+    return found
+
+
+def _compared(
+    table: Table, names: Iterable[Pair], known: Known, options: Options
+) -> dict[Pair, Comparison]:
     """The comparison of each two. Those that share the same rows are resampled at once."""
     same: dict[bytes, list[Pair]] = {}
     for a, b in names:
-        both = np.isfinite(_column(table, a)) & np.isfinite(_column(table, b))
-        table.let_go()
-        if not both.any():
-            raise InputError(
-                f"{a} and {b} have no market and instant in common: nothing can be paired"
-            )
+        both = known[a] & known[b]
         same.setdefault(np.packbits(both).tobytes(), []).append((a, b))
     found = dict[Pair, Comparison]()
     for packed, those in same.items():

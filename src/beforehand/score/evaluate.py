@@ -5,7 +5,7 @@ Backtests, the benchmark and `score FILE` all end here, so that their figures me
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from sys import intern
@@ -35,6 +35,7 @@ from beforehand.score.table import (
     Disk,
     Table,
     event_labels,
+    of_rows,
     parts_of,
     picked,
     ranks,
@@ -197,13 +198,7 @@ def table_of(rows: Arrays, questions: Iterable[Question]) -> Table:
     return Table(
         questions=settled.id,
         q=rank[of] if disk is None else disk.keep(rank[of[part]] for part in parts_of(len(of))),
-        t=kept(rows.t),
-        market=kept(rows.market),
-        price_age=kept(rows.price_age),
-        strict=kept(rows.strict),
-        evidence=kept(rows.evidence),
-        bid=kept(rows.bid),
-        ask=kept(rows.ask),
+        **of_rows(rows, kept),
         y=np.array(settled.y, dtype=np.float64),
         event=event_labels(settled.text, settled.day, settled.event_id),
         period=relabel(np.array(settled.month, dtype=np.int64)),
@@ -212,7 +207,8 @@ def table_of(rows: Arrays, questions: Iterable[Question]) -> Table:
         fee=np.array(settled.fee, dtype=np.float64),
         category=settled.category,
         bare=np.array(
-            [text is None and event is None for text, event in settled.texts], dtype=np.bool_
+            [t is None and e is None for t, e in zip(settled.text, settled.event_id, strict=True)],
+            dtype=np.bool_,
         ),
         forecasts={
             name: p
@@ -238,11 +234,6 @@ class _Settled:
     resolved_at: Sequence[int] = field(default_factory=lambda: array("q"))
     play: Sequence[int] = field(default_factory=lambda: array("b"))
     fee: Sequence[float] = field(default_factory=lambda: array("d"))
-
-    @property
-    def texts(self) -> Iterator[tuple[str | None, str | None]]:
-        """What there is to group each by."""
-        return zip(self.text, self.event_id, strict=True)
 
     def add(self, one: Question, name: str) -> None:
         """Put a question at the end, under this very `name`: another string would hold on to the

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from operator import itemgetter
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -86,6 +87,12 @@ class Disk:
         """Free the memory of what was read; whoever reads again brings it back."""
         for mapped in self._maps:
             mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def of_rows(columns: Any, some: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> dict[str, Any]:
+    """What a row has beside its question and forecasts, by name: `some` of each column."""
+    names = ("t", "market", "price_age", "strict", "evidence", "bid", "ask")
+    return {name: some(getattr(columns, name)) for name in names}
 
 
 def parts_of(n: int) -> Iterator[slice]:
@@ -195,13 +202,7 @@ class Table:
         return Table(
             questions=[self.questions[i] for i in kept],
             q=place[self.q[mask]] if disk is None else disk.keep(q),
-            t=some(self.t),
-            market=some(self.market),
-            price_age=some(self.price_age),
-            strict=some(self.strict),
-            evidence=some(self.evidence),
-            bid=some(self.bid),
-            ask=some(self.ask),
+            **of_rows(self, some),
             y=self.y[kept],
             event=relabel(self.event[kept]),
             period=relabel(self.period[kept]),
@@ -241,13 +242,7 @@ class Table:
                 Table(
                     questions=self.questions[mine],
                     q=self.q[rows] - first,
-                    t=self.t[rows],
-                    market=self.market[rows],
-                    price_age=self.price_age[rows],
-                    strict=self.strict[rows],
-                    evidence=self.evidence[rows],
-                    bid=self.bid[rows],
-                    ask=self.ask[rows],
+                    **of_rows(self, itemgetter(rows)),
                     y=self.y[mine],
                     event=self.event[mine],
                     period=self.period[mine],

@@ -108,8 +108,8 @@ def store_dump(
     files, notes, coverage = files_of(paths), dict[str, int](), list[Coverage]()
     with TemporaryDirectory() as spill, duckdb.connect(config=_settings(spill)) as db:
         db.execute("SET TimeZone = 'UTC'")
-        kinds = _sorted(db, files)
         try:
+            kinds = _sorted(db, files)
             # Closed before the database is: a part may be read ahead.
             with closing(_records(db, kinds, order, notes, coverage, say)) as records:
                 return ArchiveWriter(target).add(
@@ -123,7 +123,7 @@ def store_dump(
                     coverage=coverage,
                 )
         except RuntimeError as error:
-            if "interrupt" in str(error).lower():  # So DuckDB names Ctrl-C.
+            if str(error) == "Query interrupted":  # So DuckDB names Ctrl-C in a query.
                 raise KeyboardInterrupt from None
             raise
         except duckdb.Error as error:
