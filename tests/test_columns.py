@@ -12,7 +12,7 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
 from beforehand.errors import InputError
-from beforehand.jobs.backtest import joined
+from beforehand.jobs.backtest.large import joined
 from beforehand.runs.interval_columns import COLUMNS, FOLDER, IntervalColumns
 from columned import bare, both, walked
 from experiments import Out, told

@@ -97,6 +97,16 @@ class Growing(Protocol):
         """Compile the plan anew; `outputs` has what the steps that grow have returned so far."""
 
 
+@runtime_checkable
+class Divided(Protocol):
+    """A job that has a second process for its steps."""
+
+    @property
+    def at_once(self) -> int:
+        """How many steps are carried out at once where nobody is asked over the network."""
+        ...
+
+
 def grown(job: Job, journal: Journal) -> bool:
     """Compile the later steps of a job as far as their plan is on record; True if there are more
     steps than before."""

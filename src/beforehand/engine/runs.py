@@ -19,6 +19,7 @@ from beforehand.config import Home, Workspace
 from beforehand.engine.driver import Progress, drive, raise_for
 from beforehand.engine.job import (
     Asking,
+    Divided,
     Job,
     Kind,
     RunLimits,
@@ -362,7 +363,9 @@ def _drive(
     still: Callable[[], None],
 ) -> None:
     """Drive the plan to its end. A run that does not reach it is marked, and an error is raised."""
-    usual = PAID_AT_ONCE if workspace.database or any(job.paid.values()) else 1
+    usual = job.at_once if isinstance(job, Divided) else 1
+    if workspace.database or any(job.paid.values()):
+        usual = PAID_AT_ONCE
     concurrency = allowed.concurrency or usual
     opener = partial(open_job, workspace=workspace)
     runtime = given or new_runtime(journal, workspace, concurrency, opener)

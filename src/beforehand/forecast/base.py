@@ -181,6 +181,13 @@ class Forecaster(ABC):
         self.asking = threading.RLock()
         """Held while a stateful one is asked: its steps may run side by side."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process is made of: all but the lock."""
+        return {name: value for name, value in vars(self).items() if name != "asking"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= {**state, "asking": threading.RLock()}
+
     def __init_subclass__(cls, **options: Any) -> None:
         """What keeps nothing is asked side by side."""
         super().__init_subclass__(**options)

@@ -1,14 +1,20 @@
 """Programs that this one starts: the one place for it, outside the sandbox."""
 
 import os
+import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from typing import Any
 
-from beforehand.errors import ExecutionFailed
+from beforehand.errors import BeforehandError, ExecutionFailed, Unavailable
 
 LONGEST_ERROR = 2000
+ENDS_WITHIN_S = 5.0
 Program = subprocess.Popen
 """A program that was started."""
 
@@ -61,6 +67,99 @@ def start_python(
             env=dict(environment),
             start_new_session=True,
         )
+
+
+class Helper:
+    """A process of this program beside this one, as a second core: `python -m module`, which calls
+    `answer_all`. What is sent either way is pickled, so only our own code may be at the other end.
+    It ends when this process does, however that ends. One thread at a time asks."""
+
+    def __init__(self, module: str, begin: bytes) -> None:
+        """`begin` is what it is told first."""
+        self._pipe, theirs = Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                # -P: a file beside the user is not taken for a library.
+                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for this process alone.
+            )
+        self._began = self._gone = False
+        with suppress(OSError):  # It may have ended already, which `ready` finds out.
+            self._pipe.send_bytes(begin)
+
+    @property
+    def ready(self) -> bool:
+        """True once it can be asked, and as long as it runs."""
+        with suppress(EOFError, OSError):
+            if not (self._began or self._gone) and self._pipe.poll():
+                self._began, _ = self._pipe.recv()
+                self._gone = not self._began
+            return self._began and not self._gone
+        self._gone = True
+        return False
+
+    def ask(self, question: object) -> Any:
+        """What it answers. Raises what it raised, and Unavailable where it has ended."""
+        try:
+            self._pipe.send(question)
+            done, answer = self._pipe.recv()
+        except (EOFError, OSError):
+            self._gone = True
+            code = self._process.wait(ENDS_WITHIN_S)
+            raise Unavailable(
+                f"the second process of this run ended by itself, with code {code}"
+            ) from None
+        if not done:
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End it."""
+        self._gone = True
+        self._pipe.close()
+        try:
+            self._process.wait(ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def answer_all(begin: Callable[[bytes], Callable[[Any], object]]) -> None:
+    """The other end of a `Helper`: begin as told, and answer each question until it closes."""
+    pipe = Connection(int(sys.argv[1]))
+    with suppress(EOFError, OSError):
+        try:
+            answer = begin(pipe.recv_bytes())
+        except Exception as error:
+            pipe.send((False, _sendable(error)))
+            return
+        pipe.send((True, None))
+        while True:
+            question = pipe.recv()
+            try:
+                said = True, answer(question)
+            except Exception as error:
+                said = False, _sendable(error)
+            pipe.send(said)
+
+
+def _sendable(error: Exception) -> Exception:
+    """An error that can be sent: ours as it is, another one (a bug) with where it came from."""
+    if isinstance(error, BeforehandError):
+        with suppress(Exception):
+            if type(pickle.loads(pickle.dumps(error))) is type(error):
+                return error
+    return RuntimeError("".join(traceback.format_exception(error)))
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def own_environment() -> dict[str, str]:

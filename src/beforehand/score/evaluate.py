@@ -18,6 +18,7 @@ from beforehand.clock import iso, iso_us, to_us
 from beforehand.score import validity
 from beforehand.score.bets import Kelly
 from beforehand.score.compare import Comparison, pairs
+from beforehand.score.intervals import kept_draws
 from beforehand.score.metrics import CLIP
 from beforehand.score.scoreboard import Row, score
 from beforehand.score.skill import MARKET, Options
@@ -269,6 +270,11 @@ def score_only(table: Table, settings: Settings) -> list[Row]:
 
 def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Result:
     """Scores, verdicts, the validity card applied to them, and the placebo."""
+    with kept_draws():
+        return _evaluated(table, facts, settings)
+
+
+def _evaluated(table: Table, facts: validity.SetFacts, settings: Settings) -> Result:
     options = Options(
         draws=settings.draws,
         seed=settings.seed,

@@ -11,9 +11,11 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import pi, sqrt, tan
 from statistics import NormalDist
 from tempfile import TemporaryFile
@@ -30,15 +32,29 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 DRAWS = 2000
 _NORMAL = NormalDist()
-_CACHE_CELLS, _SMALL_CELLS, _BLOCK = 4_000_000, 2_000_000_000, 16
-"""The most counts that are kept as numbers for matrix products, and in a byte each in a file, which
-are made into such numbers so many draws at a time; beyond, the draws are made again for each
-statistic."""
+_CACHE_CELLS, _SMALL_CELLS = 4_000_000, 2_000_000_000
+"""The most counts that are kept as numbers for matrix products, and in a byte each in a file;
+beyond, the draws are made again for each statistic."""
+_THREADS, _BLOCK, _PIECE = 2, 64, 8192
+"""Those of a file are made into numbers by so many threads, and in pieces of so many draws and
+clusters, which stay in a core's cache."""
 _PARTS, _PART_CELLS = 8, 2_500_000
-_AT_ONCE = 1_000_000
-"""Sums by cluster that are in memory at once."""
+_AT_ONCE, _AHEAD = 1_000_000, 100_000
+"""Sums by cluster that are in memory at once, and clusters that are drawn at once."""
 _SHARED: WeakValueDictionary[tuple[int, int, int, type], Any] = WeakValueDictionary()
+_KEPT: ContextVar["list[Any] | None"] = ContextVar("_KEPT", default=None)
 K = TypeVar("K")
+
+
+@contextmanager
+def kept_draws() -> Iterator[None]:
+    """Draws in a file that are made inside stay until the end, for all that draws as many clusters
+    of the same seed."""
+    token = _KEPT.set([])
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
 
 
 def t_quantile(probability: float, df: float) -> float:
@@ -151,28 +167,39 @@ class Resampler:
     def _resample(self, sums: Floats) -> Floats:
         if self.draws * self.size <= self.cells:
             return np.asarray(self._counts @ sums)
-        out = np.empty((self.draws, sums.shape[1]))
+        out = np.zeros((self.draws, sums.shape[1]))
         if self.draws * self.size <= _SMALL_CELLS:
-            held = np.empty((_BLOCK, self.size))  # Made anew for each block, it would cost more.
-            for start, block in self._blocks():
-                counts = held[: len(block)]
-                counts[:] = block
-                out[start : start + len(block)] = counts @ sums
+            each = -(-self.draws // _THREADS)
+            parts = [range(k, min(k + each, self.draws)) for k in range(0, self.draws, each)]
+            with ThreadPoolExecutor(_THREADS) as pool:  # Numpy works outside of Python's lock.
+                for _ in pool.map(partial(self._from_file, sums, out), parts):
+                    pass
             return out
         rng = np.random.default_rng(self.seed)
         for b in range(self.draws):
             out[b] = self._draw(rng) @ sums
         return out
 
-    def _blocks(self) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-        """The counts in a byte each, a few draws at a time with the number of the first. (That a
-        cluster is drawn more than 255 times of C draws from C has a probability below 1e-500.)"""
-        for start in range(0, self.draws, _BLOCK):
-            part = os.pread(self._file.fileno(), _BLOCK * self.size, start * self.size)
-            yield start, np.frombuffer(part, np.uint8).reshape(-1, self.size)
+    def _from_file(self, sums: Floats, out: Floats, draws: range) -> None:
+        """The totals of some draws, from the counts in the file: a byte each. (That a cluster is
+        drawn more than 255 times of C draws from C has a probability below 1e-500.)"""
+        size = self.size
+        held = np.empty(_BLOCK * min(_PIECE, size))  # Made anew for each piece, it would cost more.
+        for start in draws[::_BLOCK]:
+            n = min(_BLOCK, draws.stop - start)
+            read = os.pread(self._file.fileno(), n * size, start * size)
+            counts, totals = np.frombuffer(read, np.uint8).reshape(n, size), out[start : start + n]
+            for piece in (slice(k, min(k + _PIECE, size)) for k in range(0, size, _PIECE)):
+                width = piece.stop - piece.start
+                numbers = held[: n * width].reshape(n, width)
+                numbers[:] = counts[:, piece]
+                totals += numbers @ sums[piece]
+
+    def _picks(self, rng: np.random.Generator, draws: range) -> npt.NDArray[np.int32]:
+        return rng.integers(0, self.size, (len(draws), self.size), dtype=np.int32)
 
     def _draw(self, rng: np.random.Generator) -> Floats:
-        picks = rng.integers(0, self.size, self.size, dtype=np.int32)
+        (picks,) = self._picks(rng, range(1))
         return np.bincount(picks, minlength=self.size).astype(np.float64)
 
     @cached_property
@@ -190,6 +217,8 @@ class Resampler:
         key = self.draws, self.size, self.seed, kind
         if (kept := _SHARED.get(key)) is None:
             kept = _SHARED[key] = make(np.random.default_rng(self.seed))
+        if kind is _File and (held := _KEPT.get()) is not None:
+            held.append(kept)
         found: K = kept
         return found
 
@@ -201,9 +230,16 @@ class Resampler:
         return counts
 
     def _on_disk(self, rng: np.random.Generator) -> "_File":
-        made = _File()
-        for _ in range(self.draws):
-            made.write(self._draw(rng).astype(np.uint8).data)
+        made, n = _File(), max(_AHEAD // self.size, 1)
+        parts = [range(k, min(k + n, self.draws)) for k in range(0, self.draws, n)]
+        with ThreadPoolExecutor(1) as pool:  # The next draws, while these are counted.
+            following = pool.submit(self._picks, rng, parts[0])
+            for part in [*parts[1:], None]:
+                picks = following.result()
+                if part is not None:
+                    following = pool.submit(self._picks, rng, part)
+                for one in picks:
+                    made.write(np.bincount(one, minlength=self.size).astype(np.uint8).data)
         return made
 
     def clusters(self, present: Floats) -> int:

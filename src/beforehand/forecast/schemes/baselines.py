@@ -5,6 +5,7 @@ market at t and walking a thousand of them give the same numbers.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 
@@ -166,7 +167,11 @@ def extremised(panel: Panel) -> Floats:
 
 def always(p: float) -> Baseline:
     """The forecaster that says p whatever it sees."""
-    return Baseline(f"always:{p}", f"Always {p}.", lambda panel: np.full(len(panel), p))
+    return Baseline(f"always:{p}", f"Always {p}.", partial(_the_same, p))
+
+
+def _the_same(p: float, panel: Panel) -> Floats:
+    return np.full(len(panel), p)
 
 
 BASELINES: dict[str, Baseline] = {

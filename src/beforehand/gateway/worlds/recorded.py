@@ -44,6 +44,7 @@ class RecordedWorld:
         self.grade: Grade = grade
         self.live = False
         self._extra = extra
+        self._asked_last = "", list[Market]()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process loads what it needs itself."""
@@ -85,16 +86,21 @@ class RecordedWorld:
 
     def forget(self) -> None:
         """Let go of what was read of the markets; whoever asks again reads it again."""
+        self._asked_last = "", []
         parts = ("_series", "_versions", "_states", "_books", "_resolutions", "_forecasts")
         for part in (*parts, "_nearby", "_first"):
             self.__dict__.pop(part, None)
 
     def _versions_of(self, market_id: str) -> list[Market]:
+        name, found = self._asked_last
+        if name == market_id:  # A name is looked up, and then the market.
+            return found
         found = self._nearby.records(Market, market_id)
         if self.grade == "published":
             found += _as_listed(found)
         if (first := self._first_of(market_id)) is not None:
             found.append(_stub(market_id, from_us(first)))
+        self._asked_last = market_id, found
         return found
 
     @lazy

@@ -32,9 +32,15 @@ from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind, in_words
-from beforehand.jobs.backtest.joined import form_of
 from beforehand.jobs.backtest.kept import Intervals, kept_at
-from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, compile_plan
+from beforehand.jobs.backtest.large.joined import Form, form_of
+from beforehand.jobs.backtest.order import (
+    CHUNK,
+    LARGE_CHUNK,
+    NO_REPLACEMENT,
+    Replacement,
+    compile_plan,
+)
 from beforehand.jobs.backtest.select import Experiments
 from beforehand.jobs.backtest.walk import Walker
 from beforehand.jobs.checks import fees_apply
@@ -140,7 +146,14 @@ class BacktestJob:
                 f"none of {len(self.selection.short):,} markets lives long enough to hold an "
                 "instant of the grid: ask more often (--every), or use --grid own"
             )
-        self.plan: Plan = compile_plan(run_id, self.configs, self.forecasters, self.replacement)
+        form = self._form()
+        self.plan: Plan = compile_plan(
+            run_id,
+            self.configs,
+            self.forecasters,
+            self.replacement,
+            chunk=CHUNK if form is None else LARGE_CHUNK,
+        )
         check_all(self.forecasters.values(), self._opening)
         walker = self._walker = Walker(
             self.world,
@@ -151,15 +164,10 @@ class BacktestJob:
             self.selection.markets,
             self.replacement,
             request.model_options.method,
-            form_of(
-                self.configs,
-                self.forecasters,
-                self.replacement,
-                request.model_options.method,
-                bool(self.archive.counts().get("document")),
-            ),
+            form,
         )
         walker.follow(self.plan.steps)
+        self._bulks = None if workspace.database else walker.bulks  # It has workers of its own.
         self.actions: Mapping[str, Action] = {**walker.actions, "score": self._score}
         self._first_codes: dict[str, str] = {}
         self.warnings: list[str] = []
@@ -212,6 +220,8 @@ class BacktestJob:
         """Write what is known before the first step; the same bytes at every start."""
         path = self.folder.path
         self.folder.claim()
+        if self._bulks is not None:
+            self._bulks.begin()
         begun = read_json(path / "config.json") if (path / "config.json").is_file() else {}
         codes = self._codes
         self._first_codes = {**codes, **begun.get("code", {})} if begun else codes
@@ -225,6 +235,11 @@ class BacktestJob:
         used = {*self.configs.markets}
         names = [name for name in self.selection.markets if name in used]
         results.write_questions(path, self.gateway, self.selection.markets, names)
+
+    @property
+    def at_once(self) -> int:
+        """How many steps are carried out at once where nobody is asked over the network."""
+        return 1 if self._bulks is None else self._bulks.at_once
 
     def seal(self) -> dict[str, str]:
         """Write the last file of a finished run; returns the digests that the journal keeps."""
@@ -281,6 +296,12 @@ class BacktestJob:
         spoken = {name for c in configs.kinds for name in self.replacement.ever(c.models)}
         self.forecasters = {name: f for name, f in self.forecasters.items() if name in spoken}
         return configs
+
+    def _form(self) -> Form | None:
+        """How a large run keeps its rows."""
+        documents = bool(self.archive.counts().get("document"))
+        how = self.replacement, self.request.model_options.method, documents
+        return form_of(self.configs, self.forecasters, *how)
 
     def _expected(self) -> int:
         """About how many questions the grid asks; counted before any instant is made."""

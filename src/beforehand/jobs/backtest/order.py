@@ -23,10 +23,11 @@ from beforehand.jobs.backtest.grid import instants
 from beforehand.jobs.backtest.select import Experiments
 from beforehand.records.backtest import ExperimentConfig
 
-CHUNK = 25
-CHUNK_INTERVALS = 2000
+CHUNK = 25, 2000
 """The most markets and the most forecasts of a chunk. A chunk costs nothing to compute, so it is
 one row of the journal."""
+LARGE_CHUNK = 250, 20_000
+"""The same for a large run: to write down a step takes as long as to walk a few markets."""
 CALLS_A_STEP = 32
 """The most calls of one step, so that several processes can share an instant."""
 
@@ -58,6 +59,7 @@ def compile_plan(
     forecasters: Mapping[str, Forecaster],
     replacement: Replacement = NO_REPLACEMENT,
     score: bool = True,
+    chunk: tuple[int, int] = CHUNK,
 ) -> Plan:
     """Ask about the markets in order, collect, score. The steps name experiments by their place
     in `configs`."""
@@ -68,7 +70,7 @@ def compile_plan(
     waiting = [i for i, kind in enumerate(configs.kind_of) if not free_kinds[kind]]
     free = [i for i, kind in enumerate(configs.kind_of) if free_kinds[kind]]
     # First the experiments that wait for each other: they are the longest chain of the plan.
-    steps = [*_instants(configs, waiting, spoken), *_walks(configs, free, spoken)]
+    steps = [*_instants(configs, waiting, spoken), *_walks(configs, free, spoken, chunk)]
     walked = tuple(step.id for step in steps if step.action == "walk")
     steps.append(Step("collect", "collect", {}, walked, here=True))
     if score:
@@ -172,15 +174,18 @@ def _parts(
 
 
 def _walks(
-    configs: Experiments, free: Sequence[int], spoken: Sequence[Sequence[Forecaster]]
+    configs: Experiments,
+    free: Sequence[int],
+    spoken: Sequence[Sequence[Forecaster]],
+    chunk: tuple[int, int],
 ) -> Iterator[Step]:
     """The steps of memoryless forecasters. A market is a step of its own if a forecaster is asked
     about it interval by interval."""
     number = 0
     for group in _groups(configs, free):
         alone = any(map(_is_asked, spoken[group[0]]))
-        for chunk in [[i] for i in group] if alone else _chunks(configs, group):
-            yield Step(f"walk/{number:04d}", "walk", {"experiments": chunk})
+        for part in [[i] for i in group] if alone else _chunks(configs, group, chunk):
+            yield Step(f"walk/{number:04d}", "walk", {"experiments": part})
             number += 1
 
 
@@ -193,12 +198,12 @@ def _groups(configs: Experiments, which: Sequence[int]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _chunks(configs: Experiments, group: Sequence[int]) -> list[list[int]]:
+def _chunks(configs: Experiments, group: Sequence[int], most: tuple[int, int]) -> list[list[int]]:
     chunks: list[list[int]] = [[]]
     size = 0
     for i in group:
         n = configs.count(i)
-        if chunks[-1] and (len(chunks[-1]) == CHUNK or size + n > CHUNK_INTERVALS):
+        if chunks[-1] and (len(chunks[-1]) == most[0] or size + n > most[1]):
             chunks.append([])
             size = 0
         chunks[-1].append(i)

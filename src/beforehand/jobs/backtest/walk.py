@@ -39,7 +39,8 @@ from beforehand.jobs.backtest.ask import (
     show_again,
 )
 from beforehand.jobs.backtest.grid import instants
-from beforehand.jobs.backtest.joined import Form, Joined, keep_columns
+from beforehand.jobs.backtest.large.bulk import Bulk, Bulks, Rows
+from beforehand.jobs.backtest.large.joined import Form, Joined
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
 from beforehand.jobs.backtest.select import Experiments
 from beforehand.jobs.backtest.unwitnessed import Unwitnessed
@@ -137,6 +138,8 @@ class Walker:
         ]
         self.unwitnessed = Unwitnessed(lambda: world.index)
         self._asker = Asker(self.unwitnessed)
+        pure = {n: f for n, f in forecasters.items() if isinstance(f, PanelForecaster)}
+        self.bulks = None if form is None else Bulks(Bulk(world, clock, method, pure))
         self._asked: list[Step] = []
         self.actions: dict[str, Action] = {
             "walk": self.walk,
@@ -147,6 +150,8 @@ class Walker:
     def close(self) -> None:
         """Close what was opened to ask."""
         self._asker.close()
+        if self.bulks is not None:
+            self.bulks.close()
         for one in self._forecasters.values():
             one.close()
 
@@ -161,12 +166,18 @@ class Walker:
         """Forecast one step's experiments; keeps intervals, predictions and traces as parts."""
         which: list[int] = args["experiments"]
         first = self._configs[which[0]]
-        gateway = Gateway(self._world, self._clock)
         at = parse_us(args["time"]) if "time" in args else None
         pairs = [
             (c.market_id, instants(c) if at is None else np.array([at], dtype=np.int64))
             for c in map(self._configs.__getitem__, which)
         ]
+        of = [i for i, (_, t) in zip(which, pairs, strict=True) for _ in range(len(t))]
+        if self._form is not None and self.bulks is not None and self._form.in_bulk(which[0]):
+            walked = self.bulks.walk(Rows(pairs, of, first.models))
+            context.keep("columns", walked.columns)
+            told = {"intervals": walked.rows, "audit": walked.audit, "columns": True}
+            return told | self._told_of(which)
+        gateway = Gateway(self._world, self._clock)
         kept: dict[str, list[bytes]] = {kind: [] for kind in KINDS}
         written = list[TraceRow]()
         queries = self._queries(first, written, context)
@@ -179,10 +190,6 @@ class Walker:
             for one in map(self._forecasters.__getitem__, self._replacement.ever(first.models))
             if isinstance(one, PanelForecaster)
         }
-        of = [i for i, (_, t) in zip(which, pairs, strict=True) for _ in range(len(t))]
-        if self._form is not None and self._form.in_bulk(which[0]):
-            keep_columns(context, panel, of, first.models, known, self._method)
-            return {"intervals": len(panel), "audit": gateway.audit.wire(), "columns": True}
         previous = _previous(which, outputs)
         # One instant: all its questions at once. A chunk: each needs the aggregate before it.
         together = [range(len(panel))] if at is not None else [[k] for k in range(len(panel))]
@@ -201,15 +208,21 @@ class Walker:
                     gateway.audit.add(looked_up)
         for kind, lines in kept.items():
             context.keep(kind, b"\n".join(lines))
+        return {
+            "intervals": len(panel),
+            "audit": gateway.audit.wire(),
+            "previous": {str(i): last for i, last in previous.items()} if at is not None else {},
+        } | self._told_of(which)
+
+    def _told_of(self, which: Sequence[int]) -> dict[str, object]:
+        """What else a step's output says: the code of those that were asked, whose answers differ
+        from those on record, and what was noted of them."""
         differs = {one.name: one.take_differing() for one in self._forecasters.values()}
         noted = {one.name: one.take_noted() for one in self._forecasters.values()}
         asked = {one.entry: one for config in which for one in self._ever(config)}
         codes = {one.name: one.code for one in asked.values() if one.code is not None}
         return {
             "codes": codes,
-            "intervals": len(panel),
-            "audit": gateway.audit.wire(),
-            "previous": {str(i): last for i, last in previous.items()} if at is not None else {},
             "differs": {name: n for name, n in differs.items() if n},
             "noted": {name: found for name, found in noted.items() if found},
         }
@@ -227,7 +240,8 @@ class Walker:
 
     def _ever(self, experiment: int) -> list[Forecaster]:
         """Every forecaster that an experiment asks at some time."""
-        names = self._replacement.ever(self._configs[experiment].models)
+        config = self._configs.kinds[self._configs.kind_of[experiment]]
+        names = self._replacement.ever(config.models)
         return [self._forecasters[name] for name in names]
 
     def _interval(

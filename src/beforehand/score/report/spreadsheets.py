@@ -199,11 +199,11 @@ def questions_csv(result: Result, texts: Mapping[str, str | None]) -> Iterator[b
     """Every question of every forecaster as lines of CSV: its mean scores there, and which
     questions count as one: `event` and `month` number the clusters that intervals are drawn
     from."""
-    out, cell = io.StringIO(), spreadsheet_cell
+    out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(QUESTION_COLUMNS)
     for part in question_rows(result, texts):
-        writer.writerows([c if c.__class__ is not str else cell(c) for c in row] for row in part)
+        writer.writerows(part)
         yield out.getvalue().encode()
         out.seek(0)
         out.truncate()
@@ -223,8 +223,8 @@ def _of_questions(table: Table, p: Floats) -> tuple[Ints, Floats]:
 def question_rows(
     result: Result, texts: Mapping[str, str | None]
 ) -> Iterator[Iterator[tuple[str | int | float | None, ...]]]:
-    """The rows of questions.csv, a few thousand at a time."""
-    table, categories = result.table, result.table.category
+    """The rows of questions.csv, a few thousand at a time; what is text in them is safe to open."""
+    table, categories, cell = result.table, result.table.category, spreadsheet_cell
     for row in result.rows:
         p = table.market if row.forecaster == MARKET else table.forecasts[row.forecaster]
         n, brier = _of_questions(table, p)
@@ -235,11 +235,11 @@ def question_rows(
             markets, settled = [table.questions[i] for i in at], table.resolved_at[at].tolist()
             gains = zip(skill[at].tolist(), priced[at].tolist(), strict=True)
             yield zip(
-                [row.forecaster] * len(at),
-                markets,
-                map(texts.get, markets),
-                (market.partition(":")[0] for market in markets),
-                [categories[i] if categories else "" for i in at],
+                [cell(row.forecaster)] * len(at),
+                map(cell, markets),
+                map(cell, map(texts.get, markets)),
+                (cell(market.partition(":")[0]) for market in markets),
+                [cell(categories[i]) if categories else "" for i in at],
                 table.y[at].tolist(),
                 (iso_us(when) if when else "" for when in settled),
                 n[at].tolist(),

@@ -199,8 +199,8 @@ class Archive:
         self.contents = Contents(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy in another process reads the files itself."""
-        return Archive, (self.path,)
+        """A copy in another process reads the files itself: those that this one knows of."""
+        return _again, (self.path, self.manifest, self.segments)
 
     @property
     def digest(self) -> str:
@@ -320,6 +320,13 @@ class Archive:
         folder = self.path / "segments"
         found = folder.iterdir() if folder.is_dir() else ()
         return sorted(path.name for path in found if path.name not in listed)
+
+
+def _again(path: Path, manifest: Any, segments: list[Segment]) -> Archive:
+    found = Archive.__new__(Archive)
+    found.path, found.manifest, found.segments = path, manifest, segments
+    found.contents = Contents(path)
+    return found
 
 
 def checked(kind: str, decode: Callable[[bytes], T], line: bytes) -> T:

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import parse_us, to_us
-from beforehand.engine.context import StepContext
 from beforehand.forecast.aggregate import Method, aggregates
 from beforehand.forecast.base import NO_FORECAST, Forecaster, PanelForecaster
 from beforehand.gateway.panel import Panel
@@ -120,17 +119,14 @@ def _same_everywhere(one: Forecaster) -> str | None:
     return one.rationale if isinstance(one, PanelForecaster) else None
 
 
-def keep_columns(
-    context: StepContext,
+def columns_of(
     panel: Panel,
     experiments: Sequence[int],
-    entries: Sequence[str],
-    known: Mapping[str, npt.NDArray[np.float64]],
+    forecasters: Sequence[PanelForecaster],
     method: Method,
-) -> None:
-    """Keep a step's rows as columns; `experiments` has that of each row, `known` the forecasts of
-    each entry."""
-    said = np.stack([known[name] for name in entries])
+) -> bytes:
+    """A step's rows as columns (`Joined.add` reads them); `experiments` has that of each row."""
+    said = np.stack([one.forecast(panel) for one in forecasters])
     together = aggregates(method, said)
     places: dict[int, int] = {}
     texts, text = list[tuple[bytes, int]](), np.full(len(panel), -1, dtype=np.int32)
@@ -159,7 +155,7 @@ def keep_columns(
     }
     written = BytesIO()
     np.savez(written, allow_pickle=False, **made)
-    context.keep("columns", written.getvalue())
+    return written.getvalue()
 
 
 class Joined:

@@ -1,0 +1,1 @@
+"""Large runs: the walk of pure functions, and the columns that it keeps."""

@@ -1,0 +1,121 @@
+"""The walk of a large run's pure functions, in this process and in one beside it.
+
+What a step holds depends on the archive and on nothing else, so either process may make it, and the
+bytes are the same. The other one is only a second core: it reads the archive by itself, keeps
+nothing, and ends when this one does.
+"""
+
+import pickle
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from beforehand.clock import Clock
+from beforehand.forecast.aggregate import Method
+from beforehand.forecast.base import PanelForecaster
+from beforehand.forecast.process import Helper, answer_all, cores
+from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.panel import Evidence
+from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.jobs.backtest.large.joined import columns_of
+
+IN_FLIGHT = 3
+"""Steps at once with two processes: one for each, and one that waits while another is recorded."""
+
+
+class Rows(NamedTuple):
+    """What a step asks: markets and their instants (microseconds), the experiment of each row, and
+    the entries of the forecasters."""
+
+    pairs: Sequence[tuple[str, npt.NDArray[np.int64]]]
+    experiments: Sequence[int]
+    entries: Sequence[str]
+
+
+class Walked(NamedTuple):
+    """A step: its columns, how many rows it has, and its audit (`Audit.wire`)."""
+
+    columns: bytes
+    rows: int
+    audit: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """Pure functions over one world. Documents are not shown."""
+
+    world: RecordedWorld
+    clock: Clock
+    method: Method
+    forecasters: Mapping[str, PanelForecaster]
+
+    def walk(self, asked: Rows) -> Walked:
+        """One step. Raises CutoffViolation and Corrupt."""
+        gateway = Gateway(self.world, self.clock)
+        recorded = [one.recorded for one in self.forecasters.values() if one.recorded is not None]
+        panel = gateway.panel(asked.pairs, recorded, Evidence(0))
+        mine = [self.forecasters[entry] for entry in asked.entries]
+        columns = columns_of(panel, asked.experiments, mine, self.method)
+        return Walked(columns, len(panel), gateway.audit.wire())
+
+
+class Bulks:
+    """One `Bulk` in this process, and after `begin` a second one in another. Safe for threads."""
+
+    def __init__(self, bulk: Bulk) -> None:
+        self._bulk, self._here, self._beside = bulk, threading.Lock(), threading.Lock()
+        self._helper: Helper | None = None
+
+    @property
+    def at_once(self) -> int:
+        """How many steps are worth being begun at once."""
+        return 1 if self._helper is None else IN_FLIGHT
+
+    def begin(self) -> None:
+        """Start the other process, where there is a second core and what it needs can be sent."""
+        if self._helper is not None or cores() < 2:
+            return
+        try:
+            whole = pickle.dumps(self._bulk)
+        except (TypeError, AttributeError, pickle.PicklingError):
+            return  # A forecaster of another package, perhaps: one process does all.
+        self._helper = Helper(__name__, whole)
+
+    def walk(self, asked: Rows) -> Walked:
+        """One step, by whoever is free; the other process is not waited for."""
+        with self._free() as helper:
+            return self._bulk.walk(asked) if helper is None else helper.ask(asked)
+
+    @contextmanager
+    def _free(self) -> Iterator[Helper | None]:
+        """Hold a process that has nothing to do: None for this one."""
+        helper = self._helper
+        mine = self._here.acquire(blocking=False)
+        if not mine and helper is not None and self._beside.acquire(blocking=False):
+            try:
+                if helper.ready:
+                    yield helper
+                    return
+            finally:
+                self._beside.release()
+        if not mine:
+            self._here.acquire()
+        try:
+            yield None
+        finally:
+            self._here.release()
+
+    def close(self) -> None:
+        """End the other process."""
+        if self._helper is not None:
+            self._helper.close()
+            self._helper = None
+
+
+if __name__ == "__main__":
+    answer_all(lambda whole: pickle.loads(whole).walk)
