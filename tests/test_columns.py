@@ -264,9 +264,13 @@ def test_the_row_before_is_found_part_by_part(part: int, monkeypatch: pytest.Mon
     together = np.where(rng.random(n) < 0.4, np.nan, rng.random(n))
     monkeypatch.setattr(joined, "PART", part)
     last: dict[tuple[int, int], int] = {}
-    for k, found in enumerate(joined._before(market, group, together).tolist()):
+
+    def read(name: str, rows: slice) -> np.ndarray:
+        return {"market": market, "aggregate": together}[name][rows]
+
+    for k, found in enumerate(joined._before(read, group, 9).tolist()):
         mine = int(market[k]), int(group[k])
         assert found == last.get(mine, -1)
         if math.isfinite(together[k]):
             last[mine] = k
-    assert not len(joined._before(market[:0], group[:0], together[:0]))
+    assert not len(joined._before(read, group[:0], 0))

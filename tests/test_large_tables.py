@@ -120,7 +120,7 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
     for mine, theirs in zip(score(held, options), expected, strict=True):
         assert mine.skill == theirs.skill
         assert mine.fresh == theirs.fresh
-        assert (mine.brier, mine.ece) == (theirs.brier, theirs.ece)
+        assert (mine.brier, mine.ece) == pytest.approx((theirs.brier, theirs.ece), rel=1e-13)
         assert vars(mine.murphy) == pytest.approx(vars(theirs.murphy), rel=0, abs=1e-12)
         assert mine.sharpness == pytest.approx(theirs.sharpness, rel=0, abs=1e-12)
         assert mine.market_correlation == pytest.approx(theirs.market_correlation, nan_ok=True)

@@ -7,11 +7,11 @@ Such a question is refused or marked, by setting; the results say how many there
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 
 from beforehand.clock import iso, to_us
 from beforehand.llm.names import ModelSpec
+from beforehand.records.world import Resolution
 
 Knowledge = Literal["mark", "refuse"]
 REFUSED = "refused: the answer was known before the model's training ended"
@@ -29,9 +29,9 @@ class Training:
 
 
 class CutoffGuard:
-    """`answers` says when each market's answer became known: for the guard, never for a model."""
+    """`answers` are how markets ended: for the guard, never for a model."""
 
-    def __init__(self, answers: Mapping[str, datetime], setting: Knowledge = "mark") -> None:
+    def __init__(self, answers: Mapping[str, Resolution], setting: Knowledge = "mark") -> None:
         self._answers, self._setting = answers, setting
 
     def mark(self, spec: ModelSpec, market: str) -> Literal["after", "before", "unknown"]:
@@ -39,7 +39,7 @@ class CutoffGuard:
         answer = self._answers.get(market)
         if spec.cutoff is None or answer is None:
             return "unknown"
-        return "after" if answer >= spec.cutoff else "before"
+        return "after" if answer.known_at >= spec.cutoff else "before"
 
     def refusal(self, spec: ModelSpec, market: str) -> str | None:
         """Why the model is not asked, or None."""

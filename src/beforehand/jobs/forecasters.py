@@ -37,7 +37,6 @@ def opening_of(
     answers: Mapping[str, Resolution],
 ) -> Opening:
     """What the forecasters of a run are opened with. `answers` are only for the cutoff guard."""
-    known = {name: r.known_at for name, r in answers.items()}
     return Opening(
         workspace,
         documents=bool(archive.counts().get("document")),
@@ -47,7 +46,7 @@ def opening_of(
         cost_per_call=limits.cost_per_call,
         limited_cost=bool(limits.max_cost),
         models=options,
-        guard=CutoffGuard(known, options.knowledge),
+        guard=CutoffGuard(answers, options.knowledge),
         world=world,
     )
 

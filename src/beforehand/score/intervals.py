@@ -152,11 +152,16 @@ class Resampler:
             out[:, k] = np.bincount(self.labels, weights=columns[:, k], minlength=self.size)
         return out
 
-    def totals(self, columns: Floats) -> Floats:
-        """(draws, K): each draw's total of every column, from (n, K) per question."""
-        several = max(_AT_ONCE // max(self.size, 1), 8)
-        parts = range(0, columns.shape[1], several)
-        made = [self.resample(self.sums(columns[:, k : k + several])) for k in parts]
+    def totals(self, columns: Floats, let_go: Callable[[], None] | None = None) -> Floats:
+        """(draws, K): each draw's total of every column, from (n, K) per question. `let_go` frees
+        the memory of columns on a disk."""
+        several, made = max(_AT_ONCE // max(self.size, 1), 8), list[Floats]()
+        for k in range(0, columns.shape[1], several):
+            sums = self.sums(columns[:, k : k + several])
+            if let_go is not None:
+                let_go()
+            made.append(self.resample(sums))
+            del sums
         return made[0] if len(made) == 1 else np.concatenate(made, axis=1)
 
     def resample(self, sums: Floats) -> Floats:
@@ -187,13 +192,13 @@ class Resampler:
         held = np.empty(_BLOCK * min(_PIECE, size))  # Made anew for each piece, it would cost more.
         for start in draws[::_BLOCK]:
             n = min(_BLOCK, draws.stop - start)
-            read = os.pread(self._file.fileno(), n * size, start * size)
-            counts, totals = np.frombuffer(read, np.uint8).reshape(n, size), out[start : start + n]
-            for piece in (slice(k, min(k + _PIECE, size)) for k in range(0, size, _PIECE)):
-                width = piece.stop - piece.start
+            for first in range(0, size, _PIECE):
+                width = min(_PIECE, size - first)
                 numbers = held[: n * width].reshape(n, width)
-                numbers[:] = counts[:, piece]
-                totals += numbers @ sums[piece]
+                for k in range(n):
+                    read = os.pread(self._file.fileno(), width, (start + k) * size + first)
+                    numbers[k] = np.frombuffer(read, np.uint8)
+                out[start : start + n] += numbers @ sums[first : first + width]
 
     def _picks(self, rng: np.random.Generator, draws: range) -> npt.NDArray[np.int32]:
         return rng.integers(0, self.size, (len(draws), self.size), dtype=np.int32)

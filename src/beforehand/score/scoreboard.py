@@ -34,7 +34,7 @@ from beforehand.score.skill import (
     skills,
     width,
 )
-from beforehand.score.table import STALE_DAYS, Floats, Table
+from beforehand.score.table import STALE_DAYS, Disk, Floats, Table
 
 Verdict = Literal[
     "beats the market", "not shown", "worse than the market", "is the market", "not ranked"
@@ -104,7 +104,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         p = table.said(name)
         part, row = _columns(table, p)
         row.forecaster, row.missing = name, table.missing(name, p)
-        row.intervals = _intervals(part, samplers, options)
+        row.intervals = _intervals(*part, samplers, options)
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
         valid = np.isfinite(p)
@@ -156,13 +156,19 @@ def _rank(row: Row) -> tuple[bool, bool, float, float, str]:
     )
 
 
-def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
-    """Per question: the linear sums from which every statistic of a resample follows."""
-    stacked, done, n = np.empty((len(table.questions), len(_BASE) + 3 * metrics.BINS)), 0, 0
+def _columns(table: Table, p: Floats) -> tuple[tuple[Floats, Disk | None], Row]:
+    """Per question: the linear sums from which every statistic of a resample follows, and the disk
+    that they are on, where they are many."""
+    shape, done, n = (len(table.questions), len(_BASE) + 3 * metrics.BINS), 0, 0
+    disk = None if table.disk is None else Disk()
+    stacked, sums = np.empty(shape) if disk is None else disk.room(*shape), np.zeros((1, shape[1]))
     for rows, part in table.blocks():
         found = _of_questions(part, p[rows])
         stacked[done : done + len(found)] = found
+        sums += found.sum(axis=0)
         done, n = done + len(found), n + int(np.isfinite(p[rows]).sum())
+        if disk is not None:
+            disk.let_go()
 
     def parts() -> Iterator[tuple[Floats, Floats, Floats]]:
         for rows, part in table.blocks():
@@ -172,7 +178,7 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
             yield (mine, y, w) if valid.all() else (mine[valid], y[valid], w[valid])
 
     bins, murphy, sharpness = metrics.in_parts(parts)
-    total = _statistics(stacked.sum(axis=0)[None, :])
+    total = _statistics(sums)
     row = Row(
         forecaster="",
         n=n,
@@ -190,7 +196,7 @@ def _columns(table: Table, p: Floats) -> tuple[Floats, Row]:
         market_correlation=_with_market(table, p),
         profit="",
     )
-    return stacked, row
+    return (stacked, disk), row
 
 
 def _of_questions(table: Table, p: Floats) -> Floats:
@@ -313,11 +319,12 @@ def _statistics(sums: Floats) -> dict[str, Floats]:
 
 
 def _intervals(
-    columns: Floats, samplers: dict[str, Resampler], options: Options
+    columns: Floats, disk: Disk | None, samplers: dict[str, Resampler], options: Options
 ) -> dict[str, Interval]:
     """Per statistic, the wider of the two intervals, over the clusters with a forecast."""
     mine = [samplers[kind].holding(columns[:, 0]) for kind in LEADING]
-    drawn = [_statistics(one.totals(columns)) for one in mine]
+    let_go = None if disk is None else disk.let_go
+    drawn = [_statistics(one.totals(columns, let_go)) for one in mine]
     return {
         key: max(
             (

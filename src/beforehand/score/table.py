@@ -9,7 +9,6 @@ only read alike, except for near-duplicates. Texts are compared by the Jaccard i
 content words. The grouping only widens intervals; it never changes a score.
 """
 
-import math
 import mmap
 import re
 import weakref
@@ -18,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from itertools import pairwise
 from operator import itemgetter
 from tempfile import TemporaryFile
@@ -82,6 +82,13 @@ class Disk:
         mapped = mmap.mmap(self._file.fileno(), size, prot=mmap.PROT_READ, offset=start)
         self._maps.append(mapped)
         return np.frombuffer(mapped, dtype=kind)
+
+    def room(self, n: int, k: int) -> Floats:
+        """k columns of n numbers, to be filled in: nothing else is kept on this disk after them."""
+        self._file.truncate(8 * n * k)
+        mapped = mmap.mmap(self._file.fileno(), 8 * n * k)
+        self._maps.append(mapped)
+        return np.frombuffer(mapped, dtype=np.float64).reshape(k, n).T
 
     def let_go(self) -> None:
         """Free the memory of what was read; whoever reads again brings it back."""
@@ -298,7 +305,7 @@ def event_labels(
     texts: Sequence[str | None], days: Sequence[str | None], events: Sequence[str | None]
 ) -> Ints:
     """Cluster labels 0.. for each question, from its text, resolution day and event id."""
-    parent = list(range(len(texts)))
+    parent = array("q", range(len(texts)))
 
     def root(i: int) -> int:
         while parent[i] != i:
@@ -317,12 +324,12 @@ def event_labels(
         for name in _names(text or "") if events[i] is None else ():
             join(i, first.setdefault(name, i))
     del first
-    bags, once = _bags(texts)
-    for bound, groups in ((ANY_DAY, [""] * len(bags)), (SAME_DAY, days)):
-        for i, j in _alike(bags, once, groups, bound, lambda i, j: root(i) == root(j)):
+    bags = _Bags.of(texts)
+    for bound, groups in ((ANY_DAY, np.zeros(len(texts), np.int64)), (SAME_DAY, _numbered(days))):
+        for i, j in _alike(bags, groups, bound, lambda i, j: root(i) == root(j)):
             if bound == ANY_DAY or events[i] is None or events[j] is None:
                 join(i, j)
-    roots = [root(i) for i in range(len(texts))]
+    roots = np.fromiter(map(root, range(len(texts))), np.int64, len(texts))
     return np.unique(roots, return_inverse=True)[1].astype(np.int64)
 
 
@@ -333,56 +340,91 @@ def _names(text: str) -> set[str]:
     return {" ".join(run) for run in runs if not any(w.isdigit() or w in _DATE for w in run)}
 
 
-def _bags(texts: Sequence[str | None]) -> "tuple[list[array[int]], int]":
-    """The content words of each text as numbers, the rarest first, and how many words occur in one
-    text alone: those with a smaller number."""
+def _numbered(names: Sequence[str | None]) -> Ints:
+    """A number for each name, the same for equal ones; -1 for None."""
+    known: dict[str, int] = {}
+    found = (-1 if name is None else known.setdefault(name, len(known)) for name in names)
+    return np.fromiter(found, np.int64, len(names))
 
-    def words(text: str | None) -> set[str]:
-        return {*_WORD.findall((text or "").lower())} - _STOP
 
-    # First by when a word was met, then by how rare it is.
-    met, found, ends = dict[str, int](), array("i"), [0]
-    for text in texts:
-        found.extend(sorted(met.setdefault(word, len(met)) for word in words(text)))
-        ends.append(len(found))
-    del met
-    flat = np.frombuffer(found, dtype=np.int32) if found else np.zeros(0, dtype=np.int32)
-    rarity = np.bincount(flat)
-    number = np.empty(len(rarity), dtype=np.int32)
-    number[np.argsort(rarity, kind="stable")] = np.arange(len(rarity))
-    flat = number[flat]
-    bags = [array("i", sorted(flat[i:j].tolist())) for i, j in pairwise(ends)]
-    return bags, int((rarity == 1).sum())
+@dataclass(frozen=True)
+class _Bags:
+    """The content words of all texts, one after the other: those of text i are `words[ends[i] :
+    ends[i + 1]]` as numbers, the rarest first. Words below `once` occur in one text alone."""
+
+    words: npt.NDArray[np.int32]
+    ends: Ints
+    once: int
+
+    @classmethod
+    def of(cls, texts: Sequence[str | None]) -> "_Bags":
+        """Words go by 64 bits of their digest, for a dictionary of all takes ten times the memory
+        (of a million words, two have the same with a probability of 3e-8)."""
+        found, ends = array("q"), array("q", [0])
+        for text in texts:
+            found.extend(map(_hashed, {*_WORD.findall((text or "").lower())} - _STOP))
+            ends.append(len(found))
+        hashes = np.frombuffer(found, np.int64) if found else np.zeros(0, np.int64)
+        known = np.unique(hashes)
+        place = np.searchsorted(known, hashes).astype(np.int32)
+        rarity = np.bincount(place, minlength=len(known))
+        number = np.empty(len(known), dtype=np.int32)
+        number[np.argsort(rarity, kind="stable")] = np.arange(len(known))
+        words, size = number[place], np.diff(ends)
+        del known, place
+        of = np.repeat(np.arange(len(texts), dtype=np.int32), size)
+        return cls(words[np.lexsort((words, of))], np.array(ends), int((rarity == 1).sum()))
+
+    def __getitem__(self, i: int) -> list[int]:
+        found: list[int] = self.words[self.ends[i] : self.ends[i + 1]].tolist()
+        return found
+
+
+def _hashed(word: str) -> int:
+    digest = blake2b(word.encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
 
 def _alike(
-    bags: Sequence[Sequence[int]],
-    once: int,
-    groups: Sequence[str | None],
-    bound: float,
-    known: Callable[[int, int], bool],
+    bags: _Bags, groups: Ints, bound: float, known: Callable[[int, int], bool]
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of one group (None is of no group) whose Jaccard index is at least `bound`, but those
+    """Pairs of one group (-1 is of no group) whose Jaccard index is at least `bound`, but those
     `known` to belong together. They are found by their rarest words: of two such sets each has one
     of the other's among its first `|bag| - ceil(bound * |bag|) + 1` (prefix filtering: Chaudhuri,
     Ganti and Kaushik 2006), and behind the first that they share, enough words are left in both
     (positional filtering: Xiao, Wang, Lin and Yu 2008)."""
-    holders: dict[tuple[str, int], dict[tuple[int, int], list[int]]] = defaultdict(dict)
-    for i, (bag, group) in enumerate(zip(bags, groups, strict=True)):
-        if group is None:
-            continue
-        n, found = len(bag), dict[int, None]()
-        prefix = bag[: n - math.ceil(bound * n - ROUNDING) + 1]
-        mine = [(k, holders[group, word]) for k, word in enumerate(prefix) if word >= once]
+    sizes = np.diff(bags.ends)
+    prefix = sizes - np.ceil(bound * sizes - ROUNDING).astype(np.int64) + 1
+    of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    places = (np.arange(len(of)) - bags.ends[of]).astype(np.int32)
+    rows = np.flatnonzero((places < prefix[of]) & (bags.words >= bags.once) & (groups[of] >= 0))
+    of, places, words = of[rows], places[rows], bags.words[rows]
+    # A word that is in the prefix of no other text of its group finds nothing.
+    _, keys, many = np.unique(
+        groups[of] * (int(words.max(initial=0)) + 1) + words,
+        return_inverse=True,
+        return_counts=True,
+    )
+    several = many[keys] > 1
+    of, places, keys = of[several], places[several], keys[several]
+    bounds = np.flatnonzero(np.diff(of, prepend=-1)).tolist()
+    holders: dict[int, dict[tuple[int, int], list[int]]] = defaultdict(dict)
+    for start, end in pairwise([*bounds, len(of)]):
+        i, n, found = int(of[start]), int(sizes[of[start]]), dict[int, None]()
+        mine = [
+            (k, holders[key])
+            for k, key in zip(places[start:end].tolist(), keys[start:end].tolist(), strict=True)
+        ]
         for k, held in mine:
             for (m, place), those in held.items():
                 needed = bound / (1 + bound) * (n + m) - ROUNDING
                 if min(n, m) >= bound * max(n, m) - ROUNDING and min(n - k, m - place) >= needed:
                     found.update(dict.fromkeys(those))
-        words = {*bag} if found else set[int]()
+        bag = {*bags[i]} if found else set[int]()
         for j in found:
-            shared = 0 if known(i, j) else len(words.intersection(bags[j]))
-            if shared and shared / (n + len(bags[j]) - shared) >= bound:
+            other = [] if known(i, j) else bags[j]
+            shared = len(bag.intersection(other))
+            if shared and shared / (n + len(other) - shared) >= bound:
                 yield i, j
         for k, held in mine:
             held.setdefault((n, k), []).append(i)

@@ -41,6 +41,13 @@ class Pieces:
         file.seek(0)
         return np.fromfile(file, kind)
 
+    def parts(self, name: str, size: int) -> Iterator[npt.NDArray[Any]]:
+        """The column, so many rows at a time."""
+        file, kind = self._files[name]
+        file.seek(0)
+        while len(part := np.fromfile(file, kind, size)):
+            yield part
+
     def take(self, name: str) -> npt.NDArray[Any]:
         """The whole column, which is then forgotten."""
         found = self.read(name)
@@ -63,13 +70,14 @@ def give_back() -> None:
         library.malloc_trim(0)
 
 
-def spans(values: npt.NDArray[Any]) -> Iterator[Span]:
+def spans(values: npt.NDArray[Any], n: int | None = None) -> Iterator[Span]:
     """Tests for spans of values that follow each other, such that each has about `SPAN` of the
-    `values` (more, where so many are equal). Together they have each value once."""
-    n = len(values)
+    `values` (more, where so many are equal), or of `n` of which these are some. Together they have
+    each value once."""
+    n = len(values) if n is None else n
     if not n:
         return
-    sample = np.sort(values[:: max(1, n // 100_000)])
+    sample = np.sort(values[:: max(1, len(values) // 100_000)])
     bounds = np.unique(sample[:: max(1, len(sample) * SPAN // n)]).tolist()
     for low, high in pairwise([None, *bounds[1:], None]):
 

@@ -306,8 +306,9 @@ class BacktestJob:
     def _expected(self) -> int:
         """About how many questions the grid asks; counted before any instant is made."""
         request, found = self.request, 0
-        for name, ending in self.selection.markets.items():
-            begin, end = self.selection.first[name], to_us(grid.end_of(ending))
+        for name in self.selection.markets:
+            begin = self.selection.first[name]
+            end = grid.over(*self.selection.markets.times(name))
             begin = begin if request.start is None else max(begin, to_us(request.start))
             end = end if request.stop is None else min(end, to_us(request.stop))
             found += max(0, end - begin) // (request.every // MICROSECOND) + 1

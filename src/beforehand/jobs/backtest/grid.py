@@ -9,13 +9,13 @@ ExperimentConfig are used exactly as it states them.
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import DAY_US, MICROSECOND, to_us
+from beforehand.clock import DAY_US, MICROSECOND, from_us, to_us
 from beforehand.errors import InputError
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.world import Resolution
@@ -62,22 +62,27 @@ def in_words(every: timedelta) -> str:
 
 def end_of(resolution: Resolution) -> datetime:
     """The instant from which a market is over, exclusive."""
-    day = datetime.combine(resolution.resolved_at.astimezone(UTC).date(), time(), UTC)
     published = resolution.first_published or resolution.known_at
-    return min(day, published)
+    return from_us(over(to_us(resolution.resolved_at), to_us(published)))
+
+
+def over(resolved_at: int, published: int) -> int:
+    """The same in microseconds, from when it was resolved and when that was first published."""
+    return min(resolved_at - resolved_at % DAY_US, published)
 
 
 def life(
     first: int,
-    end: datetime,
+    end: datetime | int,
     every: timedelta,
     kind: Kind,
     start: datetime | None = None,
     stop: datetime | None = None,
 ) -> Life:
-    """The instants of a market. Its first price was known at `first`, and it is over at `end`.
+    """The instants of a market. Its first price was known at `first`, and it is over at `end`
+    [microseconds].
     `start` and `stop` (inclusive) leave instants out and shift none."""
-    step, until = every // MICROSECOND, to_us(end)
+    step, until = every // MICROSECOND, end if isinstance(end, int) else to_us(end)
     origin = first if kind == "own" else ORIGIN_US - (ORIGIN_US - first) // step * step
     t = np.arange(origin, until, step, dtype=np.int64)
     short = not len(t) and first < until

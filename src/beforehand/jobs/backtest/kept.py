@@ -120,8 +120,12 @@ class _Columns:
 
     def __init__(self, path: Path) -> None:
         self._path, self._kept = path, IntervalColumns((path / HEAD).parent)
-        with self._columns() as columns:
-            self._of = np.array(columns.column("market"))
+
+    @property
+    def _of(self) -> npt.NDArray[np.int32]:
+        """The market of each row, mapped."""
+        found: npt.NDArray[np.int32] = self._kept.column("market")
+        return found
 
     @contextmanager
     def _columns(self) -> Iterator[IntervalColumns]:
@@ -253,7 +257,7 @@ class _Columns:
             mine = mine[np.lexsort((-shown, t, self._of[mine]))]
             found[done : done + len(mine)] = mine
             done += len(mine)
-        columns.release()
+            columns.release()
         return found
 
 

@@ -134,8 +134,8 @@ def experiments(
     groups: list[list[Forecaster]] = [[*together], *([one] for one in asked)]
     groups = [group for group in groups if group]
     configs = Experiments()
-    for name, resolution in selection.markets.items():
-        first, end = selection.first[name], grid.end_of(resolution)
+    for name in selection.markets:
+        first, end = selection.first[name], grid.over(*selection.markets.times(name))
         life = grid.life(first, end, every, kind, start, stop)
         if not len(life.t):
             selection.skip("no instant in range", name)

@@ -59,6 +59,15 @@ class Endings(Mapping[str, Resolution]):
         payout = self._payout[place := self._place[name]]
         return self._status[place], None if payout != payout else payout
 
+    def times(self, name: str) -> tuple[int, int]:
+        """When a market was resolved, and when that was first published, in microseconds."""
+        if name in self._whole:
+            one = self[name]
+            return to_us(one.resolved_at), to_us(one.first_published or one.known_at)
+        place = 3 * self._place[name]
+        resolved_at, known_at, first = self._times[place : place + 3]
+        return resolved_at, known_at if first == _NEVER else first
+
     def __getitem__(self, name: str) -> Resolution:
         several = self._whole.get(name)
         found = self._made(name) if several is None else ending_of(several)

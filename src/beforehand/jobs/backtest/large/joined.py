@@ -6,8 +6,9 @@ asked, the steps keep rows, and these are divided at the end.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from math import nan
 from pathlib import Path
@@ -49,6 +50,8 @@ from beforehand.store.archive.ledger import Shelf
 from beforehand.store.files import write_json, write_lines
 from beforehand.store.npy import Pieces, save, spans
 
+_FEW = 17
+"""Of so many rows one is looked at, to divide them by time."""
 MOST_ROWS = 50_000
 """A run of more intervals keeps columns."""
 
@@ -275,9 +278,8 @@ class Joined:
         group = group[experiment] if len(self._form.groups) > 1 else np.zeros(1, np.int16)
         del experiment
         put("aggregate", found.take("aggregate"))
-        market, together = (self._written(name) for name in ("market", "aggregate"))
-        put("before", _before(market, np.broadcast_to(group, len(order)), together), None)
-        del market, together
+        group = np.broadcast_to(group, len(order))
+        put("before", _before(self._written, group, len(self._markets)), None)
         put("text_ends", np.cumsum(sizes, dtype=np.int64), None)
         put("text_known_at", np.array(self._known_at, dtype=np.int64), None)
         if lines:
@@ -297,8 +299,15 @@ class Joined:
         texts = (self._texts[k] for k in range(len(self._texts)))
         save(folder / "texts.npy", "uint8", (sum(self._sizes),), texts)
         who = range(len(self._form.who))
-        said = (found.take(f"{FORECASTS} {k}")[order] for k in who)
-        save(folder / f"{FORECASTS}.npy", "float64", (len(who), len(order)), said)
+
+        def said() -> Iterator[npt.NDArray[Any]]:
+            for k in who:
+                column = found.take(f"{FORECASTS} {k}")
+                for start in range(0, len(order), PART):
+                    yield column[order[start : start + PART]]
+                del column
+
+        save(folder / f"{FORECASTS}.npy", "float64", (len(who), len(order)), said())
         write_json(self._path / HEAD, self._head(run_id, len(order), method))
         names = [*COLUMNS, *(OF_ASKED if lines else ()), "text_ends", "text_known_at", "texts"]
         files = [HEAD, *(f"{FOLDER}/{name}.npy" for name in (*names, FORECASTS))]
@@ -307,19 +316,27 @@ class Joined:
     def _order(self) -> npt.NDArray[np.int32]:
         """The places of the rows by time, market and experiment. They are sorted a span of time
         after the other: at once it would take the memory of five columns."""
-        t, experiment = self._found.read("t"), self._found.read("experiment")
-        found, done = np.empty(len(t), dtype=np.int32), 0
-        for span in spans(t):
-            rows = np.flatnonzero(span(t))
-            of = experiment[rows]
-            rows = rows[np.lexsort((of, self._market_of[of], t[rows]))]
-            found[done : done + len(rows)] = rows
-            done += len(rows)
+        experiment, done = self._found.read("experiment"), 0
+        found = np.empty(len(experiment), dtype=np.int32)
+        times = partial(self._found.parts, "t", PART)
+        for span in spans(np.concatenate([part[::_FEW] for part in times()]), len(found)):
+            rows, at, start = list[npt.NDArray[Any]](), list[npt.NDArray[Any]](), 0
+            for t in times():
+                inside = np.flatnonzero(span(t))
+                rows.append(inside + start)
+                at.append(t[inside])
+                start += len(t)
+            mine = np.concatenate(rows)
+            of = experiment[mine]
+            mine = mine[np.lexsort((of, self._market_of[of], np.concatenate(at)))]
+            found[done : done + len(mine)] = mine
+            done += len(mine)
         return found
 
-    def _written(self, name: str) -> npt.NDArray[Any]:
-        """A column that is written already, mapped."""
-        return np.asarray(np.load(self._path / FOLDER / f"{name}.npy", mmap_mode="r"))
+    def _written(self, name: str, rows: slice) -> npt.NDArray[Any]:
+        """Rows of a column that is written already."""
+        column = np.load(self._path / FOLDER / f"{name}.npy", mmap_mode="r")
+        return np.array(column[rows])
 
     def _write_lines(self, order: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
         """Write asked.jsonl in this order of rows; returns where the line of each ends. A row
@@ -367,21 +384,21 @@ def _nan(value: float | None) -> float:
 
 
 def _before(
-    market: npt.NDArray[np.int32], group: npt.NDArray[np.int16], together: npt.NDArray[np.float64]
+    read: Callable[[str, slice], npt.NDArray[Any]], group: npt.NDArray[np.int16], markets: int
 ) -> npt.NDArray[np.int32]:
     """For each row, in order of time, the last one of its market and group before it that has an
-    aggregate; -1 for none."""
-    found = np.full(len(market), -1, dtype=np.int32)
+    aggregate; -1 for none. `read` gives some rows of "market" and of "aggregate"."""
+    found = np.full(len(group), -1, dtype=np.int32)
     groups = int(group.max(initial=0)) + 1
-    last = np.full((int(market.max(initial=0)) + 1) * groups, -1, dtype=np.int32)
-    for start in range(0, len(market), PART):
-        rows = slice(start, start + PART)
-        whose = market[rows] * np.int64(groups) + group[rows]
+    last = np.full(markets * groups, -1, dtype=np.int32)
+    for start in range(0, len(group), PART):
+        rows = slice(start, min(start + PART, len(group)))
+        whose = read("market", rows) * np.int64(groups) + group[rows]
         order = np.argsort(whose, kind="stable")
         whose, places = whose[order], np.arange(len(order))
         first = np.diff(whose, prepend=-1) != 0
         begins = np.maximum.accumulate(np.where(first, places, 0))
-        has = np.isfinite(together[rows])[order]
+        has = np.isfinite(read("aggregate", rows))[order]
         latest = np.maximum.accumulate(np.where(has, places, -1))
         latest = np.concatenate([[-1], latest[:-1]])
         here = latest >= begins

@@ -1,0 +1,189 @@
+"""The second process of a large run: the same bytes, what it raises, and how it ends."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from beforehand.clock import SystemClock, to_us
+from beforehand.errors import Corrupt, Unavailable
+from beforehand.forecast import process
+from beforehand.forecast.process import Helper
+from beforehand.forecast.schemes.baselines import BASELINES
+from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.jobs.backtest.large import bulk, joined
+from beforehand.jobs.backtest.large.bulk import Bulk, Bulks, Rows
+from beforehand.store.archive.reader import Archive
+from columned import made, walked
+
+PURE = ("market", "always:0.5", "base_rate", "drift", "extremised")
+SOON_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> RecordedWorld:
+    """A simulated world without documents."""
+    return RecordedWorld(Archive(made(tmp_path_factory.mktemp("world") / "archive", False, 5)))
+
+
+def bulk_of(world: RecordedWorld) -> Bulk:
+    return Bulk(world, SystemClock(), "mean", {name: BASELINES[name] for name in PURE})
+
+
+def asked(world: RecordedWorld) -> Rows:
+    """Every market once a month."""
+    names = sorted(world.archive.first_known())
+    start = to_us(datetime(2025, 1, 1, tzinfo=UTC))
+    t = start + np.arange(12, dtype=np.int64) * 30 * 86_400_000_000
+    of = [k for k in range(len(names)) for _ in t]
+    return Rows([(name, t) for name in names], of, PURE)
+
+
+def soon(done: Callable[[], bool]) -> bool:
+    """Whether it happens within some seconds."""
+    until = time.monotonic() + SOON_S
+    while not done() and time.monotonic() < until:
+        time.sleep(0.02)
+    return done()
+
+
+def running(pid: int) -> bool:
+    """Whether there is such a process, that is more than an exit code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_both_processes_make_the_same_bytes(world: RecordedWorld) -> None:
+    rows, here = asked(world), bulk_of(world)
+    helper = Helper(bulk.__name__, pickle.dumps(here))
+    try:
+        assert soon(lambda: helper.ready)
+        there = helper.ask(rows)
+    finally:
+        helper.close()
+    mine = here.walk(rows)
+    assert there == mine
+    assert mine.rows == len(rows.experiments) > 100
+    assert mine.audit["checked"] != 0
+
+
+def test_what_it_raises_is_raised_here(world: RecordedWorld, tmp_path: Path) -> None:
+    whole = pickle.dumps(bulk_of(world))
+    moved = tmp_path / "archive"
+    subprocess.run(["cp", "-r", str(world.archive.path), str(moved)], check=True)
+    helper = Helper(bulk.__name__, pickle.dumps(bulk_of(RecordedWorld(Archive(moved)))))
+    try:
+        assert soon(lambda: helper.ready)
+        for segment in (moved / "segments").iterdir():
+            segment.unlink()
+        with pytest.raises(Corrupt, match="the file is missing"):
+            helper.ask(asked(world))
+        with pytest.raises(RuntimeError, match="AttributeError"):  # A bug, with where it is.
+            helper.ask("no rows")
+        assert helper.ready
+    finally:
+        helper.close()
+    assert not helper.ready
+    assert pickle.loads(whole).walk(asked(world)).rows
+
+
+def test_one_that_is_killed_is_told_once_and_asked_no_more(world: RecordedWorld) -> None:
+    both, rows = Bulks(bulk_of(world)), asked(world)
+    both.begin()
+    try:
+        helper = both._helper
+        assert helper is not None
+        assert soon(lambda: helper.ready)
+        assert both.at_once == bulk.IN_FLIGHT
+        os.kill(helper._process.pid, signal.SIGKILL)
+        with both._here, pytest.raises(Unavailable, match=r"ended by itself, with code -9"):
+            both.walk(rows)
+        assert not helper.ready
+        assert both.walk(rows).rows == len(rows.experiments)
+    finally:
+        both.close()
+
+
+def test_one_that_cannot_begin_is_never_asked(world: RecordedWorld) -> None:
+    helper = Helper(bulk.__name__, b"no pickle")
+    try:
+        assert soon(lambda: not running(helper._process.pid))
+        assert not helper.ready
+    finally:
+        helper.close()
+
+
+def test_it_ends_when_the_first_process_is_killed(world: RecordedWorld) -> None:
+    code = (
+        "import pickle, sys, time\n"
+        "from beforehand.forecast.process import Helper\n"
+        "helper = Helper('beforehand.jobs.backtest.large.bulk', sys.stdin.buffer.read())\n"
+        "while not helper.ready: time.sleep(0.02)\n"
+        "print(helper._process.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    first = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        first.stdin.write(pickle.dumps(bulk_of(world)))
+        first.stdin.close()
+        pid = int(first.stdout.readline())
+        assert running(pid)
+        first.kill()
+    assert soon(lambda: not running(pid))
+
+
+def test_it_is_begun_for_two_cores_and_what_can_be_sent(
+    world: RecordedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsent = Bulks(Bulk(world, SystemClock(), "mean", {"mine": lambda: None}))  # type: ignore[dict-item]
+    unsent.begin()
+    assert unsent.at_once == 1
+    monkeypatch.setattr(bulk, "cores", lambda: 1)
+    alone = Bulks(bulk_of(world))
+    alone.begin()
+    assert alone.at_once == 1
+
+
+def test_a_run_with_one_core_writes_the_same_files(
+    world: RecordedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined, "MOST_ROWS", 10)
+    begun = list[Helper]()
+
+    class Noted(Helper):
+        def __init__(self, module: str, begin: bytes) -> None:
+            super().__init__(module, begin)
+            begun.append(self)
+            assert soon(lambda: self.ready)
+
+    monkeypatch.setattr(bulk, "Helper", Noted)
+    monkeypatch.setattr(bulk, "cores", lambda: 2)
+    two = walked(world.archive.path, tmp_path / "two")
+    (helper,) = begun
+    assert not running(helper._process.pid)  # It ends with the walk.
+    monkeypatch.setattr(bulk, "cores", lambda: 1)
+    one = walked(world.archive.path, tmp_path / "one")
+    assert len(begun) == 1
+    names = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
+    assert names == sorted(path.relative_to(two) for path in two.rglob("*") if path.is_file())
+    for name in names:
+        if name.name != "log.json":
+            assert (one / name).read_bytes() == (two / name).read_bytes(), name
+
+
+def test_this_machine_has_cores() -> None:
+    assert process.cores() >= 1
