@@ -79,6 +79,6 @@ def both(
             patch.setattr(interval_columns, "PART", 100)
         rows = walked(archive, homes / "rows", *more)
         patch.setattr(joined, "MOST_ROWS", 10)
-        # The audit's digests follow the steps: with steps of one size, they are the same too.
+        # The plan names the steps.
         patch.setattr(backtest_job, "LARGE_CHUNK", CHUNK)
         return rows, walked(archive, homes / "columns", *more)

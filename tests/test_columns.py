@@ -28,6 +28,14 @@ def columns(both: tuple[Path, Path], home: Path) -> Path:
     return Home(home).runs / "r"
 
 
+def counted(audit: Path) -> object:
+    """What an audit says, without the digests: those of a large run are over many markets each."""
+    found = json.loads(audit.read_bytes())
+    for tally in found["methods"].values():
+        del tally["digest"]
+    return found
+
+
 def test_every_file_is_the_same_but_for_the_rows(both: tuple[Path, Path]) -> None:
     rows, columns = (
         {p.relative_to(one).as_posix(): p for p in one.rglob("*") if p.is_file()} for one in both
@@ -37,7 +45,10 @@ def test_every_file_is_the_same_but_for_the_rows(both: tuple[Path, Path]) -> Non
     assert {name for name in differing if name.startswith(FOLDER + "/")}
     apart = {"run.json", "log.json"}
     for name in rows.keys() & columns.keys() - apart:
-        assert rows[name].read_bytes() == columns[name].read_bytes(), name
+        if name == "audit.json":
+            assert counted(rows[name]) == counted(columns[name])
+        else:
+            assert rows[name].read_bytes() == columns[name].read_bytes(), name
     sealed = json.loads((both[1] / "run.json").read_bytes())["files"]
     assert {f"{FOLDER}/{name}.npy" for name in COLUMNS} <= sealed.keys()
 

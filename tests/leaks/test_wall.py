@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import without_the_guard
 
-from beforehand.clock import MICROSECOND, end_of_day, from_us, to_us
-from beforehand.errors import CutoffViolation, InputError, NotFound
-from beforehand.gateway.gateway import Gateway
+from beforehand.clock import MICROSECOND, FrozenClock, end_of_day, from_us, to_us
+from beforehand.errors import Corrupt, CutoffViolation, InputError, NotFound
+from beforehand.forecast.schemes.baselines import BASELINES
+from beforehand.gateway.gateway import Gateway, Guard
 from beforehand.gateway.search import Hit, Method
 from beforehand.gateway.worlds import Listing
+from beforehand.jobs.backtest.large.bulk import Bulk, Rows
 from beforehand.records.cutoff import document_known_at, visible, visible_us
 from beforehand.records.world import (
     Document,
@@ -263,6 +265,50 @@ def test_bulk_paths_stop_at_the_liar() -> None:
     with pytest.raises(CutoffViolation):
         gateway.panel([(M, t)])
     assert gateway.audit.refusals
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_columns_that_are_checked_together_are_checked(lies: bool) -> None:
+    """The same is refused as one by one, at the end, and nothing is waiting after it."""
+    t = np.array([to_us(T)], dtype=np.int64)
+    later = t + (1 if lies else 0)
+    alone, together = Guard(), Guard()
+
+    def check(guard: Guard) -> None:
+        for name, known_at in (("a", t), ("b", later), ("c", t - 1)):
+            guard.all("odds", name, known_at, t)
+        guard.all("market", "a", t, t)
+
+    def both() -> None:
+        with together.together():
+            check(together)
+
+    for guard, way in ((alone, lambda: check(alone)), (together, both)):
+        if lies:
+            with pytest.raises(CutoffViolation, match="b: the world returned odds known after t"):
+                way()
+        else:
+            way()
+        assert [r.record for r in guard.audit.refusals] == ["b"] * lies
+        assert guard.audit.tallies["odds"].admitted == (1 if lies else 3)
+    with pytest.raises(CutoffViolation):
+        together.all("odds", "later", t + 1, t)
+
+
+def test_a_large_run_stops_at_the_liar() -> None:
+    t = np.array([to_us(T)], dtype=np.int64)
+    bulk = Bulk(Liar(), FrozenClock(T), "mean", {"market": BASELINES["market"]})  # type: ignore[arg-type]
+    with pytest.raises(CutoffViolation):
+        bulk.walk(Rows([(M, t)], [0], ["market"]))
+
+
+def test_without_the_guard_a_large_run_is_told_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stops it then is that the price is of a day that lies ahead."""
+    without_the_guard(monkeypatch)
+    t = np.array([to_us(T)], dtype=np.int64)
+    bulk = Bulk(Liar(), FrozenClock(T), "mean", {"market": BASELINES["market"]})  # type: ignore[arg-type]
+    with pytest.raises(Corrupt, match="known before it was observed"):
+        bulk.walk(Rows([(M, t)], [0], ["market"]))
 
 
 def test_a_view_can_only_be_narrowed() -> None:

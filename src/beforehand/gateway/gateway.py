@@ -7,7 +7,8 @@ since 1970.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -40,7 +41,8 @@ class Refusal:
 @dataclass
 class Tally:
     """One method's trail. `digest` chains every admitted (known_at, t) — in bulk walks their sums
-    and inner product — so that a replay can be compared with the run it repeats."""
+    and inner product over a market, in those of large runs over a step — so that a replay can be
+    compared with the run it repeats."""
 
     checked: int = 0
     admitted: int = 0
@@ -123,6 +125,24 @@ class Guard:
 
     def __init__(self) -> None:
         self.audit = Audit()
+        self._waiting: dict[str, list[tuple[str, Ints, Ints]]] | None = None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Columns that are checked by `all` inside wait for the end, and are checked there, those
+        of a method at once, however it ends: nothing may be shown before. One thread at a time."""
+        self._waiting = waiting = dict[str, list[tuple[str, Ints, Ints]]]()
+        try:
+            yield
+        finally:
+            self._waiting = None
+            for method, parts in waiting.items():
+                known_at, t = (np.concatenate([part[k] for part in parts]) for k in (1, 2))
+                if bool(np.all(visible_us(known_at, t))):
+                    self.all(method, "", known_at, t)
+                else:  # One by one, to say which.
+                    for part in parts:
+                        self.all(method, *part)
 
     def one(self, method: str, name: str, known_at: int | None, t: int) -> bool:
         """True if one record may be shown at t; a refusal is kept in full."""
@@ -137,6 +157,9 @@ class Guard:
         CutoffViolation if a single row may not be shown: a world that returns such a row cannot be
         trusted."""
         if not len(t):
+            return
+        if self._waiting is not None:
+            self._waiting.setdefault(method, []).append((name, known_at, t))
             return
         passed: Any = visible_us(known_at, t)
         if passed.all():

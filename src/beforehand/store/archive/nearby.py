@@ -64,6 +64,7 @@ class Nearby:
         self._whole: dict[str, dict[str, list[bytes]]] = {}
         self._latest: dict[str, tuple[str, list[Any]]] = {}
         """The records of the market that was asked for last, by kind."""
+        self._series: tuple[str, Series | None] = "", None
         self._lock = threading.RLock()
         self._reads = 0
         self._cut = sum("markets" in segment for segment in archive.segments)
@@ -82,6 +83,13 @@ class Nearby:
 
     def series(self, market_id: str) -> Series | None:
         """One market's price series; None without a price."""
+        name, found = self._series
+        if name != market_id:
+            found = self._joined(market_id)
+            self._series = market_id, found
+        return found
+
+    def _joined(self, market_id: str) -> Series | None:
         parts = self._of("price", market_id, lambda line: Series.of(decode_series(line)))
         return Series.joined(parts) if parts else None
 

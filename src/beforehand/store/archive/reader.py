@@ -232,7 +232,7 @@ class Archive:
         kind = KIND_OF[model]
         return (checked(kind, model.model_validate_json, line) for line in self.lines(kind))
 
-    @property
+    @cached_property
     def by_market(self) -> bool:
         """True for an archive with an import so large that it was cut by market."""
         return any("markets" in segment for segment in self.segments)

@@ -58,7 +58,8 @@ class Bulk:
         """One step. Raises CutoffViolation and Corrupt."""
         gateway = Gateway(self.world, self.clock)
         recorded = [one.recorded for one in self.forecasters.values() if one.recorded is not None]
-        panel = gateway.panel(asked.pairs, recorded, Evidence(0))
+        with gateway.guard.together():
+            panel = gateway.panel(asked.pairs, recorded, Evidence(0))
         mine = [self.forecasters[entry] for entry in asked.entries]
         columns = columns_of(panel, asked.experiments, mine, self.method)
         return Walked(columns, len(panel), gateway.audit.wire())
