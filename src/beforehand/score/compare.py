@@ -207,11 +207,7 @@ Known = dict[str, npt.NDArray[np.bool_]]
 
 
 def _known(table: Table, names: Iterable[str]) -> Known:
-    found = Known()
-    for name in names:
-        found[name] = np.isfinite(_column(table, name))
-        table.let_go()
-    return found
+    return {name: table.known(_column(table, name)) for name in names}
 
 
 def _compared(

@@ -343,8 +343,7 @@ def _common(table: Table, rows: Sequence[Row], settings: Settings) -> PartWire |
         return None
     everyone = np.ones(len(table.q), dtype=bool)
     for name in names:
-        everyone &= np.isfinite(table.forecasts[name])
-        table.let_go()
+        everyone &= table.known(table.forecasts[name])
     if everyone.all():
         return None
     return part_wire(table.where(np.asarray(everyone)), settings)

@@ -24,6 +24,7 @@ PRICES = (("0 to 10 %", 0.1), ("10 to 30 %", 0.3), ("30 to 70 %", 0.7), ("70 to 
 MOST_CATEGORIES, DRAWS = 8, 500
 
 Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.int16]
 
 
 def slices(
@@ -33,43 +34,40 @@ def slices(
     `training` is when the models' training ended."""
     fast = Options(draws=min(options.draws, DRAWS), seed=options.seed, subjects=options.subjects)
     found = list[SliceWire]()
-    for by, parts in _divisions(table, training):
-        held = [(name, mask) for name, mask in parts if mask.any()]
-        if len(held) > 1:
-            found += [
-                {**_slice(by, name, table.where(mask), fast), "money": _money(rows, mask, by, name)}
-                for name, mask in held
-            ]
+    for by, names, place in _divisions(table, training):
+        several = (np.unique(place[part]).tolist() for part in parts_of(len(place)))
+        there = sorted({k for some in several for k in some if k >= 0})
+        for k in there if len(there) > 1 else ():
+            mask, name = place == k, names[k]
+            part = _slice(by, name, table.where(mask), fast)
+            found.append({**part, "money": _money(rows, mask, k if by == "price" else None)})
     return found
 
 
-def _divisions(
-    table: Table, training: datetime | None
-) -> Iterator[tuple[str, list[tuple[str, Mask]]]]:
-    """(what rows are divided by, the parts with their rows)."""
+def _divisions(table: Table, training: datetime | None) -> Iterator[tuple[str, list[str], Places]]:
+    """What rows are divided by, the names of the parts, and the part of each row, -1 for none."""
 
     def days(rows: slice) -> Floats:
         resolved = table.resolved_at[table.q[rows]]
         return np.where(resolved > 0, (resolved - table.t[rows]) / DAY, np.nan)
 
-    yield "horizon", _bands_of(table, days, HORIZONS, "over 90 days")
-    yield "price", _bands_of(table, lambda rows: table.market[rows], PRICES, "90 to 100 %")
+    yield "horizon", *_bands_of(table, days, HORIZONS, "over 90 days")
+    yield "price", *_bands_of(table, lambda rows: table.market[rows], PRICES, "90 to 100 %")
     venues = [name.rpartition(":")[0].partition(":")[0] for name in table.questions]
-    yield "venue", _groups(table, venues, len(venues))
-    yield "category", _groups(table, table.category, MOST_CATEGORIES)
+    yield "venue", *_groups(table, venues, [name for name, _ in Counter(venues).most_common()])
+    kept = [name for name, _ in Counter(table.category).most_common(MOST_CATEGORIES)]
+    yield "category", *_groups(table, table.category, [*kept, "others"])
     years = [iso_us(int(at))[:4] if at else "unknown" for at in table.resolved_at]
-    yield "resolved in", sorted(_groups(table, years, len(set(years))))
+    yield "resolved in", *_groups(table, years, sorted({*years}))
     if training is not None:
         ended = to_us(training)
         made, after = table.t >= ended, (table.resolved_at > ended)[table.q]
-        yield (
-            "training",
-            [
-                ("resolved before its end", ~after),
-                ("forecast before it, resolved after", after & ~made),
-                ("forecast after it", made & after),
-            ],
-        )
+        names = [
+            "resolved before its end",
+            "forecast before it, resolved after",
+            "forecast after it",
+        ]
+        yield "training", names, np.where(after, np.where(made, 2, 1), 0).astype(np.int16)
 
 
 def _bands_of(
@@ -77,47 +75,40 @@ def _bands_of(
     values: Callable[[slice], Floats],
     bands: tuple[tuple[str, float], ...],
     last: str,
-) -> list[tuple[str, Mask]]:
+) -> tuple[list[str], Places]:
     """`_bands` of all rows, from the values of some."""
-    found: dict[str, list[Mask]] = {}
+    found = np.empty(len(table.q), dtype=np.int16)
     for part in parts_of(len(table.q)):
-        for name, mask in _bands(values(part), bands, last):
-            found.setdefault(name, []).append(mask)
+        found[part] = _bands(values(part), bands)
         table.let_go()
-    return [(name, np.concatenate(masks)) for name, masks in found.items()]
+    return [*(name for name, _ in bands), last], found
 
 
-def _bands(
-    values: npt.NDArray[np.float64], bands: tuple[tuple[str, float], ...], last: str
-) -> list[tuple[str, Mask]]:
-    """Rows by the first band that they lie below; unknown values are in none."""
+def _bands(values: Floats, bands: tuple[tuple[str, float], ...]) -> Places:
+    """For each value the first band that it lies below, the one after all where there is none; -1
+    where it is unknown."""
     place = np.searchsorted([top for _, top in bands], values, side="right")
-    names = [*(name for name, _ in bands), last]
-    return [(name, (place == i) & np.isfinite(values)) for i, name in enumerate(names)]
+    return np.where(np.isfinite(values), place, -1).astype(np.int16)
 
 
-def _groups(table: Table, of_question: list[str], most: int) -> list[tuple[str, Mask]]:
-    """Rows by what their question has, the most frequent first, the rest together. A table may not
-    say it."""
+def _groups(table: Table, of_question: list[str], names: list[str]) -> tuple[list[str], Places]:
+    """Rows by what their question has, in the last part where it is none of the names. A table may
+    not say it."""
     if not of_question:
-        return []
-    kept = [name for name, _ in Counter(of_question).most_common(most)]
-    names = np.array([name if name in kept else "others" for name in of_question])
-    # Compared by question, and not by row: rows of text take eight times the memory.
-    found = [(name, (names == name)[table.q]) for name in [*kept, "others"]]
-    table.let_go()
-    return found
+        return [], np.full(len(table.q), -1, dtype=np.int16)
+    place = {name: k for k, name in enumerate(names)}
+    # By question first: rows of text take eight times the memory.
+    found = np.array([place.get(name, len(names) - 1) for name in of_question], dtype=np.int16)
+    return names, found[table.q]
 
 
-def _money(rows: Sequence[Row], mask: Mask, by: str, name: str) -> list[MoneyWire]:
-    """The bets that were made on these rows; by price, those at a price paid in this band."""
+def _money(rows: Sequence[Row], mask: Mask, band: int | None) -> list[MoneyWire]:
+    """The bets that were made on these rows, or at a price paid in this band."""
     found = list[MoneyWire]()
     for row in rows:
         if not isinstance(made := row.profit, Profit):
             continue
-        here = mask[made.row]
-        if by == "price":
-            here = dict(_bands(made.price, PRICES, "90 to 100 %"))[name]
+        here = mask[made.row] if band is None else _bands(made.price, PRICES) == band
         if here.any():
             gain = made.gain[here]
             found.append(

@@ -108,14 +108,23 @@ def parts_of(n: int) -> Iterator[slice]:
 
 
 def picked(
-    column: npt.NDArray[Any], mask: npt.NDArray[np.bool_], disk: Disk | None
+    column: npt.NDArray[Any],
+    mask: npt.NDArray[np.bool_],
+    disk: Disk | None,
+    let_go: Callable[[], None] = lambda: None,
 ) -> npt.NDArray[Any]:
-    """The rows of a mask. A column of one value stays one value."""
+    """The rows of a mask. A column of one value stays one value. `let_go` frees what was read."""
     if column.strides == (0,):
         return np.broadcast_to(column[0], int(mask.sum())) if len(column) else column
     if disk is None:
         return np.asarray(column[mask])
-    return disk.keep(column[part][mask[part]] for part in parts_of(len(mask)))
+
+    def parts() -> Iterator[npt.NDArray[Any]]:
+        for part in parts_of(len(mask)):
+            yield column[part][mask[part]]
+            let_go()
+
+    return disk.keep(parts())
 
 
 class Rows(Mapping[str, Floats]):
@@ -127,8 +136,11 @@ class Rows(Mapping[str, Floats]):
         self._columns, self._rows, self._disk = columns, rows, disk
 
     def __getitem__(self, name: str) -> Floats:
-        found = np.asarray(self._columns[name][self._rows])
-        self._disk.let_go()
+        column = self._columns[name]
+        found = np.empty(len(self._rows), dtype=np.float64)
+        for part in parts_of(len(found)):
+            found[part] = column[self._rows[part]]
+            self._disk.let_go()
         return found
 
     def __iter__(self) -> Iterator[str]:
@@ -202,9 +214,7 @@ class Table:
         q = (place[self.q[part][mask[part]]] for part in parts_of(len(mask)))
 
         def some(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            made = picked(column, mask, disk)
-            self.let_go()
-            return made
+            return picked(column, mask, disk, self.let_go)
 
         return Table(
             questions=[self.questions[i] for i in kept],
@@ -223,6 +233,14 @@ class Table:
             else Rows(self.forecasts, np.flatnonzero(mask).astype(np.int32), self.disk),
             disk=disk,
         )
+
+    def known(self, p: Floats) -> npt.NDArray[np.bool_]:
+        """The rows in which a column has a number."""
+        found = np.empty(len(p), dtype=np.bool_)
+        for part in parts_of(len(p)):
+            np.isfinite(p[part], out=found[part])
+            self.let_go()
+        return found
 
     def let_go(self) -> None:
         """Free the memory of what was read from a disk."""

@@ -23,7 +23,7 @@ from beforehand.score.skill import (
     every_paired,
     resamplers,
 )
-from beforehand.score.table import ROUNDING, STALE_DAYS, Floats, Table
+from beforehand.score.table import ROUNDING, STALE_DAYS, Floats, Table, parts_of
 
 MAX_STALE, MIN_AFTER_TRAINING = 0.25, 0.95
 MADE_AFTER = "share_made_after_training"
@@ -88,6 +88,18 @@ class SetFacts:
     gaps: Sequence[tuple[str, int, int]] | None = None
 
 
+def _known_ages(table: Table) -> Floats:
+    """How old prices are, in days, where that is known."""
+    found, n = np.empty(len(table.q)), 0
+    for part in parts_of(len(table.q)):
+        known = table.price_age[part]
+        known = known[np.isfinite(known)]
+        found[n : n + len(known)] = known
+        n += len(known)
+        table.let_go()
+    return found[:n]
+
+
 def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
     """The fields in the order in which a reader questions them. Effective n and the detectable
     effect are those of the best-ranked forecaster under test, the share answered is the least of
@@ -102,7 +114,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
     ]
     best = tested[0].skill if tested else None
     effective = best.effective_n if best else None
-    ages = table.price_age[np.isfinite(table.price_age)]
+    ages = _known_ages(table)
     stale = float((ages > STALE_DAYS).mean()) if len(ages) else None
     p50 = p90 = np.nan
     if len(ages):  # Nothing needs their order any more.
