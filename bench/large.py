@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from array import array
 from collections.abc import Iterator
@@ -76,11 +77,14 @@ def floors(path: Path) -> tuple[float, float]:
     """Seconds of parsing with orjson, and of parsing and writing the same data as columns: Parquet
     by pyarrow, packed by zstd, a table of the prices and one of the markets. Parsing alone keeps no
     row: Python would spend more time on looking for cycles in them than on parsing."""
-    began = time.perf_counter()
-    with path.open("rb") as lines:
-        for line in lines:
-            orjson.loads(line)
-    parsed = time.perf_counter() - began
+    parsing = list[float]()
+    for _ in range(3):  # It is short, so that one alone says little.
+        began = time.perf_counter()
+        with path.open("rb") as lines:
+            for line in lines:
+                orjson.loads(line)
+        parsing.append(time.perf_counter() - began)
+    parsed = sorted(parsing)[1]
     began = time.perf_counter()
     of, days, prices, times = array("i"), list[str](), array("d"), array("q")
     markets = list[tuple[object, ...]]()
@@ -102,19 +106,36 @@ def floors(path: Path) -> tuple[float, float]:
     return parsed, time.perf_counter() - began
 
 
+def beside_it(pid: int, found: list[float]) -> None:
+    """The MB at most of the processes that a process starts, until it ends."""
+    while Path(f"/proc/{pid}").exists():
+        for path in Path("/proc").glob("[0-9]*/status"):
+            try:
+                told = dict(line.split(":\t", 1) for line in path.read_text().splitlines())
+            except OSError:
+                continue  # It has ended.
+            if told.get("PPid") == str(pid) and "VmHWM" in told:
+                found.append(int(told["VmHWM"].split()[0]) / 1000)
+        time.sleep(0.1)
+
+
 def run(home: Path, *arguments: str, python: str = sys.executable) -> tuple[float, float]:
-    """Wall seconds and MB at most of a command."""
-    began = time.perf_counter()
+    """Wall seconds of a command, and MB at most of its processes, the second one added."""
+    began, others = time.perf_counter(), [0.0]
     process = subprocess.Popen(
         [python, "-m", "beforehand", *arguments],
         env=os.environ | {"BEFOREHAND_HOME": str(home)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
+    watch = threading.Thread(target=beside_it, args=(process.pid, others))
+    watch.start()
     _, status, used = os.wait4(process.pid, 0)
+    took = time.perf_counter() - began
+    watch.join()
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode in (0, 3), f"{arguments} ended with {process.returncode}"
-    return time.perf_counter() - began, used.ru_maxrss / 1000
+    return took, used.ru_maxrss / 1000 + max(others)
 
 
 def output(*arguments: str) -> str:
