@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beforehand.score import metrics, validity
+from beforehand.score import intervals, metrics, validity
 from beforehand.score.bets import (
     Kelly,
     Profit,
@@ -150,3 +150,31 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
     shuffled = held.where(world.q > 3)
     shuffled = replace(shuffled, q=shuffled.q[::-1].copy())
     assert len(list(shuffled.blocks())) == 1, "only whole questions are cut apart"
+
+
+def test_draws_of_an_evaluation_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, real = [0], intervals.Resampler._on_disk
+
+    def counted(self: intervals.Resampler, rng: np.random.Generator) -> intervals._File:
+        made[0] += 1
+        return real(self, rng)
+
+    monkeypatch.setattr(intervals.Resampler, "_on_disk", counted)
+    columns = np.ones((300, 2))
+
+    def twice() -> None:
+        for _ in range(2):
+            total = intervals.Resampler(np.arange(300), 40, cells=0).totals(columns)
+            assert total.tolist() == [[300.0, 300.0]] * 40
+
+    twice()
+    assert made == [2]
+    with intervals.kept_draws():
+        twice()
+        assert made == [3]
+        monkeypatch.setattr(intervals, "_SMALL_CELLS", 20_000)
+        for size in (300, 301, 302):
+            intervals.Resampler(np.arange(size), 40, cells=0).totals(np.ones((size, 1)))
+        held = intervals._KEPT.get()
+        assert held is not None
+        assert len(held) == 1, "the draws that are kept have a bound"

@@ -114,6 +114,46 @@ def test_one_that_is_killed_is_told_once_and_asked_no_more(world: RecordedWorld)
         both.close()
 
 
+def test_one_that_hangs_is_ended_where_the_run_is_to_stop(
+    world: RecordedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "LOOK_S", 0.05)
+    monkeypatch.setattr(process, "ENDS_WITHIN_S", 0.3)
+    helper = Helper(bulk.__name__, pickle.dumps(bulk_of(world)))
+    try:
+        assert soon(lambda: helper.ready)
+        os.kill(helper._process.pid, signal.SIGSTOP)
+        with pytest.raises(Unavailable, match=r"ended by itself, with code -9"):
+            helper.ask(asked(world), lambda: True)
+        assert not helper.ready
+    finally:
+        helper.close()
+
+
+def test_one_of_other_sources_is_never_asked(
+    world: RecordedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = Helper(bulk.__name__, pickle.dumps(bulk_of(world)))
+    try:
+        monkeypatch.setattr(process, "_sources", lambda: "elsewhere")
+        assert soon(lambda: helper._pipe.poll())
+        assert not helper.ready
+        assert helper._gone
+    finally:
+        helper.close()
+
+
+def test_what_it_is_told_first_may_be_long(world: RecordedWorld) -> None:
+    began = time.monotonic()
+    helper = Helper(bulk.__name__, pickle.dumps((bulk_of(world), bytes(5_000_000))))
+    try:
+        assert time.monotonic() - began < SOON_S / 2
+        assert soon(lambda: helper.ready or helper._gone)  # A pair has no `walk`.
+        assert helper._gone
+    finally:
+        helper.close()
+
+
 def test_one_that_cannot_begin_is_never_asked(world: RecordedWorld) -> None:
     helper = Helper(bulk.__name__, b"no pickle")
     try:
@@ -152,13 +192,23 @@ def test_it_is_begun_for_two_cores_and_what_can_be_sent(
     unsent = Bulks(Bulk(world, SystemClock(), "mean", {"mine": lambda: None}))  # type: ignore[dict-item]
     unsent.begin()
     assert unsent.at_once == 1
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+
+        patch.setattr(process.subprocess, "Popen", refuse)
+        limited = Bulks(bulk_of(world))
+        limited.begin()
+        assert limited.at_once == 1
+        assert limited.walk(asked(world)).rows
     monkeypatch.setattr(bulk, "cores", lambda: 1)
     alone = Bulks(bulk_of(world))
     alone.begin()
     assert alone.at_once == 1
 
 
-def test_a_run_with_one_core_writes_the_same_files(
+def test_a_run_that_one_process_walks_writes_the_same_files(
     world: RecordedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(joined, "MOST_ROWS", 10)
@@ -175,8 +225,7 @@ def test_a_run_with_one_core_writes_the_same_files(
     two = walked(world.archive.path, tmp_path / "two")
     (helper,) = begun
     assert not running(helper._process.pid)  # It ends with the walk.
-    monkeypatch.setattr(bulk, "cores", lambda: 1)
-    one = walked(world.archive.path, tmp_path / "one")
+    one = walked(world.archive.path, tmp_path / "one", "--concurrency", "1")
     assert len(begun) == 1
     names = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
     assert names == sorted(path.relative_to(two) for path in two.rglob("*") if path.is_file())

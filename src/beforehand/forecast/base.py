@@ -254,9 +254,10 @@ class Forecaster(ABC):
 
 
 class PanelForecaster(Forecaster):
-    """A pure function of a Panel's rows, forecast in bulk. `recorded` names the predictor whose
-    stored forecasts it needs in the Panel, if any; `rationale` is what its decisions rest on, where
-    that is the same in each row that shows no document."""
+    """A pure function of a Panel's rows, forecast in bulk. It keeps nothing between two panels: a
+    copy of it may be asked in another process. `recorded` names the predictor whose stored
+    forecasts it needs in the Panel, if any; `rationale` is what its decisions rest on, where that
+    is the same in each row that shows no document."""
 
     kind = "baseline"
     memoryless, stateful = True, False

@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,10 +12,13 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
+import beforehand
+from beforehand.clock import stopwatch
 from beforehand.errors import BeforehandError, ExecutionFailed, Unavailable
 
 LONGEST_ERROR = 2000
-ENDS_WITHIN_S = 5.0
+LOOK_S, ENDS_WITHIN_S, ANSWERS_WITHIN_S = 1.0, 5.0, 600.0
+"""How often a second process is looked at, and how long it may take to end, and to answer."""
 Program = subprocess.Popen
 """A program that was started."""
 
@@ -75,43 +79,60 @@ class Helper:
     It ends when this process does, however that ends. One thread at a time asks."""
 
     def __init__(self, module: str, begin: bytes) -> None:
-        """`begin` is what it is told first."""
+        """`begin` is what it is told first. Raises OSError where no process can be started."""
         self._pipe, theirs = Pipe()
-        with theirs:
-            self._process = subprocess.Popen(
-                # -P: a file beside the user is not taken for a library.
-                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for this process alone.
-            )
         self._began = self._gone = False
-        with suppress(OSError):  # It may have ended already, which `ready` finds out.
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    # -P: a file beside the user is not taken for a library.
+                    [sys.executable, "-P", "-m", module, str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C is for this process alone.
+                )
+            except BaseException:
+                self._pipe.close()
+                raise
+        # On a thread: it reads only once it has loaded all that it needs.
+        threading.Thread(target=self._tell, args=(begin,), daemon=True).start()
+
+    def _tell(self, begin: bytes) -> None:
+        with suppress(OSError):  # It has ended already, which `ready` finds out.
             self._pipe.send_bytes(begin)
 
     @property
     def ready(self) -> bool:
-        """True once it can be asked, and as long as it runs."""
-        with suppress(EOFError, OSError):
+        """True once it can be asked, and as long as it runs. One of other sources than this process
+        has never begun."""
+        try:
             if not (self._began or self._gone) and self._pipe.poll():
-                self._began, _ = self._pipe.recv()
+                self._began = self._pipe.recv() == (True, _sources())
                 self._gone = not self._began
-            return self._began and not self._gone
-        self._gone = True
-        return False
+        except (EOFError, OSError):
+            self._gone = True
+        return self._began and not self._gone
 
-    def ask(self, question: object) -> Any:
-        """What it answers. Raises what it raised, and Unavailable where it has ended."""
+    def ask(self, question: object, stopped: Callable[[], bool] = lambda: False) -> Any:
+        """What it answers. Raises what it raised, and Unavailable where it has ended, or does not
+        answer for long [a few seconds, once the run is `stopped`]."""
         try:
             self._pipe.send(question)
+            began = running = stopwatch()
+            while not self._pipe.poll(LOOK_S):
+                running = running if stopped() else stopwatch()
+                if stopwatch() - min(running, began + ANSWERS_WITHIN_S) > ENDS_WITHIN_S:
+                    self._process.kill()
             done, answer = self._pipe.recv()
         except (EOFError, OSError):
             self._gone = True
-            code = self._process.wait(ENDS_WITHIN_S)
             raise Unavailable(
-                f"the second process of this run ended by itself, with code {code}"
+                f"the second process of this run ended by itself, with code {self._end()}"
             ) from None
+        except BaseException:
+            self._gone = True  # What it says next would be taken for the answer to another one.
+            raise
         if not done:
             raise answer
         return answer
@@ -120,11 +141,15 @@ class Helper:
         """End it."""
         self._gone = True
         self._pipe.close()
+        self._end()
+
+    def _end(self) -> int:
+        """Its exit code; it is killed where it does not end by itself."""
         try:
-            self._process.wait(ENDS_WITHIN_S)
+            return self._process.wait(ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            return self._process.wait()
 
 
 def answer_all(begin: Callable[[bytes], Callable[[Any], object]]) -> None:
@@ -136,7 +161,7 @@ def answer_all(begin: Callable[[bytes], Callable[[Any], object]]) -> None:
         except Exception as error:
             pipe.send((False, _sendable(error)))
             return
-        pipe.send((True, None))
+        pipe.send((True, _sources()))
         while True:
             question = pipe.recv()
             try:
@@ -144,6 +169,11 @@ def answer_all(begin: Callable[[bytes], Callable[[Any], object]]) -> None:
             except Exception as error:
                 said = False, _sendable(error)
             pipe.send(said)
+
+
+def _sources() -> str:
+    """Where this program's code lies: another process may find another one."""
+    return str(Path(beforehand.__file__).resolve())
 
 
 def _sendable(error: Exception) -> Exception:

@@ -176,8 +176,9 @@ class Resampler:
         if self.draws * self.size <= _SMALL_CELLS:
             each = -(-self.draws // _THREADS)
             parts = [range(k, min(k + each, self.draws)) for k in range(0, self.draws, each)]
+            one = partial(self._from_file, self._file.fileno(), sums, out)
             with ThreadPoolExecutor(_THREADS) as pool:  # Numpy works outside of Python's lock.
-                for _ in pool.map(partial(self._from_file, sums, out), parts):
+                for _ in pool.map(one, parts):
                     pass
             return out
         rng = np.random.default_rng(self.seed)
@@ -185,7 +186,7 @@ class Resampler:
             out[b] = self._draw(rng) @ sums
         return out
 
-    def _from_file(self, sums: Floats, out: Floats, draws: range) -> None:
+    def _from_file(self, file: int, sums: Floats, out: Floats, draws: range) -> None:
         """The totals of some draws, from the counts in the file: a byte each. (That a cluster is
         drawn more than 255 times of C draws from C has a probability below 1e-500.)"""
         size = self.size
@@ -196,7 +197,7 @@ class Resampler:
                 width = min(_PIECE, size - first)
                 numbers = held[: n * width].reshape(n, width)
                 for k in range(n):
-                    read = os.pread(self._file.fileno(), width, (start + k) * size + first)
+                    read = os.pread(file, width, (start + k) * size + first)
                     numbers[k] = np.frombuffer(read, np.uint8)
                 out[start : start + n] += numbers @ sums[first : first + width]
 
@@ -222,7 +223,10 @@ class Resampler:
         key = self.draws, self.size, self.seed, kind
         if (kept := _SHARED.get(key)) is None:
             kept = _SHARED[key] = make(np.random.default_rng(self.seed))
-        if kind is _File and (held := _KEPT.get()) is not None:
+        held = _KEPT.get()
+        if kind is _File and held is not None and kept not in held:
+            while held and (len(held) + 1) * self.draws * self.size > _SMALL_CELLS:
+                held.pop(0)
             held.append(kept)
         found: K = kept
         return found

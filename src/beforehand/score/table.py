@@ -10,6 +10,7 @@ content words. The grouping only widens intervals; it never changes a score.
 """
 
 import mmap
+import os
 import re
 import weakref
 from array import array
@@ -85,7 +86,13 @@ class Disk:
 
     def room(self, n: int, k: int) -> Floats:
         """k columns of n numbers, to be filled in: nothing else is kept on this disk after them."""
-        self._file.truncate(8 * n * k)
+        # Not `truncate`: a full disk would kill the process on writing, and raises OSError here.
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._file.fileno(), 0, 8 * n * k)
+        else:
+            for _ in range(k):
+                self._file.write(bytes(8 * n))
+            self._file.flush()
         mapped = mmap.mmap(self._file.fileno(), 8 * n * k)
         self._maps.append(mapped)
         return np.frombuffer(mapped, dtype=np.float64).reshape(k, n).T

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from beforehand.store.files import write_lines
 
-_M_MMAP_THRESHOLD = -3  # As malloc.h has it.
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # As malloc.h has them.
 SPAN = 100_000
 """Rows that are sorted at once."""
 Span = Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
@@ -63,10 +63,12 @@ class Pieces:
 
 def give_back() -> None:
     """Give memory that was freed back to the system at once, now and from here on for each array of
-    megabytes, where the C library has a way: glibc else keeps that of large columns for long."""
+    megabytes, where the C library has a way: glibc else keeps that of large columns for long, and
+    what each thread has used for that thread."""
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim") and hasattr(library, "mallopt"):
         library.mallopt(_M_MMAP_THRESHOLD, 2_000_000)
+        library.mallopt(_M_ARENA_MAX, 1)
         library.malloc_trim(0)
 
 

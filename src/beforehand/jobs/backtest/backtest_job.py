@@ -33,6 +33,7 @@ from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind, in_words
 from beforehand.jobs.backtest.kept import Intervals, kept_at
+from beforehand.jobs.backtest.large.bulk import Bulks
 from beforehand.jobs.backtest.large.joined import Form, form_of
 from beforehand.jobs.backtest.order import (
     CHUNK,
@@ -167,7 +168,7 @@ class BacktestJob:
             form,
         )
         walker.follow(self.plan.steps)
-        self._bulks = None if workspace.database else walker.bulks  # It has workers of its own.
+        self._alone = bool(workspace.database) or request.limits.concurrency == 1
         self.actions: Mapping[str, Action] = {**walker.actions, "score": self._score}
         self._first_codes: dict[str, str] = {}
         self.warnings: list[str] = []
@@ -235,6 +236,16 @@ class BacktestJob:
         used = {*self.configs.markets}
         names = [name for name in self.selection.markets if name in used]
         results.write_questions(path, self.gateway, self.selection.markets, names)
+        if self.archive.by_market:
+            self.world.forget()
+            give_back()
+
+    @property
+    def _bulks(self) -> Bulks | None:
+        """The two processes of a run in which every step is one of pure functions: others are
+        carried out one by one, and a Postgres has workers of its own."""
+        pure = self._walker.form is not None and not self._walker.form.lines
+        return self._walker.bulks if pure and not self._alone else None
 
     @property
     def at_once(self) -> int:

@@ -130,7 +130,7 @@ class Walker:
         self._world, self._clock, self._folder = world, clock, folder
         self._configs, self._forecasters = Experiments.of(configs), forecasters
         self._answers = answers
-        self._replacement, self._method, self._form = replacement, method, form
+        self._replacement, self._method, self.form = replacement, method, form
         self._recorded = [
             one.recorded
             for one in forecasters.values()
@@ -138,8 +138,14 @@ class Walker:
         ]
         self.unwitnessed = Unwitnessed(lambda: world.index)
         self._asker = Asker(self.unwitnessed)
-        pure = {n: f for n, f in forecasters.items() if isinstance(f, PanelForecaster)}
-        self.bulks = None if form is None else Bulks(Bulk(world, clock, method, pure))
+        asked = frozenset[str]() if form is None else form.asked
+        pure = {
+            entry: one
+            for entry, one in forecasters.items()
+            if isinstance(one, PanelForecaster) and one.model_id not in asked
+        }
+        bulk = Bulk(world, clock, method, pure, self._recorded)
+        self.bulks = None if form is None else Bulks(bulk)
         self._asked: list[Step] = []
         self.actions: dict[str, Action] = {
             "walk": self.walk,
@@ -172,8 +178,8 @@ class Walker:
             for c in map(self._configs.__getitem__, which)
         ]
         of = [i for i, (_, t) in zip(which, pairs, strict=True) for _ in range(len(t))]
-        if self._form is not None and self.bulks is not None and self._form.in_bulk(which[0]):
-            walked = self.bulks.walk(Rows(pairs, of, first.models))
+        if self.form is not None and self.bulks is not None and self.form.in_bulk(which[0]):
+            walked = self.bulks.walk(Rows(pairs, of, first.models), context.signals.stop.is_set)
             context.keep("columns", walked.columns)
             told = {"intervals": walked.rows, "audit": walked.audit, "columns": True}
             return told | self._told_of(which)
@@ -346,8 +352,8 @@ class Walker:
         self, _: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
     ) -> Mapping[str, object]:
         """Join the parts in order into one file of each kind, or of columns."""
-        written = [] if self._form is None else self._joined(self._form, outputs, context)
-        for kind in KINDS if self._form is None else ("traces",):
+        written = [] if self.form is None else self._joined(self.form, outputs, context)
+        for kind in KINDS if self.form is None else ("traces",):
             tasks = (task for task, output in outputs.items() if not output.get("columns"))
             lines = [line for task in tasks for line in context.part(task, kind).splitlines()]
             if lines or kind != "traces":

@@ -7,8 +7,8 @@ nothing, and ends when this one does.
 
 import pickle
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -47,19 +47,20 @@ class Walked(NamedTuple):
 
 @dataclass(frozen=True)
 class Bulk:
-    """Pure functions over one world. Documents are not shown."""
+    """Pure functions over one world. Documents are not shown; forecasts of the predictors in
+    `recorded` are read."""
 
     world: RecordedWorld
     clock: Clock
     method: Method
     forecasters: Mapping[str, PanelForecaster]
+    recorded: Sequence[str] = ()
 
     def walk(self, asked: Rows) -> Walked:
         """One step. Raises CutoffViolation and Corrupt."""
         gateway = Gateway(self.world, self.clock)
-        recorded = [one.recorded for one in self.forecasters.values() if one.recorded is not None]
         with gateway.guard.together():
-            panel = gateway.panel(asked.pairs, recorded, Evidence(0))
+            panel = gateway.panel(asked.pairs, self.recorded, Evidence(0))
         mine = [self.forecasters[entry] for entry in asked.entries]
         columns = columns_of(panel, asked.experiments, mine, self.method)
         return Walked(columns, len(panel), gateway.audit.wire())
@@ -78,26 +79,26 @@ class Bulks:
         return 1 if self._helper is None else IN_FLIGHT
 
     def begin(self) -> None:
-        """Start the other process, where there is a second core and what it needs can be sent."""
+        """Start the other process, where there is a second core and what it needs can be sent. Else
+        one process does all."""
         if self._helper is not None or cores() < 2:
             return
-        try:
-            whole = pickle.dumps(self._bulk)
-        except (TypeError, AttributeError, pickle.PicklingError):
-            return  # A forecaster of another package, perhaps: one process does all.
-        self._helper = Helper(__name__, whole)
+        # A forecaster of another package may hold what cannot be sent; a limit may be reached.
+        with suppress(Exception):
+            self._helper = Helper(__name__, pickle.dumps(self._bulk))
 
-    def walk(self, asked: Rows) -> Walked:
+    def walk(self, asked: Rows, stopped: Callable[[], bool] = lambda: False) -> Walked:
         """One step, by whoever is free; the other process is not waited for."""
-        with self._free() as helper:
-            return self._bulk.walk(asked) if helper is None else helper.ask(asked)
+        if (helper := self._helper) is None:
+            return self._bulk.walk(asked)
+        with self._free(helper) as other:
+            return self._bulk.walk(asked) if other is None else other.ask(asked, stopped)
 
     @contextmanager
-    def _free(self) -> Iterator[Helper | None]:
+    def _free(self, helper: Helper) -> Iterator[Helper | None]:
         """Hold a process that has nothing to do: None for this one."""
-        helper = self._helper
         mine = self._here.acquire(blocking=False)
-        if not mine and helper is not None and self._beside.acquire(blocking=False):
+        if not mine and self._beside.acquire(blocking=False):
             try:
                 if helper.ready:
                     yield helper
