@@ -158,8 +158,7 @@ def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> l
     the instants of both (`compare_apart`), in the order of the names, corrected for their
     number."""
     known = _known(table, names)
-    priced = np.isfinite(table.market)
-    table.let_go()
+    priced = table.known(table.market)
     together, apart = list[Pair](), list[Pair]()
     for a, b in combinations(names, 2):
         if (known[a] & known[b]).any():

@@ -217,15 +217,19 @@ class Table:
     def where(self, mask: npt.NDArray[np.bool_]) -> "Table":
         """The rows of a mask, with the questions that still have one, relabelled from 0."""
         disk = None if self.disk is None else Disk()
-        kept, place = ranks(self.q, len(self.questions), mask)
-        q = (place[self.q[part][mask[part]]] for part in parts_of(len(mask)))
+        kept, place = ranks(self.q, len(self.questions), mask, self.let_go)
+
+        def q() -> Iterator[Ints]:
+            for part in parts_of(len(mask)):
+                yield place[self.q[part][mask[part]]]
+                self.let_go()
 
         def some(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return picked(column, mask, disk, self.let_go)
 
         return Table(
             questions=[self.questions[i] for i in kept],
-            q=place[self.q[mask]] if disk is None else disk.keep(q),
+            q=place[self.q[mask]] if disk is None else disk.keep(q()),
             **of_rows(self, some),
             y=self.y[kept],
             event=relabel(self.event[kept]),
@@ -310,13 +314,17 @@ class Table:
 
 
 def ranks(
-    places: npt.NDArray[Any], n: int, mask: npt.NDArray[np.bool_] | None = None
+    places: npt.NDArray[Any],
+    n: int,
+    mask: npt.NDArray[np.bool_] | None = None,
+    let_go: Callable[[], None] = lambda: None,
 ) -> tuple[npt.NDArray[np.intp], Ints]:
     """Which of `n` places occur (in the rows of a mask), and the rank of each among them: as
-    `numpy.unique` has them, without sorting."""
+    `numpy.unique` has them, without sorting. `let_go` frees what was read."""
     counts = np.zeros(n, dtype=np.int64)
     for part in parts_of(len(places)):
         counts += np.bincount(places[part] if mask is None else places[part][mask[part]], None, n)
+        let_go()
     there = counts > 0
     return np.flatnonzero(there), np.cumsum(there, dtype=np.int64) - 1
 
@@ -396,7 +404,7 @@ class _Bags:
         number = np.empty(len(known), dtype=np.int32)
         number[np.argsort(rarity, kind="stable")] = np.arange(len(known))
         words, size = number[place], np.diff(ends)
-        del known, place
+        del hashes, found, known, place
         of = np.repeat(np.arange(len(texts), dtype=np.int32), size)
         return cls(words[np.lexsort((words, of))], np.array(ends), int((rarity == 1).sum()))
 

@@ -1,6 +1,7 @@
 """Columns of numbers on disk: files in numpy's own format, and columns that grow piece by piece."""
 
 import ctypes
+import gc
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from itertools import pairwise
@@ -65,6 +66,7 @@ def give_back() -> None:
     """Give memory that was freed back to the system at once, now and from here on for each array of
     megabytes, where the C library has a way: glibc else keeps that of large columns for long, and
     what each thread has used for that thread."""
+    gc.collect()  # Python too keeps some of what was freed, and a megabyte around each.
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim") and hasattr(library, "mallopt"):
         library.mallopt(_M_MMAP_THRESHOLD, 2_000_000)

@@ -460,7 +460,7 @@ class BacktestJob:
         audit = Audit()
         audit.add(outputs["collect"]["audit"])
         write_json(path / "audit.json", audit.wire())
-        said, apart = kept_at(path), set(self.selection.short)
+        said, apart = kept_at(path, self.configs.markets), set(self.selection.short)
         questions = partial(each_question, path, settings.kelly)  # A large run has 40 MB of them.
         table = said.table(questions(), apart)
         table = replace(table, marks=hindsight.marks(table, self.gateway))

@@ -1,7 +1,7 @@
 """How the intervals that a backtest kept are scored: rows of JSON, or the columns of a large run.
 Both give the same figures."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,9 +72,10 @@ class Intervals(Protocol):
         ...
 
 
-def kept_at(path: Path) -> Intervals:
-    """What a run at `path` keeps of its intervals."""
-    return _Columns(path) if (path / HEAD).is_file() else _Rows(path)
+def kept_at(path: Path, markets: Sequence[str] = ()) -> Intervals:
+    """What a run at `path` keeps of its intervals. `markets` are its names, if they are in memory
+    already."""
+    return _Columns(path, markets) if (path / HEAD).is_file() else _Rows(path)
 
 
 class _Rows:
@@ -118,8 +119,10 @@ Change = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 class _Columns:
     """Columns, mapped."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, markets: Sequence[str]) -> None:
         self._path, self._kept = path, IntervalColumns((path / HEAD).parent)
+        if self._kept.markets == markets:  # Not twice.
+            self._kept.markets = self._kept.head["markets"] = list(markets)
 
     @property
     def _of(self) -> npt.NDArray[np.int32]:
