@@ -96,7 +96,8 @@ class Helper:
                 self._pipe.close()
                 raise
         # On a thread: it reads only once it has loaded all that it needs.
-        threading.Thread(target=self._tell, args=(begin,), daemon=True).start()
+        self._telling = threading.Thread(target=self._tell, args=(begin,), daemon=True)
+        self._telling.start()
 
     def _tell(self, begin: bytes) -> None:
         with suppress(OSError):  # It has ended already, which `ready` finds out.
@@ -138,7 +139,10 @@ class Helper:
         return answer
 
     def close(self) -> None:
-        """End it."""
+        """End it. One that has not begun may be in the middle of being told."""
+        if not self._began:
+            self._process.kill()
+        self._telling.join()
         self._gone = True
         self._pipe.close()
         self._end()
