@@ -44,6 +44,7 @@ def test_a_link_holds_all_and_back_undoes(browse: Callable[..., Screen]) -> None
     seen.page.get_by_role("link", name="Open in Compare").wait_for()
     seen.page.get_by_role("button", name=re.compile("^Brier")).click()
     assert "sort=brier" in address(seen)
+    seen.page.locator("th[aria-sort]", has_text="Brier").wait_for()
     held = seen.texts("tbody tr[aria-selected] .name")
     order = seen.texts("[role=region][aria-label=Leaderboard] tbody .name")
     seen.page.reload()
@@ -69,7 +70,7 @@ def test_back_undoes_a_jump_but_not_each_pixel(browse: Callable[..., Screen], se
     for share in (0.9, 0.7, 0.5, 0.4):
         seen.page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
     seen.page.mouse.up()
-    seen.page.wait_for_timeout(300)
+    seen.page.wait_for_timeout(1000)
     dragged = instant(seen)
     seen.page.get_by_role("button", name="Previous forecast").first.click()
     jumped = instant(seen, dragged)
