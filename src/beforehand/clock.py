@@ -65,13 +65,13 @@ def iso(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def iso_us(microseconds: int) -> str:
     """`iso` of an instant in microseconds, cached because the same instants come up often."""
     return iso(from_us(microseconds))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def parse_us(text: str) -> int:
     """`parse_instant` in microseconds since 1970."""
     return to_us(parse_instant(text))

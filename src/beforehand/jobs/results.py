@@ -18,10 +18,10 @@ from beforehand.forecast.base import Forecaster
 from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.gateway.gateway import Audit, Gateway
 from beforehand.ids import digest
-from beforehand.jobs.backtest.grid import end_of
+from beforehand.jobs.backtest.grid import over
 from beforehand.plugins import PLUGINS
 from beforehand.records.rows import IntervalRow
-from beforehand.records.world import Market, Resolution
+from beforehand.records.world import Market, Resolution, ResolutionStatus
 from beforehand.runs.columns import columns_of
 from beforehand.runs.rows import EventLine, ResolutionLine, read_jsonl
 from beforehand.score.bets import in_effect
@@ -46,6 +46,7 @@ from beforehand.score.summary import (
     number,
 )
 from beforehand.score.table import Table
+from beforehand.store.archive.endings import Endings
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_atomic, write_json, write_jsonl, write_lines
 from beforehand.store.run_folder import RunFolder, Told
@@ -88,9 +89,10 @@ def with_trials(
     return replace(settings, variants=tried, kelly=replace(settings.kelly, tried=n))
 
 
-def event_wire(market: Market, resolution: Resolution | None) -> EventLine:
-    """An EventSpec line; `event_id` and `currency` are additive."""
-    date = resolution.resolved_at if resolution else market.scheduled_close
+def event_wire(market: Market, resolved_at: datetime | None) -> EventLine:
+    """An EventSpec line; `event_id` and `currency` are additive. A market that is not resolved ends
+    at its scheduled close."""
+    date = resolved_at or market.scheduled_close
     source: dict[str, str] = {"type": market.venue.title(), "market_id": market.native_id}
     if market.url:
         source["url"] = market.url
@@ -100,7 +102,7 @@ def event_wire(market: Market, resolution: Resolution | None) -> EventLine:
         "id": market.id,
         "question": market.question or market.id,
         "domain": market.domain,
-        "resolution_date": iso(date) if date else None,
+        "resolution_date": source.get("resolution_date"),
         "source": source,
         "ground_truth_source": market.venue.title(),
         "tags": list((market.model_extra or {}).get("tags") or ()),
@@ -117,42 +119,46 @@ def told(folder: RunFolder, subject: str) -> Told:
 
 
 def resolution_wire(resolution: Resolution) -> ResolutionLine | None:
-    """A ResolutionRecord line, or None for void and disputed markets. A partial payout keeps the
-    contract's 0/1 `outcome` (1 from a half up) and carries the additive `payout`."""
-    if resolution.status != "resolved" or resolution.payout is None:
+    """A ResolutionRecord line, or None for void and disputed markets."""
+    said = resolution.status, resolution.payout
+    return _resolution(resolution.market_id, said, resolution.resolved_at)
+
+
+def _resolution(
+    market: str, said: tuple[ResolutionStatus, float | None], at: datetime
+) -> ResolutionLine | None:
+    """The same of what was `said`: a partial payout keeps the contract's 0/1 `outcome` (1 from a
+    half up) and carries the additive `payout`."""
+    status, payout = said
+    if status != "resolved" or payout is None:
         return None
-    payout = resolution.payout
-    line: ResolutionLine = {
-        "id": resolution.market_id,
-        "outcome": int(payout >= 0.5),
-        "resolved_at": iso(resolution.resolved_at),
-    }
+    line: ResolutionLine = {"id": market, "outcome": int(payout >= 0.5), "resolved_at": iso(at)}
     return line if payout in (0.0, 1.0) else {**line, "payout": payout}
 
 
-def write_questions(
-    path: Path,
-    gateway: Gateway,
-    resolutions: Mapping[str, Resolution],
-    names: Sequence[str] | None = None,
-) -> None:
-    """events.jsonl and resolutions.jsonl for the markets of a run [all that have a resolution];
-    `forecast_from` and `forecast_until` say when each could be forecast."""
-    names = [*resolutions] if names is None else names
+def write_questions(path: Path, gateway: Gateway, endings: Endings, names: Sequence[str]) -> None:
+    """events.jsonl and resolutions.jsonl for the markets of a run; `forecast_from` and
+    `forecast_until` say when each could be forecast."""
     view = gateway.full_view()
     first = view.first_prices()
 
     def events() -> Iterator[EventLine]:
-        for name, ending in ((name, resolutions[name]) for name in names):
-            event = event_wire(view.market(name), ending)
-            event["forecast_until"] = iso(end_of(ending))
+        for name in names:
+            resolved_at, published = endings.times(name)
+            event = event_wire(view.market(name), from_us(resolved_at))
+            event["forecast_until"] = iso(from_us(over(resolved_at, published)))
             if name in first:
                 event["forecast_from"] = iso(from_us(first[name]))
             yield event
 
+    def resolutions() -> Iterator[ResolutionLine]:
+        for name in names:
+            at = from_us(endings.times(name)[0])
+            if line := _resolution(name, endings.says(name), at):
+                yield line
+
     write_jsonl(path / "events.jsonl", events())
-    made = (resolution_wire(resolutions[name]) for name in names)
-    write_jsonl(path / "resolutions.jsonl", (line for line in made if line))
+    write_jsonl(path / "resolutions.jsonl", resolutions())
 
 
 def leak_report(audit: Audit, archive: Archive) -> LeakReport:

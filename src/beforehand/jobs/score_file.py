@@ -185,11 +185,11 @@ def run(
     cells, left = without(cells, rules, {n: view.market(n) for n in sorted({n for n, _ in cells})})
     panel = _panel(gateway, cells)
     columns = _columns(panel, cells)
-    used = {market: endings[market] for market in dict.fromkeys(panel.market)}
+    used = endings.only(dict.fromkeys(panel.market))
     fees_apply(settings.kelly, [view.market(name) for name in used])
     now = (clock or SystemClock()).now()
     folder = _claimed(runs, run_id, now)
-    results.write_questions(folder.path, gateway, used)
+    results.write_questions(folder.path, gateway, used, [*used])
     _write(folder.path, cells, panel, columns, rejected)
     names = sorted({who for said in cells.values() for who in said})
     leaks = _leaks(gateway, archive, panel)

@@ -143,12 +143,15 @@ def _card(job: BacktestJob) -> list[Check]:
         forecasts=[{}] * n,
     )
     view = job.gateway.full_view()
+    endings = [job.selection.markets.get(name) for name in markets]
+    events = [
+        event_wire(view.market(name), None if ending is None else ending.resolved_at)
+        for name, ending in zip(markets, endings, strict=True)
+    ]
+    lines = [None if ending is None else resolution_wire(ending) for ending in endings]
     questions = [
-        question(
-            cast(Mapping[str, Any], event_wire(view.market(name), ending)),
-            None if ending is None else resolution_wire(ending),
-        )
-        for name, ending in ((name, job.selection.markets.get(name)) for name in markets)
+        question(cast(Mapping[str, Any], event), line)
+        for event, line in zip(events, lines, strict=True)
     ]
     known = {"n_questions", "n_forecasts", "n_events", "n_resolution_months"}
     known |= {"short_markets", "price_age_days_p50", "price_age_days_p90", "share_strict_text"}

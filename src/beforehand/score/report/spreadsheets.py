@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from beforehand.clock import iso_us
+from beforehand.clock import from_us, iso
 from beforehand.records.rows import PairWire
 from beforehand.records.spreadsheet import spreadsheet_cell
 from beforehand.score.bets import Profit
@@ -199,15 +199,41 @@ def questions_csv(result: Result, texts: Mapping[str, str | None]) -> Iterator[b
     """Every question of every forecaster as lines of CSV: its mean scores there, and which
     questions count as one: `event` and `month` number the clusters that intervals are drawn
     from."""
+    yield _line(QUESTION_COLUMNS).encode()
+    table = result.table
+    about = [*_about_each(table, texts)]
+    for row in result.rows:
+        p = table.market if row.forecaster == MARKET else table.forecasts[row.forecaster]
+        n, brier = _of_questions(table, p)
+        skill, priced = skill_columns(table, p)
+        who, there = _line([spreadsheet_cell(row.forecaster)])[:-1], np.flatnonzero(n)
+        for start in range(0, len(there), AT_ONCE):
+            at = there[start : start + AT_ONCE]
+            columns = (n, brier, skill, priced, table.event, table.period)
+            numbers = zip(at.tolist(), *(one[at].tolist() for one in columns), strict=True)
+            yield "".join(
+                f"{who},{about[i]},{many},{error},{gain if has else ''},{event},{month}\n"
+                for i, many, error, gain, has, event, month in numbers
+            ).encode()
+
+
+def _about_each(table: Table, texts: Mapping[str, str | None]) -> Iterator[str]:
+    """The cells of each question that are the same for every forecaster, as text: they are written
+    once. What is text in them is safe to open."""
+    cell = spreadsheet_cell
+    categories = table.category or [""] * len(table.questions)
+    each = zip(table.questions, categories, table.y, table.resolved_at, strict=True)
+    for market, category, y, settled in each:
+        venue, when = market.partition(":")[0], iso(from_us(int(settled))) if settled else ""
+        words = map(cell, (market, texts.get(market), venue, category))
+        yield _line([*words, float(y), when])[:-1]
+
+
+def _line(cells: Sequence[object]) -> str:
+    """A line of CSV."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(QUESTION_COLUMNS)
-    for part in question_rows(result, texts):
-        writer.writerows(part)
-        yield out.getvalue().encode()
-        out.seek(0)
-        out.truncate()
-    yield out.getvalue().encode()
+    csv.writer(out, lineterminator="\n").writerow(cells)
+    return out.getvalue()
 
 
 def _of_questions(table: Table, p: Floats) -> tuple[Ints, Floats]:
@@ -218,37 +244,6 @@ def _of_questions(table: Table, p: Floats) -> tuple[Ints, Floats]:
         counts.append(np.bincount(part.q[valid], minlength=len(part.questions)))
         scores.append(part.question_means((mine - part.y[part.q]) ** 2, valid)[0])
     return np.concatenate(counts), np.concatenate(scores)
-
-
-def question_rows(
-    result: Result, texts: Mapping[str, str | None]
-) -> Iterator[Iterator[tuple[str | int | float | None, ...]]]:
-    """The rows of questions.csv, a few thousand at a time; what is text in them is safe to open."""
-    table, categories, cell = result.table, result.table.category, spreadsheet_cell
-    for row in result.rows:
-        p = table.market if row.forecaster == MARKET else table.forecasts[row.forecaster]
-        n, brier = _of_questions(table, p)
-        skill, priced = skill_columns(table, p)
-        there = np.flatnonzero(n)
-        for start in range(0, len(there), AT_ONCE):
-            at = there[start : start + AT_ONCE]
-            markets, settled = [table.questions[i] for i in at], table.resolved_at[at].tolist()
-            gains = zip(skill[at].tolist(), priced[at].tolist(), strict=True)
-            yield zip(
-                [cell(row.forecaster)] * len(at),
-                map(cell, markets),
-                map(cell, map(texts.get, markets)),
-                (cell(market.partition(":")[0]) for market in markets),
-                [cell(categories[i]) if categories else "" for i in at],
-                table.y[at].tolist(),
-                (iso_us(when) if when else "" for when in settled),
-                n[at].tolist(),
-                brier[at].tolist(),
-                (gain if has else "" for gain, has in gains),
-                table.event[at].tolist(),
-                table.period[at].tolist(),
-                strict=True,
-            )
 
 
 def pairs_csv(pairs: Sequence[PairWire]) -> bytes:

@@ -87,6 +87,9 @@ class Endings(Mapping[str, Resolution]):
             first_published=None if first == _NEVER else from_us(first),
         )
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._place  # A Mapping's own would make a record.
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._place)
 

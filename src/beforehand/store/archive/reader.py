@@ -77,6 +77,8 @@ KINDS: dict[str, type[BaseModel]] = {
 KIND_OF = {model: kind for kind, model in KINDS.items()}
 MARKET_KINDS = ("market", "state", "price", "book", "resolution", "forecast")
 """Kinds whose records are each about one market."""
+IN_CACHE = 2048
+"""Prices of a market that are searched whole."""
 R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
 
@@ -146,7 +148,7 @@ class Series:
     @cached_property
     def in_order(self) -> bool:
         """True if prices became known in the order in which they were observed."""
-        return bool((np.diff(self.observed_at) >= 0).all())
+        return bool((self.observed_at[1:] >= self.observed_at[:-1]).all())
 
     @cached_property
     def _known_list(self) -> list[int]:
@@ -161,10 +163,11 @@ class Series:
         """`position` for an array of instants."""
         if not len(self) or not len(t):
             return np.full(len(t), -1, dtype=np.int64)
-        # First cut to the span of the instants: a walk's chunk then searches a slice in cache.
-        low = int(np.searchsorted(self.known_at, t.min(), side="left"))
-        high = int(np.searchsorted(self.known_at, t.max(), side="right"))
-        i = np.searchsorted(self.known_at[low:high], t, side="right")
+        known, low = self.known_at, 0
+        if len(known) > IN_CACHE:  # Cut to the span of the instants, to search a slice in cache.
+            low = int(known.searchsorted(t.min(), side="left"))
+            known = known[low : int(known.searchsorted(t.max(), side="right"))]
+        i = known.searchsorted(t, side="right")
         i += low - 1
         if self.in_order:
             return i
