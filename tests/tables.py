@@ -1,9 +1,11 @@
 """Score tables drawn straight from simulated worlds, with the expected skill beside them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from beforehand.clock import to_us
-from beforehand.score.table import Table, relabel
+from beforehand.score.table import Disk, Table, relabel
 from beforehand.world.simulate import SimConfig, draw
 
 FORECASTERS = {
@@ -51,3 +53,16 @@ def table(config: SimConfig, step: int = 7) -> tuple[Table, dict[str, float]]:
         for name, p in made.forecasts.items()
     }
     return made, expected
+
+
+def on_disk(table: Table) -> Table:
+    """The same table with the columns of its rows on disk, in two parts each."""
+    disk = Disk()
+
+    def kept(column: np.ndarray) -> np.ndarray:
+        return disk.keep([column[:0], column[:100], column[100:]])
+
+    rows = ("q", "t", "market", "price_age", "strict", "evidence", "bid", "ask")
+    said = {name: kept(p) for name, p in table.forecasts.items()}
+    columns = {name: kept(getattr(table, name)) for name in rows}
+    return replace(table, **columns, forecasts=said, disk=disk)

@@ -1,6 +1,7 @@
 """A table in parts, and with its rows on disk, is scored as one in memory."""
 
 import math
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,7 +22,7 @@ from beforehand.score.table import Disk, Table, picked, ranks
 from beforehand.score.validity import placebo
 from beforehand.store import npy
 from beforehand.world.simulate import SimConfig
-from tables import table
+from tables import on_disk, table
 
 
 @pytest.fixture(scope="module")
@@ -88,17 +89,23 @@ def test_spans_have_each_value_once(values: list[int], rows: int) -> None:
             assert column[low].max() < column[high].min()
 
 
-def on_disk(table: Table) -> Table:
-    """The same table with the columns of its rows on disk, in two parts each."""
-    disk = Disk()
-
-    def kept(column: np.ndarray) -> np.ndarray:
-        return disk.keep([column[:0], column[:100], column[100:]])
-
-    rows = ("q", "t", "market", "price_age", "strict", "evidence", "bid", "ask")
-    said = {name: kept(p) for name, p in table.forecasts.items()}
-    columns = {name: kept(getattr(table, name)) for name in rows}
-    return replace(table, **columns, forecasts=said, disk=disk)
+def test_a_table_on_disk_is_sent_without_its_columns(world: Table) -> None:
+    n = len(world.q)
+    held = replace(on_disk(world), bid=np.broadcast_to(np.nan, n), evidence=np.arange(n))
+    sent = pickle.dumps(held)
+    assert len(sent) < len(pickle.dumps(world)) / 2
+    there = pickle.loads(sent)
+    for name in ("q", "t", "market", "price_age", "strict", "evidence", "bid", "ask", "event", "y"):
+        np.testing.assert_array_equal(getattr(there, name), getattr(held, name), err_msg=name)
+        assert getattr(there, name).dtype == getattr(held, name).dtype
+    assert there.bid.strides == (0,)
+    assert list(there.forecasts) == list(held.forecasts)
+    for name, p in held.forecasts.items():
+        np.testing.assert_array_equal(there.forecasts[name], p)
+    there.let_go()
+    assert there.market.tolist() == held.market.tolist()
+    whole = pickle.loads(pickle.dumps(world))
+    assert whole.market.tolist() == world.market.tolist()
 
 
 def test_a_table_in_blocks_and_on_disk_is_the_same(
@@ -112,6 +119,7 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
     held = on_disk(whole)
     assert list(held.forecasts) == list(whole.forecasts)
     monkeypatch.setattr("beforehand.score.table.BLOCK", 50)
+    monkeypatch.setattr("beforehand.score.scoreboard.HELD", 0)
     blocks = list(held.blocks())
     assert len(blocks) > 5
     assert [r.start for r, _ in blocks[1:]] == [r.stop for r, _ in blocks[:-1]]

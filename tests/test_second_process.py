@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,15 @@ from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.large import bulk, joined
 from beforehand.jobs.backtest.large.bulk import Bulk, Bulks, Rows
+from beforehand.score.evaluate import Settings, evaluate
+from beforehand.score.skill import Options
+from beforehand.score.slices import slices
+from beforehand.score.table import Table
+from beforehand.score.validity import Placebo, SetFacts, placebo
 from beforehand.store.archive.reader import Archive
+from beforehand.world.simulate import SimConfig
 from columned import made, walked
+from tables import on_disk, table
 
 PURE = ("market", "always:0.5", "base_rate", "drift", "extremised")
 SOON_S = 20.0
@@ -88,13 +96,57 @@ def test_what_it_raises_is_raised_here(world: RecordedWorld, tmp_path: Path) -> 
             segment.unlink()
         with pytest.raises(Corrupt, match="the file is missing"):
             helper.ask(asked(world))
-        with pytest.raises(RuntimeError, match="AttributeError"):  # A bug, with where it is.
+        with pytest.raises(RuntimeError, match="TypeError"):  # A bug, with where it is.
             helper.ask("no rows")
         assert helper.ready
     finally:
         helper.close()
     assert not helper.ready
     assert pickle.loads(whole).walk(asked(world)).rows
+
+
+@pytest.fixture(scope="module")
+def scored() -> Table:
+    """A table on disk, as a large run has it."""
+    return on_disk(table(SimConfig(seed=2, dates=60))[0])
+
+
+def test_both_processes_score_alike(world: RecordedWorld, scored: Table) -> None:
+    helper, options = Helper(bulk.__name__, pickle.dumps(bulk_of(world))), Options(draws=300)
+    parts = partial(placebo, scored, options, 20), partial(slices, scored, options)
+    try:
+        assert soon(lambda: helper.ready)
+        there = [helper.ask(part) for part in parts]
+    finally:
+        helper.close()
+    assert there == [part() for part in parts]
+    assert there[0].draws == 20
+    assert len(there[1]) > 5
+
+
+def test_what_the_second_process_cannot_score_is_scored_here(
+    world: RecordedWorld, scored: Table
+) -> None:
+    options, settings = Options(draws=300), Settings(draws=300, placebo=20)
+    expected = evaluate(scored, SetFacts(documents=0), settings).wire()
+    assert expected["placebo"]
+    assert expected["slices"]
+    both, asked_of = Bulks(bulk_of(world)), list[object]()
+    both.begin()
+    try:
+        helper = both._helper
+        assert helper is not None
+        assert soon(lambda: helper.ready)
+        with both.beside(lambda: False) as beside:
+            assert evaluate(scored, SetFacts(documents=0), settings, beside).wire() == expected
+            assert beside(lambda: 5)() == 5  # It cannot be sent.
+            waiting = beside(partial(placebo, scored, options, 20))
+            os.kill(helper._process.pid, signal.SIGKILL)
+            assert waiting() == placebo(scored, options, 20)
+            assert soon(lambda: not helper.ready)
+            assert beside(asked_of.copy)() == []
+    finally:
+        both.close()
 
 
 def test_one_that_is_killed_is_told_once_and_asked_no_more(world: RecordedWorld) -> None:
@@ -215,7 +267,7 @@ def test_a_run_that_one_process_walks_writes_the_same_files(
     world: RecordedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(joined, "MOST_ROWS", 10)
-    begun = list[Helper]()
+    begun, answered = list[Helper](), list[type]()
 
     class Noted(Helper):
         def __init__(self, module: str, begin: bytes) -> None:
@@ -223,11 +275,17 @@ def test_a_run_that_one_process_walks_writes_the_same_files(
             begun.append(self)
             assert soon(lambda: self.ready)
 
+        def ask(self, question: object, stopped: Callable[[], bool] = lambda: False) -> object:
+            answer = super().ask(question, stopped)
+            answered.append(type(answer))
+            return answer
+
     monkeypatch.setattr(bulk, "Helper", Noted)
     monkeypatch.setattr(bulk, "cores", lambda: 2)
     two = walked(world.archive.path, tmp_path / "two")
     (helper,) = begun
-    assert not running(helper._process.pid)  # It ends with the walk.
+    assert not running(helper._process.pid)  # It ends with the run.
+    assert answered[-2:] == [Placebo, list]  # The slices.
     one = walked(world.archive.path, tmp_path / "one", "--concurrency", "1")
     assert len(begun) == 1
     names = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())

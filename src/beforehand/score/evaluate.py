@@ -5,11 +5,12 @@ Backtests, the benchmark and `score FILE` all end here, so that their figures me
 
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from sys import intern
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from beforehand.score.intervals import kept_draws
 from beforehand.score.metrics import CLIP
 from beforehand.score.scoreboard import Row, score
 from beforehand.score.skill import MARKET, Options
-from beforehand.score.slices import slices
+from beforehand.score.slices import slices, with_money
 from beforehand.score.summary import (
     PartWire,
     ResultWire,
@@ -44,11 +45,23 @@ from beforehand.score.table import (
 )
 
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
 UNRANKED, PATH_TEST = ("scripted",), "a path test, not a forecaster"
 """Forecasters that are scored to test the path, and never ranked."""
 FEES = {"POLYMARKET": 0.05, "KALSHI": 0.07, "SIMEX": 0.02, "SIMKET": 0.04}
 """Taker fee rate by venue, times price times (1 - price) a share: Polymarket's for most topics,
 Kalshi's general schedule, and the simulated venues' own. Other venues charge nothing."""
+
+
+class Beside(Protocol):
+    """Begins work that may be done on another core; what it returns waits for the result."""
+
+    def __call__(self, work: Callable[[], T]) -> Callable[[], T]: ...
+
+
+def later(work: Callable[[], T]) -> Callable[[], T]:
+    """Nobody else does it: it is done when its result is asked for."""
+    return work
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +281,18 @@ def score_only(table: Table, settings: Settings) -> list[Row]:
     return score(table, Options(draws=settings.draws, seed=settings.seed, kelly=settings.kelly))
 
 
-def evaluate(table: Table, facts: validity.SetFacts, settings: Settings) -> Result:
-    """Scores, verdicts, the validity card applied to them, and the placebo."""
+def evaluate(
+    table: Table, facts: validity.SetFacts, settings: Settings, beside: Beside = later
+) -> Result:
+    """Scores, verdicts, the validity card applied to them, and the placebo. `beside` may carry out
+    parts of it on another core, with the same figures."""
     with kept_draws():
-        return _evaluated(table, facts, settings)
+        return _evaluated(table, facts, settings, beside)
 
 
-def _evaluated(table: Table, facts: validity.SetFacts, settings: Settings) -> Result:
+def _evaluated(
+    table: Table, facts: validity.SetFacts, settings: Settings, beside: Beside
+) -> Result:
     options = Options(
         draws=settings.draws,
         seed=settings.seed,
@@ -282,6 +300,11 @@ def _evaluated(table: Table, facts: validity.SetFacts, settings: Settings) -> Re
         kelly=settings.kelly,
         subjects=settings.subjects,
     )
+    drawn, ended = None, facts.training_cutoff
+    under_test = options.under_test(table)
+    if settings.placebo and len(table.q) and under_test:
+        drawn = beside(partial(validity.placebo, table, options, settings.placebo, settings.seed))
+    sliced = beside(partial(slices, table, options, ended))
     rows = score(table, options)
     ranked = [row for row in rows if row.forecaster not in settings.unranked]
     checks = validity.card(table, ranked, facts)
@@ -289,20 +312,18 @@ def _evaluated(table: Table, facts: validity.SetFacts, settings: Settings) -> Re
     rows = [*ranked, *(_unranked(row) for row in rows if row.forecaster in settings.unranked)]
     validity.apply_kept(rows, facts.kept)
     table.let_go()
-    tested = [row.forecaster for row in ranked if row.forecaster in options.under_test(table)]
-    drawn = None
+    tested = [row.forecaster for row in ranked if row.forecaster in under_test]
+    compared, common = pairs(table, tested, options), _common(table, rows, settings)
     # If a bound of the card is not met, nothing can beat the market, with or without skill.
     possible = not validity.set_failures(checks)
-    if settings.placebo and possible and len(table.q) and options.under_test(table):
-        drawn = validity.placebo(table, options, settings.placebo, settings.seed)
     return Result(
         table=table,
         rows=rows,
         checks=checks,
-        placebo=drawn,
-        pairs=pairs(table, tested, options),
-        common=_common(table, rows, settings),
-        slices=slices(table, options, rows, facts.training_cutoff),
+        placebo=drawn() if drawn and possible else None,
+        pairs=compared,
+        common=common,
+        slices=with_money(sliced(), table, rows, ended),
         settings=_stated(table, settings),
     )
 

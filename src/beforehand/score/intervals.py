@@ -35,9 +35,9 @@ _NORMAL = NormalDist()
 _CACHE_CELLS, _SMALL_CELLS = 4_000_000, 2_000_000_000
 """The most counts that are kept as numbers for matrix products, and in a byte each in a file;
 beyond, the draws are made again for each statistic."""
-_THREADS, _BLOCK, _PIECE = 2, 64, 8192
+_THREADS, _BLOCK, _PIECE, _READ = 2, 64, 8192, 2_000_000
 """Those of a file are made into numbers by so many threads, and in pieces of so many draws and
-clusters, which stay in a core's cache."""
+clusters, which stay in a core's cache; so many bytes are read at once."""
 _PARTS, _PART_CELLS = 8, 2_500_000
 _AT_ONCE, _AHEAD = 1_000_000, 100_000
 """Sums by cluster that are in memory at once, and clusters that are drawn at once."""
@@ -190,15 +190,16 @@ class Resampler:
         """The totals of some draws, from the counts in the file: a byte each. (That a cluster is
         drawn more than 255 times of C draws from C has a probability below 1e-500.)"""
         size = self.size
-        held = np.empty(_BLOCK * min(_PIECE, size))  # Made anew for each piece, it would cost more.
-        for start in draws[::_BLOCK]:
-            n = min(_BLOCK, draws.stop - start)
+        several = max(min(_BLOCK, _READ // size), 1)
+        # Made anew for each piece, these would cost more.
+        read, held = np.empty((several, size), np.uint8), np.empty(several * min(_PIECE, size))
+        for start in draws[::several]:
+            n = min(several, draws.stop - start)
+            os.preadv(file, [read[:n].data], start * size)
             for first in range(0, size, _PIECE):
                 width = min(_PIECE, size - first)
                 numbers = held[: n * width].reshape(n, width)
-                for k in range(n):
-                    read = os.pread(file, width, (start + k) * size + first)
-                    numbers[k] = np.frombuffer(read, np.uint8)
+                np.copyto(numbers, read[:n, first : first + width])
                 out[start : start + n] += numbers @ sums[first : first + width]
 
     def _picks(self, rng: np.random.Generator, draws: range) -> npt.NDArray[np.int32]:

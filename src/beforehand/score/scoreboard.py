@@ -39,6 +39,8 @@ from beforehand.score.table import STALE_DAYS, Disk, Floats, Table
 Verdict = Literal[
     "beats the market", "not shown", "worse than the market", "is the market", "not ranked"
 ]
+HELD = 1_000_000
+"""Sums of questions that are kept in memory."""
 _BASE = ("present", "brier", "log_loss", "paired", "els", "skill", "hit", "hit_n", "spread")
 
 
@@ -160,7 +162,7 @@ def _columns(table: Table, p: Floats) -> tuple[tuple[Floats, Disk | None], Row]:
     """Per question: the linear sums from which every statistic of a resample follows, and the disk
     that they are on, where they are many."""
     shape, done, n = (len(table.questions), len(_BASE) + 3 * metrics.BINS), 0, 0
-    disk = None if table.disk is None else Disk()
+    disk = None if table.disk is None or shape[0] * shape[1] <= HELD else Disk()
     stacked, sums = np.empty(shape) if disk is None else disk.room(*shape), np.zeros((1, shape[1]))
     for rows, part in table.blocks():
         found = _of_questions(part, p[rows])
@@ -211,7 +213,7 @@ def _of_questions(table: Table, p: Floats) -> Floats:
     errors, present = table.question_means(squared, valid)
     columns = [present, errors]
     columns.append(table.question_means(losses, valid)[0])
-    gained = metrics.excess_log_scores(safe, market, y_row)
+    gained = metrics.log_losses(market, y_row) - losses  # `excess_log_scores`, where there is one.
     columns.extend(reversed(table.question_means(gained, paired)))
     columns.append(skill_columns(table, p)[0])
     sure = valid & np.isfinite(hit)

@@ -27,21 +27,35 @@ Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int16]
 
 
-def slices(
-    table: Table, options: Options, rows: Sequence[Row], training: datetime | None = None
-) -> list[SliceWire]:
-    """Every forecaster's skill and bets on each part, where a division has more than one part;
-    `training` is when the models' training ended."""
+def slices(table: Table, options: Options, training: datetime | None = None) -> list[SliceWire]:
+    """Every forecaster's skill on each part, where a division has more than one part; `training` is
+    when the models' training ended. The bets are added by `with_money`."""
     fast = Options(draws=min(options.draws, DRAWS), seed=options.seed, subjects=options.subjects)
-    found = list[SliceWire]()
+    return [
+        {**_slice(by, name, table.where(mask), fast), "money": []}
+        for by, name, _, mask in _parts(table, training)
+    ]
+
+
+def with_money(
+    found: Sequence[SliceWire], table: Table, rows: Sequence[Row], training: datetime | None = None
+) -> list[SliceWire]:
+    """The slices of a table with every forecaster's bets on each part."""
+    if not any(isinstance(row.profit, Profit) for row in rows):
+        return [*found]
+    return [
+        {**one, "money": _money(rows, mask, k if by == "price" else None)}
+        for one, (by, _, k, mask) in zip(found, _parts(table, training), strict=True)
+    ]
+
+
+def _parts(table: Table, training: datetime | None) -> Iterator[tuple[str, str, int, Mask]]:
+    """Each part: what it was divided by, its name, its place among those, and its rows."""
     for by, names, place in _divisions(table, training):
         several = (np.unique(place[part]).tolist() for part in parts_of(len(place)))
         there = sorted({k for some in several for k in some if k >= 0})
         for k in there if len(there) > 1 else ():
-            mask, name = place == k, names[k]
-            part = _slice(by, name, table.where(mask), fast)
-            found.append({**part, "money": _money(rows, mask, k if by == "price" else None)})
-    return found
+            yield by, names[k], k, place == k
 
 
 def _divisions(table: Table, training: datetime | None) -> Iterator[tuple[str, list[str], Places]]:

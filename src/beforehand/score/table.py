@@ -22,7 +22,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from operator import itemgetter
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,14 +60,46 @@ class Marks:
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
+class Placed(NamedTuple):
+    """A column for another process: where it lies on the disk, or the one value that it repeats."""
+
+    n: int
+    kind: np.dtype[Any]
+    start: int | None
+    value: Any = None
+
+
 class Disk:
     """Columns in a file without a name, mapped: what is read of them takes memory until `let_go`,
     so that a large table takes that of a part."""
 
-    def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 (it is closed with this)
+    def __init__(self, path: str | None = None) -> None:
+        """`path` is that of another process's file, to be read (`path`)."""
+        self._file = TemporaryFile() if path is None else open(path, "rb")  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._maps: list[mmap.mmap] = []
+        self._starts: dict[int, int] = {}
+
+    @property
+    def path(self) -> str:
+        """Where another process of this user finds the file, as long as this one runs: Linux alone
+        has such a place."""
+        return f"/proc/{os.getpid()}/fd/{self._file.fileno()}"
+
+    def placed(self, column: npt.NDArray[Any]) -> Any:
+        """A whole column as `column` takes it; one that is not kept here as it is."""
+        start, n = self._starts.get(column.ctypes.data), len(column)
+        if column.strides == (0,) and n:
+            return Placed(n, column.dtype, None, column[0])
+        return column if start is None else Placed(n, column.dtype, start)
+
+    def column(self, placed: Any) -> Any:
+        """What `placed` was made of."""
+        if not isinstance(placed, Placed):
+            return placed
+        if placed.start is None:
+            return np.broadcast_to(placed.value, placed.n)
+        return self._mapped(placed.start, placed.n * placed.kind.itemsize, placed.kind)
 
     def keep(self, parts: Iterable[npt.NDArray[Any]]) -> npt.NDArray[Any]:
         """A column of these parts, one after the other; all of one kind, the first may be empty.
@@ -80,9 +112,14 @@ class Disk:
             return np.zeros(0, dtype=kind)
         self._file.write(b"\0" * (-size % mmap.ALLOCATIONGRANULARITY))
         self._file.flush()
+        return self._mapped(start, size, kind)
+
+    def _mapped(self, start: int, size: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
         mapped = mmap.mmap(self._file.fileno(), size, prot=mmap.PROT_READ, offset=start)
         self._maps.append(mapped)
-        return np.frombuffer(mapped, dtype=kind)
+        found = np.frombuffer(mapped, dtype=kind)
+        self._starts[found.ctypes.data] = start
+        return found
 
     def room(self, n: int, k: int) -> Floats:
         """k columns of n numbers, to be filled in: nothing else is kept on this disk after them."""
@@ -193,6 +230,25 @@ class Table:
     disk: Disk | None = None
     """Where the columns of rows are, if not in memory."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process is told: where the columns lie on the disk, and not what they
+        hold."""
+        disk, told = self.disk, vars(self)
+        if disk is None:
+            return told
+        of_rows = {name: disk.placed(p) for name, p in self.forecasts.items()}
+        columns = (name for name, one in told.items() if isinstance(one, np.ndarray))
+        placed = {name: disk.placed(told[name]) for name in columns}
+        return {**told, **placed, "forecasts": of_rows, "disk": disk.path}
+
+    def __setstate__(self, told: dict[str, Any]) -> None:
+        vars(self).update(told)
+        if told["disk"] is not None:
+            disk = Disk(told["disk"])
+            forecasts = {name: disk.column(p) for name, p in told["forecasts"].items()}
+            here = {name: disk.column(one) for name, one in told.items()}
+            vars(self).update({**here, "forecasts": forecasts, "disk": disk})
+
     def missing(self, name: str, p: Floats) -> int:
         """How many of the forecasts asked for the forecaster `name` did not make."""
         made = 0
@@ -301,8 +357,9 @@ class Table:
 
     def question_means(self, rows: Floats, valid: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """(mean over a question's valid rows, 1.0 where it has any), both of shape (Q,)."""
-        counts = np.bincount(self.q[valid], minlength=len(self.questions))
-        sums = np.bincount(self.q[valid], weights=rows[valid], minlength=len(self.questions))
+        q, rows = (self.q, rows) if valid.all() else (self.q[valid], rows[valid])
+        counts = np.bincount(q, minlength=len(self.questions))
+        sums = np.bincount(q, weights=rows, minlength=len(self.questions))
         present = (counts > 0).astype(np.float64)
         return sums / np.maximum(counts, 1), present
 

@@ -2,6 +2,7 @@
 selected, compiled, walked and scored. The engine runs it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -56,7 +57,7 @@ from beforehand.jobs.forecasters import (
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, subtitle, world_kind
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.runs.columns import each_question
-from beforehand.score.evaluate import Settings, evaluate, part_wire
+from beforehand.score.evaluate import Beside, Settings, evaluate, later, part_wire
 from beforehand.score.leaks.report import LeakReport
 from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
@@ -478,7 +479,8 @@ class BacktestJob:
             settings, self._ledger, "backtest", table, markets, self.variants(), *here
         )
         facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
-        result = evaluate(table, facts, replace(tried, unranked=paths))
+        with self._beside(context) as beside:
+            result = evaluate(table, facts, replace(tried, unranked=paths), beside)
         table.let_go()
         give_back()
         drawn = said.drawn()
@@ -511,6 +513,11 @@ class BacktestJob:
         summary = results.end_in_report(path, result, leaks, about, said.of(drawn), everyone)
         files = self.folder.digests("audit.json", *results.SCORED, *written)
         return {"rows": len(summary["leaderboard"]), "files": files}
+
+    def _beside(self, context: StepContext) -> AbstractContextManager[Beside]:
+        """Who scores a large run beside this process."""
+        stopped = context.signals.stop.is_set
+        return nullcontext(later) if self._bulks is None else self._bulks.beside(stopped)
 
     def _kept(
         self, collected: Mapping[str, Any], table: Table, context: StepContext

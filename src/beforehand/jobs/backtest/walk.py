@@ -384,8 +384,6 @@ class Walker:
 
     def _joined(self, form: Form, outputs: Mapping[str, Any], context: StepContext) -> list[str]:
         """Write the columns of a large run; returns the names of the files."""
-        if self.bulks is not None:
-            self.bulks.close()
         if self._world.archive.by_market:
             self._world.forget()  # What was read of single markets is not needed any more.
         give_back()

@@ -1,16 +1,17 @@
-"""The walk of a large run's pure functions, in this process and in one beside it.
+"""The work of a large run of pure functions, in this process and in one beside it.
 
 What a step holds depends on the archive and on nothing else, so either process may make it, and the
-bytes are the same. The other one is only a second core: it reads the archive by itself, keeps
-nothing, and ends when this one does.
+bytes are the same; so it is with parts of the scoring. The other one is only a second core: it
+reads the archive by itself, keeps nothing, and ends when this one does.
 """
 
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,10 @@ from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.large.joined import columns_of
+from beforehand.score.evaluate import Beside
+from beforehand.store.npy import give_back
 
+T = TypeVar("T")
 IN_FLIGHT = 3
 """Steps at once with two processes: one for each, and one that waits while another is recorded."""
 
@@ -64,6 +68,14 @@ class Bulk:
         mine = [self.forecasters[entry] for entry in asked.entries]
         columns = columns_of(panel, asked.experiments, mine, self.method)
         return Walked(columns, len(panel), gateway.audit.wire())
+
+    def answer(self, question: Rows | Callable[[], object]) -> object:
+        """One step, or other work, for which what was read of the archive is let go of."""
+        if isinstance(question, Rows):
+            return self.walk(question)
+        self.world.forget()
+        give_back()
+        return question()
 
 
 class Bulks:
@@ -112,6 +124,27 @@ class Bulks:
         finally:
             self._here.release()
 
+    @contextmanager
+    def beside(self, stopped: Callable[[], bool]) -> Iterator[Beside]:
+        """Gives work to the other process, one after the other, once no step is walked any more.
+        What it cannot do is done here."""
+        with ThreadPoolExecutor(1) as pool:
+
+            def begin(work: Callable[[], T]) -> Callable[[], T]:
+                if (helper := self._helper) is None or not helper.ready:
+                    return work
+                asked = pool.submit(helper.ask, work, stopped)
+
+                def result() -> T:
+                    try:
+                        return cast(T, asked.result())
+                    except Exception:  # It could not be sent, or has ended; or it fails here too.
+                        return work()
+
+                return result
+
+            yield begin
+
     def close(self) -> None:
         """End the other process."""
         if self._helper is not None:
@@ -120,4 +153,4 @@ class Bulks:
 
 
 if __name__ == "__main__":
-    answer_all(lambda whole: pickle.loads(whole).walk)
+    answer_all(lambda whole: pickle.loads(whole).answer)
