@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from beforehand.clock import DAY_US, from_us, to_us
 from beforehand.errors import Corrupt
-from beforehand.ids import split_market_id
+from beforehand.ids import number_of, split_market_id
 from beforehand.records.world import Document, Market
 
 if TYPE_CHECKING:
@@ -239,26 +239,26 @@ class _BaseRates:
     def _load(self) -> dict[str, tuple[Ints, Floats]]:
         world = self._gateway.world
         if world not in _ENDED:
-            # Of each market the first outcome that was known counts.
-            place, known_at, payouts = dict[str, int](), array("q"), array("d")
+            known_at, payouts, names = array("q"), array("d"), array("q")
+            venue_of, venues = array("l"), dict[str, int]()
             for r in world.resolutions(None, to_us(self._gateway.clock.now())):
-                if r.status != "resolved" or r.payout is None:
-                    continue
-                said, k = (to_us(r.known_at), r.payout), place.setdefault(r.market_id, len(place))
-                if k == len(known_at):
-                    known_at.append(said[0])
-                    payouts.append(said[1])
-                else:
-                    known_at[k], payouts[k] = min(said, (known_at[k], payouts[k]))
-            groups: dict[str, list[int]] = {}
-            for name, k in place.items():
-                groups.setdefault(split_market_id(name)[0] or "", []).append(k)
-            del place
-            since, paid, found = np.array(known_at), np.array(payouts), {}
-            for venue, group in groups.items():
-                known, mine = since[group], paid[group]
-                order = np.lexsort((mine, known))
-                found[venue] = known[order], np.concatenate([[0.0], np.cumsum(mine[order])])
+                if r.status == "resolved" and r.payout is not None:
+                    known_at.append(to_us(r.known_at))
+                    payouts.append(r.payout)
+                    names.append(number_of(r.market_id))
+                    venue = split_market_id(r.market_id)[0] or ""
+                    venue_of.append(venues.setdefault(venue, len(venues)))
+            since, paid, name, of = map(np.array, (known_at, payouts, names, venue_of))
+            # Of each market the first outcome that was known counts.
+            order = np.lexsort((paid, since, name))
+            name = name[order]
+            order = order[np.concatenate([[True], name[1:] != name[:-1]])[: len(order)]]
+            found = {}
+            for venue, k in venues.items():
+                mine = order[of[order] == k]
+                mine = mine[np.lexsort((paid[mine], since[mine]))]
+                sums = np.concatenate([[0.0], np.cumsum(paid[mine])])
+                found[venue] = since[mine], sums
             _ENDED[world] = found
         return _ENDED[world]
 

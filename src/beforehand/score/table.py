@@ -18,7 +18,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from itertools import pairwise
 from operator import itemgetter
 from tempfile import TemporaryFile
@@ -26,6 +25,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import orjson
+
+from beforehand.ids import number_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -239,7 +241,8 @@ class Table:
         of_rows = {name: disk.placed(p) for name, p in self.forecasts.items()}
         columns = (name for name, one in told.items() if isinstance(one, np.ndarray))
         placed = {name: disk.placed(told[name]) for name in columns}
-        return {**told, **placed, "forecasts": of_rows, "disk": disk.path}
+        names = orjson.dumps(self.questions)  # One by one they would take ten times the memory.
+        return {**told, **placed, "questions": names, "forecasts": of_rows, "disk": disk.path}
 
     def __setstate__(self, told: dict[str, Any]) -> None:
         vars(self).update(told)
@@ -247,7 +250,8 @@ class Table:
             disk = Disk(told["disk"])
             forecasts = {name: disk.column(p) for name, p in told["forecasts"].items()}
             here = {name: disk.column(one) for name, one in told.items()}
-            vars(self).update({**here, "forecasts": forecasts, "disk": disk})
+            names = orjson.loads(told["questions"])
+            vars(self).update({**here, "questions": names, "forecasts": forecasts, "disk": disk})
 
     def missing(self, name: str, p: Floats) -> int:
         """How many of the forecasts asked for the forecaster `name` did not make."""
@@ -448,11 +452,10 @@ class _Bags:
 
     @classmethod
     def of(cls, texts: Sequence[str | None]) -> "_Bags":
-        """Words go by 64 bits of their digest, for a dictionary of all takes ten times the memory
-        (of a million words, two have the same with a probability of 3e-8)."""
+        """The words of these texts."""
         found, ends = array("q"), array("q", [0])
         for text in texts:
-            found.extend(map(_hashed, {*_WORD.findall((text or "").lower())} - _STOP))
+            found.extend(map(number_of, {*_WORD.findall((text or "").lower())} - _STOP))
             ends.append(len(found))
         hashes = np.frombuffer(found, np.int64) if found else np.zeros(0, np.int64)
         known = np.unique(hashes)
@@ -468,11 +471,6 @@ class _Bags:
     def __getitem__(self, i: int) -> list[int]:
         found: list[int] = self.words[self.ends[i] : self.ends[i + 1]].tolist()
         return found
-
-
-def _hashed(word: str) -> int:
-    digest = blake2b(word.encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
 
 
 def _alike(

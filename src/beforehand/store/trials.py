@@ -4,7 +4,7 @@ Whoever tries many things on the same markets finds one that looks good by chanc
 and the deflated interval count what stands here.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NotRequired, TypeGuard
 
@@ -34,15 +34,21 @@ class Trial(TypedDict):
 
 def read_trials(ledger: Path) -> list[Trial]:
     """The ledger's readable lines; a damaged one is skipped, and stays in the file."""
-    rows = []
-    for line in ledger.read_bytes().splitlines() if ledger.is_file() else ():
-        try:
-            row = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if _is_trial(row):
-            rows.append(row)
-    return rows
+    return [*_each(ledger)]
+
+
+def _each(ledger: Path) -> Iterator[Trial]:
+    """The same, one at a time: of a large world each names a hundred thousand markets."""
+    if not ledger.is_file():
+        return
+    with ledger.open("rb") as lines:
+        for line in lines:
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            if _is_trial(row):
+                yield row
 
 
 def _is_trial(row: object) -> TypeGuard[Trial]:
@@ -60,15 +66,15 @@ def _is_trial(row: object) -> TypeGuard[Trial]:
 def tried_so_far(ledger: Path, run_id: str, markets: Iterable[str]) -> int | None:
     """How many variants of a run's family were ever tried on such a set of markets, until now;
     None where the ledger does not know the run."""
-    rows = read_trials(ledger)
-    family = next((r["family"] for r in rows if r.get("run_id") == run_id and _counts(r)), None)
+    mine_of = (r["family"] for r in _each(ledger) if r.get("run_id") == run_id and _counts(r))
+    family = next(mine_of, None)
     if family is None:
         return None
     mine = {digest(name.encode())[:8] for name in markets}
     return len(
         {
             row["variant"]
-            for row in rows
+            for row in _each(ledger)
             if row["family"] == family and 2 * len(mine & set(row["markets"])) >= len(mine)
         }
     )
@@ -99,14 +105,15 @@ def note_trials(
     with exclusive(ledger.with_suffix(".lock")):
         seen = {
             row["variant"]
-            for row in read_trials(ledger)
+            for row in _each(ledger)
             if row["family"] == family and 2 * len(mine & set(row["markets"])) >= len(mine)
         }
+        covered = sorted(mine)
         new = [
             Trial(
                 family=family,
                 variant=variant,
-                markets=sorted(mine),
+                markets=covered,
                 name=name,
                 run_id=run_id,
                 at=at,

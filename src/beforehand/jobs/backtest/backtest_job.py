@@ -479,6 +479,7 @@ class BacktestJob:
             settings, self._ledger, "backtest", table, markets, self.variants(), *here
         )
         facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
+        give_back()
         with self._beside(context) as beside:
             result = evaluate(table, facts, replace(tried, unranked=paths), beside)
         table.let_go()

@@ -19,7 +19,7 @@ from beforehand.jobs.backtest import grid
 from beforehand.records.backtest import ExperimentConfig, SearchConfig
 from beforehand.records.rows import Mode
 from beforehand.records.world import Resolution
-from beforehand.store.archive.endings import Endings
+from beforehand.store.archive.endings import Endings, Numbers
 
 DEFAULT = ModelOptions()
 
@@ -30,7 +30,7 @@ class Selection:
     markets that are asked once outside the grid, and counts of those left out, by reason."""
 
     markets: Endings = field(default_factory=Endings)
-    first: dict[str, int] = field(default_factory=dict)
+    first: Mapping[str, int] = field(default_factory=dict)
     short: list[str] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -46,13 +46,14 @@ def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
     """All settled markets with prices, or the named ones (an unknown one raises)."""
     view = gateway.full_view()
     final, settled = view.endings(), list[str]()
-    selection = Selection(first=view.first_prices())
+    first = view.first_prices()
+    selection = Selection(first=Numbers.of(first))
     if wanted is None:
-        names: list[str] = sorted(selection.first.keys() | final.keys())
+        names: list[str] = sorted(first.keys() | final.keys())
     else:
         names = list(dict.fromkeys(view.resolve_id(name) for name in wanted))
     for name in names:
-        if name not in selection.first:
+        if name not in first:
             selection.skip("without prices", name)
         elif name not in final:
             selection.skip("unresolved", name)
