@@ -35,6 +35,7 @@ from beforehand.score.summary import (
 )
 from beforehand.score.table import (
     Disk,
+    Spool,
     Table,
     event_labels,
     of_rows,
@@ -43,6 +44,7 @@ from beforehand.score.table import (
     ranks,
     relabel,
 )
+from beforehand.store.npy import trim
 
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
@@ -193,7 +195,7 @@ def table_of(rows: Arrays, questions: Iterable[Question]) -> Table:
     so is a forecaster without a forecast among the others."""
     disk, named = rows.disk, {name: name for name in rows.ids}
     # Of each question its fields: a hundred thousand of them whole take 40 MB.
-    known, settled = dict[str, int](), _Settled()
+    known, settled = dict[str, int](), _Settled(text=[] if disk is None else Spool())
     for one in questions:
         if one.settled is not None and one.id in named:
             known[one.id] = len(settled.id)
@@ -209,12 +211,16 @@ def table_of(rows: Arrays, questions: Iterable[Question]) -> Table:
     rank = np.searchsorted(used, place).astype(np.int64)
     settled = settled.only(used)
     del known, named
+    if disk is not None:
+        disk.let_go()
+        trim()
+    event = event_labels(settled.text, settled.day, settled.event_id)
     return Table(
         questions=settled.id,
         q=rank[of] if disk is None else disk.keep(rank[of[part]] for part in parts_of(len(of))),
         **of_rows(rows, kept),
         y=np.array(settled.y, dtype=np.float64),
-        event=event_labels(settled.text, settled.day, settled.event_id),
+        event=event,
         period=relabel(np.array(settled.month, dtype=np.int64)),
         resolved_at=np.array(settled.resolved_at, dtype=np.int64),
         play=np.array(settled.play, dtype=np.bool_),
@@ -239,7 +245,7 @@ class _Settled:
     where there is no date."""
 
     id: list[str] = field(default_factory=list)
-    text: list[str | None] = field(default_factory=list)
+    text: Any = field(default_factory=list)
     event_id: list[str | None] = field(default_factory=list)
     day: list[str | None] = field(default_factory=list)
     category: list[str] = field(default_factory=list)
@@ -273,7 +279,8 @@ class _Settled:
         """Those at these places, in order."""
         if len(places) == len(self.id):
             return self
-        return _Settled(*([column[k] for k in places.tolist()] for column in vars(self).values()))
+        columns, kept = map(list, vars(self).values()), places.tolist()
+        return _Settled(*([column[k] for k in kept] for column in columns))
 
 
 def score_only(table: Table, settings: Settings) -> list[Row]:

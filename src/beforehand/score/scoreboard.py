@@ -35,6 +35,7 @@ from beforehand.score.skill import (
     width,
 )
 from beforehand.score.table import STALE_DAYS, Disk, Floats, Table
+from beforehand.store.npy import trim
 
 Verdict = Literal[
     "beats the market", "not shown", "worse than the market", "is the market", "not ranked"
@@ -101,6 +102,8 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
     if newer is not table and len(newer.q):
         fresh = skills(newer, resamplers(newer, options), options)
     del newer
+    if table.disk is not None:
+        trim()
     rows, starts = [], dict[bytes, Floats]()
     for name in (MARKET, *table.forecasts):
         p = table.said(name)
@@ -115,6 +118,8 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         row.profit = _profit(table, p, samplers, options, starts[key])
         rows.append(row)
         table.let_go()
+        if table.disk is not None:
+            trim()
     for added, metric in metrics.added().items():
         _add(added, metric, rows, table, samplers, options)
     return sorted(rows, key=_rank)

@@ -9,13 +9,14 @@ only read alike, except for near-duplicates. Texts are compared by the Jaccard i
 content words. The grouping only widens intervals; it never changes a score.
 """
 
+import json
 import mmap
 import os
 import re
 import weakref
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -173,21 +174,32 @@ def picked(
     return disk.keep(parts())
 
 
+def _places(mask: npt.NDArray[np.bool_]) -> Iterator[npt.NDArray[np.int32]]:
+    """The rows of a mask, in parts."""
+    for part in parts_of(len(mask)):
+        yield (np.flatnonzero(mask[part]) + part.start).astype(np.int32)
+
+
 class Rows(Mapping[str, Floats]):
-    """Some rows of columns on a disk, each made when it is asked for."""
+    """Some rows of columns on a disk, each put on a disk of their own when it is asked for."""
 
     def __init__(
-        self, columns: Mapping[str, Floats], rows: npt.NDArray[np.int32], disk: Disk
+        self, columns: Mapping[str, Floats], rows: npt.NDArray[np.int32], of: Disk, disk: Disk
     ) -> None:
-        self._columns, self._rows, self._disk = columns, rows, disk
+        """`rows` of columns that are `of` one disk are kept on `disk`."""
+        self._columns, self._rows, self._of, self._disk = columns, rows, of, disk
+        self._kept = dict[str, Floats]()
 
     def __getitem__(self, name: str) -> Floats:
-        column = self._columns[name]
-        found = np.empty(len(self._rows), dtype=np.float64)
-        for part in parts_of(len(found)):
-            found[part] = column[self._rows[part]]
+        if name not in self._kept:
+            self._kept[name] = self._disk.keep(self._parts(self._columns[name]))
+        return self._kept[name]
+
+    def _parts(self, column: Floats) -> Iterator[Floats]:
+        for part in parts_of(len(self._rows)):
+            yield column[self._rows[part]]
+            self._of.let_go()
             self._disk.let_go()
-        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._columns)
@@ -300,8 +312,8 @@ class Table:
             category=[self.category[i] for i in kept] if self.category else [],
             bare=self.bare[kept] if len(self.bare) else self.bare,
             forecasts={name: p[mask] for name, p in self.forecasts.items()}
-            if self.disk is None
-            else Rows(self.forecasts, np.flatnonzero(mask).astype(np.int32), self.disk),
+            if self.disk is None or disk is None
+            else Rows(self.forecasts, disk.keep(_places(mask)), self.disk, disk),
             disk=disk,
         )
 
@@ -395,8 +407,33 @@ def relabel(labels: npt.NDArray[np.int64]) -> Ints:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
+class Spool(Collection[str | None]):
+    """Texts in a file without a name, read one after the other: a hundred thousand of them take
+    20 MB of memory, and are needed once."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryFile()  # noqa: SIM115 (it is closed with this)
+        weakref.finalize(self, self._file.close)
+        self._n = 0
+
+    def append(self, text: str | None) -> None:
+        """Put a text at the end."""
+        self._file.write(json.dumps(text).encode() + b"\n")
+        self._n += 1
+
+    def __iter__(self) -> Iterator[str | None]:
+        self._file.seek(0)
+        return map(json.loads, self._file)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == one for one in self)
+
+
 def event_labels(
-    texts: Sequence[str | None], days: Sequence[str | None], events: Sequence[str | None]
+    texts: Collection[str | None], days: Sequence[str | None], events: Sequence[str | None]
 ) -> Ints:
     """Cluster labels 0.. for each question, from its text, resolution day and event id."""
     parent = array("q", range(len(texts)))
@@ -451,7 +488,7 @@ class _Bags:
     once: int
 
     @classmethod
-    def of(cls, texts: Sequence[str | None]) -> "_Bags":
+    def of(cls, texts: Collection[str | None]) -> "_Bags":
         """The words of these texts."""
         found, ends = array("q"), array("q", [0])
         for text in texts:

@@ -68,9 +68,16 @@ def give_back() -> None:
     what each thread has used for that thread."""
     gc.collect()  # Python too keeps some of what was freed, and a megabyte around each.
     library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim") and hasattr(library, "mallopt"):
+    if hasattr(library, "mallopt"):
         library.mallopt(_M_MMAP_THRESHOLD, 2_000_000)
         library.mallopt(_M_ARENA_MAX, 1)
+    trim()
+
+
+def trim() -> None:
+    """The same of what the C library keeps now, in a millisecond."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)
 
 
