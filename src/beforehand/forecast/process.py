@@ -172,6 +172,7 @@ def answer_all(begin: Callable[[bytes], Callable[[Any], object]]) -> None:
                 said = True, answer(question)
             except Exception as error:
                 said = False, _sendable(error)
+            del question  # It may be large, and the next one as well.
             pipe.send(said)
 
 

@@ -73,13 +73,12 @@ def _shared(value: Any) -> Any:
 
 
 def each_question(path: Path, bets: Kelly = Kelly()) -> Iterator[Question]:
-    """The same, one at a time."""
-    wanted = ("payout", "outcome", "resolved_at")
-    endings = {
-        # A fifth of the memory of the line; many end at one time.
-        row["id"]: tuple(_shared(row.get(name)) for name in wanted)
-        for row in read_jsonl(path / "resolutions.jsonl")
-    }
+    """The same, one at a time. Both files are in the same order, so that few endings wait."""
+    wanted, endings = ("payout", "outcome", "resolved_at"), read_jsonl(path / "resolutions.jsonl")
+    waiting = dict[str, tuple[Any, ...]]()
     for event in read_jsonl(path / "events.jsonl"):
-        said = endings.get(event["id"])
+        while event["id"] not in waiting and (row := next(endings, None)) is not None:
+            # A fifth of the memory of the line; many end at one time.
+            waiting[row["id"]] = tuple(_shared(row.get(name)) for name in wanted)
+        said = waiting.pop(event["id"], None)
         yield question(event, None if said is None else dict(zip(wanted, said, strict=True)), bets)

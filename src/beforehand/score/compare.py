@@ -158,12 +158,16 @@ def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> l
     the instants of both (`compare_apart`), in the order of the names, corrected for their
     number."""
     known = _known(table, names)
-    priced = table.known(table.market)
+    priced = np.packbits(table.known(table.market))
     together, apart = list[Pair](), list[Pair]()
+
+    def questions(name: str) -> npt.NDArray[np.int64]:
+        return table.q[_rows(table, known[name] & priced)]
+
     for a, b in combinations(names, 2):
         if (known[a] & known[b]).any():
             together.append((a, b))
-        elif np.intersect1d(table.q[known[a] & priced], table.q[known[b] & priced]).size:
+        elif np.intersect1d(questions(a), questions(b)).size:
             apart.append((a, b))
     found = _compared(table, together, known, options)
     found |= {(a, b): compare_apart(table, a, b, options) for a, b in apart}
@@ -201,12 +205,16 @@ def compare(table: Table, a: str, b: str, options: Options = Options()) -> Compa
     return _compared(table, [(a, b)], known, options)[a, b]
 
 
-Known = dict[str, npt.NDArray[np.bool_]]
-"""The rows that each forecaster forecast."""
+Known = dict[str, npt.NDArray[np.uint8]]
+"""The rows that each forecaster forecast, a bit each."""
 
 
 def _known(table: Table, names: Iterable[str]) -> Known:
-    return {name: table.known(_column(table, name)) for name in names}
+    return {name: np.packbits(table.known(_column(table, name))) for name in names}
+
+
+def _rows(table: Table, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    return np.unpackbits(packed, count=len(table.q)).astype(bool)
 
 
 def _compared(
@@ -215,12 +223,10 @@ def _compared(
     """The comparison of each two. Those that share the same rows are resampled at once."""
     same: dict[bytes, list[Pair]] = {}
     for a, b in names:
-        both = known[a] & known[b]
-        same.setdefault(np.packbits(both).tobytes(), []).append((a, b))
+        same.setdefault((known[a] & known[b]).tobytes(), []).append((a, b))
     found = dict[Pair, Comparison]()
     for packed, those in same.items():
-        both = np.unpackbits(np.frombuffer(packed, np.uint8), count=len(table.q)).astype(bool)
-        found |= _on(table, both, those, options)
+        found |= _on(table, _rows(table, np.frombuffer(packed, np.uint8)), those, options)
     return found
 
 

@@ -102,13 +102,13 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
     if newer is not table and len(newer.q):
         fresh = skills(newer, resamplers(newer, options), options)
     del newer
-    if table.disk is not None:
-        trim()
+    let_go(table)
     rows, starts = [], dict[bytes, Floats]()
     for name in (MARKET, *table.forecasts):
         p = table.said(name)
         part, row = _columns(table, p)
         row.forecaster, row.missing = name, table.missing(name, p)
+        let_go(table)
         row.intervals = _intervals(*part, samplers, options)
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
@@ -117,12 +117,17 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
             starts[key] = arcs(table, valid)
         row.profit = _profit(table, p, samplers, options, starts[key])
         rows.append(row)
-        table.let_go()
-        if table.disk is not None:
-            trim()
+        let_go(table)
     for added, metric in metrics.added().items():
         _add(added, metric, rows, table, samplers, options)
     return sorted(rows, key=_rank)
+
+
+def let_go(table: Table) -> None:
+    """Free what a large table took of memory."""
+    if table.disk is not None:
+        table.let_go()
+        trim()
 
 
 def _add(

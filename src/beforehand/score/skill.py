@@ -18,7 +18,7 @@ MIN_EVENTS, MIN_EFFECTIVE = 20, 10.0
 MIN_ANSWERED = 0.95
 """The share of the rows asked for that a forecaster must answer to be said to beat the market: as
 ForecastBench, which ranks no set with more than 5 % imputed."""
-AT_ONCE = 1_000_000
+AT_ONCE = 400_000
 """Numbers that are resampled at once."""
 Interval = tuple[float, float]
 _POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %

@@ -7,13 +7,15 @@ the number of slices that are looked at: one of twenty excludes 0 by chance.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from sys import intern
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import iso_us, to_us
 from beforehand.score.bets import Profit
-from beforehand.score.scoreboard import Row
+from beforehand.score.scoreboard import Row, let_go
 from beforehand.score.skill import LEADING, Options, resamplers, skills
 from beforehand.score.summary import MoneyWire, PartWire, SliceWire, number, pair
 from beforehand.score.table import Floats, Table, parts_of
@@ -31,10 +33,11 @@ def slices(table: Table, options: Options, training: datetime | None = None) -> 
     """Every forecaster's skill on each part, where a division has more than one part; `training` is
     when the models' training ended. The bets are added by `with_money`."""
     fast = Options(draws=min(options.draws, DRAWS), seed=options.seed, subjects=options.subjects)
-    return [
-        {**_slice(by, name, table.where(mask), fast), "money": []}
-        for by, name, _, mask in _parts(table, training)
-    ]
+    found = list[SliceWire]()
+    for by, name, _, mask in _parts(table, training):
+        found.append({**_slice(by, name, table.where(mask), fast), "money": []})
+        let_go(table)
+    return found
 
 
 def with_money(
@@ -67,15 +70,15 @@ def _divisions(table: Table, training: datetime | None) -> Iterator[tuple[str, l
 
     yield "horizon", *_bands_of(table, days, HORIZONS, "over 90 days")
     yield "price", *_bands_of(table, lambda rows: table.market[rows], PRICES, "90 to 100 %")
-    venues = [name.rpartition(":")[0].partition(":")[0] for name in table.questions]
+    venues = [intern(name.rpartition(":")[0].partition(":")[0]) for name in table.questions]
     yield "venue", *_groups(table, venues, [name for name, _ in Counter(venues).most_common()])
     kept = [name for name, _ in Counter(table.category).most_common(MOST_CATEGORIES)]
     yield "category", *_groups(table, table.category, [*kept, "others"])
-    years = [iso_us(int(at))[:4] if at else "unknown" for at in table.resolved_at]
+    years = [intern(iso_us(int(at))[:4]) if at else "unknown" for at in table.resolved_at]
     yield "resolved in", *_groups(table, years, sorted({*years}))
     if training is not None:
         ended = to_us(training)
-        made, after = table.t >= ended, (table.resolved_at > ended)[table.q]
+        made, after = table.t >= ended, _of_rows(table, table.resolved_at > ended)
         names = [
             "resolved before its end",
             "forecast before it, resolved after",
@@ -113,7 +116,16 @@ def _groups(table: Table, of_question: list[str], names: list[str]) -> tuple[lis
     place = {name: k for k, name in enumerate(names)}
     # By question first: rows of text take eight times the memory.
     found = np.array([place.get(name, len(names) - 1) for name in of_question], dtype=np.int16)
-    return names, found[table.q]
+    return names, _of_rows(table, found)
+
+
+def _of_rows(table: Table, of_question: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What each row's question has."""
+    found = np.empty(len(table.q), dtype=of_question.dtype)
+    for part in parts_of(len(found)):
+        found[part] = of_question[table.q[part]]
+        table.let_go()
+    return found
 
 
 def _money(rows: Sequence[Row], mask: Mask, band: int | None) -> list[MoneyWire]:

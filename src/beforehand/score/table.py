@@ -196,8 +196,10 @@ class Rows(Mapping[str, Floats]):
         return self._kept[name]
 
     def _parts(self, column: Floats) -> Iterator[Floats]:
-        for part in parts_of(len(self._rows)):
-            yield column[self._rows[part]]
+        # By parts of the column: a few rows that lie far apart would bring in all of it.
+        for part in parts_of(len(column)):
+            here = slice(*np.searchsorted(self._rows, (part.start, part.stop)).tolist())
+            yield column[part][self._rows[here] - part.start]
             self._of.let_go()
             self._disk.let_go()
 
@@ -276,7 +278,11 @@ class Table:
     @property
     def fresh(self) -> npt.NDArray[np.bool_]:
         """Rows whose price is at most a week old."""
-        return self.price_age <= STALE_DAYS
+        found = np.empty(len(self.price_age), dtype=np.bool_)
+        for part in parts_of(len(found)):
+            found[part] = self.price_age[part] <= STALE_DAYS
+            self.let_go()
+        return found
 
     def said(self, name: str) -> Floats:
         """The forecasts of a forecaster, or the market's prices."""

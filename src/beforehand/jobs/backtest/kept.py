@@ -33,7 +33,7 @@ from beforehand.score.leaks.report import Also, ForecastLeaks, LeakReport
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import DecisionCounts, Few
 from beforehand.score.table import Disk, Table, parts_of
-from beforehand.store.npy import spans
+from beforehand.store.npy import spans, trim
 
 
 class Intervals(Protocol):
@@ -215,6 +215,7 @@ class _Columns:
             other = columns.column("t")[now] != columns.column("t")[after]
             first[part.start + 1 : part.stop + 1] = other | (self._of[now] != self._of[after])
         columns.release()
+        trim()
         of_all, rows = rows, rows if first.all() else rows[first]
 
         def keep(name: str, change: Change = lambda column: column) -> npt.NDArray[Any]:
@@ -241,8 +242,8 @@ class _Columns:
             price_age=keep("price_age", lambda column: column / 86400),
             strict=keep("text", lambda column: column >= 0),
             evidence=shown if shown.any() else nothing,
-            bid=_known_ones(keep("bid")),
-            ask=_known_ones(keep("ask")),
+            bid=_known_ones(keep("bid"), disk),
+            ask=_known_ones(keep("ask"), disk),
             forecasts=said,
             disk=disk,
         )
@@ -275,6 +276,11 @@ def _one_each(p: npt.NDArray[np.float64], first: npt.NDArray[np.bool_]) -> npt.N
     return found
 
 
-def _known_ones(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """A column; one in which nothing is known takes no memory."""
-    return np.broadcast_to(np.nan, len(column)) if np.isnan(column).all() else column
+def _known_ones(column: npt.NDArray[np.float64], disk: Disk) -> npt.NDArray[np.float64]:
+    """A column on a disk; one in which nothing is known takes no memory."""
+    for part in parts_of(len(column)):
+        known = np.isfinite(column[part]).any()
+        disk.let_go()
+        if known:
+            return column
+    return np.broadcast_to(np.nan, len(column))

@@ -48,7 +48,7 @@ from beforehand.runs.interval_columns import (
 )
 from beforehand.store.archive.ledger import Shelf
 from beforehand.store.files import write_json, write_lines
-from beforehand.store.npy import Pieces, save, spans
+from beforehand.store.npy import Pieces, save, spans, trim
 
 _FEW = 17
 """Of so many rows one is looked at, to divide them by time."""
@@ -261,6 +261,7 @@ class Joined:
         """Write them; returns the names of the files."""
         folder, found, sizes = self._path / FOLDER, self._found, np.array(self._sizes)
         order, lines = self._order(), self._lines is not None
+        trim()
         folder.mkdir(exist_ok=True)
 
         def put(name: str, column: npt.NDArray[Any], at: npt.NDArray[Any] | None = order) -> None:
@@ -277,9 +278,11 @@ class Joined:
             put("group", group, experiment)
         group = group[experiment] if len(self._form.groups) > 1 else np.zeros(1, np.int16)
         del experiment
+        trim()
         put("aggregate", found.take("aggregate"))
         group = np.broadcast_to(group, len(order))
         put("before", _before(self._written, group, len(self._markets)), None)
+        trim()
         put("text_ends", np.cumsum(sizes, dtype=np.int64), None)
         put("text_known_at", np.array(self._known_at, dtype=np.int64), None)
         if lines:
