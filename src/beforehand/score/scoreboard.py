@@ -208,6 +208,8 @@ def _columns(table: Table, p: Floats) -> tuple[tuple[Floats, Disk | None], Row]:
         market_correlation=_with_market(table, p),
         profit="",
     )
+    if disk is not None:
+        trim()
     return (stacked, disk), row
 
 

@@ -73,6 +73,9 @@ from beforehand.store.run_folder import RunFolder
 MOST_QUESTIONS = 5_000_000
 """The most questions (a market at an instant) of a run."""
 
+MOST_BESIDE = 1_000_000
+"""The most rows that a second process helps to score."""
+
 
 @dataclass(frozen=True)
 class Fork:
@@ -480,7 +483,7 @@ class BacktestJob:
         )
         facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
         give_back()
-        with self._beside(context) as beside:
+        with self._beside(len(table.q), context) as beside:
             result = evaluate(table, facts, replace(tried, unranked=paths), beside)
         table.let_go()
         give_back()
@@ -515,10 +518,15 @@ class BacktestJob:
         files = self.folder.digests("audit.json", *results.SCORED, *written)
         return {"rows": len(summary["leaderboard"]), "files": files}
 
-    def _beside(self, context: StepContext) -> AbstractContextManager[Beside]:
-        """Who scores a large run beside this process."""
-        stopped = context.signals.stop.is_set
-        return nullcontext(later) if self._bulks is None else self._bulks.beside(stopped)
+    def _beside(self, rows: int, context: StepContext) -> AbstractContextManager[Beside]:
+        """Who scores a large run beside this process. Of a very large one, parts of the rows are in
+        memory for long: this process alone then takes less time than memory is worth."""
+        if (bulks := self._bulks) is None:
+            return nullcontext(later)
+        if rows > MOST_BESIDE:
+            bulks.close()
+            return nullcontext(later)
+        return bulks.beside(context.signals.stop.is_set)
 
     def _kept(
         self, collected: Mapping[str, Any], table: Table, context: StepContext
