@@ -519,8 +519,8 @@ class BacktestJob:
         return {"rows": len(summary["leaderboard"]), "files": files}
 
     def _beside(self, rows: int, context: StepContext) -> AbstractContextManager[Beside]:
-        """Who scores a large run beside this process. Of a very large one, parts of the rows are in
-        memory for long: this process alone then takes less time than memory is worth."""
+        """Who scores a large run beside this process. Of a very large one nobody does: two
+        processes would have parts of it in memory at once."""
         if (bulks := self._bulks) is None:
             return nullcontext(later)
         if rows > MOST_BESIDE:
