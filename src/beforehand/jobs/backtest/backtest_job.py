@@ -67,7 +67,7 @@ from beforehand.score.validity import SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_json_around, write_jsonl
-from beforehand.store.npy import give_back
+from beforehand.store.npy import give_back, trim
 from beforehand.store.run_folder import RunFolder
 
 MOST_QUESTIONS = 5_000_000
@@ -482,7 +482,7 @@ class BacktestJob:
             settings, self._ledger, "backtest", table, markets, self.variants(), *here
         )
         facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
-        give_back()
+        trim()
         with self._beside(len(table.q), context) as beside:
             result = evaluate(table, facts, replace(tried, unranked=paths), beside)
         table.let_go()
