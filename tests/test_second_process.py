@@ -137,11 +137,14 @@ def test_what_the_second_process_cannot_score_is_scored_here(
         helper = both._helper
         assert helper is not None
         assert soon(lambda: helper.ready)
-        with both.beside(lambda: False) as beside:
+        with both.beside() as beside:
             assert evaluate(scored, SetFacts(documents=0), settings, beside).wire() == expected
             assert beside(lambda: 5)() == 5  # It cannot be sent.
+            assert helper.ready
+            os.kill(helper._process.pid, signal.SIGSTOP)
             waiting = beside(partial(placebo, scored, options, 20))
             os.kill(helper._process.pid, signal.SIGKILL)
+            assert not isinstance(waiting, partial)  # It was asked.
             assert waiting() == placebo(scored, options, 20)
             assert soon(lambda: not helper.ready)
             assert beside(asked_of.copy)() == []
@@ -285,7 +288,7 @@ def test_a_run_that_one_process_walks_writes_the_same_files(
     two = walked(world.archive.path, tmp_path / "two")
     (helper,) = begun
     assert not running(helper._process.pid)  # It ends with the run.
-    assert answered[-2:] == [Placebo, list]  # The slices.
+    assert answered[-2:] == [list, Placebo]  # The slices, and the placebo.
     one = walked(world.archive.path, tmp_path / "one", "--concurrency", "1")
     assert len(begun) == 1
     names = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +96,16 @@ class Helper:
             except BaseException:
                 self._pipe.close()
                 raise
-        # On a thread: it reads only once it has loaded all that it needs.
-        self._telling = threading.Thread(target=self._tell, args=(begin,), daemon=True)
+        self._tell(begin)
+
+    def _tell(self, said: bytes) -> None:
+        """On a thread: it may read late, or never."""
+        self._telling = threading.Thread(target=self._told, args=(said,), daemon=True)
         self._telling.start()
 
-    def _tell(self, begin: bytes) -> None:
-        with suppress(OSError):  # It has ended already, which `ready` finds out.
-            self._pipe.send_bytes(begin)
+    def _told(self, said: bytes) -> None:
+        with suppress(OSError):  # It has ended already, which who waits for it finds out.
+            self._pipe.send_bytes(said)
 
     @property
     def ready(self) -> bool:
@@ -118,13 +122,15 @@ class Helper:
     def ask(self, question: object, stopped: Callable[[], bool] = lambda: False) -> Any:
         """What it answers. Raises what it raised, and Unavailable where it has ended, or does not
         answer for long [a few seconds, once the run is `stopped`]."""
+        said = bytes(ForkingPickler.dumps(question))
         try:
-            self._pipe.send(question)
+            self._tell(said)
             began = running = stopwatch()
             while not self._pipe.poll(LOOK_S):
                 running = running if stopped() else stopwatch()
                 if stopwatch() - min(running, began + ANSWERS_WITHIN_S) > ENDS_WITHIN_S:
                     self._process.kill()
+            self._telling.join()
             done, answer = self._pipe.recv()
         except (EOFError, OSError):
             self._gone = True
@@ -167,12 +173,12 @@ def answer_all(begin: Callable[[bytes], Callable[[Any], object]]) -> None:
             return
         pipe.send((True, _sources()))
         while True:
-            question = pipe.recv()
+            told = pipe.recv_bytes()
             try:
-                said = True, answer(question)
+                said = True, answer(pickle.loads(told))
             except Exception as error:
                 said = False, _sendable(error)
-            del question  # It may be large, and the next one as well.
+            del told  # It may be large, and the next one as well.
             pipe.send(said)
 
 

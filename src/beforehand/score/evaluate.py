@@ -309,9 +309,9 @@ def _evaluated(
     )
     drawn, ended = None, facts.training_cutoff
     under_test = options.under_test(table)
+    sliced = beside(partial(slices, table, options, ended))
     if settings.placebo and len(table.q) and under_test:
         drawn = beside(partial(validity.placebo, table, options, settings.placebo, settings.seed))
-    sliced = beside(partial(slices, table, options, ended))
     rows = score(table, options)
     ranked = [row for row in rows if row.forecaster not in settings.unranked]
     checks = validity.card(table, ranked, facts)

@@ -195,7 +195,7 @@ class Resampler:
         read, held = np.empty((several, size), np.uint8), np.empty(several * min(_PIECE, size))
         for start in draws[::several]:
             n = min(several, draws.stop - start)
-            os.preadv(file, [read[:n].data], start * size)
+            _fill(read[:n].data.cast("B"), file, start * size)
             for first in range(0, size, _PIECE):
                 width = min(_PIECE, size - first)
                 numbers = held[: n * width].reshape(n, width)
@@ -276,6 +276,15 @@ class Resampler:
         if g < 2 or not len(draws):
             return float("nan")
         return float(np.std(draws) * np.sqrt(g / (g - 1)))
+
+
+def _fill(room: memoryview, file: int, start: int) -> None:
+    """Read a file from `start` on until there is no more room. Raises OSError where it is short."""
+    done = 0
+    while done < len(room):
+        if not (got := os.preadv(file, [room[done:]], start + done)):
+            raise OSError("the file of draws was cut short")
+        done += got
 
 
 def lower_bound(

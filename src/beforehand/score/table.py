@@ -81,7 +81,7 @@ class Disk:
         self._file = TemporaryFile() if path is None else open(path, "rb")  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._maps: list[mmap.mmap] = []
-        self._starts: dict[int, int] = {}
+        self._starts: dict[tuple[int, int], int] = {}
 
     @property
     def path(self) -> str:
@@ -91,7 +91,7 @@ class Disk:
 
     def placed(self, column: npt.NDArray[Any]) -> Any:
         """A whole column as `column` takes it; one that is not kept here as it is."""
-        start, n = self._starts.get(column.ctypes.data), len(column)
+        start, n = self._starts.get((column.ctypes.data, column.nbytes)), len(column)
         if column.strides == (0,) and n:
             return Placed(n, column.dtype, None, column[0])
         return column if start is None else Placed(n, column.dtype, start)
@@ -121,7 +121,7 @@ class Disk:
         mapped = mmap.mmap(self._file.fileno(), size, prot=mmap.PROT_READ, offset=start)
         self._maps.append(mapped)
         found = np.frombuffer(mapped, dtype=kind)
-        self._starts[found.ctypes.data] = start
+        self._starts[found.ctypes.data, size] = start
         return found
 
     def room(self, n: int, k: int) -> Floats:
@@ -198,7 +198,8 @@ class Rows(Mapping[str, Floats]):
     def _parts(self, column: Floats) -> Iterator[Floats]:
         # By parts of the column: a few rows that lie far apart would bring in all of it.
         for part in parts_of(len(column)):
-            here = slice(*np.searchsorted(self._rows, (part.start, part.stop)).tolist())
+            ends = np.array((part.start, part.stop), self._rows.dtype)  # Else all are copied.
+            here = slice(*np.searchsorted(self._rows, ends).tolist())
             yield column[part][self._rows[here] - part.start]
             self._of.let_go()
             self._disk.let_go()
@@ -249,7 +250,7 @@ class Table:
     def __getstate__(self) -> dict[str, Any]:
         """What another process is told: where the columns lie on the disk, and not what they
         hold."""
-        disk, told = self.disk, vars(self)
+        disk, told = self.disk, dict(vars(self))  # Another thread may add what it has cached.
         if disk is None:
             return told
         of_rows = {name: disk.placed(p) for name, p in self.forecasts.items()}

@@ -1,6 +1,7 @@
 """A backtest as a job: what a user asks (as values that the journal can keep), and how it is
 selected, compiled, walked and scored. The engine runs it."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ from beforehand.jobs.backtest import select as backtest
 from beforehand.jobs.backtest.grid import Kind, in_words
 from beforehand.jobs.backtest.kept import Intervals, kept_at
 from beforehand.jobs.backtest.large.bulk import Bulks
-from beforehand.jobs.backtest.large.joined import Form, form_of
+from beforehand.jobs.backtest.large.joined import PARTS, Form, form_of
 from beforehand.jobs.backtest.order import (
     CHUNK,
     LARGE_CHUNK,
@@ -206,6 +207,7 @@ class BacktestJob:
         options = TypeAdapter(ModelOptions).dump_python(self.request.model_options, mode="json")
         variants = list(self.variants(by_code=False))
         how = [self.request.grade, repr(settings), variants, left, options]
+        how += [] if self._walker.form is None else [PARTS]
         return digest_around(self.archive.digest, asked, how)
 
     @property
@@ -483,7 +485,7 @@ class BacktestJob:
         )
         facts, paths = self._facts(leaks, kept, tried.variants), unranked(everyone)
         trim()
-        with self._beside(len(table.q), context) as beside:
+        with self._beside(len(table.q)) as beside:
             result = evaluate(table, facts, replace(tried, unranked=paths), beside)
         table.let_go()
         give_back()
@@ -518,15 +520,16 @@ class BacktestJob:
         files = self.folder.digests("audit.json", *results.SCORED, *written)
         return {"rows": len(summary["leaderboard"]), "files": files}
 
-    def _beside(self, rows: int, context: StepContext) -> AbstractContextManager[Beside]:
+    def _beside(self, rows: int) -> AbstractContextManager[Beside]:
         """Who scores a large run beside this process. Of a very large one nobody does: two
-        processes would have parts of it in memory at once."""
+        processes would have parts of it in memory at once. Only Linux lets a process read what
+        another one has on its disk."""
         if (bulks := self._bulks) is None:
             return nullcontext(later)
-        if rows > MOST_BESIDE:
+        if rows > MOST_BESIDE or sys.platform != "linux":
             bulks.close()
             return nullcontext(later)
-        return bulks.beside(context.signals.stop.is_set)
+        return bulks.beside()
 
     def _kept(
         self, collected: Mapping[str, Any], table: Table, context: StepContext

@@ -125,25 +125,28 @@ class Bulks:
             self._here.release()
 
     @contextmanager
-    def beside(self, stopped: Callable[[], bool]) -> Iterator[Beside]:
+    def beside(self) -> Iterator[Beside]:
         """Gives work to the other process, one after the other, once no step is walked any more.
         What it cannot do is done here."""
-        with ThreadPoolExecutor(1) as pool:
+        pool = ThreadPoolExecutor(1)
 
-            def begin(work: Callable[[], T]) -> Callable[[], T]:
-                if (helper := self._helper) is None or not helper.ready:
-                    return work
-                asked = pool.submit(helper.ask, work, stopped)
+        def begin(work: Callable[[], T]) -> Callable[[], T]:
+            if (helper := self._helper) is None or not helper.ready:
+                return work
+            asked = pool.submit(helper.ask, work)
 
-                def result() -> T:
-                    try:
-                        return cast(T, asked.result())
-                    except Exception:  # It could not be sent, or has ended; or it fails here too.
-                        return work()
+            def result() -> T:
+                try:
+                    return cast(T, asked.result())
+                except Exception:  # It could not be sent, or has ended; or it fails here too.
+                    return work()
 
-                return result
+            return result
 
+        try:
             yield begin
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def close(self) -> None:
         """End the other process."""

@@ -162,6 +162,8 @@ def columns_of(
 
 _unpacked = msgspec.msgpack.Decoder(dict[str, tuple[str, tuple[int, ...], bytes]]).decode
 """A step's columns: the kind of number, the shape, and the numbers, by name."""
+PARTS = 2
+"""The form of these; a run that was begun in another one cannot go on."""
 
 
 class Joined:
