@@ -25,7 +25,7 @@ LAYERS = [
     {"traffic", "meter"},
     {"sources", "store", "sandbox", "score"},
     {"records"},
-    {"errors", "clock", "ids", "config", "lazy", "plugins", "__init__"},
+    {"errors", "clock", "ids", "config", "lazy", "memory", "plugins", "__init__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 RESERVED = {

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import iso, iso_us, to_us
+from beforehand.memory import trim
 from beforehand.score import validity
 from beforehand.score.bets import Kelly
 from beforehand.score.compare import Comparison, pairs
@@ -44,7 +45,6 @@ from beforehand.score.table import (
     ranks,
     relabel,
 )
-from beforehand.store.npy import trim
 
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T")

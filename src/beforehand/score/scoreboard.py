@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from beforehand.errors import InputError
+from beforehand.memory import trim
 from beforehand.score import metrics
 from beforehand.score.bets import Profit, by_chance, profit
 from beforehand.score.intervals import Resampler, arcs
@@ -35,7 +36,6 @@ from beforehand.score.skill import (
     width,
 )
 from beforehand.score.table import STALE_DAYS, Disk, Floats, Table
-from beforehand.store.npy import trim
 
 Verdict = Literal[
     "beats the market", "not shown", "worse than the market", "is the market", "not ranked"

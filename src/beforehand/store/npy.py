@@ -1,7 +1,5 @@
 """Columns of numbers on disk: files in numpy's own format, and columns that grow piece by piece."""
 
-import ctypes
-import gc
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from itertools import pairwise
@@ -14,7 +12,6 @@ import numpy.typing as npt
 
 from beforehand.store.files import write_lines
 
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # As malloc.h has them.
 SPAN = 100_000
 """Rows that are sorted at once."""
 Span = Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
@@ -60,25 +57,6 @@ class Pieces:
 
     def __iter__(self) -> Iterator[str]:
         return iter(tuple(self._files))
-
-
-def give_back() -> None:
-    """Give memory that was freed back to the system at once, now and from here on for each array of
-    megabytes, where the C library has a way: glibc else keeps that of large columns for long, and
-    what each thread has used for that thread."""
-    gc.collect()  # Python too keeps some of what was freed, and a megabyte around each.
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
-        library.mallopt(_M_MMAP_THRESHOLD, 2_000_000)
-        library.mallopt(_M_ARENA_MAX, 1)
-    trim()
-
-
-def trim() -> None:
-    """The same of what the C library keeps now, in a millisecond."""
-    library = ctypes.CDLL(None)
-    if hasattr(library, "malloc_trim"):
-        library.malloc_trim(0)
 
 
 def spans(values: npt.NDArray[Any], n: int | None = None) -> Iterator[Span]:

@@ -56,11 +56,12 @@ from beforehand.jobs.forecasters import (
     unranked,
 )
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, subtitle, world_kind
+from beforehand.memory import give_back, trim
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.runs.columns import each_question
 from beforehand.score.evaluate import Beside, Settings, evaluate, later, part_wire
 from beforehand.score.leaks.report import LeakReport
-from beforehand.score.scoreboard import Kept
+from beforehand.score.scoreboard import Kept, let_go
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, Summary
 from beforehand.score.table import Table
@@ -68,7 +69,6 @@ from beforehand.score.validity import SetFacts
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_json_around, write_jsonl
-from beforehand.store.npy import give_back, trim
 from beforehand.store.run_folder import RunFolder
 
 MOST_QUESTIONS = 5_000_000
@@ -466,7 +466,8 @@ class BacktestJob:
         audit = Audit()
         audit.add(outputs["collect"]["audit"])
         write_json(path / "audit.json", audit.wire())
-        said, apart = kept_at(path, self.configs.markets), set(self.selection.short)
+        markets, apart = self.configs.markets, set(self.selection.short)
+        said = kept_at(path, markets)
         questions = partial(each_question, path, settings.kelly)  # A large run has 40 MB of them.
         table = said.table(questions(), apart)
         table = replace(table, marks=hindsight.marks(table, self.gateway))
@@ -478,7 +479,6 @@ class BacktestJob:
         kept = self._kept(collected, table, context)
         if self.archive.by_market:
             self.world.forget()  # From here on the table is enough.
-        markets = self.configs.markets
         here = self.folder.run_id, context.journal.now(), self.archive.digest
         tried = results.with_trials(
             settings, self._ledger, "backtest", table, markets, self.variants(), *here
@@ -487,8 +487,7 @@ class BacktestJob:
         trim()
         with self._beside(len(table.q)) as beside:
             result = evaluate(table, facts, replace(tried, unranked=paths), beside)
-        table.let_go()
-        give_back()
+        let_go(table)
         drawn = said.drawn()
         asked = next(q for q in questions() if q.id == drawn)
         about: About = {

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from beforehand.errors import NotFound
 from beforehand.jobs import results
+from beforehand.memory import trim
 from beforehand.records.rows import (
     IntervalRow,
     label,
@@ -33,7 +34,7 @@ from beforehand.score.leaks.report import Also, ForecastLeaks, LeakReport
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import DecisionCounts, Few
 from beforehand.score.table import Disk, Table, parts_of
-from beforehand.store.npy import spans, trim
+from beforehand.store.npy import spans
 
 
 class Intervals(Protocol):

@@ -44,6 +44,7 @@ from beforehand.jobs.backtest.large.joined import Form, Joined
 from beforehand.jobs.backtest.order import NO_REPLACEMENT, Replacement, sort_key, unprefixed
 from beforehand.jobs.backtest.select import Experiments
 from beforehand.jobs.backtest.unwitnessed import Unwitnessed
+from beforehand.memory import give_back
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import (
@@ -69,7 +70,6 @@ from beforehand.records.world import Document, Market, Resolution
 from beforehand.runs.interval_columns import PREVIOUS
 from beforehand.runs.rows import read_intervals
 from beforehand.store.files import write_atomic
-from beforehand.store.npy import give_back
 from beforehand.store.run_folder import RunFolder
 
 LONGEST_TEXT = 600

@@ -24,8 +24,8 @@ from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.large.joined import columns_of
+from beforehand.memory import give_back
 from beforehand.score.evaluate import Beside
-from beforehand.store.npy import give_back
 
 T = TypeVar("T")
 IN_FLIGHT = 3

@@ -23,6 +23,7 @@ from beforehand.forecast.base import NO_FORECAST, Forecaster, PanelForecaster
 from beforehand.gateway.panel import Panel
 from beforehand.jobs.backtest.order import Replacement
 from beforehand.jobs.backtest.select import Experiments
+from beforehand.memory import trim
 from beforehand.records.rows import (
     IntervalRow,
     PredictionLine,
@@ -48,7 +49,7 @@ from beforehand.runs.interval_columns import (
 )
 from beforehand.store.archive.ledger import Shelf
 from beforehand.store.files import write_json, write_lines
-from beforehand.store.npy import Pieces, save, spans, trim
+from beforehand.store.npy import Pieces, save, spans
 
 _FEW = 17
 """Of so many rows one is looked at, to divide them by time."""
