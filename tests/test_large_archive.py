@@ -7,23 +7,26 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 
 from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, parse_instant, to_us
 from beforehand.gateway.gateway import Gateway
+from beforehand.gateway.panel import _BaseRates
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest, digest_around
 from beforehand.records.bulk import PriceSeriesRow
 from beforehand.records.world import Market, Resolution
+from beforehand.runs.columns import each_question
 from beforehand.store.archive import ledger, nearby, reader, writer
-from beforehand.store.archive.endings import Endings
+from beforehand.store.archive.endings import Endings, Numbers
 from beforehand.store.archive.manifest import seal_of
 from beforehand.store.archive.reader import MARKET_KINDS, Archive
 from beforehand.store.archive.rules import disagree
 from beforehand.store.archive.writer import ArchiveWriter
-from beforehand.store.files import json_bytes, read_json, write_json, write_json_around
+from beforehand.store.files import json_bytes, read_json, write_json, write_json_around, write_jsonl
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 from experiments import Out
@@ -241,6 +244,73 @@ def test_endings_are_kept_as_numbers_and_given_as_records() -> None:
     assert [*some] == ["A:3", "A:4", "A:1"]
     assert [*some.values()] == [every[2], every[3], every[0]]
     assert some.get("A:2") is None
+    in_order = kept.only(["A:1", "A:3"])
+    assert [*in_order.values()] == [every[0], every[2]]
+    assert "A:2" not in in_order
+    assert "A:3" in in_order
+    assert in_order.only(["A:3"])["A:3"] == every[2]
+
+
+def test_numbers_by_name_are_those_of_a_dictionary() -> None:
+    known = {f"A:{k}": k * k - 50 for k in range(300, 900, 7)}
+    held = Numbers.of(known)
+    assert isinstance(held, Numbers)
+    assert dict(held) == known
+    assert [held.get(f"A:{k}") for k in range(1000)] == [known.get(f"A:{k}") for k in range(1000)]
+    unordered = {"b": 1, "a": 2}
+    assert Numbers.of(unordered) is unordered
+    assert len(Numbers.of({})) == 0
+
+
+def test_endings_need_not_be_in_the_order_of_the_questions(tmp_path: Path) -> None:
+    names = [f"MANIFOLD:m{k}" for k in range(40)]
+    source = {"type": "Manifold", "market_id": "m"}
+    events = [{"id": n, "question": n, "domain": None, "source": source} for n in names]
+    endings = [{"id": n, "outcome": k % 2, "resolved_at": None} for k, n in enumerate(names)]
+    write_jsonl(tmp_path / "events.jsonl", events)
+    random.Random(2).shuffle(endings)
+    kept = endings[5:]  # The others are open.
+    write_jsonl(tmp_path / "resolutions.jsonl", kept)
+    found = list(each_question(tmp_path))
+    assert [one.id for one in found] == names
+    settled = {one["id"]: one["outcome"] for one in kept}
+    assert [one.settled for one in found] == [settled.get(name) for name in names]
+
+
+def test_base_rates_are_those_of_the_first_outcome_of_each_market() -> None:
+    rng, start = random.Random(4), datetime(2026, 1, 1, tzinfo=UTC)
+    every = list[Resolution]()
+    for _ in range(200):
+        payout = rng.choice([0.0, 1.0, None])
+        at = start + timedelta(hours=rng.randrange(9))
+        every.append(
+            Resolution(
+                market_id=f"{rng.choice('AB')}:{rng.randrange(30)}",
+                status="void" if payout is None else "resolved",
+                payout=payout,
+                resolved_at=start,
+                known_at=at,
+            )
+        )
+    first: dict[str, tuple[datetime, float]] = {}
+    for one in every:
+        if one.payout is not None:
+            said = one.known_at, one.payout
+            first[one.market_id] = min(said, first.get(one.market_id, said))
+
+    class World:
+        def resolutions(self, *_: object) -> list[Resolution]:
+            return every
+
+    t = np.array([to_us(start + timedelta(hours=h, minutes=1)) for h in range(-1, 10)])
+    rates = _BaseRates(Gateway(World()))  # type: ignore[arg-type]
+    for venue in "ABC":
+        rate, n = rates.at(venue, t)
+        for k, at in enumerate(t.tolist()):
+            mine = [p for m, (known, p) in first.items() if m[0] == venue and to_us(known) <= at]
+            assert n[k] == len(mine)
+            assert rate[k] == (sum(mine) + 1) / (len(mine) + 2)
+    assert len(first) > 20
 
 
 def test_marks_are_those_of_a_dictionary() -> None:

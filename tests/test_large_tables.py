@@ -1,6 +1,7 @@
 """A table in parts, and with its rows on disk, is scored as one in memory."""
 
 import math
+import os
 import pickle
 from dataclasses import replace
 from itertools import pairwise
@@ -137,8 +138,12 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
         for name, value in vars(theirs.profit).items():
             np.testing.assert_equal(vars(mine.profit)[name], value)
     assert sum(row.profit.bets for row in expected if isinstance(row.profit, Profit)) > 100
-    part = held.where(world.t > np.median(world.t))
-    assert len(part.forecasts["some"]) == len(part.q) < len(world.q)
+    for late in (world.t > np.median(world.t), np.arange(len(world.q)) % 170 == 9):
+        part = held.where(late)
+        assert len(part.q) == late.sum() < len(world.q)
+        for name, p in whole.forecasts.items():
+            np.testing.assert_array_equal(part.forecasts[name], p[late])
+            assert part.forecasts[name] is part.forecasts[name], "it is made once"
     tries = [(draw, name) for draw in (0, 3) for name in held.forecasts]
     old = replace(held, price_age=np.where(rng.random(len(world.q)) < 0.5, 9.0, 1.0))
     for fresh in (False, True):
@@ -158,6 +163,14 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
     shuffled = held.where(world.q > 3)
     shuffled = replace(shuffled, q=shuffled.q[::-1].copy())
     assert len(list(shuffled.blocks())) == 1, "only whole questions are cut apart"
+
+
+def test_draws_that_are_cut_short_are_an_error() -> None:
+    sampler = intervals.Resampler(np.arange(300), 40, cells=0)
+    assert np.isfinite(sampler.totals(np.ones((300, 1)))).all()
+    os.ftruncate(sampler._file.fileno(), 300 * 39)
+    with pytest.raises(OSError, match="cut short"):
+        sampler.totals(np.ones((300, 1)))
 
 
 def test_draws_of_an_evaluation_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,25 @@ def test_bare_dates_are_said(
     assert cli(["runs", "export", "bare", "--format", "svg", "--out", str(tmp_path / "f.pdf")]) == 2
 
 
+def test_odd_texts_stay_in_their_cells(world: Table) -> None:
+    odd = ['a, "b"', "two\nlines", "=1+1", "", None, "-3", "plain"]
+    texts = {name: odd[k % len(odd)] for k, name in enumerate(world.questions)}
+    categories = [odd[k % 3] for k in range(len(world.questions))]
+    result = evaluate(replace(world, category=categories), FACTS, SETTINGS)
+    written = b"".join(questions_csv(result, texts)).decode()
+    rows = list(csv.DictReader(io.StringIO(written, newline="")))
+    assert len(rows) == len(result.rows) * len(world.questions)
+    for k, row in enumerate(rows[: len(world.questions)]):
+        name, said = row["market_id"], texts[row["market_id"]] or ""
+        assert name == world.questions[k]
+        assert row["question"] == {"=1+1": "'=1+1"}.get(said, said)
+        assert row["category"] == {"=1+1": "'=1+1"}.get(categories[k], categories[k])
+        assert (row["venue"], row["outcome"]) == (name.partition(":")[0], str(world.y[k]))
+    again = io.StringIO(newline="")
+    csv.writer(again, lineterminator="\n").writerows([[*rows[0]], *(row.values() for row in rows)])
+    assert again.getvalue() == written
+
+
 def test_intervals_can_be_drawn_again_from_the_questions(world: Table) -> None:
     """The scores of questions.csv add up to the leaderboard's, and its clusters give the same
     intervals. (Redrawn by other code: whole clusters, then the mean over questions.)"""
