@@ -20,6 +20,7 @@ from beforehand.forecast import process
 from beforehand.forecast.process import Helper
 from beforehand.forecast.schemes.baselines import BASELINES
 from beforehand.gateway.worlds.recorded import RecordedWorld
+from beforehand.jobs.backtest import backtest_job
 from beforehand.jobs.backtest.large import bulk, joined
 from beforehand.jobs.backtest.large.bulk import Bulk, Bulks, Rows
 from beforehand.score.evaluate import Settings, evaluate
@@ -131,7 +132,7 @@ def test_what_the_second_process_cannot_score_is_scored_here(
     expected = evaluate(scored, SetFacts(documents=0), settings).wire()
     assert expected["placebo"]
     assert expected["slices"]
-    both, asked_of = Bulks(bulk_of(world)), list[object]()
+    both, more = Bulks(bulk_of(world)), partial(int, 3)
     both.begin()
     try:
         helper = both._helper
@@ -147,7 +148,7 @@ def test_what_the_second_process_cannot_score_is_scored_here(
             assert not isinstance(waiting, partial)  # It was asked.
             assert waiting() == placebo(scored, options, 20)
             assert soon(lambda: not helper.ready)
-            assert beside(asked_of.copy)() == []
+            assert beside(more) is more
     finally:
         both.close()
 
@@ -296,6 +297,21 @@ def test_a_run_that_one_process_walks_writes_the_same_files(
     for name in names:
         if name.name != "log.json":
             assert (one / name).read_bytes() == (two / name).read_bytes(), name
+
+
+def test_of_a_very_large_run_nobody_scores_beside(
+    world: RecordedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(_: Bulks) -> None:
+        raise AssertionError("it was given work")
+
+    monkeypatch.setattr(joined, "MOST_ROWS", 10)
+    monkeypatch.setattr(Bulks, "beside", never)
+    monkeypatch.setattr(backtest_job, "MOST_BESIDE", 10)
+    assert (walked(world.archive.path, tmp_path / "alone") / "scores.json").is_file()
+    monkeypatch.setattr(backtest_job, "MOST_BESIDE", 10**6)
+    with pytest.raises(AssertionError):
+        walked(world.archive.path, tmp_path / "helped")
 
 
 def test_this_machine_has_cores() -> None:

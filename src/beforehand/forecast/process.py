@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
-from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +121,7 @@ class Helper:
     def ask(self, question: object, stopped: Callable[[], bool] = lambda: False) -> Any:
         """What it answers. Raises what it raised, and Unavailable where it has ended, or does not
         answer for long [a few seconds, once the run is `stopped`]."""
-        said = bytes(ForkingPickler.dumps(question))
+        said = pickle.dumps(question)
         try:
             self._tell(said)
             began = running = stopwatch()

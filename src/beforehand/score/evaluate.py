@@ -245,7 +245,7 @@ class _Settled:
     where there is no date."""
 
     id: list[str] = field(default_factory=list)
-    text: Any = field(default_factory=list)
+    text: list[str | None] | Spool = field(default_factory=list)
     event_id: list[str | None] = field(default_factory=list)
     day: list[str | None] = field(default_factory=list)
     category: list[str] = field(default_factory=list)

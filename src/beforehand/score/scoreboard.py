@@ -102,13 +102,13 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
     if newer is not table and len(newer.q):
         fresh = skills(newer, resamplers(newer, options), options)
     del newer
-    let_go(table)
+    table.give_back()
     rows, starts = [], dict[bytes, Floats]()
     for name in (MARKET, *table.forecasts):
         p = table.said(name)
         part, row = _columns(table, p)
         row.forecaster, row.missing = name, table.missing(name, p)
-        let_go(table)
+        table.give_back()
         row.intervals = _intervals(*part, samplers, options)
         row.skill, row.fresh = overall[name], fresh.get(name)
         row.verdict, row.reasons = judge(row)
@@ -117,17 +117,10 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
             starts[key] = arcs(table, valid)
         row.profit = _profit(table, p, samplers, options, starts[key])
         rows.append(row)
-        let_go(table)
+        table.give_back()
     for added, metric in metrics.added().items():
         _add(added, metric, rows, table, samplers, options)
     return sorted(rows, key=_rank)
-
-
-def let_go(table: Table) -> None:
-    """Free what a large table took of memory."""
-    if table.disk is not None:
-        table.let_go()
-        trim()
 
 
 def _add(
@@ -225,7 +218,7 @@ def _of_questions(table: Table, p: Floats) -> Floats:
     errors, present = table.question_means(squared, valid)
     columns = [present, errors]
     columns.append(table.question_means(losses, valid)[0])
-    gained = metrics.log_losses(market, y_row) - losses  # `excess_log_scores`, where there is one.
+    gained = metrics.excess_log_scores(safe, market, y_row)
     columns.extend(reversed(table.question_means(gained, paired)))
     columns.append(skill_columns(table, p)[0])
     sure = valid & np.isfinite(hit)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from beforehand.clock import iso_us, to_us
 from beforehand.score.bets import Profit
-from beforehand.score.scoreboard import Row, let_go
+from beforehand.score.scoreboard import Row
 from beforehand.score.skill import LEADING, Options, resamplers, skills
 from beforehand.score.summary import MoneyWire, PartWire, SliceWire, number, pair
 from beforehand.score.table import Floats, Table, parts_of
@@ -36,7 +36,7 @@ def slices(table: Table, options: Options, training: datetime | None = None) -> 
     found = list[SliceWire]()
     for by, name, _, mask in _parts(table, training):
         found.append({**_slice(by, name, table.where(mask), fast), "money": []})
-        let_go(table)
+        table.give_back()
     return found
 
 

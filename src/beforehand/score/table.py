@@ -16,7 +16,7 @@ import re
 import weakref
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -29,6 +29,7 @@ import numpy.typing as npt
 import orjson
 
 from beforehand.ids import number_of
+from beforehand.memory import trim
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -337,6 +338,12 @@ class Table:
         if self.disk is not None:
             self.disk.let_go()
 
+    def give_back(self) -> None:
+        """The same, and what was made of it and is freed already; nothing for one in memory."""
+        if self.disk is not None:
+            self.disk.let_go()
+            trim()
+
     def blocks(self) -> Iterator[tuple[slice, "Table"]]:
         """The table in parts of whole questions, without forecasts, each with its place among the
         rows; of a small one, or one that is not in order of questions, all at once. What is made of
@@ -414,7 +421,7 @@ def relabel(labels: npt.NDArray[np.int64]) -> Ints:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-class Spool(Collection[str | None]):
+class Spool:
     """Texts in a file without a name, read one after the other: a hundred thousand of them take
     20 MB of memory, and are needed once."""
 
@@ -435,12 +442,9 @@ class Spool(Collection[str | None]):
     def __len__(self) -> int:
         return self._n
 
-    def __contains__(self, text: object) -> bool:
-        return any(text == one for one in self)
-
 
 def event_labels(
-    texts: Collection[str | None], days: Sequence[str | None], events: Sequence[str | None]
+    texts: Sequence[str | None] | Spool, days: Sequence[str | None], events: Sequence[str | None]
 ) -> Ints:
     """Cluster labels 0.. for each question, from its text, resolution day and event id."""
     parent = array("q", range(len(texts)))
@@ -495,7 +499,7 @@ class _Bags:
     once: int
 
     @classmethod
-    def of(cls, texts: Collection[str | None]) -> "_Bags":
+    def of(cls, texts: Sequence[str | None] | Spool) -> "_Bags":
         """The words of these texts."""
         found, ends = array("q"), array("q", [0])
         for text in texts:

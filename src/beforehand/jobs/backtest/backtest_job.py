@@ -1,7 +1,6 @@
 """A backtest as a job: what a user asks (as values that the journal can keep), and how it is
 selected, compiled, walked and scored. The engine runs it."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -61,7 +60,7 @@ from beforehand.records.backtest import ExperimentConfig
 from beforehand.runs.columns import each_question
 from beforehand.score.evaluate import Beside, Settings, evaluate, later, part_wire
 from beforehand.score.leaks.report import LeakReport
-from beforehand.score.scoreboard import Kept, let_go
+from beforehand.score.scoreboard import Kept
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import About, Summary
 from beforehand.score.table import Table
@@ -487,7 +486,7 @@ class BacktestJob:
         trim()
         with self._beside(len(table.q)) as beside:
             result = evaluate(table, facts, replace(tried, unranked=paths), beside)
-        let_go(table)
+        table.give_back()
         drawn = said.drawn()
         asked = next(q for q in questions() if q.id == drawn)
         about: About = {
@@ -521,11 +520,10 @@ class BacktestJob:
 
     def _beside(self, rows: int) -> AbstractContextManager[Beside]:
         """Who scores a large run beside this process. Of a very large one nobody does: two
-        processes would have parts of it in memory at once. Only Linux lets a process read what
-        another one has on its disk."""
+        processes would have parts of it in memory at once."""
         if (bulks := self._bulks) is None:
             return nullcontext(later)
-        if rows > MOST_BESIDE or sys.platform != "linux":
+        if rows > MOST_BESIDE:
             bulks.close()
             return nullcontext(later)
         return bulks.beside()
