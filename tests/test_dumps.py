@@ -113,6 +113,36 @@ def test_kalshis_trades(tmp_path: Path) -> None:
         store_dump([one], archive, SystemClock(), Order(timedelta(0)))
 
 
+@pytest.mark.parametrize("kind", ["TINYINT", "UTINYINT", "BIGINT", "DECIMAL(4, 1)", "DOUBLE"])
+def test_kalshis_cents_in_any_type(tmp_path: Path, kind: str) -> None:
+    """The last of an hour, and of one time the dearest; tenths of a cent where a type has them;
+    nothing of a row without a market or a time."""
+    tenths = kind in ("DECIMAL(4, 1)", "DOUBLE")
+    rows = [
+        ("A", 0, 100),
+        ("A", 59, 0),
+        ("A", 60, 57),
+        ("A", 60, 58),
+        ("B", 5, 0.5 if tenths else 0),
+    ]
+    values = ", ".join(f"('{name}', {minute}, {cents})" for name, minute, cents in rows)
+    sql = (
+        f'SELECT name AS ticker, 1 AS "count", CAST(cents AS {kind}) AS yes_price, '
+        "TIMESTAMP '2025-01-06' + to_minutes(m) AS created_time "
+        f"FROM (VALUES {values}, (NULL, 1, 40), ('C', NULL, 40)) r(name, m, cents)"
+    )
+    report = store_dump([parquet(tmp_path / "t.parquet", sql)], tmp_path / "a", SystemClock())
+    assert report.notes == {"trades_and_quotes_of_kalshi": 5, "rows_not_taken": 2}
+    series = Archive(tmp_path / "a").series()
+    assert series["KALSHI:A"].price.tolist() == [0.0, 0.58]
+    assert series["KALSHI:A"].observed_at.tolist() == [
+        to_us(START) + m * 60_000_000 for m in (59, 60)
+    ]
+    assert series["KALSHI:A"].volume.tolist() == [2.0, 2.0]
+    assert series["KALSHI:B"].price.tolist() == [0.005 if tenths else 0.0]
+    assert len(series) == 2
+
+
 def test_polymarkets_trades(tmp_path: Path) -> None:
     """Both assets of a market give the price of YES; a fill of an exchange repeats its makers'."""
     found, folder, archive = trades(4), tmp_path / "dump", tmp_path / "a"

@@ -315,7 +315,7 @@ class ArchiveWriter:
             return self._write_segment(kind, part, n, stamp, name, ends)
 
         if by_market := kind in MARKET_KINDS and lines.size > LARGEST_BY_MARKET:
-            lines = lines.by_market(kind)
+            lines = lines if kind == "price" else lines.by_market(kind)  # Those are in order.
         parts = _parts(lines, LARGEST_BY_MARKET if by_market else LARGEST_SEGMENT)
         with ThreadPoolExecutor(PACKERS) as pool:  # Packing leaves the interpreter to others.
             while several := list(islice(parts, PACKERS)):  # No more than these are in memory.

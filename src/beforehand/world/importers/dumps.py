@@ -189,16 +189,17 @@ def _records(
     if named := files["kalshi_trades"]:
         say("trades of KALSHI")
         sql = _KALSHI.replace("{time}", micros(db, named, "created_time"))
-        yield from _prices(db, sql, {"files": named}, "KALSHI", order, notes, coverage)
+        trades = _Trades(sql, _KALSHI_NAMES, _KALSHI_LAST, {"files": named})
+        yield from _prices(db, trades, "KALSHI", order, notes, coverage)
     if named := files["trades"]:
         say("trades of POLYMARKET")
         sql = _POLYMARKET.replace("{time}", micros(db, files["blocks"], "timestamp"))
         values = {"files": named, "blocks": files["blocks"], "markets": files["markets"]}
-        yield from _prices(db, sql, values, "POLYMARKET", order, notes, coverage)
+        trades = _Trades(sql, _POLYMARKET_NAMES, _LAST, values)
+        yield from _prices(db, trades, "POLYMARKET", order, notes, coverage)
     for path in files["plain"]:
         say(Path(path).name)
-        sql = _plain_sql(db, path)
-        yield from _prices(db, sql, {"files": [path]}, order.venue, order, notes, coverage)
+        yield from _prices(db, _plain(db, path), order.venue, order, notes, coverage)
     if named := files["books"]:
         say("order books")
         yes = _yes_assets(db, files["markets"])
@@ -207,10 +208,14 @@ def _records(
 
 # Each has the id of a market, the time in microseconds, the price of YES, and a key by which the
 # last of several at one time is the same on every machine (one number: two columns are slow).
+# Kalshi's key says time and price (in tenths of a cent, its smallest tick), and the largest of them
+# is found in half the time that the price of the largest is.
 _KALSHI = """
-SELECT ticker AS name, {time} AS t, yes_price / 100.0 AS p,
-    CAST("count" AS DOUBLE) AS size, {time} * 128 + CAST(yes_price AS BIGINT) AS key
+SELECT ticker AS name, {time} AS t, CAST("count" AS DOUBLE) AS size,
+    {time} * 1024 + CAST(CAST(yes_price AS DOUBLE) * 10 AS BIGINT) AS key
 FROM read_parquet($files, union_by_name = true) WHERE yes_price BETWEEN 0 AND 100"""
+_KALSHI_LAST = {"t": "max(key) >> 10", "p": "(max(key) & 1023) / 1000.0"}
+_KALSHI_NAMES = "SELECT ticker AS name FROM read_parquet($files, union_by_name = true)"
 _SIDES = """
     SELECT condition_id, unnest(CAST(clob_token_ids AS VARCHAR[])) AS token,
         lower(unnest(CAST(outcomes AS VARCHAR[]))) AS outcome,
@@ -236,14 +241,16 @@ WITH sides AS ({_SIDES}
         CASE WHEN buys THEN got ELSE gave END / 1e6 AS size
     FROM fills
 )
-SELECT s.condition_id AS name, {{time}} AS t,
+SELECT s.condition_id AS name, t,
     CASE WHEN {_YES} THEN p ELSE 1 - p END AS p,
-    size, ({{time}} // 1000000) * 2147483648 + CAST(log_index AS BIGINT) AS key
+    size, (t // 1000000) * 2147483648 + CAST(log_index AS BIGINT) AS key
 FROM trades JOIN sides s USING (token) JOIN (
-    SELECT block_number, any_value("timestamp") AS "timestamp"
+    SELECT block_number, any_value({{time}}) AS t
     FROM read_parquet($blocks, union_by_name = true) GROUP BY block_number
 ) b USING (block_number)
 WHERE p BETWEEN 0 AND 1"""
+_LAST = {"t": "max(t)", "p": "arg_max(p, key)"}
+_POLYMARKET_NAMES = "SELECT condition_id AS name FROM read_parquet($markets, union_by_name = true)"
 
 
 def _yes_assets(db: duckdb.DuckDBPyConnection, markets: Sequence[str]) -> dict[str, str]:
@@ -252,69 +259,92 @@ def _yes_assets(db: duckdb.DuckDBPyConnection, markets: Sequence[str]) -> dict[s
     return dict(db.execute(sql, {"markets": list(markets)}).fetchall())
 
 
-def _plain_sql(db: duckdb.DuckDBPyConnection, path: str) -> str:
+def _plain(db: duckdb.DuckDBPyConnection, path: str) -> "_Trades":
     rows = db.execute("DESCRIBE SELECT * FROM read_parquet(?)", [path]).fetchall()
     columns = {str(row[0]).lower(): str(row[0]) for row in rows}
     name = columns[next(one for one in IDS if one in columns)]
     time = columns[next(one for one in TIMES if one in columns)]
-    sides = "bid" in columns and "ask" in columns
-    bid, ask = (f'CAST("{columns[one]}" AS DOUBLE)' if sides else "" for one in ("bid", "ask"))
+    sides = ("bid", "ask") if {"bid", "ask"} <= columns.keys() else ()
+    quoted = {side: f'CAST("{columns[side]}" AS DOUBLE)' for side in sides}
     price = (
-        f'CAST("{columns["price"]}" AS DOUBLE)' if "price" in columns else f"({bid} + {ask}) / 2"
+        f'CAST("{columns["price"]}" AS DOUBLE)'
+        if "price" in columns
+        else f"({quoted['bid']} + {quoted['ask']}) / 2"
     )
-    quoted = f"{bid} AS bid, {ask} AS ask, " if sides else ""
     size = next((columns[one] for one in ("size", "count", "volume") if one in columns), None)
     amount = f'CAST("{size}" AS DOUBLE)' if size else "NULL"
-    return (
-        f'SELECT CAST("{name}" AS VARCHAR) AS name, {micros(db, [path], time)} AS t, {price} AS p, '
-        f"{quoted}{amount} AS size, file_row_number AS key "
-        "FROM read_parquet($files, file_row_number = true) "
-        f"WHERE {price} BETWEEN 0 AND 1"
+    names = f'SELECT CAST("{name}" AS VARCHAR) AS name'
+    said = "".join(f"{value} AS {side}, " for side, value in quoted.items())
+    # The rows of one time are in order, but not those of different times.
+    return _Trades(
+        f"{names}, {micros(db, [path], time)} AS t, {price} AS p, {said}{amount} AS size, "
+        "file_row_number AS key FROM read_parquet($files, file_row_number = true) "
+        f"WHERE {price} BETWEEN 0 AND 1",
+        f"{names} FROM read_parquet($files)",
+        {"t": "max(t)", **{one: f"arg_max({one}, (t, key))" for one in ("p", *sides)}},
+        {"files": [path]},
     )
+
+
+@dataclass(frozen=True)
+class _Trades:
+    """Trades or quotes, as queries over the files in `values`: `sql` gives `name, t, size, key`,
+    `names` each name, and `last` says which column is what of the last of several rows."""
+
+    sql: str
+    names: str
+    last: Mapping[str, str]
+    values: Values
+
+    def given(self, sql: str) -> dict[str, list[str]]:
+        """The files that a query names: DuckDB takes no others."""
+        return {name: list(value) for name, value in self.values.items() if f"${name}" in sql}
 
 
 def _prices(
     db: duckdb.DuckDBPyConnection,
-    sql: str,
-    values: Values,
+    trades: _Trades,
     venue: str,
     order: Order,
     notes: dict[str, int],
     coverage: list[Coverage],
 ) -> Iterator[PriceSeriesRow]:
     """One series a market, and what the dump covers."""
-    step = int(order.every.total_seconds() * 1e6)
-    # In a plain file the rows of one time are in order, but not those of different times.
-    key = "(t, key)" if "file_row_number" in sql else "key"
-    last = ", ".join(
-        f"arg_max({name}, {key}) AS {name}" if f" AS {name}," in sql else f"NULL AS {name}"
-        for name in ("p", "bid", "ask")
+    names = (  # Texts are slow to group and to sort by: each market has its number.
+        "CREATE OR REPLACE TEMP TABLE names AS SELECT name, row_number() OVER (ORDER BY name) AS "
+        f"number FROM (SELECT DISTINCT name FROM ({trades.names}) WHERE name IS NOT NULL)"
     )
-    db.execute(
-        f"CREATE OR REPLACE TEMP TABLE kept AS SELECT name, t // {step} AS part, {last}, "
-        f"max(t) AS t, sum(size) AS size, count(*) AS n FROM ({sql}) "
-        "WHERE name IS NOT NULL AND t IS NOT NULL GROUP BY ALL",
-        {name: list(value) for name, value in values.items()},
+    kept = (
+        "CREATE OR REPLACE TEMP TABLE kept AS SELECT number, "
+        + ", ".join(f"{value} AS {name}" for name, value in trades.last.items())
+        + f", sum(size) AS size, count(*) AS n FROM ({trades.sql}) JOIN names USING (name) "
+        f"WHERE t IS NOT NULL GROUP BY number, t // {int(order.every.total_seconds() * 1e6)}"
     )
+    for sql in (names, kept):
+        db.execute(sql, trades.given(sql))
+    files = list(trades.values["files"])
     (n,) = db.execute("SELECT coalesce(sum(n), 0) FROM kept").fetchone() or (0,)
     (rows,) = db.execute(
-        "SELECT count(*) FROM read_parquet(?, union_by_name = true)", [list(values["files"])]
+        "SELECT count(*) FROM read_parquet(?, union_by_name = true)", [files]
     ).fetchone() or (0,)
     if rows and not n:
         raise InputError(
-            f"none of {rows:,} rows in {', '.join(values['files'])[:300]} has a known market, a "
+            f"none of {rows:,} rows in {', '.join(files)[:300]} has a known market, a "
             "time and a price from 0 to 1 (Kalshi's: 0 to 100 cents)"
         )
     for note, count in ((f"trades_and_quotes_of_{venue.lower()}", n), (LEFT_OUT, rows - n)):
         if count:
             notes[note] = notes.get(note, 0) + int(count)
-    coverage.append(covered(db, sql, values, venue, order.gap))
-    markets = db.execute("SELECT name, count(*) FROM kept GROUP BY 1 ORDER BY 1").fetchall()
-    there = ["t", *(name for name in ("p", "bid", "ask") if f" AS {name}," in sql), "size"]
+    coverage.append(covered(db, trades.sql, trades.values, venue, order.gap))
+    markets = db.execute(
+        "SELECT number, name, n FROM (SELECT number, count(*) AS n FROM kept GROUP BY number) "
+        "JOIN names USING (number) ORDER BY number"
+    ).fetchall()
 
-    def read(some: Sequence[tuple[str, int]]) -> Mapping[str, Any]:
-        return db.execute(  # Without the names: eight million texts take seconds.
-            f"SELECT {', '.join(there)} FROM kept WHERE name BETWEEN ? AND ? ORDER BY name, t",
+    def read(some: Sequence[tuple[int, str, int]]) -> Mapping[str, Any]:
+        return db.execute(
+            f"SELECT {', '.join(trades.last)}, size FROM kept WHERE number BETWEEN ? AND ? "
+            "ORDER BY number, t",
             [some[0][0], some[-1][0]],
         ).fetchnumpy()
 
@@ -324,7 +354,7 @@ def _prices(
         for some, after in zip_longest(parts, parts[1:]):
             assert ahead is not None
             found, ahead = ahead.result(), pool.submit(read, after) if after else None
-            yield from _series(venue, some, found)
+            yield from _series(venue, [(name, n) for _, name, n in some], found)
 
 
 def _series(
