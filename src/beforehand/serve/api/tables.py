@@ -283,7 +283,8 @@ def _column_groups(
     if among is not None:
         places = places[columns.whole_instants(among(columns))[places]]
     held, first = list[IntervalRow](), 0
-    for place, row in zip(places.tolist(), columns.rows(places), strict=False):
+    # One number at a time: a list of all of them takes longer than a page.
+    for place, row in zip(map(int, places), columns.rows(places), strict=False):
         if held and (held[0].market_id, held[0].time) != (row.market_id, row.time):
             yield first, held
             held = []
