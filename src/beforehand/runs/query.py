@@ -3,6 +3,7 @@ writes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,8 @@ def changed(folder: RunFolder, row: RunRow | None = None) -> list[str]:
     if not folder.path.is_dir():
         return []
     files = folder.facts().get("files", {})
-    found = folder.differing({n: mark for n, mark in files.items() if not n.endswith(".jsonl")})
+    rows = (".jsonl", ".npy")
+    found = folder.differing({n: mark for n, mark in files.items() if not n.endswith(rows)})
     return [*found, SEAL] if row is not None and folder.resealed(row.seal) else found
 
 
@@ -171,13 +173,28 @@ def tried_since(folder: RunFolder, home: Home, summary: Mapping[str, Any]) -> in
     them."""
     counted = summary["validity"].get("variants_tried", {}).get("value")
     events = folder.path / "events.jsonl"
-    if counted is None or not events.is_file():
+    if counted is None or not (events.is_file() and home.trials.is_file()):
         return 0
+    found = _tried(folder.run_id, events, home.trials, _mark(events), _mark(home.trials))
+    return 0 if found is None else max(0, found - int(counted))
+
+
+Mark = tuple[int, int, int]
+"""Tells a file from what it was before: when it was changed, its size and its inode."""
+
+
+def _mark(path: Path) -> Mark:
+    at = path.stat()
+    return at.st_mtime_ns, at.st_size, at.st_ino
+
+
+@lru_cache(maxsize=64)
+def _tried(run_id: str, events: Path, ledger: Path, *_: Mark) -> int | None:
+    """Counted once for as long as both files stay as they are: of a large world each line of the
+    ledger names all its markets."""
     from beforehand.runs.rows import read_jsonl  # A list of runs does not need it.
 
-    markets = [row["id"] for row in read_jsonl(events)]
-    found = tried_so_far(home.trials, folder.run_id, markets)
-    return 0 if found is None else max(0, found - int(counted))
+    return tried_so_far(ledger, run_id, [row["id"] for row in read_jsonl(events)])
 
 
 def _asked(row: RunRow) -> str | None:
