@@ -208,8 +208,8 @@ def _records(
 
 # Each has the id of a market, the time in microseconds, the price of YES, and a key by which the
 # last of several at one time is the same on every machine (one number: two columns are slow).
-# Kalshi's key says time and price (in tenths of a cent, its smallest tick), and the largest of them
-# is found in half the time that the price of the largest is.
+# Kalshi's key says time and price (rounded to a tenth of a cent), and the largest of them is found
+# in half the time that the price of the largest is.
 _KALSHI = """
 SELECT ticker AS name, {time} AS t, CAST("count" AS DOUBLE) AS size,
     {time} * 1024 + CAST(CAST(yes_price AS DOUBLE) * 10 AS BIGINT) AS key
