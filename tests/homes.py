@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from serving import command, environment
 
+from program import run_program
+
 
 def must(done: subprocess.CompletedProcess[str], codes: tuple[int, ...] = (0,)) -> None:
     assert done.returncode in codes, done.stderr
@@ -58,7 +60,7 @@ def rounds(home: Path) -> None:
         ("bench", "ingest", *here, "--open", "--out", folder),
         ("bench", "live", "twin", *here, "--round", folder),
     ):
-        done = subprocess.run(
+        done = run_program(
             [sys.executable, "-c", program, *order], cwd=home, env=environment(home),
             capture_output=True, text=True, check=False,
         )  # fmt: skip

@@ -24,6 +24,7 @@ from beforehand.records.benchmark import PredictionRecord
 from beforehand.records.rows import MarketSeen
 from beforehand.serve.a2a import opened
 from experiments import Out, told
+from program import Program
 from vendor import Asked, Vendor, serving
 
 FEW = ("--draws", "100", "--placebo", "0")
@@ -59,7 +60,7 @@ def ours(kind: str, home: Path, archive: Path, *more: str) -> Iterator[str]:
     """`beforehand a2a KIND` in a process of its own; its address."""
     command = [sys.executable, "-m", "beforehand", "a2a", kind, "--port", "0"]
     whole = [*command, "--archive", str(archive), *more]
-    with subprocess.Popen(whole, stderr=subprocess.PIPE, text=True, cwd=home) as process:
+    with Program(whole, stderr=subprocess.PIPE, text=True, cwd=home) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
         assert " agent at http://" in line, line

@@ -25,6 +25,7 @@ from beforehand.tools.discovery import load_tools
 from beforehand.tools.registry import Toolbox
 from beforehand.tools.storage import Storage
 from experiments import Out
+from program import Program, run_program
 
 NOW = parse_instant("2025-11-12T14:30:22Z")
 T = parse_instant("2025-02-01T00:00:00Z")
@@ -275,9 +276,9 @@ def test_following_the_bus(sim: Path, home: Path) -> None:
     command = [sys.executable, "-m", "beforehand"]
     follower = [*command, "bus", "tail", "--follow"]
     asked = ["agent", "polymarket-agent", "--arg", "query=rain", "--archive", str(sim)]
-    with subprocess.Popen(follower, stdout=subprocess.PIPE, text=True, env=os.environ) as running:
+    with Program(follower, stdout=subprocess.PIPE, text=True, env=os.environ) as running:
         try:
-            subprocess.run([*command, *asked], check=True, capture_output=True)
+            run_program([*command, *asked], check=True, capture_output=True)
             assert running.stdout is not None
             assert "polymarket-agent" in running.stdout.readline()
         finally:

@@ -25,6 +25,7 @@ from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.bus import Bus
 from experiments import Out, told
+from program import run_program
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 
@@ -284,7 +285,7 @@ def test_killed_at_every_step_and_resumed(sim: Path, tmp_path: Path) -> None:
 
     def call(root: Path, *command: str) -> subprocess.CompletedProcess[bytes]:
         environment = {**os.environ, "BEFOREHAND_HOME": str(root)}
-        return subprocess.run(command, env=environment, capture_output=True, check=False)
+        return run_program(command, env=environment, capture_output=True, check=False)
 
     whole = tmp_path / "whole"
     whole.mkdir()
@@ -323,7 +324,7 @@ def test_nothing_of_the_future_in_any_byte(sim: Path, tmp_path: Path) -> None:
         ):
             command = [sys.executable, "-m", "beforehand", "ask", question, "--as-of", T, *model]
             more = ["--archive", str(root / "world"), "--run-id", f"r{number}"]
-            subprocess.run([*command, *more], env=environment, capture_output=True, check=True)
+            run_program([*command, *more], env=environment, capture_output=True, check=True)
         found = {p.relative_to(root).as_posix(): p for p in root.rglob("out/*.json")}
         found |= {p.relative_to(root).as_posix(): p for p in root.rglob("answer.json")}
         said.append({place: json.loads(path.read_text()) for place, path in found.items()})

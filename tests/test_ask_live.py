@@ -3,13 +3,13 @@ a run that was killed does not pay for it again."""
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from beforehand.config import Home
 from beforehand.store.database import Database
 from beforehand.store.journal.journal import Journal
+from program import run_program
 from test_ask import KILLED
 from toolcalls import vendor_of_shapes
 from vendor import Vendor, serving
@@ -22,13 +22,13 @@ def carried_out(vendor: Vendor, root: Path, *how: str) -> dict[str, object]:
     root.mkdir()
     environment = {**os.environ, **vendor.environment, "BEFOREHAND_HOME": str(root)}
     arguments = ["ask", QUESTION, "--mode", "live", "--run-id", "r", "--concurrency", "1"]
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, *how, *arguments], env=environment, capture_output=True, text=True
     )
     assert done.returncode == (0 if how[0] == "-m" else 9), done.stderr
     if done.returncode:
         command = [sys.executable, "-m", "beforehand", "runs", "resume", "r"]
-        again = subprocess.run(command, env=environment, capture_output=True, text=True)
+        again = run_program(command, env=environment, capture_output=True, text=True)
         assert again.returncode == 0, again.stderr
     return json.loads((root / "data/runs/r/answer.json").read_text())  # type: ignore[no-any-return]
 

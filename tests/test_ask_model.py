@@ -16,6 +16,7 @@ from beforehand.store.database import Database
 from beforehand.store.journal.journal import Journal
 from experiments import Out, told
 from modelserver import ModelServer, completion, model_server
+from program import run_program
 from test_ask import FULL, KILLED, T, asked
 
 QUESTION = "Will the Jorvia pipeline index close above 772, and how did it move this month?"
@@ -193,7 +194,7 @@ def test_killed_at_every_step_no_call_is_paid_twice(sim: Path, tmp_path: Path) -
     def call(root: Path, *command: str) -> subprocess.CompletedProcess[bytes]:
         root.mkdir(exist_ok=True)
         environment = {**os.environ, "BEFOREHAND_HOME": str(root)}
-        return subprocess.run(command, env=environment, capture_output=True, check=False)
+        return run_program(command, env=environment, capture_output=True, check=False)
 
     def carried_out(server: ModelServer, root: Path, *how: str) -> tuple[str, list[str]]:
         server.log.clear()

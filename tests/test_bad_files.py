@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -18,6 +17,7 @@ from beforehand.errors import InputError
 from beforehand.store import files
 from beforehand.store.archive.reader import Archive
 from experiments import Out
+from program import run_program
 
 HISTORY = {"source": "polymarket", "id": "0x1", "question": "Q?"}
 
@@ -58,7 +58,7 @@ def test_a_bomb_ends_in_a_sentence(
     )
     archive = sim if command[0] == "score" else tmp_path / "a"
     where = [] if command[0] == "bench" else ["--archive", str(archive)]
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", measured, *command, str(bomb), *where],
         capture_output=True,
         text=True,

@@ -24,6 +24,7 @@ from beforehand.cli.app import run as cli
 from beforehand.config import Home
 from beforehand.errors import EXIT_CODES, BeforehandError, Interrupted, Stopped, exit_code
 from beforehand.world.simulate import DEMO_DATES
+from program import Program, run_program
 
 Out = pytest.CaptureFixture[str]
 
@@ -244,7 +245,7 @@ def test_a_signal_ends_a_run_cleanly_and_it_resumes(
 ) -> None:
     env = {**os.environ, "BEFOREHAND_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "beforehand", "demo"]
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = Program(command, fresh=True, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     journal = Home(tmp_path).journal
 
     def finished() -> int:
@@ -264,16 +265,16 @@ def test_a_signal_ends_a_run_cleanly_and_it_resumes(
     assert b"runs resume" in err
     runs = tmp_path / "data" / "runs"
     assert not list(runs.glob("*/run.json"))
-    done = subprocess.run(
+    done = run_program(
         [*command[:3], "runs", "list"], env=env, capture_output=True, text=True, check=True
     )
     assert "stopped" in done.stdout
-    again = subprocess.run(
+    again = run_program(
         [*command[:3], "runs", "resume", "latest", "--json"], env=env, capture_output=True
     )
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["leaderboard"]
-    checked = subprocess.run(
+    checked = run_program(
         [*command[:3], "runs", "verify", "latest"], env=env, capture_output=True, text=True
     )
     assert checked.returncode == 0, checked.stdout

@@ -21,6 +21,7 @@ from beforehand.ids import digest
 from beforehand.store.archive.reader import Archive
 from experiments import Out
 from opened import condition, ticker, vendor_of_open
+from program import Program
 from vendor import Vendor, serving
 
 DAY = timedelta(days=1)
@@ -137,9 +138,7 @@ def test_kill_9_while_crawling(venue: Vendor, home: Path, first_day: datetime, c
     with time_machine.travel(first_day, tick=True):
         for wait in (1, 5, 8):
             before = len(venue.log)
-            with subprocess.Popen(
-                [sys.executable, "-c", program], stdout=subprocess.DEVNULL
-            ) as one:
+            with Program([sys.executable, "-c", program], stdout=subprocess.DEVNULL) as one:
                 while len(venue.log) < before + wait and one.poll() is None:
                     time.sleep(0.005)
                 one.send_signal(signal.SIGKILL)

@@ -24,6 +24,7 @@ from beforehand.runs.rows import read_jsonl
 from beforehand.sandbox.engines import Sandbox
 from experiments import Out, config, intervals, told
 from modelserver import CODE, completion, model_server, sensible, wanted
+from program import Program
 
 MODEL = {"mode": "daytona_agent"}
 
@@ -72,7 +73,7 @@ def test_killed_and_resumed_nothing_is_asked_twice(
         path = config(home / "c.json", market, models=[server.model()], mode="hybrid", end_time=end)
         command = [sys.executable, "-m", "beforehand", "backtest", "run", str(path), "--archive"]
         command += [str(sim), "--run-id", "r", "--concurrency", "1"]
-        started = subprocess.Popen(command, env={**os.environ}, stderr=subprocess.DEVNULL)
+        started = Program(command, env={**os.environ}, stderr=subprocess.DEVNULL)
         while len(server.log) < 9:
             time.sleep(0.02)
         started.send_signal(signal.SIGKILL)

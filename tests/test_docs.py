@@ -1,7 +1,6 @@
 """The pages about Python are true: the reference is what the docstrings give, and examples run."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 import beforehand as bh
 from beforehand.front.pages import GROUPS, page
+from program import run_program
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FIRST = """
@@ -33,7 +33,7 @@ def test_the_examples_run(name: str, tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
     if name == "coming-from.md":
         code = FIRST + code + LAST
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False,
         env={"PATH": "/usr/bin:/bin", "BEFOREHAND_HOME": str(tmp_path)},
     )  # fmt: skip

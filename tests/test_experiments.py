@@ -22,6 +22,7 @@ from beforehand.forecast.schemes import http
 from beforehand.store.journal.calls import Usage
 from beforehand.store.trials import read_trials
 from experiments import Out, config, intervals, told
+from program import Program
 
 
 def test_a_forecaster_at_an_address(
@@ -291,7 +292,7 @@ def test_the_forecaster_of_the_documents_is_the_market(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen(
+    process = Program(
         [sys.executable, "-c", code.replace("8000", str(port))], stderr=subprocess.DEVNULL
     )
     try:

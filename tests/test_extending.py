@@ -1,7 +1,6 @@
 """docs/extending.md: its examples are run as they stand, and what they make keeps the promises."""
 
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from beforehand.config import Home
 from beforehand.forecast import base
 from beforehand.forecast.base import Context, Decision, Forecaster, Meter, Opening, scheme
 from experiments import QUICK, Out, config, intervals, told
+from program import run_program
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
 AFTER = """
@@ -41,7 +41,7 @@ def test_the_examples_run() -> None:
     found = examples()
     assert len(found) == 6
     head = "import numpy as np\nfrom beforehand.score.metrics import Floats, metric\n"
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", head + "\n".join(found) + AFTER], capture_output=True, text=True
     )
     assert done.stdout == "all 1\n", done.stderr

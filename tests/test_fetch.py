@@ -17,6 +17,7 @@ from beforehand.clock import iso
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
+from program import Program, run_program
 from settled import vendor_of_settled
 from vendor import Asked, Vendor, serving
 
@@ -143,13 +144,13 @@ def test_killed_and_resumed(venue: Vendor, tmp_path: Path, capsys: Out) -> None:
 
     venue.routes["polymarket-data", "/v2/prices-history"] = late
     venue.log.clear()
-    process = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)
+    process = Program(command, env=env, stderr=subprocess.DEVNULL)
     while sum("history" in a.path for a in list(venue.log)) < 11:
         assert process.poll() is None
         time.sleep(0.005)
     process.kill()
     process.wait()
-    done = subprocess.run([*command, "--json"], env=env, capture_output=True, text=True)
+    done = run_program([*command, "--json"], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["present"] >= 9
     histories = sum("history" in a.path for a in venue.log)

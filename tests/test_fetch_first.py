@@ -19,6 +19,7 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.manifest import digest_of, need_manifest
 from beforehand.store.archive.reader import Archive
 from experiments import Out, told
+from program import Program
 from settled import _condition as condition
 from settled import _ticker as ticker
 from settled import vendor_of_settled
@@ -195,7 +196,7 @@ def test_kill_9_pays_nothing_twice(
     order = ["backtest", "run", "--markets", ",".join(names(sim_archive, 3)), "--fetch", "--forecasters", "market", *FEW]  # fmt: skip
     kills = 0
     for wait in (4, 14, 20, 26):
-        with subprocess.Popen([sys.executable, "-m", "beforehand", *order], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as one:  # fmt: skip
+        with Program([sys.executable, "-m", "beforehand", *order], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as one:  # fmt: skip
             while len(venue.log) < wait and one.poll() is None:
                 time.sleep(0.002)
             kills += one.poll() is None

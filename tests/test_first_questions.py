@@ -2,7 +2,6 @@
 ledger that anybody can read."""
 
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.runs.query import find_journal, find_run
 from beforehand.score.bets import Kelly, Profit, profit
 from beforehand.store.archive.reader import Archive
+from program import run_program
 from test_bets import bets_at
 
 MINE = """
@@ -135,7 +135,7 @@ def test_changed_code_is_another_variant_and_a_new_name_is_none(sim: Path, tmp_p
     for name, factor in (("", 1.1), ("", 1.2), ("other=", 1.2), ("", 1.2)):
         path.write_text(f"def mine(c): return min(0.99, {factor} * c.odds)\n")
         code = "from beforehand.cli.app import run; import sys; sys.exit(run(sys.argv[1:]))"
-        done = subprocess.run(  # A process of its own: a module is read once.
+        done = run_program(  # A process of its own: a module is read once.
             [sys.executable, "-c", code, "backtest", "run", "--forecasters",
              f"{name}python:{path}:mine", "--archive", str(sim), "--draws", "200", "--placebo", "0",
              "--json"],

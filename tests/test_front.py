@@ -1,6 +1,5 @@
 """The front door: `import beforehand as bh`, from a world to a verdict."""
 
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from beforehand.config import Home
 from beforehand.errors import CutoffViolation, InputError, NotFound, Stopped
 from beforehand.jobs.backtest import ask
 from experiments import QUICK, Out, told
+from program import run_program
 
 FEW = {"every": "28d", "draws": 200, "placebo": 0, "progress": False}
 
@@ -41,7 +41,7 @@ def test_every_name_is_there_and_documented() -> None:
 
 def test_importing_it_loads_nothing() -> None:
     code = "import sys; a = set(sys.modules); import beforehand; print(*(set(sys.modules) - a))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program([sys.executable, "-c", code], fresh=True, capture_output=True, text=True, check=True)  # fmt: skip
     assert done.stdout.split() == ["beforehand"]
 
 
@@ -394,7 +394,7 @@ def test_a_run_that_was_killed_is_unfinished(world: bh.World, home: Path, capsys
         "    os._exit(9)\n"
         f"bh.backtest(bh.open_world({str(world.path)!r}), dies, run_id='r', every='28d')\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    done = run_program([sys.executable, "-c", script], capture_output=True, check=False)
     assert done.returncode == 9
     assert bh.open_run("r").status == "unfinished"
     listed = told(capsys, "runs", "list")["runs"]

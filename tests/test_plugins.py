@@ -12,6 +12,7 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.plugins import GROUPS, Plugins
 from experiments import QUICK, Out
+from program import run_program
 
 OURS = Path(__file__).resolve().parents[1] / "src"
 
@@ -34,7 +35,7 @@ class Installed:
         self.run([*uv, "--target", str(self.site), str(source)])
 
     def run(self, command: list[str], code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
+        done = run_program(
             command, env=self.environment, cwd=self.folder, capture_output=True, text=True,
             check=False,
         )  # fmt: skip
@@ -267,6 +268,6 @@ def test_where_there_are_none_nothing_is_loaded() -> None:
         "import sys; from beforehand.plugins import PLUGINS; assert PLUGINS.found() == []; "
         "print('importlib.metadata' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program([sys.executable, "-c", code], fresh=True, capture_output=True, text=True, check=True)  # fmt: skip
     assert done.stdout.strip() == "False"
     assert Plugins().found() == []

@@ -27,6 +27,7 @@ from beforehand.records.rows import Context, MarketSeen, label
 from beforehand.world.render import store_world
 from beforehand.world.simulate import SimConfig
 from experiments import Out, intervals, told
+from program import Program
 
 SEEN = Context(
     "2026-01-05T00:00:00Z", MarketSeen("KALSHI:KXRAIN-1", "Will it rain?\nIt must.", 0.4)
@@ -369,7 +370,7 @@ def test_killed_and_resumed_nothing_is_asked_again(home: Path, sim: Path, capsys
     )
     entry = written(home, body)
     words = ["backtest", "run", "--forecasters", f"market,slow={entry}", "--every", "30d", "--archive", str(sim), "--draws", "100", "--placebo", "0", "--run-id", "r"]  # fmt: skip
-    started = subprocess.Popen(
+    started = Program(
         [sys.executable, "-m", "beforehand", *words],
         cwd=home,
         env={**os.environ, "BEFOREHAND_HOME": str(home)},
@@ -434,7 +435,7 @@ def test_a_program_ends_with_its_run(tmp_path: Path, how: str) -> None:
         folder=str(tmp_path),
         entry=entry,
     )
-    run = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path)
+    run = Program([sys.executable, "-c", code], cwd=tmp_path)
     until = time.monotonic() + 60
     while not beats.exists() and time.monotonic() < until:
         time.sleep(0.05)

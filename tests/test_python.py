@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from beforehand.front.reporting import told_in_python
 from beforehand.jobs.backtest import ask
 from beforehand.runs.rows import read_jsonl
 from experiments import QUICK, Out, intervals, told
+from program import run_program
 
 MINE = '''
 """Forecasters of a user."""
@@ -252,7 +252,7 @@ def killed_once(command: list[str], run: str, flag: Path) -> None:
     """Begin a run in a process of its own that dies in the middle."""
     flag.touch()
     asked = [sys.executable, "-m", "beforehand", *command, "--run-id", run]
-    died = subprocess.run(asked, capture_output=True, text=True, check=False)
+    died = run_program(asked, capture_output=True, text=True, check=False)
     flag.unlink()
     assert died.returncode == 9, died.stderr
 

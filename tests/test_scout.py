@@ -21,6 +21,7 @@ from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.store.files import file_digest
 from beforehand.store.run_folder import RunFolder
 from experiments import Out, told
+from program import run_program
 from scouting import (
     AT,
     EIGHT,
@@ -200,7 +201,7 @@ def test_killed_at_every_node_and_resumed(tmp_path: Path) -> None:
 
     def call(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "BEFOREHAND_HOME": str(root)}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return run_program(command, env=environment, capture_output=True, text=True, check=False)
 
     whole = tmp_path / "whole"
     write_cache(whole)
@@ -244,7 +245,7 @@ def test_nothing_of_the_future_in_any_byte(sim: Path, tmp_path: Path) -> None:
         for run, model in (("r", []), ("m", ["--model", "scripted", "--concurrency", "1"])):
             command = ["scout", "run", written(root / "p.json", made), "--as-of", at, *model]
             command += ["--archive", str(root / "world"), "--run-id", run]
-            subprocess.run(
+            run_program(
                 [sys.executable, "-m", "beforehand", *command], env=environment, check=True,
                 capture_output=True,
             )  # fmt: skip
@@ -383,7 +384,7 @@ def test_live_threads_are_recorded_and_asked_for_once(tmp_path: Path) -> None:
         environment = {**os.environ, **vendor.environment, "BEFOREHAND_HOME": str(tmp_path / "h")}
 
         def call(*command: str, env: dict[str, str] = environment) -> Any:
-            return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+            return run_program(command, env=env, capture_output=True, text=True, check=False)
 
         live = ["scout", "run", file, "--mode", "record", "--run-id", "r", "--concurrency", "1"]
         died = call(sys.executable, str(script), "3", "before", *live)

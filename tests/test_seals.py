@@ -21,6 +21,7 @@ from beforehand.ids import digest
 from beforehand.jobs.benchmark import evaluation
 from beforehand.store.seals import NOTHING, Record, Seal, check, read_seals, seal
 from experiments import Out, told
+from program import Program
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -147,9 +148,7 @@ def test_killed_while_sealing_nothing_is_lost_and_nothing_sealed_twice(tmp_path:
     )
     told_of = -1
     for _ in range(5):
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, str(log)], stdout=subprocess.PIPE, text=True
-        )
+        process = Program([sys.executable, "-c", code, str(log)], stdout=subprocess.PIPE, text=True)
         with process:
             assert process.stdout is not None
             process.stdout.readline()

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from beforehand.sources.base import Request
 from beforehand.store.archive import writer as spool_module
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import Spool
+from program import Program, run_program
 from vendor import Vendor, serving
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -138,14 +138,14 @@ def test_kill_9_while_recording_loses_nothing_that_was_kept(tmp_path: Path) -> N
         environment = {**os.environ, **vendor.environment, "BEFOREHAND_HOME": str(tmp_path)}
         command = [sys.executable, "-c", SCRIPT, str(tmp_path / "a")]
         for delay in (0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.4):
-            child = subprocess.Popen(command, env=environment, stdout=-1, stderr=-3)
+            child = Program(command, env=environment, stdout=-1, stderr=-3)
             deadline, before = time.monotonic() + 30, paid
             while paid == before and child.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.001)
             time.sleep(delay)
             child.send_signal(signal.SIGKILL)
             shown |= set(re.findall(rb"https://example.org/\d+", child.communicate()[0]))
-        assert subprocess.run(command, env=environment, stdout=-3, check=False).returncode == 0
+        assert run_program(command, env=environment, stdout=-3, check=False).returncode == 0
     kept = Archive(tmp_path / "a")
     assert not kept.verify()
     bodies = " ".join(e.body for e in kept.records(Exchange)).encode()

@@ -13,6 +13,8 @@ from typing import Any
 import httpx2
 from serving import COMMAND, environment
 
+from program import Program
+
 START_S = 60.0
 
 
@@ -58,7 +60,7 @@ class Api:
 @contextmanager
 def api(home: Path, *arguments: str, port: int = 0, more: Any = None) -> Iterator[Api]:
     """`beforehand serve --port 0 --json …`, until the block ends."""
-    process = subprocess.Popen(
+    process = Program(
         [*COMMAND, "serve", "--port", str(port), "--json", *arguments],
         env=environment(home, more),
         stderr=subprocess.PIPE,

@@ -11,13 +11,15 @@ from pathlib import Path
 import psycopg
 from provider import Provider
 
+from program import Program
+
 
 def program(*arguments: str, home: Path, url: str | None) -> subprocess.Popen[bytes]:
     env = {k: v for k, v in os.environ.items() if k != "BEFOREHAND_DATABASE_URL"}
     env["BEFOREHAND_HOME"] = str(home)
     if url:
         env["BEFOREHAND_DATABASE_URL"] = url
-    return subprocess.Popen(
+    return Program(
         [sys.executable, "-m", "beforehand", *arguments],
         env=env,
         stdout=subprocess.PIPE,

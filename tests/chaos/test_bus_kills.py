@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from beforehand.store.bus import Bus, read_log, read_output
+from program import Program
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 WRITES, KILLS, AGENTS = (5_000, 40, 3) if FULL else (400, 6, 2)
@@ -57,7 +58,7 @@ def test_eight_processes_of_four_threads_with_kills(tmp_path: Path) -> None:
         turn += 1
         arguments = [str(root), str(AGENTS), str(THREADS), f"t{turn}"]
         with (said / f"{turn}.txt").open("wb") as out:
-            return subprocess.Popen([sys.executable, str(script), *arguments], stdout=out)
+            return Program([sys.executable, str(script), *arguments], stdout=out)
 
     def done() -> int:
         return sum(path.read_bytes().count(b"\n") for path in said.iterdir())

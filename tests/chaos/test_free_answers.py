@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +12,7 @@ from beforehand.errors import Stopped, Unavailable
 from beforehand.store.database import Database
 from beforehand.store.journal.free import FreeAnswer
 from beforehand.store.journal.journal import Journal
+from program import run_program
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
@@ -59,7 +59,7 @@ def test_a_run_on_postgres(sim: Path, tmp_path: Path, url: str) -> None:
 
         def cli(*arguments: str, environment: dict[str, str] = environment) -> dict:  # type: ignore[type-arg]
             command = [sys.executable, "-m", "beforehand", *arguments, "--json"]
-            done = subprocess.run(command, env=environment, capture_output=True, check=True)
+            done = run_program(command, env=environment, capture_output=True, check=True)
             return json.loads(done.stdout)  # type: ignore[no-any-return]
 
         asked = ["--archive", str(sim), "--every", "28d", "--draws", "100", "--placebo", "0"]

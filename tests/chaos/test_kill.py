@@ -18,6 +18,7 @@ import pytest
 from provider import Provider, serving
 
 from beforehand.config import Home
+from program import Program
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 ITEMS, CAP = 200, 8
@@ -26,7 +27,7 @@ PROGRAM = Path(__file__).with_name("small_job.py")
 
 def launch(home: Path, provider: Provider, **env: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, PROGRAM, home, provider.address(), str(ITEMS), str(CAP)]
-    return subprocess.Popen(
+    return Program(
         [str(part) for part in command],
         env={**os.environ, **env},
         stdout=subprocess.PIPE,
@@ -182,7 +183,7 @@ def test_a_full_disk_is_said_and_resumed_from(tmp_path: Path) -> None:
     with serving(Provider(latency=0.0)) as provider:
         command = [sys.executable, PROGRAM, tmp_path, provider.address(), str(ITEMS), str(CAP)]
         small = ["bash", "-c", 'ulimit -f 400; trap "" XFSZ; exec "$@"', "--"]
-        process = subprocess.Popen(
+        process = Program(
             [*small, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         _, err = process.communicate(timeout=120)

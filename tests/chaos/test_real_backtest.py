@@ -16,13 +16,14 @@ import pytest
 from provider import Provider, serving
 
 from beforehand.config import Home
+from program import Program
 
 FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 KILLS = 5 if FULL else 2
 
 
 def run(home: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    return Program(
         [sys.executable, "-m", "beforehand", *arguments],
         env={**os.environ, "BEFOREHAND_HOME": str(home)},
         stdout=subprocess.PIPE,

@@ -26,6 +26,7 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
 from experiments import Out, told
 from opened import vendor_of_open
+from program import Program, run_program
 from test_a2a import Stranger, message
 from vendor import Vendor, serving
 
@@ -76,7 +77,7 @@ def killed(
     go back); how often it was still running. `after` is called after each kill."""
     hit = 0
     for n in range(KILLS):
-        with subprocess.Popen(
+        with Program(
             at(now + n * MINUTE, *order), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as one:
             time.sleep(0.6 + 0.45 * n)
@@ -84,7 +85,7 @@ def killed(
             one.send_signal(signal.SIGKILL)
         after()
     last = at(now + KILLS * MINUTE, *order)
-    done = subprocess.run(last, capture_output=True, text=True, check=False)
+    done = run_program(last, capture_output=True, text=True, check=False)
     assert done.returncode in codes, done.stderr
     return hit
 

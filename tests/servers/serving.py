@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -19,7 +18,8 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-COMMAND = [sys.executable, "-m", "beforehand"]
+from program import COMMAND, Program, run_program
+
 START_S = 60.0
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
@@ -65,7 +65,7 @@ def served(
     more: dict[str, str] | None = None,
 ) -> Iterator[Served]:
     """`beforehand mcp SERVER --transport http --port 0 …`, until the block ends."""
-    process = subprocess.Popen(
+    process = Program(
         [*COMMAND, "mcp", server, "--transport", "http", "--port", str(port), *arguments],
         env=environment(home, more),
         stderr=subprocess.PIPE,
@@ -112,7 +112,7 @@ def token(home: Path, *arguments: str) -> str:
 
 def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of the program."""
-    return subprocess.run(
+    return run_program(
         [*COMMAND, *arguments], env=environment(home), capture_output=True, text=True, cwd=home
     )
 

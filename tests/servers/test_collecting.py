@@ -18,6 +18,7 @@ from beforehand.forecast.programs import can_hide
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.store.archive.reader import Archive
+from program import Program
 
 AGENT = Path(__file__).parent / "mcp_agent.py"
 FEW = ("--every", "30d", "--markets", "SIMEX:m0000,SIMEX:m0001,SIMEX:m0003")
@@ -60,7 +61,7 @@ def test_killed_and_resumed(tmp_path: Path, sim: Path) -> None:
     )
     slow.chmod(0o755)
     words = ["collect", "--archive", str(sim), *FEW, "--out", "c.csv", "--", str(slow)]
-    started = subprocess.Popen(
+    started = Program(
         [sys.executable, "-m", "beforehand", *words],
         cwd=tmp_path,
         env=environment(tmp_path),

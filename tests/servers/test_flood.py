@@ -20,6 +20,7 @@ from serving import HEADERS, call, environment, token
 from beforehand.serve import http
 from beforehand.serve.connections import Limits
 from beforehand.serve.guards import InFlight
+from program import Program
 
 FILES, CONNECTIONS, PEERS = 400, 3000, 20
 PLAIN = "import sys; sys.modules['uvloop'] = None; from beforehand.__main__ import main; main()"
@@ -36,7 +37,7 @@ def starved(home: Path, command: str, log: Path) -> Iterator[str]:
     arguments = [sys.executable, "-c", PLAIN, *given, "--auth", "token", "--head-timeout", "4"]
     arguments += ["--port", str(port)]
     with log.open("wb") as out:
-        process = subprocess.Popen(
+        process = Program(
             arguments, env=environment(home), stderr=out, stdout=subprocess.DEVNULL, cwd=home,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES)),
         )  # fmt: skip
