@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from provider import Provider, serving
+from serving import command, must
 
-from beforehand.cli.app import run as cli
 from beforehand.clock import FrozenClock, from_us, parse_instant
 from beforehand.config import recorded_data
 from beforehand.gateway.gateway import Gateway
@@ -24,6 +24,7 @@ from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 from experiments import MONDAY
 from live import Setup, opened
+from prepared import prepared
 
 settings.register_profile(
     "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -56,17 +57,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sim() -> Path:
     """A small simulated world as an archive; read only."""
-    path = tmp_path_factory.mktemp("sim") / "archive"
-    ArchiveWriter(path).add(
-        records(SimConfig(seed=3, dates=24)),
-        importer="simulate",
-        source="test",
-        source_digest="test",
-        recorded_at=STORED_AT.now(),
-    )
-    return path
+
+    def make(folder: Path) -> None:
+        ArchiveWriter(folder / "archive").add(
+            records(SimConfig(seed=3, dates=24)),
+            importer="simulate",
+            source="test",
+            source_digest="test",
+            recorded_at=STORED_AT.now(),
+        )
+
+    return prepared("sim", make) / "archive"
 
 
 @pytest.fixture(scope="session")
@@ -87,14 +90,28 @@ def data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def real(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def real(data: Path) -> Path:
     """An archive of recorded markets and documents; read only."""
-    path = tmp_path_factory.mktemp("real") / "archive"
-    sets = [str(data / "forecastbench" / f"markets_{kind}.jsonl") for kind in ("resolved", "open")]
-    assert cli(["world", "import", "markets", *sets, "--archive", str(path)]) == 0
-    documents = sorted(str(p) for p in (data / "evidence").glob("*/*.jsonl.gz"))
-    assert cli(["world", "import", "documents", *documents, "--archive", str(path)]) == 0
-    return path
+
+    def make(folder: Path) -> None:
+        for kind, files in (
+            (
+                "markets",
+                [data / "forecastbench" / f"markets_{k}.jsonl" for k in ("resolved", "open")],
+            ),
+            ("documents", sorted((data / "evidence").glob("*/*.jsonl.gz"))),
+        ):
+            order = [
+                "world",
+                "import",
+                kind,
+                *map(str, files),
+                "--archive",
+                str(folder / "archive"),
+            ]
+            must(command(folder, *order))
+
+    return prepared("real", make) / "archive"
 
 
 @pytest.fixture(scope="module")

@@ -1,25 +1,24 @@
 """A home with a world and runs of each kind: fixtures for tests/api and tests/web."""
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from serving import command, environment
+from serving import command, environment, must
 
+from prepared import copy, prepared
 from program import run_program
 
 
-def must(done: subprocess.CompletedProcess[str], codes: tuple[int, ...] = (0,)) -> None:
-    assert done.returncode in codes, done.stderr
-
-
 @pytest.fixture(scope="session")
-def first_made(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Path:
+def first_made(sim: Path) -> Path:
     """A home folder: the archive `sim`, a backtest with a model, a scored file, a question, a
-    benchmark."""
-    home = tmp_path_factory.mktemp("api")
+    benchmark, a round; read only."""
+    return prepared("home", lambda home: runs_of_each_kind(home, sim))
+
+
+def runs_of_each_kind(home: Path, sim: Path) -> None:
     (home / "data").mkdir()
     shutil.copytree(sim, home / "data" / "sim")
     quick = ("--archive", "data/sim", "--draws", "200", "--placebo", "0")
@@ -38,7 +37,6 @@ def first_made(tmp_path_factory: pytest.TempPathFactory, sim: Path) -> Path:
     must(command(home, "ask", title, "--archive", "data/sim", "--run-id", "asked"))
     must(command(home, "bench", "run", "--archive", "data/sim", "--forecasters", "market,drift", "--draws", "200", "--placebo", "0", "--run-id", "benched"))  # fmt: skip
     rounds(home)
-    return home
 
 
 ROUND_AT = "2025-04-07T16:00:00Z"
@@ -73,5 +71,4 @@ def rounds(home: Path) -> None:
 def made(tmp_path_factory: pytest.TempPathFactory, first_made: Path) -> Path:
     """A copy of it: tests start runs in it, and change files."""
     home = tmp_path_factory.mktemp("copy") / "home"
-    shutil.copytree(first_made, home)
-    return home
+    return copy(first_made, home)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from serving import COMMAND, environment
+from serving import COMMAND, HTTP, environment
 
 from program import Program
 
@@ -29,7 +29,7 @@ class Api:
 
     def get(self, path: str, token: str | None = None, **params: Any) -> httpx2.Response:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return httpx2.get(self.url + path, params=params, headers=headers, timeout=60)
+        return HTTP.get(self.url + path, params=params, headers=headers)
 
     def json(self, path: str, **params: Any) -> Any:
         found = self.get(path, **params)
@@ -39,8 +39,8 @@ class Api:
     def post(self, path: str, body: Any, token: str | None = None, **headers: str) -> Any:
         given = dict(headers) | ({} if token is None else {"Authorization": f"Bearer {token}"})
         if isinstance(body, bytes):
-            return httpx2.post(self.url + path, content=body, headers=given, timeout=120)
-        return httpx2.post(self.url + path, json=body, headers=given, timeout=120)
+            return HTTP.post(self.url + path, content=body, headers=given)
+        return HTTP.post(self.url + path, json=body, headers=given)
 
     def ended(self, run_id: str, wait: float = 90.0) -> Any:
         """The run, once it has ended."""
@@ -82,7 +82,7 @@ def api(home: Path, *arguments: str, port: int = 0, more: Any = None) -> Iterato
     try:
         for _ in range(100):
             try:
-                httpx2.get(f"{made.url}/api/health", timeout=10)
+                HTTP.get(f"{made.url}/api/health", timeout=10)
                 break
             except httpx2.HTTPError:
                 time.sleep(0.05)

@@ -21,6 +21,9 @@ from mcp.client.streamable_http import streamable_http_client
 from program import COMMAND, Program, run_program
 
 START_S = 60.0
+HTTP = httpx2.Client(timeout=120, limits=httpx2.Limits(max_keepalive_connections=0))
+"""One client for all requests, a connection for each: making a client takes longer than most of
+the answers."""
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 
@@ -110,6 +113,10 @@ def token(home: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+def must(done: subprocess.CompletedProcess[str], codes: tuple[int, ...] = (0,)) -> None:
+    assert done.returncode in codes, done.stderr
+
+
 def command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command of the program."""
     return run_program(
@@ -146,7 +153,7 @@ def post(url: str, body: Any, text: str | None = None, **headers: str) -> httpx2
     if text is not None:
         given["authorization"] = f"Bearer {text}"
     raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
-    return httpx2.post(url, content=raw, headers=given, timeout=60)
+    return HTTP.post(url, content=raw, headers=given)
 
 
 def call(name: str, arguments: dict[str, Any] | None = None, number: int = 1) -> dict[str, Any]:

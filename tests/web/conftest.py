@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from apiserver import Api, api
 from browsing import FLAGS, Screen, screen
-from serving import command
+from serving import command, must
 
 from beforehand.serve.api.pages import BUILT
-from homes import first_made, made, must
+from homes import first_made, made
 
 __all__ = ["first_made", "made"]
 CI = bool(os.environ.get("CI"))
