@@ -25,12 +25,39 @@ from beforehand.world.simulate import SimConfig
 from experiments import MONDAY
 from live import Setup, opened
 from prepared import prepared
+from proofs import COUNTS, FULL
 
 settings.register_profile(
     "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("house")
 STORED_AT = FrozenClock(parse_instant("2026-11-01T00:00:00Z"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what only `make chaos` runs to it."""
+    if not FULL:
+        left = [item for item in items if item.get_closest_marker("chaos")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
+        COUNTS["tests that `make chaos` alone runs"] = (0, len(left))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Each process of the tests says how much of each proof it made."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["proofs"] = COUNTS
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    COUNTS.update(getattr(node, "workeroutput", {}).get("proofs", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What was proved, and how much of it `make chaos` proves."""
+    for what, (made, full) in sorted(COUNTS.items()):
+        terminalreporter.write_line(f"proof: {made:,} of {full:,} {what}")
 
 
 @pytest.fixture(autouse=True)

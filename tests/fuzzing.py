@@ -1,12 +1,10 @@
 """Broken inputs from whole ones: places of a JSON value changed, bytes of a file changed."""
 
 import copy
-import os
 from typing import Any
 
 import numpy as np
 
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 STRANGE: list[Any] = [
     None,
     True,

@@ -17,7 +17,8 @@ from beforehand.store.journal.journal import Journal
 from experiments import Out, told
 from modelserver import ModelServer, completion, model_server
 from program import run_program
-from test_ask import FULL, KILLED, T, asked
+from proofs import some
+from test_ask import KILLED, T, asked
 
 QUESTION = "Will the Jorvia pipeline index close above 772, and how did it move this month?"
 Body = dict[str, Any]
@@ -212,7 +213,7 @@ def test_killed_at_every_step_no_call_is_paid_twice(sim: Path, tmp_path: Path) -
         wanted = carried_out(server, tmp_path / "whole", "-m", "beforehand")
         assert len(wanted[1]) == len(set(wanted[1])) > 8
         places = [(step, when) for step in range(1, 7) for when in ("before", "after")]
-        for step, when in places if FULL else places[::3]:
+        for step, when in some("kills of an ask with a model", places[5:6], places):
             root = tmp_path / f"{step}-{when}"
             found = carried_out(server, root, str(script), str(step), when)
             assert found == wanted, (step, when)

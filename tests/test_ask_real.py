@@ -2,7 +2,6 @@
 The figures of an answer are those that SQL finds in the same archive, and each citation is there."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ import pytest
 from beforehand.cli.app import run as cli
 from beforehand.jobs.ask.answer import cited
 from experiments import Out, told
+from proofs import some
 
 pytestmark = pytest.mark.real_data
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 RATES = "What is priced in for a rate cut in December, and how did it move this month?"
 QUESTIONS: list[tuple[str, str, set[str]]] = [
     # One agent's kind of record.
@@ -162,7 +161,12 @@ def test_fifteen_questions(
     nothing may look for other things, and its figures are the archive's all the same."""
     assert len(QUESTIONS) >= 15
     compared = 0
-    for question, at, kinds in QUESTIONS if FULL or not model else QUESTIONS[::4]:
+    asked = some(
+        f"questions over recorded markets{model and ', planned by a model'}",
+        QUESTIONS[:: 4 if model else 3],
+        QUESTIONS,
+    )
+    for question, at, kinds in asked:
         more = ("--model", model) if model else ()
         found = told(capsys, "ask", question, "--archive", str(real), "--as-of", at, *more)
         compared += check(found, sql, home, quotes)
@@ -174,10 +178,10 @@ def test_fifteen_questions(
             assert "Nothing was found" in found["answer"], question
             assert found["not_found"], question
     assert cli(["bus", "verify"]) == 0
-    assert compared >= (20 if FULL or not model else 1)
+    assert compared >= ((1 if model else 4) if len(asked) < 15 else 20)
 
 
-@pytest.mark.skipif(not FULL, reason="half an hour and more: `make chaos` runs it")
+@pytest.mark.chaos
 @pytest.mark.parametrize(("question", "at"), [(question, at) for question, at, _ in QUESTIONS])
 def test_the_local_model_over_real_data(
     real: Path, sql: Sql, home: Path, quotes: Path, capsys: Out, question: str, at: str

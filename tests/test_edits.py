@@ -24,9 +24,10 @@ from beforehand.store.archive.reader import Archive
 from beforehand.store.files import file_digest
 from beforehand.store.run_folder import RunFolder
 from experiments import Out, told
-from fuzzing import FULL, bitten, mutated
+from fuzzing import bitten, mutated
+from proofs import count
 
-EDITS = 250 if FULL else 25
+EDITS = count("edits of what was stored, of each kind", 25, 250)
 
 
 def changed(rng: np.random.Generator, data: bytes) -> bytes:

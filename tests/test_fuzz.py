@@ -27,11 +27,12 @@ from beforehand.sources import (
     web_search,
 )
 from beforehand.sources.fields import answer, decode_json
-from fuzzing import FULL, STRANGE, mutated
+from fuzzing import STRANGE, mutated
+from proofs import count
 
 AT = datetime(2026, 9, 1, tzinfo=UTC)
 FEED = google_news.build("x")
-ROUNDS = 15_000 if FULL else 400
+ROUNDS = count("broken inputs of each reader", 400, 15_000)
 Parser = Callable[[Any], Any]
 
 

@@ -30,11 +30,12 @@ from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.rules import series_problem
 from beforehand.world.importers.lines import Rejects
 from beforehand.world.importers.named import OWN
-from fuzzing import FULL, STRANGE, bitten, mutated
+from fuzzing import STRANGE, bitten, mutated
+from proofs import count
 from shapes import GAMMA_MARKET, KALSHI_EVENT
 
 AT = datetime(2026, 9, 1, tzinfo=UTC)
-ROUNDS = 40_000 if FULL else 600
+ROUNDS = count("broken files of each importer", 600, 40_000)
 MOST_MB = 300
 HISTORY = {
     "source": "polymarket", "id": "0x1", "question": "Will it?", "background": "b", "event_id": "e",

@@ -14,7 +14,7 @@ import pytest
 from apiserver import Api, api, taken
 
 MODULES = Path(__file__).parents[1] / "servers" / "clients" / "node_modules"
-EXAMPLES = 40 if os.environ.get("BEFOREHAND_CHAOS") == "full" else 4
+EXAMPLES = 40
 CONFIG = """
 [checks.not_a_server_error]
 expected-statuses = ["2xx", "3xx", "4xx", 503]
@@ -48,14 +48,15 @@ def with_real(made: Path, real: Path) -> Iterator[Api]:
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize("known", [True, False] if EXAMPLES > 4 else [True])
+@pytest.mark.chaos
+@pytest.mark.parametrize("known", [True, False])
 def test_schemathesis_finds_no_answer_outside_the_document(
     with_real: Api, tmp_path: Path, known: bool
 ) -> None:
     """Examples, random requests and sequences of them over every operation: no 500, no status or
     media type that is not documented, no answer that misses its schema."""
     (tmp_path / "schemathesis.toml").write_text(CONFIG + (KNOWN if known else ""))
-    phases = "examples,coverage,fuzzing,stateful" if EXAMPLES > 4 else "examples,fuzzing,stateful"
+    phases = "examples,coverage,fuzzing,stateful"
     done = subprocess.run(
         [
             str(Path(sys.executable).with_name("st")), "run", f"{with_real.url}/api/openapi.json",
@@ -148,6 +149,7 @@ def _known(serving: Api) -> dict[str, str]:
     return {"{market_id}": market, "{event_id}": event, "{document_id}": document}
 
 
+@pytest.mark.chaos
 def test_a_generator_makes_types_of_it(serving: Api, tmp_path: Path) -> None:
     """openapi-typescript and a strict TypeScript compiler read it, and no type is unknown."""
     if not (MODULES / "openapi-typescript").is_dir():

@@ -4,7 +4,6 @@ Eight clients for some seconds; `make chaos` runs sixty-four for a minute, and t
 """
 
 import asyncio
-import os
 import random
 import resource
 import time
@@ -16,8 +15,9 @@ import httpx2
 from apiserver import Api, api
 from test_watching import _free_port
 
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
-CLIENTS, SECONDS = (64, 60.0) if FULL else (8, 6.0)
+from proofs import FULL, count
+
+CLIENTS, SECONDS = count("readers of the API at once", 4, 64), 60.0 if FULL else 1.5
 
 
 def _paths(served: Api) -> list[tuple[str, dict[str, Any]]]:

@@ -11,7 +11,7 @@ import numpy as np
 import polars
 import pytest
 from apiserver import Api, pages, taken
-from serving import command
+from serving import HTTP, command
 
 from beforehand.front.arrow import Table
 from beforehand.serve.api.thinning import thinned
@@ -101,7 +101,7 @@ def test_tables_as_json_csv_and_arrow(serving: Api, name: str) -> None:
     rows = pages(serving, path, 500)
     for how in ({"format": "csv"}, None):
         headers = {} if how else {"Accept": "text/csv"}
-        answer = httpx2.get(serving.url + path, params=how, headers=headers, timeout=60)
+        answer = HTTP.get(serving.url + path, params=how, headers=headers)
         assert answer.headers["content-type"].startswith("text/csv")
         found = list(csv.DictReader(io.StringIO(answer.text)))
         assert len(found) == len(rows)

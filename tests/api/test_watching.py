@@ -17,10 +17,11 @@ from apiserver import Api, api, pages
 from serving import command
 
 from modelserver import model_server
+from proofs import FULL, count
 
 # How many watch, and after how many events those leave that come back: clients and server share
 # the machine's cores.
-WATCHERS, STAY = (200, 60) if os.environ.get("BEFOREHAND_CHAOS") == "full" else (9, 5)
+WATCHERS, STAY = (count("watchers of one run", 6, 200), 60 if FULL else 2)
 
 
 def told(url: str, run_id: str, after: int = 0, most: int = 10**9) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Questions arrive in order of time, whatever happens: a server on loopback judges it."""
 
-import os
 import random
 import signal
 import sqlite3
@@ -17,8 +16,7 @@ from beforehand.cli.app import run as cli
 from beforehand.config import Home
 from beforehand.errors import EXIT_OK
 from experiments import Out, intervals, told
-
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
+from proofs import count
 
 
 def backtest(archive: Path, judge: Judge, *more: str) -> list[str]:
@@ -41,7 +39,7 @@ def answered(home: Path) -> int:
             return 0
 
 
-def test_in_order_after_three_kills_and_in_a_fork(sim: Path, tmp_path: Path) -> None:
+def test_in_order_after_kills_and_in_a_fork(sim: Path, tmp_path: Path) -> None:
     home, twin, chance = tmp_path / "home", tmp_path / "twin", random.Random(13)
     with serving(Judge(shaky=50)) as judge:
         command = backtest(sim, judge)
@@ -53,7 +51,7 @@ def test_in_order_after_three_kills_and_in_a_fork(sim: Path, tmp_path: Path) -> 
         assert judge.judged >= 1000
         judge.judged = judge.early = 0
         judge.latest.clear()
-        for point in sorted(chance.sample(range(20, calls - 20), 3)):
+        for point in sorted(chance.sample(range(20, calls - 20), KILLS)):
             process = program(*command, home=home, url=None)
             while answered(home) < point and process.poll() is None:
                 time.sleep(0.01)
@@ -75,10 +73,14 @@ def test_in_order_after_three_kills_and_in_a_fork(sim: Path, tmp_path: Path) -> 
         assert forked.returncode == EXIT_OK, err.decode()
         assert judge.late == 0
         assert "f" in judge.latest
-    print(f"out of order 0 of {killed} after three kills, 0 of {judge.judged - killed} in a fork")
+    print(f"out of order 0 of {killed} after {KILLS} kills, 0 of {judge.judged - killed} in a fork")
 
 
-@pytest.mark.parametrize("n", [2, 4] if FULL else [4])
+KILLS = count("kills of a run whose questions are asked in order", 1, 3)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("n", [2, 4])
 def test_in_order_over_workers(n: int, sim: Path, tmp_path: Path, url: str) -> None:
     with serving(Judge(latency=0.01)) as judge, workers(n, tmp_path, url) as crew:
         run = program(*backtest(sim, judge), home=tmp_path, url=url)

@@ -2,7 +2,6 @@
 and the manifests right afterwards. BEFOREHAND_CHAOS=full: 5,000 writes."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -12,9 +11,13 @@ from pathlib import Path
 
 from beforehand.store.bus import Bus, read_log, read_output
 from program import Program
+from proofs import FULL, count
 
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
-WRITES, KILLS, AGENTS = (5_000, 40, 3) if FULL else (400, 6, 2)
+WRITES, KILLS, AGENTS = (
+    count("writes to the bus under kills", 400, 5_000),
+    40 if FULL else 6,
+    3 if FULL else 2,
+)
 PROCESSES, THREADS = 8, 4
 
 WRITER = """

@@ -19,8 +19,8 @@ from provider import Provider, serving
 
 from beforehand.config import Home
 from program import Program
+from proofs import count
 
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 ITEMS, CAP = 200, 8
 PROGRAM = Path(__file__).with_name("small_job.py")
 
@@ -62,7 +62,7 @@ def outcome(home: Path) -> tuple[bytes, list[tuple[str, ...]]]:
 
 
 def test_killed_runs_equal_their_twin(tmp_path: Path) -> None:
-    runs, kills = (8, 3) if FULL else (1, 3)
+    runs, kills = count("runs killed three times each", 1, 8), 3
     killed = lost = wrong = repeated = restarted = 0
     with serving(Provider(latency=0.01, shaky=7)) as provider:
         twin = tmp_path / "twin"
@@ -178,6 +178,7 @@ def test_a_locked_journal_is_waited_for(tmp_path: Path) -> None:
         assert max(provider.paid().values()) == 1
 
 
+@pytest.mark.chaos
 def test_a_full_disk_is_said_and_resumed_from(tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk: SQLite's writes fail alike."""
     with serving(Provider(latency=0.0)) as provider:

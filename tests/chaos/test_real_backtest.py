@@ -17,9 +17,11 @@ from provider import Provider, serving
 
 from beforehand.config import Home
 from program import Program
+from proofs import FULL, count
 
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
-KILLS = 5 if FULL else 2
+pytestmark = pytest.mark.chaos
+
+KILLS = count("kills of a backtest over the recorded markets", 2, 5)
 
 
 def run(home: Path, *arguments: str) -> subprocess.Popen[bytes]:

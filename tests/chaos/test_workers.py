@@ -1,6 +1,5 @@
 """Several processes on one real Postgres: the work spreads, one is killed, the limits hold."""
 
-import os
 import subprocess
 import time
 from collections import Counter
@@ -12,9 +11,9 @@ from crew import asked, at_work, backtest, done, files, program, workers
 from provider import Provider, serving
 
 from beforehand.store.archive.reader import Archive
+from proofs import some
 from website import serving as web_server
 
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
 RATE = 60
 
 
@@ -23,7 +22,7 @@ def busiest(times: list[float], window: float) -> int:
     return max(sum(start <= t < start + window for t in times) for start in times)
 
 
-@pytest.mark.parametrize("n", [2, 4] if FULL else [2])
+@pytest.mark.parametrize("n", some("sizes of a crew of workers on Postgres", [2], [2, 4]))
 def test_work_spreads_and_one_worker_is_killed(n: int, sim: Path, tmp_path: Path, url: str) -> None:
     home, twin = tmp_path / "home", tmp_path / "twin"
     with serving(Provider(latency=0.05)) as provider:
@@ -71,6 +70,7 @@ def test_work_spreads_and_one_worker_is_killed(n: int, sim: Path, tmp_path: Path
         )
 
 
+@pytest.mark.chaos
 def test_a_worker_elsewhere_reads_the_archive_at_a_url(sim: Path, tmp_path: Path, url: str) -> None:
     """It has no file of the run's machine but what it fetched, and the run is the same."""
     home, elsewhere, twin = tmp_path / "home", tmp_path / "elsewhere", tmp_path / "twin"
@@ -97,6 +97,7 @@ def test_a_worker_elsewhere_reads_the_archive_at_a_url(sim: Path, tmp_path: Path
     assert {n for name, n in asked_for.items() if name != "/archive.json"} == {1}
 
 
+@pytest.mark.chaos
 def test_a_dead_driver_is_replaced_by_a_worker(sim: Path, tmp_path: Path, url: str) -> None:
     home = tmp_path / "home"
     with serving(Provider(latency=0.05)) as provider, workers(1, home, url):

@@ -15,8 +15,9 @@ from beforehand.gateway.panel import Evidence
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs.backtest.walk import context_of
 from beforehand.records.world import Document, Market, PricePoint
+from proofs import count
 
-PAIRS = 600
+PAIRS = count("pairs of worlds through prompts and contexts", 100, 600)
 NAMES = [f"{venue}:m{i}" for venue in ("POLYMARKET", "MANIFOLD", "KALSHI") for i in range(3)]
 
 

@@ -13,7 +13,6 @@ In order none of them ever finds anything. In disorder each "beats the market": 
 """
 
 import math
-import os
 import re
 import statistics
 from collections import Counter, defaultdict
@@ -38,9 +37,9 @@ from beforehand.score.intervals import t_quantile
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
+from proofs import FULL, count
 
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
-SEEDS = range(7000, 7100 if FULL else 7008)
+SEEDS = range(7000, 7000 + count("worlds in which a forecaster remembers", 3, 100))
 RULES = ("sibling", "own", "count")
 NOW = FrozenClock(datetime(2026, 11, 1, tzinfo=UTC))
 WEEK, T = timedelta(days=7), datetime(2025, 2, 12, 9, tzinfo=UTC)

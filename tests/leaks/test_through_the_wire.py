@@ -8,7 +8,6 @@ that calls tools, errors, an `as_of` before and after t.
 
 import itertools
 import json
-import os
 import re
 import threading
 import time
@@ -35,9 +34,10 @@ from beforehand.serve.http import application, listen
 from beforehand.serve.mcp import Backend
 from beforehand.store.tokens import Tokens
 from beforehand.tools.storage import Storage
+from proofs import count
 
 NOW = FrozenClock(START + timedelta(days=9))
-PAIRS = 1000 if os.environ.get("BEFOREHAND_CHAOS") == "full" else 20
+PAIRS = count("pairs of worlds through MCP on the wire", 10, 1000)
 TOOK = re.compile(rb'((?:execution_time_ms|tokens_estimated)\\?":)[\d.e-]+')
 CODE = """
 for ask in (

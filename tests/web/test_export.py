@@ -1,7 +1,6 @@
 """The static export itself: small, the same bytes each time, and made of what stands in the lock."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -65,6 +64,7 @@ def test_first_answers_are_small(browse: Callable[..., Screen], serving: Api) ->
     assert max(sizes.values()) < 60_000, max(sizes, key=lambda url: sizes[url])
 
 
+@pytest.mark.chaos
 def test_two_builds_are_the_same(chromium: object, tmp_path: Path) -> None:
     before = {p.relative_to(BUILT): p.read_bytes() for p in BUILT.rglob("*") if p.is_file()}
     kept = tmp_path / "kept"
@@ -126,9 +126,7 @@ def test_files_are_served_with_care(chromium: object, serving: Api) -> None:
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
 
 
-@pytest.mark.skipif(
-    os.environ.get("BEFOREHAND_UI") != "full", reason="make ui-test builds a wheel and installs it"
-)
+@pytest.mark.chaos
 def test_the_wheel_serves_without_node(tmp_path: Path) -> None:
     """pip install of the wheel, the demo, and the page is there."""
     root = WEB.parent
