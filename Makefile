@@ -3,24 +3,64 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test chaos setup lock docs site bench clients ui ui-test wheel clean
+.PHONY: demo test lint quick golden golden-accept chaos chaos-parts setup lock docs site bench clients ui wheel clean
 
 # The main job; on a terminal then the pages of it, until Ctrl-C.
 demo: ui
 	$(BIN)/beforehand demo
 	if [ -t 1 ]; then $(BIN)/beforehand serve; fi
 
-test: setup
-	$(BIN)/ruff check src tests bench
-	$(BIN)/mypy
+test: setup lint
 	$(BIN)/pytest
 
-# The full counts: every boundary, dozens of kills, four workers; sixty-four MCP clients for a
-# minute, a thousand pairs of worlds through the wire, two hundred futures for each peeker; the API
-# under sixty-four readers and two hundred watchers, and all that its document allows; a million broken
-# inputs, a thousand edits of what was stored.
-chaos: setup
-	BEFOREHAND_CHAOS=full $(BIN)/pytest -n0 -s --timeout=0 tests/chaos tests/servers/test_load.py tests/leaks/test_through_the_wire.py tests/leaks/test_memory.py tests/leaks/test_noninterference.py tests/test_probe.py tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py tests/api/test_readers.py tests/api/test_watching.py tests/api/test_openapi.py tests/leaks/test_api_pairs.py tests/test_fuzz.py tests/test_fuzz_files.py tests/test_edits.py
+lint: setup
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+
+# What a change in the middle is likely to break, within a minute: the house's rules, the records,
+# scores, the wall, the engine, one demo.
+QUICK = tests/house tests/contracts tests/test_scores.py tests/test_bets.py tests/test_audit.py \
+  tests/test_metrics.py tests/leaks/test_wall.py tests/test_engine.py tests/test_cli.py::test_the_demo_in_json
+quick: setup lint
+	$(BIN)/pytest $(QUICK)
+
+# Whether the bytes of thirty commands are still those that were accepted; golden-accept takes what
+# they are now.
+golden: setup
+	$(BIN)/python tests/golden/harness.py
+
+golden-accept: setup
+	$(BIN)/python tests/golden/harness.py --accept
+
+# The full count of each proof of which `make test` makes a smoke, in parts that end within ten
+# minutes each: `make chaos-leaks`, …; `make chaos-parts` lists them.
+PARTS = leaks wire memory probe honest fuzz kills boundaries workers agents api load clients ui sandbox
+PART_leaks = tests/leaks/test_noninterference.py tests/leaks/test_every_tool.py tests/leaks/test_contexts.py
+PART_wire = tests/leaks/test_through_the_wire.py tests/leaks/test_api_pairs.py
+PART_memory = tests/leaks/test_memory.py
+PART_probe = tests/test_probe.py -k "not accused"
+PART_honest = tests/test_probe.py -k accused
+PART_fuzz = tests/test_fuzz.py tests/test_fuzz_files.py tests/test_edits.py
+PART_kills = tests/chaos/test_kill.py tests/chaos/test_bus_kills.py tests/chaos/test_round.py tests/chaos/test_real_backtest.py
+PART_boundaries = tests/chaos/test_every_boundary.py
+PART_workers = tests/chaos/test_workers.py tests/chaos/test_arrival.py tests/chaos/test_free_answers.py
+PART_agents = tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py
+PART_api = tests/api
+PART_load = tests/servers/test_load.py tests/servers/test_flood.py
+PART_clients = tests/servers/test_other_clients.py tests/test_typed.py
+PART_ui = tests/web
+PART_sandbox = tests/sandbox
+chaos: $(addprefix chaos-,$(PARTS))
+
+chaos-parts:
+	@$(foreach part,$(PARTS),echo "chaos-$(part): $(PART_$(part))";)
+
+chaos-clients chaos-api: clients
+chaos-ui: ui
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[web]"
+	BEFOREHAND_CHAOS=full $(BIN)/pytest -s --timeout=0 $(PART_ui)
+chaos-%: setup
+	BEFOREHAND_CHAOS=full $(BIN)/pytest -s --timeout=0 $(PART_$*)
 
 setup: $(STAMP)
 
@@ -47,11 +87,6 @@ clients: setup
 ui: setup
 	command -v node >/dev/null || $(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[ui]"
 	$(BIN)/python web/build.py
-
-# Every screen in both themes and three widths, and a wheel that is installed without Node.
-ui-test: ui
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[web]"
-	BEFOREHAND_UI=full $(BIN)/pytest tests/web
 
 # A wheel that carries the web UI and a bill of materials, so that pip alone installs all of it.
 wheel: ui

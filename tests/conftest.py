@@ -1,7 +1,9 @@
 """Shared fixtures: no network but loopback, a home of one's own, a simulated archive, real data."""
 
+import json
 import os
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -10,9 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from provider import Provider, serving
-from serving import command, must
 
-from beforehand.clock import FrozenClock, from_us, parse_instant
+from beforehand.clock import from_us
 from beforehand.config import recorded_data
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
@@ -20,22 +21,22 @@ from beforehand.records.world import Market, PricePoint, Resolution
 from beforehand.sandbox.engines import Sandbox
 from beforehand.store.archive.reader import Archive
 from beforehand.store.archive.writer import ArchiveWriter
-from beforehand.world.render import records
-from beforehand.world.simulate import SimConfig
 from experiments import MONDAY
 from live import Setup, opened
-from prepared import prepared
+from prepared import real_archive, simulated_archive
 from proofs import COUNTS, FULL
 
 settings.register_profile(
     "house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("house")
-STORED_AT = FrozenClock(parse_instant("2026-11-01T00:00:00Z"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave what only `make chaos` runs to it."""
+    """Leave what only `make chaos` runs to it; the files that take longest come first, so that no
+    process waits for another at the end."""
+    seconds = json.loads(Path(__file__).with_name("seconds.json").read_text())
+    items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 0))
     if not FULL:
         left = [item for item in items if item.get_closest_marker("chaos")]
         config.hook.pytest_deselected(items=left)
@@ -55,7 +56,18 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What was proved, and how much of it `make chaos` proves."""
+    """What was proved, and how much of it `make chaos` proves. BEFOREHAND_SECONDS=write: how long
+    each file took is noted for the order of the next run."""
+    if os.environ.get("BEFOREHAND_SECONDS") == "write":
+        took: Counter[str] = Counter()
+        for reports in terminalreporter.stats.values():
+            for report in reports:
+                took[getattr(report, "nodeid", "").partition("::")[0]] += getattr(
+                    report, "duration", 0
+                )
+        noted = {file: round(s) for file, s in sorted(took.items()) if file and s >= 2}
+        path = Path(__file__).with_name("seconds.json")
+        path.write_text(json.dumps(noted, indent=1) + "\n")
     for what, (made, full) in sorted(COUNTS.items()):
         terminalreporter.write_line(f"proof: {made:,} of {full:,} {what}")
 
@@ -86,17 +98,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def sim() -> Path:
     """A small simulated world as an archive; read only."""
-
-    def make(folder: Path) -> None:
-        ArchiveWriter(folder / "archive").add(
-            records(SimConfig(seed=3, dates=24)),
-            importer="simulate",
-            source="test",
-            source_digest="test",
-            recorded_at=STORED_AT.now(),
-        )
-
-    return prepared("sim", make) / "archive"
+    return simulated_archive()
 
 
 @pytest.fixture(scope="session")
@@ -119,26 +121,7 @@ def data() -> Path:
 @pytest.fixture(scope="session")
 def real(data: Path) -> Path:
     """An archive of recorded markets and documents; read only."""
-
-    def make(folder: Path) -> None:
-        for kind, files in (
-            (
-                "markets",
-                [data / "forecastbench" / f"markets_{k}.jsonl" for k in ("resolved", "open")],
-            ),
-            ("documents", sorted((data / "evidence").glob("*/*.jsonl.gz"))),
-        ):
-            order = [
-                "world",
-                "import",
-                kind,
-                *map(str, files),
-                "--archive",
-                str(folder / "archive"),
-            ]
-            must(command(folder, *order))
-
-    return prepared("real", make) / "archive"
+    return real_archive(data)
 
 
 @pytest.fixture(scope="module")

@@ -66,8 +66,8 @@ class ModelServer:
 
 
 @contextmanager
-def model_server(answer: Answer = sensible) -> Iterator[ModelServer]:
-    """The server on a free port."""
+def model_server(answer: Answer = sensible, port: int = 0) -> Iterator[ModelServer]:
+    """The server on this port, or a free one."""
     told = ModelServer(answer)
 
     class Handler(BaseHTTPRequestHandler):
@@ -113,7 +113,7 @@ def model_server(answer: Answer = sensible) -> Iterator[ModelServer]:
         def log_message(self, *_: object) -> None:
             """Quiet."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
     told.port = server.server_address[1]
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -14,6 +14,12 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from beforehand.clock import parse_instant
+from beforehand.store.archive.writer import ArchiveWriter
+from beforehand.world.render import records
+from beforehand.world.simulate import SimConfig
+from program import COMMAND, run_program
+
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / ".cache" / "tests"
 KEPT = 3
@@ -53,6 +59,45 @@ def prepared(name: str, make: Callable[[Path], None]) -> Path:
             _forget()
     os.utime(place)
     return folder
+
+
+def simulated_archive() -> Path:
+    """A small simulated world."""
+
+    def make(folder: Path) -> None:
+        ArchiveWriter(folder / "archive").add(
+            records(SimConfig(seed=3, dates=24)),
+            importer="simulate",
+            source="test",
+            source_digest="test",
+            recorded_at=parse_instant("2026-11-01T00:00:00Z"),
+        )
+
+    return prepared("sim", make) / "archive"
+
+
+def real_archive(data: Path) -> Path:
+    """Recorded markets and documents."""
+
+    def make(folder: Path) -> None:
+        for kind, files in (
+            (
+                "markets",
+                [data / "forecastbench" / f"markets_{k}.jsonl" for k in ("resolved", "open")],
+            ),
+            ("documents", sorted((data / "evidence").glob("*/*.jsonl.gz"))),
+        ):
+            order = [
+                "world",
+                "import",
+                kind,
+                *map(str, files),
+                "--archive",
+                str(folder / "archive"),
+            ]
+            run_program([*COMMAND, *order], check=True, capture_output=True)
+
+    return prepared("real", make) / "archive"
 
 
 def copy(folder: Path, to: Path) -> Path:

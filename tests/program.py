@@ -52,15 +52,15 @@ class Program(subprocess.Popen[Any]):
         # (…, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, …): see subprocess.py.
         ends = arguments[10:16]
         assert len(ends) == 6
-        theirs = [ends[0], ends[3], ends[5]]
-        streams = [i if fd == -1 else fd for i, fd in enumerate(theirs)]
+        pipes = [(ends[0], ends[1]), (ends[3], ends[2]), (ends[5], ends[4])]  # Theirs, and ours.
+        streams = [i if theirs == -1 else theirs for i, (theirs, _) in enumerate(pipes)]
         self._status, there = socket.socketpair()
         with there:
             _server().ask(self._call, [*streams, there.fileno()])
         (self.pid,) = struct.unpack("i", _exactly(self._status, 4))
         self._child_created = True
         devnull = getattr(self, "_devnull", None)
-        for fd in {*theirs} - {-1, devnull}:
+        for fd in {theirs for theirs, ours in pipes if ours != -1} - {-1, devnull}:
             os.close(fd)
         if devnull is not None:
             os.close(devnull)

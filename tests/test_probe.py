@@ -1,7 +1,7 @@
 """The counterfactual future: who looks ahead is caught, and nobody else is accused.
 
-BEFOREHAND_CHAOS=full tries every peeker over 200 pairs of a cut and a market, and every honest
-forecaster over 1,000.
+`make chaos-probe` tries every peeker over 200 pairs of a cut and a market, `make chaos-honest`
+every honest forecaster over 1,000; other runs some of each over ten.
 """
 
 import os

@@ -35,6 +35,7 @@ def test_mypy_strict(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.chaos
 def test_pyright(tmp_path: Path) -> None:
     if not (MODULES / "pyright").is_dir():
         if os.environ.get("CI"):

@@ -1,6 +1,6 @@
 """Many clients at once over reads of every resource, and a restart in the middle: no wrong answer.
 
-Eight clients for some seconds; `make chaos` runs sixty-four for a minute, and two hundred watchers.
+Four clients for a moment; `make chaos` runs sixty-four for a minute, and two hundred watchers.
 """
 
 import asyncio

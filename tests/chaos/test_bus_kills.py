@@ -1,5 +1,5 @@
 """Eight processes of four threads on one bus, some of them killed: no id twice, no file lost or torn,
-and the manifests right afterwards. BEFOREHAND_CHAOS=full: 5,000 writes."""
+and the manifests right afterwards. `make chaos-kills`: 5,000 writes."""
 
 import json
 import random

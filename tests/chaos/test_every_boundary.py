@@ -2,7 +2,7 @@
 
 A shim copies the run's home before each system call that changes it. Each copy is what a kill -9
 at that moment leaves; each is put back and gone on with. A few of them in the tests, all of them
-with BEFOREHAND_CHAOS=full (`make chaos`).
+with `make chaos-boundaries`.
 """
 
 import json

@@ -1,6 +1,6 @@
 """kill -9 at random points, against an uninterrupted twin, with a provider that counts.
 
-Three kills in the tests; BEFOREHAND_CHAOS=full makes it twenty-four (`make chaos`).
+Three kills in the tests, twenty-four in `make chaos-kills`.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Many clients at once, and a restart in the middle: no error, no lost answer, quotas exact.
 
-Eight clients for some seconds; `make chaos` runs sixty-four for a minute.
+Four clients for a moment; `make chaos` runs sixty-four for a minute.
 """
 
 import asyncio

@@ -26,11 +26,12 @@ def _missing(what: str) -> None:
     pytest.skip(f"it needs {what}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser, where the pages are built and Playwright is installed."""
+    """The browser, where the pages are built and Playwright is installed. Its event loop goes on
+    between tests, and must be gone when the tests of another file begin."""
     if importlib.util.find_spec("playwright") is None:
-        _missing("Playwright: make ui-test")
+        _missing("Playwright: make chaos-ui")
     if not (BUILT / "index.html").is_file():
         _missing("the web UI: make ui")
     found = shutil.which("chromium") or shutil.which("google-chrome")
