@@ -122,7 +122,7 @@ def ours(port: int) -> None:
     from beforehand.gateway.opening import connect
     from beforehand.serve.auth import Verifier, open_quotas
     from beforehand.serve.http import application, listen, run
-    from beforehand.serve.mcp import Backend
+    from beforehand.serve.backend import Backend
     from beforehand.store.tokens import Tokens
     from beforehand.tools import discovery
     from beforehand.tools.bounds import Rows as Where

@@ -73,6 +73,7 @@ def test_itself_and_its_copies_are_no_witnesses() -> None:
 
 
 @pytest.mark.real_data
+@pytest.mark.chaos
 def test_real_leaks(data: Path, real: Path, home: Path, capsys: Out) -> None:
     """Recall on real headlines re-dated twelve days early, at the top of what a backtest over the
     real archive showed: the figures of docs/point-in-time.md."""

@@ -25,6 +25,7 @@ from beforehand.config import Home
 from beforehand.errors import EXIT_CODES, BeforehandError, Interrupted, Stopped, exit_code
 from beforehand.world.simulate import DEMO_DATES
 from program import Program, run_program
+from proofs import some
 
 Out = pytest.CaptureFixture[str]
 
@@ -239,7 +240,10 @@ def test_exit_codes_cover_every_error() -> None:
     assert exit_code(BeforehandError("x")) == 1
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
+
+
+@pytest.mark.parametrize(("number", "code"), some("signals to a demo", SIGNALS[:1], SIGNALS))
 def test_a_signal_ends_a_run_cleanly_and_it_resumes(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

@@ -116,7 +116,7 @@ def test_a_document_captured_later_counts_under_published(
 
 def test_a_server_without_an_archive_serves_live(home: Home, sim: Path) -> None:
     from beforehand.cli.mcp import mode_of
-    from beforehand.serve.mcp import SERVING
+    from beforehand.serve.backend import SERVING
 
     assert mode_of(None, None, None) == "live"
     assert mode_of(None, "2025-01-01", None) == "replay"

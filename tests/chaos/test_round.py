@@ -2,7 +2,6 @@
 lost, nothing paid twice, no event in two rounds, and every log as sealed."""
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -27,11 +26,12 @@ from beforehand.store.archive.reader import Archive
 from experiments import Out, told
 from opened import vendor_of_open
 from program import Program, run_program
+from proofs import count
 from test_a2a import Stranger, message
 from vendor import Vendor, serving
 
 DAYS, DAY, MINUTE = 3, timedelta(days=1), timedelta(minutes=1)
-KILLS = int(os.environ.get("BEFOREHAND_KILLS", "2"))
+KILLS = count("kills of each stage of a round", 1, 4)
 """Kills of each stage."""
 Check = Callable[[], None]
 

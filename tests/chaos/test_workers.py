@@ -11,7 +11,6 @@ from crew import asked, at_work, backtest, done, files, program, workers
 from provider import Provider, serving
 
 from beforehand.store.archive.reader import Archive
-from proofs import some
 from website import serving as web_server
 
 RATE = 60
@@ -22,7 +21,8 @@ def busiest(times: list[float], window: float) -> int:
     return max(sum(start <= t < start + window for t in times) for start in times)
 
 
-@pytest.mark.parametrize("n", some("sizes of a crew of workers on Postgres", [2], [2, 4]))
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.chaos
 def test_work_spreads_and_one_worker_is_killed(n: int, sim: Path, tmp_path: Path, url: str) -> None:
     home, twin = tmp_path / "home", tmp_path / "twin"
     with serving(Provider(latency=0.05)) as provider:

@@ -20,9 +20,9 @@ from beforehand.gateway.opening import connect
 from beforehand.serve.api.app import build
 from beforehand.serve.api.base import Api, Worlds
 from beforehand.serve.auth import Visitor, open_quotas
+from beforehand.serve.backend import Backend
 from beforehand.serve.connections import Connections, Limits
 from beforehand.serve.http import application, listen
-from beforehand.serve.mcp import Backend
 from beforehand.serve.starter import Starter
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.tools.storage import Storage

@@ -30,8 +30,8 @@ from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.opening import Connection
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.serve.auth import Verifier, open_quotas
+from beforehand.serve.backend import Backend
 from beforehand.serve.http import application, listen
-from beforehand.serve.mcp import Backend
 from beforehand.store.tokens import Tokens
 from beforehand.tools.storage import Storage
 from proofs import count

@@ -240,7 +240,8 @@ def test_an_unforeseen_failure_is_written_down(
     from beforehand.config import Home
     from beforehand.gateway.opening import connect
     from beforehand.serve.auth import Visitor
-    from beforehand.serve.mcp import Backend, McpServer
+    from beforehand.serve.backend import Backend
+    from beforehand.serve.mcp import McpServer
     from beforehand.tools.registry import REGISTRY
     from beforehand.tools.storage import Storage
 

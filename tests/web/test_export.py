@@ -15,6 +15,7 @@ from browsing import Screen
 from test_screens import SCREENS, market_of
 
 from beforehand.serve.api.pages import BUILT
+from proofs import some
 
 WEB = Path(__file__).parents[2] / "web"
 PLATFORMS = ("darwin-arm64", "darwin-x64", "linux-arm64-gnu", "linux-x64-gnu", "win32-x64-msvc")
@@ -49,7 +50,9 @@ def test_sizes(built: Path) -> None:
 def test_first_answers_are_small(browse: Callable[..., Screen], serving: Api) -> None:
     """No answer that a screen needs first is over 60 KB on the wire."""
     sizes: dict[str, int] = {}
-    for path in SCREENS.values():
+    for path in some(
+        "screens whose first answers are weighed", [*SCREENS.values()][1::4], [*SCREENS.values()]
+    ):
         seen = browse("/")
         seen.page.on(
             "response",
@@ -60,7 +63,7 @@ def test_first_answers_are_small(browse: Callable[..., Screen], serving: Api) ->
             ),
         )
         seen.go(path.replace("MARKET", market_of(serving)))
-    assert len(sizes) > 10
+    assert len(sizes) > 5
     assert max(sizes.values()) < 60_000, max(sizes, key=lambda url: sizes[url])
 
 

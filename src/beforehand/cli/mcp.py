@@ -22,9 +22,9 @@ from beforehand.store.files import is_alive
 
 if TYPE_CHECKING:
     from beforehand.serve.auth import Visitor
+    from beforehand.serve.backend import Backend
     from beforehand.serve.collecting import Days
     from beforehand.serve.connections import Limits
-    from beforehand.serve.mcp import Backend
 
 HOST, PORT, LOOK_S = "127.0.0.1", 8765, 1.0
 WITHOUT_ARCHIVE = frozenset({"google-news-rss", "market-data"})
@@ -168,7 +168,7 @@ def mcp(
     small ones. Clients over http need a token from `beforehand token issue`. With --as-of it is a
     backtest: an unmodified client sees the world as it was. With --model, a model rates markets.
     """
-    from beforehand.serve.mcp import named
+    from beforehand.serve.backend import named
 
     if server is None:
         if config or as_of or archive or discovery or transport == "http":
@@ -225,8 +225,9 @@ def _serve(given: ServeOptions) -> int:
     import anyio
 
     from beforehand.serve.auth import Visitor, open_quotas
+    from beforehand.serve.backend import Backend
     from beforehand.serve.log import LogWriter
-    from beforehand.serve.mcp import Backend, McpServer, serve_stdio
+    from beforehand.serve.mcp import McpServer, serve_stdio
     from beforehand.tools.storage import Storage
 
     workspace = Workspace.from_environment()

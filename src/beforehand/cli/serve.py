@@ -20,7 +20,7 @@ from beforehand.errors import EXIT_OK, InputError
 from beforehand.gateway.opening import connect
 
 if TYPE_CHECKING:
-    from beforehand.serve.mcp import Backend
+    from beforehand.serve.backend import Backend
     from beforehand.serve.starter import Starter
 
 NO_ARCHIVE = next(iter(WITHOUT_ARCHIVE))
@@ -109,8 +109,8 @@ def _serve(
     told: Told,
 ) -> int:
     from beforehand.serve.auth import Visitor, open_quotas
+    from beforehand.serve.backend import Backend
     from beforehand.serve.log import LogWriter
-    from beforehand.serve.mcp import Backend
     from beforehand.serve.starter import Starter
     from beforehand.tools.storage import Storage
 

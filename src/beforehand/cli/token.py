@@ -265,7 +265,7 @@ def revoke(
 
 
 def _servers(text: str) -> frozenset[str] | None:
-    from beforehand.serve.mcp import ALL, named
+    from beforehand.serve.backend import ALL, named
 
     names = [named(part.strip()) for part in text.split(",") if part.strip()]
     if not names:

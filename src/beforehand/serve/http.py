@@ -16,28 +16,26 @@ import math
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
+import anyio.to_thread
 import h11
 import uvicorn
-from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from beforehand.errors import InputError
 from beforehand.serve.auth import Verifier
+from beforehand.serve.backend import ALIASES, ALL, Backend, server_names
 from beforehand.serve.connections import USUAL, Connections, Limits
 from beforehand.serve.guards import LOOPBACK, Body, InFlight, LocalOnly, RpcErrors, TokenGuard
-from beforehand.serve.mcp import ALIASES, ALL, Backend, McpServer, server_names
-from beforehand.serve.problems import problem
 
 BACKLOG = 1024
 """The connections that the system keeps until they are accepted."""
@@ -77,16 +75,10 @@ def application(
     """The ASGI application: the MCP servers, and the API where one is given. Without a verifier no
     token is needed, and only programs on this machine are let in."""
     routes: list[BaseRoute] = []
-    managers = []
+    made: list[_WhenAsked] = []
     for place in places(name):
-        server = McpServer(backend, place.name, place.discovery)
-        streamed, plain = (
-            StreamableHTTPSessionManager(server.sdk, stateless=True, json_response=as_json)
-            for as_json in (False, True)
-        )
-        managers += [streamed, plain]
-        channel = _Channel(StreamableHTTPASGIApp(streamed), StreamableHTTPASGIApp(plain))
-        endpoint: ASGIApp = InFlight(Body(channel, limits), limits)
+        made.append(_WhenAsked(backend, place))
+        endpoint: ASGIApp = InFlight(Body(made[-1], limits), limits)
         if verifier is not None:
             covers = None if place.name == ALL else place.name
             endpoint = TokenGuard(endpoint, verifier, backend.log, covers)
@@ -97,79 +89,59 @@ def application(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            for manager in managers:
-                await stack.enter_async_context(manager.run())
+        if api is None:
+            await made[0].start()
+        try:
             yield
+        finally:
+            for one in made:
+                await one.close()
 
     local = [Middleware(LocalOnly)] if verifier is None else []
-    made = Starlette(routes=routes, middleware=local, lifespan=lifespan)
+    app = Starlette(routes=routes, middleware=local, lifespan=lifespan)
     if api is not None:
-        made.router.default = api
-    return made
+        app.router.default = api
+    return app
 
 
-class _Channel:
-    """Answers with one piece of JSON or with a stream. JSON is cheaper, so clients of the protocol
-    before 2026-07-28 get a stream only if they ask for progress. For later ones the SDK itself
-    starts a stream only when there is something to tell."""
+class _WhenAsked:
+    """An MCP server that is made when it is first asked: to load the protocol's types takes longer
+    than to start everything else."""
 
-    def __init__(self, streamed: ASGIApp, plain: ASGIApp) -> None:
-        self._streamed, self._plain = streamed, plain
+    def __init__(self, backend: Backend, place: Place) -> None:
+        self._backend, self._place = backend, place
+        self._app: asyncio.Future[ASGIApp] | None = None
+        self._over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "POST":
-            said = "this server has no sessions and sends nothing by itself: POST a message"
-            answer = problem(405, "method_not_allowed", said)
-            answer.headers["Allow"] = "POST"
-            return await answer(scope, receive, send)
-        version = Headers(scope=scope).get("mcp-protocol-version")
-        body = await receive()
-        waiting: list[Message] = [body]
+        await (await self.start())(scope, receive, send)
 
-        async def again() -> Message:
-            return waiting.pop() if waiting else await receive()
+    async def start(self) -> ASGIApp:
+        """The server, made if it is not there."""
+        if self._app is None or (self._app.done() and self._app.exception() is not None):
+            self._app = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._hold(self._app))
+        return await asyncio.shield(self._app)
 
-        new = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
-        if new or b'"progressToken"' in body["body"]:
-            return await self._streamed(scope, again, send)
-        return await self._whole(scope, waiting, receive, send)
-
-    async def _whole(
-        self, scope: Scope, waiting: list[Message], receive: Receive, send: Send
-    ) -> None:
-        begun = False
-
-        async def once() -> Message:
-            while not waiting:
-                await asyncio.Event().wait()
-            return waiting.pop()
-
-        async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        answering = asyncio.ensure_future(self._plain(scope, once, sending))
-
-        async def hang_up() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            answering.cancel()
-
-        watching = asyncio.ensure_future(hang_up())
+    async def _hold(self, app: "asyncio.Future[ASGIApp]") -> None:
+        """Make it, and keep it until the process stops serving."""
         try:
-            await asyncio.wait([answering])
-        except asyncio.CancelledError:  # The server is stopping, and its wait is over.
-            answering.cancel()
-            if not begun:
-                said = "the server was stopped during the call: ask again"
-                await problem(503, "stopped", said, retry_after=1)(scope, receive, send)
-            return
-        finally:
-            watching.cancel()
-        if not answering.cancelled():
-            answering.result()
+            module = await anyio.to_thread.run_sync(import_module, "beforehand.serve.channel")
+            place = self._place
+            async with module.channel(self._backend, place.name, place.discovery) as made:
+                app.set_result(made)
+                await self._over.wait()
+        except BaseException as error:
+            if app.done():
+                raise
+            app.set_exception(error)
+
+    async def close(self) -> None:
+        """End it, if it was made."""
+        self._over.set()
+        if self._task is not None:
+            await self._task
 
 
 def _index(name: str, token: bool) -> Callable[..., Any]:

@@ -26,8 +26,8 @@ from beforehand.runs.query import find_journal, find_run
 from beforehand.serve.api.answers import Answers, Kept
 from beforehand.serve.api.feed import Feeds
 from beforehand.serve.auth import VISITOR, Visitor
+from beforehand.serve.backend import Backend
 from beforehand.serve.connections import Limits
-from beforehand.serve.mcp import Backend
 from beforehand.serve.starter import Starter
 from beforehand.store.archive.manifest import digest_of, need_manifest
 from beforehand.store.archive.reader import Archive
