@@ -1,4 +1,5 @@
 # Two commands: `make demo` and `make test`. Both build .venv on first use.
+unexport PYTHONDONTWRITEBYTECODE # What is compiled once need not be compiled by every process.
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed

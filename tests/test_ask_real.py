@@ -163,7 +163,7 @@ def test_fifteen_questions(
     compared = 0
     asked = some(
         f"questions over recorded markets{model and ', planned by a model'}",
-        QUESTIONS[:: 4 if model else 3],
+        QUESTIONS[:: 8 if model else 5],
         QUESTIONS,
     )
     for question, at, kinds in asked:

@@ -27,6 +27,7 @@ def test_it_runs(tmp_path: Path) -> None:
     assert "True" in done.stdout
 
 
+@pytest.mark.chaos
 def test_mypy_strict(tmp_path: Path) -> None:
     script = tmp_path / "script.py"  # A user has no configuration of ours.
     script.write_text(SCRIPT.read_text())

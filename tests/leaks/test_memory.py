@@ -39,7 +39,7 @@ from beforehand.world.render import records
 from beforehand.world.simulate import SimConfig
 from proofs import FULL, count
 
-SEEDS = range(7000, 7000 + count("worlds in which a forecaster remembers", 3, 100))
+SEEDS = range(7000, 7000 + count("worlds in which a forecaster remembers", 2, 100))
 RULES = ("sibling", "own", "count")
 NOW = FrozenClock(datetime(2026, 11, 1, tzinfo=UTC))
 WEEK, T = timedelta(days=7), datetime(2025, 2, 12, 9, tzinfo=UTC)
