@@ -45,8 +45,8 @@ from beforehand.records.world import Market, PricePoint
 from beforehand.serve.api.app import build
 from beforehand.serve.api.base import Api, Worlds
 from beforehand.serve.auth import Visitor, open_quotas
-from beforehand.serve.connections import Limits
 from beforehand.serve.backend import Backend
+from beforehand.serve.connections import Limits
 from beforehand.serve.starter import Starter
 from beforehand.store.archive.writer import ArchiveWriter
 from beforehand.tools.storage import Storage

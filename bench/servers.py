@@ -121,8 +121,8 @@ def ours(port: int) -> None:
     from beforehand.config import Workspace
     from beforehand.gateway.opening import connect
     from beforehand.serve.auth import Verifier, open_quotas
-    from beforehand.serve.http import application, listen, run
     from beforehand.serve.backend import Backend
+    from beforehand.serve.http import application, listen, run
     from beforehand.store.tokens import Tokens
     from beforehand.tools import discovery
     from beforehand.tools.bounds import Rows as Where

@@ -40,7 +40,7 @@ def of(
 def as_json(*commands: str) -> list[Command]:
     """Each of these with --json."""
     return [
-        of(text.replace(":", "-").replace("/", "-"), *text.split(), "--json") for text in commands
+        of(text.replace(":", "-").replace(" ", "-"), *text.split(), "--json") for text in commands
     ]
 
 
@@ -112,7 +112,7 @@ COMMANDS = [
     *(of(f"export-{form}", "runs", "export", "aligned", "--format", form, "--out", f"aligned.{end}")
       for form, end in FORMS.items()),
     of("score", "score", "mine.csv", *QUICK, "--run-id", "scored", code=3, before=own_probabilities),
-    of("score-foreign", "score", "submission.json", *QUICK, "--run-id", "foreign", before=submission),
+    of("score-foreign", "score", "submission.json", *QUICK, "--run-id", "foreign", code=3, before=submission),
     of("bench", "bench", "run", "--forecasters", "market,drift,shrunk", *QUICK, "--run-id", "bench"),
     of("ask", "ask", TITLE, "--run-id", "asked"),
     of("ask-with-a-model", "ask", TITLE, "--model", "scripted", "--run-id", "planned"),
@@ -122,7 +122,7 @@ COMMANDS = [
         "runs list", "runs show aligned", "runs show scored", "runs show large", "runs verify aligned",
         "runs verify large", "runs diff aligned own", "runs diff aligned forked",
         "runs compare aligned:drift aligned:market", "runs compare own:drift aligned:drift",
-        "runs calibration aligned:drift", "runs trials", "runs leaks aligned", "runs costs hybrid",
+        "runs calibration aligned --forecaster drift", "runs trials", "runs leaks aligned", "runs costs hybrid",
         "world info", "world verify", "tool get_market --arg id=SIMEX:m0003",
     ),
 ]  # fmt: skip
@@ -153,7 +153,7 @@ REAL = (
         of("ask", "ask", "Will Bitcoin reach $100k?", "--as-of", "2025-11-25", "--run-id", "asked"),
         *as_json(
             "runs show aligned", "runs verify aligned", "runs diff aligned own",
-            "runs compare aligned:drift aligned:market", "runs calibration aligned:drift",
+            "runs compare aligned:drift aligned:market", "runs calibration aligned --forecaster drift",
         ),
     ],
     lambda stack: None,

@@ -5,13 +5,15 @@
 
 Each command is run in order in one home, its clock standing still a minute after that of the one
 before. What it prints and every file that it writes is compared by its digest (digests.json; without
-databases and locks). The accepted bytes of the simulated world lie in accepted/; those over recorded
+databases and locks, and without how long things took). The accepted bytes of the simulated world lie in accepted/; those over recorded
 markets, whose texts are not ours to keep, in .cache/golden of whoever ran this before.
 """
 
 import argparse
+import csv
 import difflib
 import hashlib
+import io
 import json
 import os
 import re
@@ -26,6 +28,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), *(str(HERE.parent / f) for f in ("chaos", "servers"))]
 
+import duckdb  # noqa: E402
 from commands import REAL, SIMULATED, Command  # noqa: E402
 
 from program import run_program  # noqa: E402
@@ -83,10 +86,29 @@ def carry_out(world: str, commands: Sequence[Command], home: Path) -> Written:
         now = _state(home)
         files |= {name: (home / name).read_bytes() for name in now if now[name] != seen.get(name)}
         written.files[f"{world}/{command.name}"] = {
-            name: raw.replace(str(home).encode(), b"HOME") for name, raw in files.items() if raw
+            name: comparable(name, home / name, raw).replace(str(home).encode(), b"HOME")
+            for name, raw in files.items()
+            if raw
         }
         seen = now
     return written
+
+
+TOOK = re.compile(rb'("\w*(?:duration|latency)\w*": ?)[\d.e+-]+')
+
+
+def comparable(name: str, path: Path, raw: bytes) -> bytes:
+    """The bytes without what took how long, the one thing that no clock holds still; of a Parquet
+    file, what is read in it."""
+    if name.endswith(".parquet"):
+        table = duckdb.sql(f"SELECT * EXCLUDE latency_ms FROM '{path}'")
+        types = ", ".join(f"{c} {t}" for c, t in zip(table.columns, table.types, strict=True))
+        return "\n".join([types, *map(str, table.fetchall())]).encode()
+    if name.endswith(".csv") and b"latency_ms" in raw.partition(b"\n")[0]:
+        rows = list(csv.reader(io.StringIO(raw.decode(), newline="")))
+        at = rows[0].index("latency_ms")
+        return "\n".join(",".join(row[:at] + row[at + 1 :]) for row in rows).encode()
+    return TOOK.sub(rb"\g<1>0", raw)
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -153,7 +175,8 @@ def accept(written: Written) -> None:
         shutil.rmtree(ACCEPTED / world, ignore_errors=True)
     for command, files in written.files.items():
         for name, raw in files.items():
-            if not command.startswith("real/") and len(raw) <= MOST_KEPT:
+            text = not name.endswith((".npy", ".gz"))
+            if text and not command.startswith("real/") and len(raw) <= MOST_KEPT:
                 path = ACCEPTED / command / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(raw)

@@ -8,16 +8,17 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from beforehand.clock import parse_instant
-from beforehand.engine.job import RunLimits
 from beforehand.errors import InputError
-from beforehand.forecast.schemes.http import parse_rate
-from beforehand.jobs.backtest.grid import parse_interval
-from beforehand.records.world import Market
-from beforehand.score.bets import Kelly
-from beforehand.score.evaluate import Settings
 from beforehand.store.files import read_text
+
+if TYPE_CHECKING:  # Most callers check an instant alone: the scoring is loaded where it is meant.
+    from beforehand.engine.job import RunLimits
+    from beforehand.records.world import Market
+    from beforehand.score.bets import Kelly
+    from beforehand.score.evaluate import Settings
 
 MOST = 10**12
 AMOUNTS = ("max_calls", "max_tokens", "max_cost", "cost_per_call")
@@ -49,8 +50,10 @@ def stakes(
     kelly: float = 0.25,
     cap: float = 0.1,
     mark: str = "",
-) -> Kelly:
+) -> "Kelly":
     """The rules of the bets. Raises InputError."""
+    from beforehand.score.bets import Kelly
+
     if spread is not None and not (_is_number(spread) and 0.0 <= spread < 1.0):
         raise InputError(f"{mark}spread must lie in [0, 1), not {spread}")
     for name, value in (("kelly", kelly), ("cap", cap)):
@@ -59,7 +62,7 @@ def stakes(
     return Kelly(kelly, cap, spread, tuple(sorted(_rates(fees, mark).items())))
 
 
-def fees_apply(rules: Kelly, markets: Collection[Market]) -> None:
+def fees_apply(rules: "Kelly", markets: "Collection[Market]") -> None:
     """Raises InputError for a stated fee that no market of these pays: it would be charged to
     nobody."""
     if not any(name != "*" for name, _ in rules.fees):
@@ -103,19 +106,24 @@ def _rate(name: str, text: str, mark: str) -> float:
 
 
 def settings(
-    seed: int, draws: int, placebo: int, kelly: Kelly = Kelly(), mark: str = ""
-) -> Settings:
+    seed: int, draws: int, placebo: int, kelly: "Kelly | None" = None, mark: str = ""
+) -> "Settings":
     """The settings of the scoring. Raises InputError."""
+    from beforehand.score.bets import Kelly
+    from beforehand.score.evaluate import Settings
+
     return Settings(
         seed=between("seed", seed, 0, 2**31, mark),
         draws=between("draws", draws, 100, 100_000, mark),
         placebo=between("placebo", placebo, 0, 10_000, mark),
-        kelly=kelly,
+        kelly=kelly or Kelly(),
     )
 
 
-def checked(limits: RunLimits, mark: str = "") -> RunLimits:
+def checked(limits: "RunLimits", mark: str = "") -> "RunLimits":
     """The limits themselves, or InputError for the first that cannot be."""
+    from beforehand.forecast.schemes.http import parse_rate
+
     parse_rate(limits.rate)
     if limits.concurrency is not None:
         between("concurrency", limits.concurrency, 1, 256, mark)
@@ -155,6 +163,8 @@ def instant(name: str, value: datetime | date | str, mark: str = "") -> datetime
 def interval(name: str, value: timedelta | str) -> timedelta:
     """The time between two forecasts: `6h`, `7d`, or a timedelta. Raises InputError."""
     if isinstance(value, str):
+        from beforehand.jobs.backtest.grid import parse_interval
+
         return parse_interval(value)
     if not isinstance(value, timedelta) or value < timedelta(minutes=1):
         raise InputError(
