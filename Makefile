@@ -21,11 +21,11 @@ lint: setup
 # What a change in the middle is likely to break, within a minute: the house's rules, the records,
 # scores, the wall, the engine, one demo.
 QUICK = tests/house tests/contracts tests/test_scores.py tests/test_bets.py tests/test_audit.py \
-  tests/test_metrics.py tests/leaks/test_wall.py tests/test_engine.py tests/test_cli.py::test_the_demo_in_json
+  tests/test_added_metrics.py tests/leaks/test_wall.py tests/test_engine.py tests/test_cli.py::test_the_demo_in_json
 quick: setup lint
 	$(BIN)/pytest $(QUICK)
 
-# Whether the bytes of thirty commands are still those that were accepted; golden-accept takes what
+# Whether the bytes of fifty commands are still those that were accepted; golden-accept takes what
 # they are now.
 golden: setup
 	$(BIN)/python tests/golden/harness.py

@@ -15,7 +15,7 @@ from beforehand.tools.discovery import load_tools
 from experiments import Out, told
 
 TOOLS = ("reddit_search_and_fetch_threads", "reddit_api_search_and_fetch_threads")
-PLAN = json.loads((Path(__file__).parent / "golden" / "scout_plan.json").read_text())
+PLAN = json.loads((Path(__file__).parent / "contracts" / "records" / "scout_plan.json").read_text())
 
 
 def thread(name: str, title: str, day: int, score: int = 1, comments: int = 0) -> dict[str, Any]:

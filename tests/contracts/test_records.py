@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from beforehand.records import backtest, benchmark, bus, plan, world
 from beforehand.records.record import Record
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
+GOLDEN = Path(__file__).with_name("records")
 MODELS: dict[str, type[Record]] = {
     "event_spec": benchmark.EventSpec,
     "event_source": benchmark.EventSource,
