@@ -20,8 +20,8 @@ lint: setup
 
 # What a change in the middle is likely to break, within a minute: the house's rules, the records,
 # scores, the wall, the engine, one demo.
-QUICK = tests/house tests/contracts tests/test_scores.py tests/test_bets.py tests/test_audit.py \
-  tests/test_added_metrics.py tests/leaks/test_wall.py tests/test_engine.py tests/test_cli.py::test_the_demo_in_json
+QUICK = tests/house tests/contracts tests/test_score_metrics.py tests/test_score_bets.py tests/test_score_audit.py \
+  tests/test_score_added_metrics.py tests/leaks/test_wall.py tests/test_engine.py tests/test_cli.py::test_the_demo_in_json
 quick: setup lint
 	$(BIN)/pytest $(QUICK)
 
@@ -41,14 +41,14 @@ PART_wire = tests/leaks/test_through_the_wire.py tests/leaks/test_api_pairs.py
 PART_memory = tests/leaks/test_memory.py
 PART_probe = tests/test_probe.py -k "not accused"
 PART_honest = tests/test_probe.py -k accused
-PART_fuzz = tests/test_fuzz.py tests/test_fuzz_files.py tests/test_edits.py
+PART_fuzz = tests/test_fuzz_parsers.py tests/test_fuzz_files.py tests/test_edits.py
 PART_kills = tests/chaos/test_kill.py tests/chaos/test_bus_kills.py tests/chaos/test_round.py tests/chaos/test_real_backtest.py
 PART_boundaries = tests/chaos/test_every_boundary.py
 PART_workers = tests/chaos/test_workers.py tests/chaos/test_arrival.py tests/chaos/test_free_answers.py
 PART_agents = tests/test_ask.py tests/test_ask_model.py tests/test_ask_real.py tests/test_scout.py
 PART_api = tests/api
 PART_load = tests/servers/test_load.py tests/servers/test_flood.py
-PART_clients = tests/servers/test_other_clients.py tests/test_typed.py
+PART_clients = tests/servers/test_other_clients.py tests/test_front_typed.py
 PART_ui = tests/web
 PART_sandbox = tests/sandbox
 chaos: $(addprefix chaos-,$(PARTS))

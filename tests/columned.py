@@ -1,4 +1,4 @@
-"""The same run as rows and as columns, for tests/test_columns.py and tests/api: one of pure
+"""The same run as rows and as columns, for tests/test_runs_columns.py and tests/api: one of pure
 functions, whole and divided as one of millions of rows is, and one in which others were asked."""
 
 from pathlib import Path

@@ -11,7 +11,9 @@ from beforehand.config import Home
 from beforehand.store.database import Database
 from beforehand.store.journal.journal import Journal
 
-GOLDEN = json.loads((Path(__file__).parent / "contracts" / "records" / "scout_plan.json").read_text())
+GOLDEN = json.loads(
+    (Path(__file__).parent / "contracts" / "records" / "scout_plan.json").read_text()
+)
 
 
 AT = "2025-06-25T00:00:00Z"

@@ -1,7 +1,7 @@
 """A fuzzer over every file that is read: importers, forecasts, benchmark records, settings. Only our
 own errors come out, each with one sentence, in bounded memory; what is taken is whole.
 
-`make chaos` reads about a million inputs, with those of test_fuzz.py; here it is some thousands.
+`make chaos` reads about a million inputs, with those of test_fuzz_parsers.py; here it is some thousands.
 """
 
 import csv

@@ -174,7 +174,7 @@ MEASURED = {"top 1 %": 55, "top 5 %": 78}
 REAL_LEAKS, REAL_DOCUMENTS, REAL_PAIRS = 93, 78_835, 5_575
 """Of so many real headlines that tell an outcome, re-dated twelve days before they were written, in
 an archive of so many documents: how many score above the top share of the pairs of a market and a
-document that a backtest showed (tests/test_aftermath.py measures them)."""
+document that a backtest showed (tests/test_backtest_aftermath.py measures them)."""
 
 
 class Suspect(TypedDict):

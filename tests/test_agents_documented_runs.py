@@ -16,7 +16,7 @@ from beforehand.records.world import Market, MarketState, PricePoint
 from beforehand.store.archive.writer import ArchiveWriter
 from documented import FIELDS, INDICES
 from experiments import Out, told
-from test_agents import quotes_file
+from test_agents_documented_keys import quotes_file
 
 NOW = parse_instant("2025-11-13T14:30:22Z")
 AT = ("--as-of", "2025-11-13T14:30:22Z")

@@ -20,7 +20,7 @@ from beforehand.runs.query import find_journal, find_run
 from beforehand.score.bets import Kelly, Profit, profit
 from beforehand.store.archive.reader import Archive
 from program import run_program
-from test_bets import bets_at
+from test_score_bets import bets_at
 
 MINE = """
 def good(context): return context.odds
@@ -254,7 +254,7 @@ class Slow(Provider):
 
 def test_a_slow_tail_ends_no_run(sim: Path, home: Path) -> None:
     """Calls that time out beside others that are answered say nothing about the service; control:
-    one that answers nobody stops the run (tests/test_unanswered.py)."""
+    one that answers nobody stops the run (tests/test_engine_unanswered.py)."""
     with serving(Slow(latency=0.0)) as slow:
         more = ["--every", "28d", "--timeout", "0.5", "--concurrency", "8", "--max-calls", "100000"]
         assert backtest(sim, slow.address(), *more) == 0

@@ -415,7 +415,7 @@ FOREVER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_programs import SEEN, CallCounter, opened
+from test_forecast_programs import SEEN, CallCounter, opened
 opened(Path({folder!r}), {entry!r}, 60).decide(SEEN, CallCounter())
 """
 
