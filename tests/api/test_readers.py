@@ -121,7 +121,7 @@ def test_many_readers_and_a_restart(made: Path) -> None:
 
         asyncio.run(everyone())
     assert not load.wrong, load.wrong[:5]
-    assert len(load.took) > 20 * CLIENTS
+    assert len(load.took) > (20 if FULL else 2) * CLIENTS
     assert load.again, "the restart was felt"
 
 
