@@ -4,6 +4,7 @@ do not take a verdict away, and the headline says what the verdict rests on."""
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs import score_file
 from beforehand.score.evaluate import Settings
 from beforehand.score.report.words import headline, warnings
+from beforehand.score.skill import Paired, beats
 from beforehand.score.summary import Summary
 from beforehand.store.archive.reader import Archive
 from beforehand.store.run_folder import ProbeNote, last_probe, note_probe
@@ -33,6 +35,27 @@ def outcomes(archive: Archive) -> dict[str, float | None]:
     return {
         r.market_id: r.payout for r in Gateway(RecordedWorld(archive)).full_view().resolutions()
     }
+
+
+def test_each_condition_of_the_verdict_is_needed() -> None:
+    """The deflated bound, on all forecasts and on the fresh ones, enough events, enough of them
+    independent: with any one of them missing nothing beats the market."""
+    sure = Paired(
+        skill=0.02, n_questions=90, n_events=60, leading="event", ci=(0.01, 0.03), ci_by={},
+        lower=0.004, upper=0.036, effective_n=50.0, minimum_detectable_effect=0.01, error=0.005,
+        clusters=60, tests=4,
+    )  # fmt: skip
+    assert beats(sure, sure)
+    assert not beats(sure, None)
+    for without in (
+        {"lower": -0.001},
+        {"lower": 0.0},
+        {"n_events": 3},
+        {"effective_n": 2.0},
+        {"effective_n": None},
+    ):
+        assert not beats(replace(sure, **without), sure), without
+    assert not beats(sure, replace(sure, lower=-0.001)), "at a fresh price"
 
 
 @pytest.fixture(scope="module")

@@ -96,6 +96,14 @@ def test_a_hop_that_is_not_taken(
         hop(start, target)
 
 
+def test_another_owner_is_not_followed_although_it_is_public(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport, "_is_public", public)
+    with pytest.raises(BadAnswer, match=r"to evil\.example is not followed"):
+        hop("https://gamma-api.polymarket.com/m", "https://evil.example/m")
+
+
 def test_a_hop_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     start, target = "https://data.example.org/a", "https://files.example.org/b"
     monkeypatch.setattr(transport, "_is_public", public)
