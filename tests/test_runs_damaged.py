@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 import beforehand as bh
+from beforehand.cli.app import run as cli
 from beforehand.errors import Corrupt, InputError
 from beforehand.runs.query import all_runs, find_journal, shown
 from beforehand.runs.spent import providers
@@ -85,3 +86,18 @@ def test_a_redone_seal_is_seen_against_the_journal(world: bh.World) -> None:
     listed = {each["run_id"]: each for each in all_runs(workspace.home, journal)}
     assert str(listed[run.id]["headline"]).startswith("CHANGED AFTER THE RUN: run.json")
     assert shown(run.id, workspace, journal)["changed"] == ["run.json"]
+
+
+def test_a_damaged_run_is_not_exported(
+    world: bh.World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = bh.backtest(world, "drift", **FEW)
+    arguments = ["runs", "export", run.id, "--out", str(tmp_path / "r.csv")]
+    assert cli(arguments) == 0
+    (tmp_path / "r.csv").unlink()
+    rows = run.path / "intervals.jsonl"
+    rows.write_text(rows.read_text().replace("0.5", "0.6", 1))
+    capsys.readouterr()
+    assert cli(arguments) == 2
+    assert "intervals.jsonl was changed or removed after" in capsys.readouterr().err
+    assert not (tmp_path / "r.csv").exists()
