@@ -22,6 +22,8 @@ import time
 import types
 from typing import Any
 
+from program import exactly
+
 
 def load() -> None:
     """Load all of the package that is installed whole. Nothing is opened or started."""
@@ -56,7 +58,7 @@ def serve(control: socket.socket) -> dict[str, Any]:
         head, fds, _, _ = socket.recv_fds(control, 4, 4)
         if not head:
             os._exit(0)  # The tests have ended.
-        call = json.loads(_exactly(control, struct.unpack("i", head)[0]))
+        call = json.loads(exactly(control, struct.unpack("i", head)[0]))
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -78,13 +80,6 @@ def _report(running: dict[int, socket.socket]) -> None:
             return
         with running.pop(pid) as asked, contextlib.suppress(OSError):  # Nobody may wait.
             asked.sendall(struct.pack("i", status))
-
-
-def _exactly(there: socket.socket, size: int) -> bytes:
-    got = b""
-    while len(got) < size:
-        got += there.recv(size - len(got))
-    return got
 
 
 def _become(call: dict[str, Any], fds: list[int]) -> None:

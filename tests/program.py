@@ -57,7 +57,7 @@ class Program(subprocess.Popen[Any]):
         self._status, there = socket.socketpair()
         with there:
             _server().ask(self._call, [*streams, there.fileno()])
-        (self.pid,) = struct.unpack("i", _exactly(self._status, 4))
+        (self.pid,) = struct.unpack("i", exactly(self._status, 4))
         self._child_created = True
         devnull = getattr(self, "_devnull", None)
         for fd in {theirs for theirs, ours in pipes if ours != -1} - {-1, devnull}:
@@ -71,7 +71,7 @@ class Program(subprocess.Popen[Any]):
         assert self._status is not None
         if self._status.fileno() == -1 or not select.select([self._status], [], [], wait)[0]:
             return None
-        (status,) = struct.unpack("i", _exactly(self._status, 4))
+        (status,) = struct.unpack("i", exactly(self._status, 4))
         self._status.close()
         return int(status)
 
@@ -146,11 +146,12 @@ def _same_interpreter(environment: Mapping[str, str]) -> bool:
     return all(environment.get(name) == os.environ.get(name) for name in names)
 
 
-def _exactly(there: socket.socket, size: int) -> bytes:
+def exactly(there: socket.socket, size: int) -> bytes:
+    """So many bytes. Raises RuntimeError where the other side ended before."""
     got = b""
     while len(got) < size:
         if not (more := there.recv(size - len(got))):
-            raise RuntimeError("the fork server of the tests ended")
+            raise RuntimeError("the other side of the fork server ended")
         got += more
     return got
 
