@@ -69,7 +69,11 @@ class Program(subprocess.Popen[Any]):
     def _ended(self, wait: float | None) -> int | None:
         """The exit code as `waitpid` gives it; None if it has not ended after `wait` seconds."""
         assert self._status is not None
-        if self._status.fileno() == -1 or not select.select([self._status], [], [], wait)[0]:
+        if self._status.fileno() == -1:
+            return None
+        ready = select.poll()  # select() knows no descriptor above 1,024.
+        ready.register(self._status, select.POLLIN)
+        if not ready.poll(None if wait is None else wait * 1000):
             return None
         (status,) = struct.unpack("i", exactly(self._status, 4))
         self._status.close()
