@@ -1,4 +1,4 @@
-"""Every documented field of the agent system, its form, and where a run writes it: `test_agents_documented_runs.py`
+"""Every documented field of the agent system, its form, and where a run writes it: `test_agents_documented.py`
 holds each one against golden runs of the documents' own examples.
 
 A row is (file, field, form). A field is a dotted path; `[]` stands for every element of a list. A form is

@@ -1,5 +1,6 @@
 """The front door: `import beforehand as bh`, from a world to a verdict."""
 
+import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +11,12 @@ import pytest
 import beforehand as bh
 from beforehand.cli.app import run as cli
 from beforehand.config import Home
-from beforehand.errors import CutoffViolation, InputError, NotFound, Stopped
+from beforehand.errors import CutoffViolation, InputError, NotConfigured, NotFound, Refused, Stopped
+from beforehand.front.arrow import Column
 from beforehand.jobs.backtest import ask
 from experiments import QUICK, Out, told
 from program import run_program
+from test_ask import asked
 
 FEW = {"every": "28d", "draws": 200, "placebo": 0, "progress": False}
 
@@ -563,3 +566,98 @@ def test_what_a_callable_pays_for_is_paid_once(world: bh.World) -> None:
 def _wrapped(function):  # type: ignore[no-untyped-def]
     """The same function as another object, so that it is marked anew."""
     return lambda context: function(context)
+
+
+def test_tables_in_other_peoples_hands() -> None:
+    """Unknown values, empty tables and shared memory, in pandas, polars and DuckDB."""
+    import duckdb
+    import pandas
+    import polars
+
+    shares = np.array([0.25, np.nan])
+    table = bh.Table(
+        {
+            "share": Column("float", shares),
+            "time": Column.of("time", [None, 5]),
+            "text": Column.of("text", [None, "x\ny"]),
+            "count": Column.of("int", [1, 2]),
+            "flag": Column.of("bool", [True, False]),
+        }
+    )
+    one, two = table.rows()
+    assert one == {"share": 0.25, "time": None, "text": None, "count": 1, "flag": True}
+    assert two["time"] == datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC)
+    assert two["share"] is None
+    frame, other = table.to_pandas(), table.to_polars()
+    assert np.shares_memory(frame["share"].to_numpy(), shares)
+    assert frame["time"].isna().tolist() == [True, False]
+    assert str(frame["time"].dtype) == "datetime64[us, UTC]"
+    assert other.to_dicts() == [one, two]
+    assert np.shares_memory(polars.DataFrame(table)["count"].to_numpy(), table["count"])
+    said = table  # noqa: F841 (DuckDB finds it by its name)
+    rows = duckdb.sql("SELECT share, text, count, flag, epoch_us(time) FROM said").fetchall()
+    assert rows == [(0.25, None, 1, True, None), (None, "x\ny", 2, False, 5)]
+    empty = bh.Table({"share": Column.of("float", []), "text": Column.of("text", [])})
+    assert (len(empty), list(empty), empty.to_pandas().shape) == (0, [], (0, 2))
+    assert polars.DataFrame(empty).shape == (0, 2)
+    assert "(0 rows)" in repr(empty)
+    with pytest.raises(KeyError, match="table has no column 'nothing'"):
+        table["nothing"]
+    assert isinstance(frame, pandas.DataFrame)
+    assert "<td>x y</td>" in table._repr_html_()
+    long = bh.Table({"n": Column.of("int", list(range(100)))})
+    assert "…" in repr(long)
+    assert "(100 rows)" in repr(long)
+
+
+AT = "2025-02-20"
+QUESTION = "Will the Jorvia pipeline index close above 772, and how did it move this month?"
+
+
+def test_a_question_in_python(sim: Path, home: Path, capsys: Out) -> None:
+    world = bh.open_world(sim)
+    plain = bh.ask(QUESTION, world, as_of=AT, run_id="p", progress=False)
+    assert (plain.planned_by, plain.notes, plain.review) == ("rules", [], None)
+    assert repr(plain) == plain.text
+    assert {one["kind"] for one in plain.citations} == {"market", "price history"}
+    shell = asked(capsys, sim, QUESTION, "--as-of", AT, "--run-id", "c")
+    assert shell["answer"].replace("000002.json", "000001.json") == plain.text
+    files = [json.loads((home / f"data/runs/{run}/answer.json").read_text()) for run in "pc"]
+    assert [{**body, "run_id": ""}["not_found"] for body in files] == [plain.not_found] * 2
+    helped = bh.ask(QUESTION, world, as_of=AT, model="scripted", review=True, progress=False)
+    assert helped.planned_by == "scripted"
+    assert helped.review is not None
+    assert helped.review["responds"] is True
+    assert helped.notes == ["scripted: a path test, not a forecaster"]
+    assert bh.open_run(plain.run_id).verify().sound
+
+
+def test_an_agent_in_python(sim: Path, home: Path) -> None:
+    view = bh.open_world(sim).at(AT)
+    ran = bh.run_agent("polymarket-agent", view, query="Jorvia pipeline", limit=3)
+    assert ran.path == home / "workspace/agents/polymarket-agent/out/000001.json"
+    assert json.loads(ran.path.read_text()) == {"data": ran.data, "metadata": ran.metadata}
+    assert ran.metadata["timestamp"] == f"{AT}T00:00:00Z"
+    coded = bh.run_agent("code-agent", view, question="Jorvia pipeline", model="scripted")
+    assert "Jorvia pipeline" in coded.data[0]["output"]
+    with pytest.raises(Refused, match="a larger --max-calls raises it"):
+        bh.run_agent("code-agent", view, question="Avaria", model="scripted", max_calls=1)
+
+
+def test_what_is_refused(sim: Path, home: Path) -> None:
+    world = bh.open_world(sim)
+    view = world.at(AT)
+    for call, kind, said in (
+        (lambda: bh.ask(5, world), InputError, "a question is a text"),  # type: ignore[arg-type]
+        (lambda: bh.ask("x", world, nothing=1), InputError, "takes no argument 'nothing'"),  # type: ignore[call-arg]
+        (lambda: bh.ask("?", world), InputError, "does not say what it is about"),
+        (lambda: bh.ask("Jorvia", world, as_of="x"), InputError, "as_of: 'x' is not"),
+        (lambda: bh.ask("Jorvia", world, review=True), InputError, "name one with model="),
+        (lambda: bh.ask("Jorvia", "sim"), InputError, "is not a world"),  # type: ignore[arg-type]
+        (lambda: bh.run_agent("nobody", view), NotFound, "no agent is named 'nobody'"),
+        (lambda: bh.run_agent("polymarket-agent", view, q=1), InputError, "no input 'q'"),
+        (lambda: bh.run_agent("polymarket-agent", world), InputError, "is not a View"),  # type: ignore[arg-type]
+        (lambda: bh.run_agent("code-agent", view, question="x"), NotConfigured, "needs a model"),
+    ):
+        with pytest.raises(kind, match=said):
+            call()  # type: ignore[no-untyped-call]
