@@ -35,9 +35,10 @@ golden-accept: setup
 
 # The full count of each proof of which `make test` makes a smoke, in parts that end within ten
 # minutes each: `make chaos-leaks`, …; `make chaos-parts` lists them.
-PARTS = leaks wire memory probe honest fuzz kills boundaries workers agents api load clients ui sandbox
+PARTS = leaks wire pairs memory probe honest fuzz kills boundaries workers agents api load clients ui sandbox verdict
 PART_leaks = tests/leaks/test_noninterference.py tests/leaks/test_every_tool.py tests/leaks/test_contexts.py
-PART_wire = tests/leaks/test_through_the_wire.py tests/leaks/test_api_pairs.py
+PART_wire = tests/leaks/test_through_the_wire.py
+PART_pairs = tests/leaks/test_api_pairs.py
 PART_memory = tests/leaks/test_memory.py
 PART_probe = tests/test_probe.py -k "not accused"
 PART_honest = tests/test_probe.py -k accused
@@ -50,7 +51,10 @@ PART_api = tests/api
 PART_load = tests/servers/test_load.py tests/servers/test_flood.py
 PART_clients = tests/servers/test_other_clients.py tests/test_front_typed.py
 PART_ui = tests/web
+PART_verdict = tests/test_score_verdict_rule.py
 PART_sandbox = tests/sandbox tests/test_sandbox_code_mode.py
+# A file's tests need not stay together: most parts are a few files.
+CHAOS = BEFOREHAND_CHAOS=full $(BIN)/pytest -s --timeout=0 -n 2 --dist worksteal
 chaos: $(addprefix chaos-,$(PARTS))
 
 chaos-parts:
@@ -59,12 +63,12 @@ chaos-parts:
 chaos-clients chaos-api: clients
 chaos-sandbox: setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[wasi]"
-	BEFOREHAND_CHAOS=full $(BIN)/pytest -s --timeout=0 $(PART_sandbox)
+	$(CHAOS) $(PART_sandbox)
 chaos-ui: ui
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e ".[web]"
-	BEFOREHAND_CHAOS=full $(BIN)/pytest -s --timeout=0 $(PART_ui)
+	$(CHAOS) $(PART_ui)
 chaos-%: setup
-	BEFOREHAND_CHAOS=full $(BIN)/pytest -s --timeout=0 $(PART_$*)
+	$(CHAOS) $(PART_$*)
 
 setup: $(STAMP)
 

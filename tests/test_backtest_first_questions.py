@@ -274,7 +274,7 @@ def test_who_looks_like_knowing_does_not_beat_on_trust(
         "def knows(c): return 0.02 + 0.96 * ENDS[c.market.id]\n"
         "def hints(c):\n"
         "    noise = (sum(map(ord, c.market.id + str(c.t))) % 25 - 12) / 60\n"
-        "    return min(max(0.7 * c.odds + 0.3 * ENDS[c.market.id] + noise, 0.01), 0.99)\n"
+        "    return min(max(0.5 * c.odds + 0.5 * ENDS[c.market.id] + noise, 0.01), 0.99)\n"
     )
     assert backtest(sim, f"python:{path}:knows,python:{path}:hints") == 0
     board = {row["forecaster"]: row for row in json.loads(capsys.readouterr().out)["leaderboard"]}

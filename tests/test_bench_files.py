@@ -236,7 +236,7 @@ def test_what_a_predictions_file_may_not_do(sim: Path, tmp_path: Path) -> None:
 
 def test_the_flow_of_the_readme_can_be_won(tmp_path: Path) -> None:
     ArchiveWriter(tmp_path / "a").add(
-        records(SimConfig(seed=3, dates=60)),
+        records(SimConfig(seed=3, dates=120)),
         importer="simulate",
         source="s",
         source_digest="s",

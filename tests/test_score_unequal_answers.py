@@ -30,7 +30,7 @@ SETTINGS = Settings(draws=400, placebo=0)
 
 @pytest.fixture(scope="module")
 def world() -> Table:
-    return table(SimConfig(dates=60))[0]
+    return table(SimConfig(dates=240))[0]
 
 
 def where_sure(world: Table) -> Table:

@@ -135,13 +135,14 @@ def everything(base: str, text: str, t: Any) -> list[tuple[int, bytes]]:
     return [(answer.status_code, TOOK.sub(rb"\g<1>0", answer.content)) for answer in answers]
 
 
-def test_no_client_tells_two_worlds_apart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first_pair", range(0, PAIRS, min(PAIRS, 100)))
+def test_no_client_tells_two_worlds_apart(tmp_path: Path, first_pair: int) -> None:
     sides = [Side(tmp_path / name) for name in ("a", "b")]
     for side in sides:
         side.folder.mkdir(exist_ok=True)
     different = 0
     with listening(sides[0]) as one, listening(sides[1]) as two:
-        for seed in range(PAIRS):
+        for seed in range(first_pair, first_pair + min(PAIRS, 100)):
             first, second, t = pair(130_000 + seed)
             by_token = seed % 2 == 1
             late = START + timedelta(days=2)
@@ -158,7 +159,7 @@ def test_no_client_tells_two_worlds_apart(tmp_path: Path) -> None:
                     side.show(records, late)
                     later.append(everything(base, _issue(side, f"v{seed}", late, False), t))
                 different += sum(x != y for x, y in zip(*later, strict=True))
-    assert different > PAIRS / 10, "the pairs hardly differ: the test would prove nothing"
+    assert different > min(PAIRS, 100) / 10, "the pairs hardly differ: the test would prove nothing"
 
 
 def _issue(side: Side, user: str, t: Any, pinned: bool) -> str:

@@ -198,7 +198,7 @@ function Placebo({ run }: { run: RunWhole }) {
       {placebo ? (
         <>
           <p className="tnum text-20 font-semibold">{percent(placebo.any_share)}</p>
-          <p className="text-ink-2">of {count(placebo.draws)} redraws of the outcomes from the market’s own prices, where nobody has skill, called someone “beats the market”. At most 5 % is expected.</p>
+          <p className="text-ink-2">of {count(placebo.draws)} redraws of the outcomes from the market’s own prices, where nobody has skill, would have called someone “beats the market” by resampled scores alone. At most 5 % is expected.</p>
         </>
       ) : (
         <p className="text-ink-2">Untested: it was left out, or a bound of the card is not met, so that nobody could be said to beat the market here in any case.</p>

@@ -253,8 +253,8 @@ def _all_of_it(out: Console, summary: "Summary") -> None:
         _say(
             out,
             "placebo",
-            f"“beats the market” in {100 * drawn['any_share']:.1f} % of {drawn['draws']} redraws "
-            "without skill",
+            f"by resampled scores alone “beats the market” in {100 * drawn['any_share']:.1f} % of "
+            f"{drawn['draws']} redraws without skill",
         )
     else:
         _say(out, "placebo", "not drawn: left out, or a bound of the card is not met")

@@ -6,14 +6,16 @@ do; a leak that is softened enough is not seen, and docs/metrics.md says so.
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
 
+from beforehand.clock import MICROSECOND, to_us
 from beforehand.gateway.gateway import Gateway
 from beforehand.score import metrics
 from beforehand.score.report.words import LOOKS_AHEAD, LOOKS_KNOWN
-from beforehand.score.table import Floats, Marks, Table, parts_of
+from beforehand.score.table import Floats, Ints, Marks, Table, parts_of
 
 CLAIRVOYANT, LEAST_SUSPECT, ALL_BUT_ALL = 0.1, 30, 0.98
 """What looks like the outcomes: this share of the market's Brier score, or no forecast on the wrong
@@ -168,15 +170,12 @@ def _foreseen(table: Table, p: Floats, rows: npt.NDArray[np.intp], later: Floats
 
 
 def marks(table: Table, gateway: Gateway) -> Marks:
-    """Every price on record of the table's markets of real money, from the first row of each on:
-    open bets stand at these between bet and settlement."""
-    first = np.full(len(table.questions), np.iinfo(np.int64).max)
-    for part in parts_of(len(table.q)):
-        np.minimum.at(first, table.q[part], table.t[part])
-        table.let_go()
+    """Every price on record of the table's markets, from the first row of each on: positions and
+    open bets stand at these until settlement."""
+    first = _first_rows(table)
     q, t, price = [], [], []
     for i, name in enumerate(table.questions):
-        series = None if table.play[i] else gateway.world.series(name)
+        series = gateway.world.series(name)
         if series is None or not len(series):
             continue
         kept = series.known_at > first[i]
@@ -186,3 +185,27 @@ def marks(table: Table, gateway: Gateway) -> Marks:
     if not q:
         return Marks.none()
     return Marks(np.concatenate(q), np.concatenate(t), np.concatenate(price))
+
+
+def scheduled(
+    table: Table, gateway: Gateway, every: timedelta, stop: datetime | None = None
+) -> Floats:
+    """How many instants of a grid were to be expected for each question at its first row: from then
+    to the close that the market's own text stated by then [at most to `stop`, which is included];
+    NaN where it stated none. (Q,)"""
+    found, aside = np.full(len(table.questions), np.nan), Gateway(gateway.world)
+    latest = np.inf if stop is None else to_us(stop) + 1
+    for i, (name, first) in enumerate(zip(table.questions, _first_rows(table), strict=True)):
+        close = aside.at(int(first)).market(name).scheduled_close
+        if close is not None and to_us(close) > first:
+            found[i] = np.ceil((min(to_us(close), latest) - first) / (every // MICROSECOND))
+    return found
+
+
+def _first_rows(table: Table) -> Ints:
+    """When the first row of each question is (Q,)."""
+    first = np.full(len(table.questions), np.iinfo(np.int64).max)
+    for part in parts_of(len(table.q)):
+        np.minimum.at(first, table.q[part], table.t[part])
+        table.let_go()
+    return first

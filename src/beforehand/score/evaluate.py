@@ -285,7 +285,8 @@ class _Settled:
 
 def score_only(table: Table, settings: Settings) -> list[Row]:
     """Scores without verdicts, card or placebo."""
-    return score(table, Options(draws=settings.draws, seed=settings.seed, kelly=settings.kelly))
+    options = Options(draws=settings.draws, seed=settings.seed, kelly=settings.kelly)
+    return score(table, options, judged=False)
 
 
 def evaluate(

@@ -16,7 +16,7 @@ import numpy as np
 
 from beforehand.errors import InputError
 from beforehand.memory import trim
-from beforehand.score import metrics
+from beforehand.score import metrics, verdict
 from beforehand.score.bets import Profit, by_chance, profit
 from beforehand.score.intervals import Resampler, arcs
 from beforehand.score.skill import (
@@ -80,6 +80,7 @@ class Row:
     intervals: dict[str, Interval] = field(default_factory=dict)
     skill: "Skill | None" = None
     fresh: "Skill | None" = None
+    evidence: "verdict.Evidence | None" = None
     verdict: Verdict = "not shown"
     reasons: list[str] = field(default_factory=list)
     kept: Kept | None = None
@@ -93,8 +94,9 @@ class Row:
         return self.n / asked if asked else 0.0
 
 
-def score(table: Table, options: Options = Options()) -> list[Row]:
-    """Every forecaster of the table, the most skilful first, the market pinned on top."""
+def score(table: Table, options: Options = Options(), judged: bool = True) -> list[Row]:
+    """Every forecaster of the table, the most skilful first, the market pinned on top. Without
+    `judged` nothing is said of who beats whom."""
     samplers = resamplers(table, options)
     overall = skills(table, samplers, options)
     newer = table.part(table.fresh)
@@ -104,6 +106,7 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
     del newer
     table.give_back()
     rows, starts = [], dict[bytes, Floats]()
+    shown = _evidence(table, options) if judged else {}
     for name in (MARKET, *table.forecasts):
         p = table.said(name)
         part, row = _columns(table, p)
@@ -111,7 +114,9 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
         table.give_back()
         row.intervals = _intervals(*part, samplers, options)
         row.skill, row.fresh = overall[name], fresh.get(name)
-        row.verdict, row.reasons = judge(row)
+        if judged:
+            row.evidence = shown[name]
+            row.verdict, row.reasons = judge(row)
         valid = table.known(p)
         if (key := valid.tobytes()) not in starts:
             starts[key] = arcs(table, valid)
@@ -121,6 +126,19 @@ def score(table: Table, options: Options = Options()) -> list[Row]:
     for added, metric in metrics.added().items():
         _add(added, metric, rows, table, samplers, options)
     return sorted(rows, key=_rank)
+
+
+def _evidence(table: Table, options: Options) -> dict[str, verdict.Evidence]:
+    """What each forecaster's profit shows, widened for every variant tried on this set."""
+    on, found = verdict.points(table), dict[str, verdict.Gains]()
+    for name in (MARKET, *table.forecasts):
+        found[name] = verdict.gains(
+            table, on, verdict.against_market(table.said(name), table.market)
+        )
+        table.give_back()
+    tested = [found[name].net for name in options.under_test(table) if name in found]
+    factor = verdict.for_tries(tested, options.tests(table))
+    return {name: verdict.evidence(on, table.event, one, factor) for name, one in found.items()}
 
 
 def _add(
@@ -355,9 +373,15 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
     low, high = overall.ci
     if not np.isfinite(low):
         return "not shown", ["it rests on a single event or a single resolution month"]
+    evidence = row.evidence
+    assert evidence is not None
     if overall.upper < 0 and high < 0:
+        if evidence.sign >= 0:
+            return "not shown", [unshown(evidence)]
         return "worse than the market", []
     if beats(overall, fresh):
+        if evidence.sign <= 0:
+            return "not shown", [unshown(evidence)]
         if row.answered < MIN_ANSWERED:
             return "not shown", [too_few(row)]
         return "beats the market", []
@@ -372,6 +396,30 @@ def judge(row: Row) -> tuple[Verdict, list[str]]:
     if overall.skill > 0:
         reasons += _doubts(overall, fresh)
     return "not shown", reasons
+
+
+_LED = {
+    "periods": "by how it varied from period to period",
+    "implied": "by what the prices said could happen",
+    "late marks": "by how it varied, as prices came late",
+    "events": "by how it varied from event to event",
+    "windows": "with questions that were open together taken to go together",
+}
+
+
+def unshown(evidence: verdict.Evidence) -> str:
+    """Why the profit of its positions does not show it."""
+    if not evidence.enough:
+        least = min(evidence.n_eff, evidence.windows or evidence.n_eff)
+        return (
+            f"marked at every price on record, its gain rests on {least:.3g} effective periods, "
+            f"and {verdict.LEAST_PERIODS:g} are needed"
+        )
+    low, high = evidence.interval
+    return (
+        f"marked at every price on record, its gain lies between {low:.4f} and {high:.4f} "
+        f"({_LED[evidence.leading]})"
+    )
 
 
 def too_few(row: Row) -> str:

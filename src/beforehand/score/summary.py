@@ -21,6 +21,7 @@ from beforehand.score.scoreboard import Row
 from beforehand.score.skill import MARKET, Skill
 from beforehand.score.table import Table
 from beforehand.score.validity import Check
+from beforehand.score.verdict import MINUTE, Evidence
 
 PATH_POINTS, MOST_BETS = 100, 3
 Pair = list[float | None]
@@ -143,6 +144,35 @@ class MetricWire(TypedDict):
     error: NotRequired[str]
 
 
+class PeriodWire(TypedDict):
+    """A period, by its beginning, and its share of the variance."""
+
+    time: str
+    share: float
+
+
+class EvidenceWire(TypedDict):
+    """What the profit of positions shows, marked at every price on record (docs/metrics.md): the
+    `mean` gain in Brier score and its 95 % interval `ci`, widened for tries; `leading` names the
+    variance that decided. `effective_periods` must be 5, and so must `effective_windows` where
+    questions had no price in between. `mean_cost`: so far below 0 lies who has no skill.
+    `before_first_mark` is the share of the gain made before the first price after each forecast,
+    `unsettled` that of questions still open. `heaviest` are the periods that make most of the
+    variance; `late` is for how many periods of `period_minutes` prices stood."""
+
+    mean: float | None
+    ci: Pair
+    leading: str
+    effective_periods: float
+    effective_windows: float | None
+    mean_cost: float | None
+    before_first_mark: float
+    unsettled: float
+    heaviest: list[PeriodWire]
+    late: int
+    period_minutes: int
+
+
 class BoardRow(SkillWire):
     """One row of the leaderboard."""
 
@@ -167,6 +197,7 @@ class BoardRow(SkillWire):
     sharpness: dict[str, float | None]
     kelly: ProfitWire | str
     fresh: SkillWire | None
+    evidence: NotRequired[EvidenceWire]
     verdict: str
     reasons: list[str]
     isolation: str | None
@@ -184,7 +215,7 @@ class CheckWire(TypedDict):
 
 
 class PlaceboWire(TypedDict):
-    """How often the rules say "beats the market" where there is no skill."""
+    """How often resampled scores alone would say "beats the market" where there is no skill."""
 
     draws: int
     any_share: float
@@ -470,6 +501,22 @@ def _bins(bins: Reliability) -> BinsWire:
     }
 
 
+def _evidence(found: Evidence) -> EvidenceWire:
+    return {
+        "mean": number(found.mean),
+        "ci": pair(found.interval),
+        "leading": found.leading,
+        "effective_periods": found.n_eff,
+        "effective_windows": found.windows,
+        "mean_cost": number(found.cost),
+        "before_first_mark": found.at_once,
+        "unsettled": found.unsettled,
+        "heaviest": [{"time": iso_us(t), "share": share} for t, share in found.heaviest if share],
+        "late": found.age,
+        "period_minutes": found.step // MINUTE,
+    }
+
+
 def row_wire(row: Row, table: Table) -> BoardRow:
     """One leaderboard row as JSON. `n`, `n_questions` and `brier` are over all of its own rows; its
     skill is over those where the market has a price too."""
@@ -516,6 +563,8 @@ def row_wire(row: Row, table: Table) -> BoardRow:
         "order": row.kept.order if row.kept else None,
         "reliability_bins": _bins(row.bins),
     }
+    if row.evidence is not None:
+        wire["evidence"] = _evidence(row.evidence)
     for name, (value, interval) in row.added.items():
         metric: MetricWire = {
             "value": number(value),

@@ -245,6 +245,9 @@ class Table:
     asked: dict[str, int] = field(default_factory=dict)
     bare: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     marks: Marks = field(default_factory=Marks.none)
+    scheduled: Floats = field(default_factory=lambda: np.zeros(0))
+    """How many instants were to be expected of a question at its first row (Q,): NaN where nothing
+    said so; empty where that is not known of any."""
     disk: Disk | None = None
     """Where the columns of rows are, if not in memory."""
 
@@ -319,6 +322,7 @@ class Table:
             fee=self.fee[kept],
             category=[self.category[i] for i in kept] if self.category else [],
             bare=self.bare[kept] if len(self.bare) else self.bare,
+            scheduled=self.scheduled[kept] if len(self.scheduled) else self.scheduled,
             forecasts={name: p[mask] for name, p in self.forecasts.items()}
             if self.disk is None or disk is None
             else Rows(self.forecasts, disk.keep(_places(mask)), self.disk, disk),

@@ -469,7 +469,9 @@ class BacktestJob:
         said = kept_at(path, markets)
         questions = partial(each_question, path, settings.kelly)  # A large run has 40 MB of them.
         table = said.table(questions(), apart)
-        table = replace(table, marks=hindsight.marks(table, self.gateway))
+        every, stop = self.request.every, self.request.stop
+        planned = hindsight.scheduled(table, self.gateway, every, stop)
+        table = replace(table, marks=hindsight.marks(table, self.gateway), scheduled=planned)
         # A question outside the grid reveals that the end is near: such markets are scored apart.
         short = said.apart(questions(), apart) if apart else None
         give_back()

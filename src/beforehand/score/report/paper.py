@@ -199,7 +199,10 @@ def methods(summary: "Summary") -> str:
         "A forecaster is said to beat the market if the lower bound, corrected for "
         f"{_count(card['variants_tried'], 'variant')} tried on this set, lies above 0 over all "
         "forecasts and again over those at a price at most seven days old, over at least 20 events "
-        "and an effective n of at least 10, where it answered at least 95 % of what it was asked.",
+        "and an effective n of at least 10, where it answered at least 95 % of what it was asked, "
+        "and if the profit of its positions, weighed by what was known when each was taken and "
+        "marked at every price on record, is told from 0 by the widest of the variances over "
+        "periods, over events, and as the prices implied it.",
         *_venues(summary),
         *_of_the_set(card, summary.get("training_ends", {})),
         *_yardsticks(summary),
@@ -208,8 +211,9 @@ def methods(summary: "Summary") -> str:
         most = 1 - 0.05 ** (1 / placebo["draws"])
         bound = f" (so at most {100 * most:.1f} %, with 95 % confidence)"
         said.append(
-            f"With outcomes redrawn {placebo['draws']:,} times from the market's own prices, this "
-            f"rule found a winner in {100 * placebo['any_share']:.1f} % of the draws"
+            f"With outcomes redrawn {placebo['draws']:,} times from the market's own prices, the "
+            "conditions on resampled scores alone found a winner in "
+            f"{100 * placebo['any_share']:.1f} % of the draws"
             f"{bound if placebo['any_share'] == 0 else ''}."
         )
     if lacking := unmet(summary):

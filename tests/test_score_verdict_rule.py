@@ -1,0 +1,251 @@
+"""The rule behind "beats": identities that hold exactly, and worlds in which the truth is known.
+
+`make chaos-verdict` draws two hundred worlds of each kind (a thousand for coverage); other runs
+twenty of each."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from beforehand.score import verdict
+from beforehand.score.skill import Options, beats, resamplers, skills
+from beforehand.score.table import Marks, Table
+from beforehand.score.verdict import Evidence, Gains, Points
+from priced_worlds import DAY, NULL, SKILL, World, biased, common_walk, every, shifted, walks
+from proofs import count
+
+WORLDS = count("worlds of each kind, efficient or with skill", 20, 200)
+FOOLED = count("worlds in which resampled scores alone are fooled", 20, 200)
+SEED = 48
+
+
+def found(table: Table, name: str = "f") -> tuple[Points, Gains, Evidence]:
+    on = verdict.points(table)
+    gains = verdict.gains(table, on, verdict.against_market(table.forecasts[name], table.market))
+    return on, gains, verdict.evidence(on, table.event, gains)
+
+
+def small(seed: int, n: int = 6) -> World:
+    rng = np.random.default_rng(seed)
+    m, y = walks(rng, n, 0.5, rng.integers(0, 20, n), rng.integers(5, 40, n))
+    at = every(m, 3) & (rng.random(m.shape) < 0.8)
+    return World(m, np.where(at, rng.random(m.shape), np.nan), y, np.full(n, np.nan))
+
+
+@given(st.integers(0, 10_000), st.booleans())
+def test_the_profit_is_the_gain_in_score(seed: int, planned: bool) -> None:
+    """Wherever it is marked: the sum over periods is the weighted gain in Brier score."""
+    world = small(seed)
+    if planned:
+        world.planned = np.arange(1.0, 7.0)
+    table = world.table()
+    if not len(table.q):
+        return
+    _, gains, evidence = found(table)
+    p, y = table.forecasts["f"], table.y[table.q]
+    w = verdict.weights(table, np.isfinite(p))
+    gain = (table.market - y) ** 2 - (p - y) ** 2
+    assert gains.total == pytest.approx(float(w @ gain), abs=1e-12)
+    assert evidence.mean == pytest.approx(float(w @ gain / w.sum()), abs=1e-12)
+    assert gains.each.sum() == pytest.approx(gains.total, abs=1e-12)
+    without = replace(table, marks=Marks.none())
+    assert found(without)[1].total == pytest.approx(gains.total, abs=1e-12)
+
+
+@given(st.integers(0, 10_000))
+def test_of_two_the_gain_is_the_difference(seed: int) -> None:
+    table = small(seed).table()
+    a, m = table.forecasts["f"], table.market
+    b = np.random.default_rng(seed).random(len(a))
+    on = verdict.points(table)
+    both = verdict.gains(table, on, verdict.against_each_other(a, b, m)).total
+    alone = [verdict.gains(table, on, verdict.against_market(one, m)).total for one in (a, b)]
+    assert both == pytest.approx(alone[0] - alone[1], abs=1e-12)
+
+
+def test_the_market_copied_is_exactly_0() -> None:
+    table = small(1).table()
+    _, gains, evidence = found(replace(table, forecasts={"f": table.market}))
+    assert (gains.total, evidence.mean, evidence.half, evidence.sign) == (0.0, 0.0, 0.0, 0)
+    assert evidence.within(0.0)
+
+
+def test_weights_are_known_at_the_forecast() -> None:
+    """The j-th forecast weighs the same however many come after it."""
+    table = small(3).table()
+    p = table.forecasts["f"]
+    early = np.isfinite(p) & (table.t < 15 * DAY)
+    assert (
+        verdict.weights(table, np.isfinite(p))[early] == verdict.weights(table, early)[early]
+    ).all()
+    q = table.q[early]
+    assert (np.bincount(q, verdict.weights(table, early)[early]) <= 1.0).all()
+    planned = replace(table, scheduled=np.full(len(table.y), 4.0))
+    assert set(verdict.weights(planned, np.isfinite(p))) == {0.25}
+
+
+def test_an_open_position_counts_at_its_last_price() -> None:
+    m = np.array([[0.4, 0.5, 0.6, 0.7]])
+    p = np.array([[0.6, np.nan, np.nan, np.nan]])
+    table = World(m, p, np.array([np.nan]), np.ones(1)).table()
+    _, gains, evidence = found(table)
+    assert gains.total == pytest.approx(2 * 0.2 * 0.3 - 0.04)
+    assert evidence.unsettled == 1.0
+
+
+def test_each_move_belongs_to_the_day_on_which_it_was_seen() -> None:
+    m = np.array([[0.4, 0.5, 0.6, np.nan]])
+    p = np.array([[0.5, np.nan, 0.6, np.nan]])
+    table = World(m, p, np.array([1.0]), np.full(1, 2.0)).table()
+    on, gains, _ = found(table)
+    assert (on.at // DAY).tolist() == [0, 1, 2]
+    assert gains.moved == pytest.approx([0.1 * 0.1, 0.1 * 0.1, 0.1 * 0.4])
+    assert gains.cost == pytest.approx([0.005, 0.0, 0.0])
+    assert on.age.max() == 0
+    late = replace(table, price_age=np.array([0.0, 2.0]))
+    assert verdict.points(late).age.max() == 2, "the second price was seen two days before"
+
+
+def test_windows_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sums over moments are those over pairs."""
+    rng = np.random.default_rng(0)
+    m, y = walks(rng, 40, 0.5, rng.integers(0, 60, 40), rng.integers(5, 60, 40))
+    p = np.full_like(m, np.nan)
+    first = np.argmax(np.isfinite(m), axis=1)
+    p[np.arange(40), first] = rng.random(40)
+    table = World(m, p, y, np.ones(40), marks=False).table()
+    on, gains, evidence = found(table)
+    begin, end, g = on.first, on.last + 1, gains.each
+    over = np.maximum(np.minimum.outer(end, end) - np.maximum.outer(begin, begin), 0)
+    kappa = over / np.sqrt(np.outer(end - begin, end - begin))
+    variance, df = verdict._overlapping(on, g)
+    assert variance == pytest.approx(g @ kappa @ g)
+    assert df == pytest.approx((g @ g) ** 2 / (g * g @ kappa**2 @ (g * g)))
+    assert (evidence.windows, evidence.leading) == (df, "windows")
+    monkeypatch.setattr(verdict, "MOST_WINDOWS", 50)
+    assert verdict._overlapping(on, g)[0] == pytest.approx(variance, rel=0.2)
+
+
+def test_a_period_is_as_fine_as_the_prices() -> None:
+    hours = np.arange(0, 100) * DAY // 24
+    assert verdict.step_of(np.zeros(100, np.int64), hours) == DAY // 24
+    assert verdict.step_of(np.zeros(15, np.int64), np.arange(15) * 7 * DAY) == DAY
+    assert verdict.step_of(np.arange(5), np.arange(5)) == DAY
+
+
+def test_tries_that_are_one_try_cost_nothing() -> None:
+    """Twins count once, strangers as many times as they are; of others the number alone counts."""
+    rng = np.random.default_rng(0)
+    series = rng.normal(size=(8, 300))
+    assert verdict.for_tries([series[0]], 1) == 1.0
+    assert verdict.for_tries([series[0]] * 8, 8) == pytest.approx(1.0, abs=0.03)
+    alone = verdict.for_tries([], 8)
+    assert alone == pytest.approx(2.7344 / 1.95996, abs=1e-3)
+    assert verdict.for_tries(list(series), 8) == pytest.approx(alone, abs=0.03)
+    assert verdict.for_tries(list(series), 50) > verdict.for_tries(list(series), 8)
+
+
+def test_little_is_no_difference() -> None:
+    """What is proven to lie within a margin, with and without a test."""
+    table = common_walk(np.random.default_rng(0)).table()
+    _, _, evidence = found(replace(table, forecasts={"f": table.market + 1e-6}))
+    assert evidence.apart < 5e-6
+    assert evidence.within(5e-5)
+    assert not evidence.within(1e-7)
+    wide = found(common_walk(np.random.default_rng(0), by=0.2).table())[2]
+    assert not wide.within(0.005)
+    assert wide.within(1.0)
+
+
+class Rates(NamedTuple):
+    """How often something was said, of all worlds."""
+
+    beats: float
+    worse: float
+    covered: float
+    daily: float
+
+
+def rates(make: Callable[[np.random.Generator], World], worlds: int) -> Rates:
+    """`beats` if anyone does, at the end or looked at `daily`; `worse` of the first, and how often
+    its interval holds its mean cost."""
+    counts = np.zeros(4)
+    for k in range(worlds):
+        table = make(np.random.default_rng([SEED, k])).table()
+        on, tries = verdict.points(table), len(table.forecasts)
+        gains = [
+            verdict.gains(table, on, verdict.against_market(p, table.market))
+            for p in table.forecasts.values()
+        ]
+        factor = verdict.for_tries([one.net for one in gains], tries)
+        beats = [verdict.evidence(on, table.event, one, factor).sign > 0 for one in gains]
+        daily = [(verdict.e_values(one) >= verdict.EVIDENCE * tries).any() for one in gains]
+        first = verdict.evidence(on, table.event, gains[0])
+        low, high = first.interval
+        counts += any(beats), first.sign < 0, low <= -first.cost <= high, any(daily)
+    return Rates(*(counts / worlds).tolist())
+
+
+@pytest.mark.parametrize("kind", list(NULL))
+def test_nobody_beats_an_efficient_market(kind: str) -> None:
+    """At most 2.5 % and two standard errors say "beats", looked at once or daily."""
+    seen = rates(NULL[kind], WORLDS)
+    bound = 0.025 + 2 * np.sqrt(0.025 * 0.975 / WORLDS)
+    print(f"{kind}: {seen}")
+    assert seen.beats <= bound
+    assert seen.covered >= 0.93 - 2 * np.sqrt(0.05 * 0.95 / WORLDS)
+    if "no marks" not in kind:  # It needs prices in between.
+        assert seen.daily <= bound
+
+
+POWER = {
+    "300 independent": 0.86, "100 independent": 0.32, "600 weak": 1.0, "mixed lives": 0.87,
+    "half of the variance common": 0.84, "60 events of 5": 0.47, "one instant": 0.60,
+    "long-shot bias, 400": 0.20, "12 weeks of skill": 0.79, "20 weeks of skill": 0.82,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(SKILL))
+def test_skill_is_seen(kind: str) -> None:
+    seen = rates(SKILL[kind], WORLDS)
+    print(f"{kind}: {seen}, {POWER[kind]} wanted")
+    assert seen.worse <= 0.05
+    assert seen.beats >= POWER[kind] - 0.05 - 2 * np.sqrt(0.25 / WORLDS)
+
+
+def test_the_weights_are_what_keeps_early_endings_out() -> None:
+    """The control: with every question's rows sharing one vote, as they are known afterwards, a
+    constant added to efficient prices gains."""
+    gains = []
+    for k in range(20):
+        table = NULL["early YES"](np.random.default_rng([SEED, k])).table()
+        p, y = table.forecasts["f"], table.y[table.q]
+        w = table.row_weights(np.isfinite(p))
+        gains.append(float(w @ ((table.market - y) ** 2 - (p - y) ** 2)) / w.sum())
+    assert np.mean(gains) > 0.01
+    assert min(np.mean(gains) / np.std(gains) * np.sqrt(20), 9) > 3
+
+
+@pytest.mark.parametrize("kind", ["early YES", "half common"])
+def test_resampled_scores_alone_are_fooled(kind: str) -> None:
+    """The control of all that is measured here: without the profit of positions, "beats" would be
+    said in worlds in which nobody does."""
+    fooled = 0
+    for k in range(FOOLED):
+        table = NULL[kind](np.random.default_rng([SEED, k])).table()
+        options = Options(draws=500)
+        skill = skills(table, resamplers(table, options), options)["f"]
+        fooled += beats(skill, skill)
+    print(f"{kind}: resampled scores alone {fooled / FOOLED:.3f}")
+    assert fooled / FOOLED >= 0.1
+
+
+def test_seeds_and_draws_change_nothing() -> None:
+    table = biased(np.random.default_rng(0), 50, 0.35).table()
+    assert found(table)[2] == found(table)[2]
+    assert shifted(np.array([[0.5]]), 0.1, np.array([[True]])) == pytest.approx(0.6)
