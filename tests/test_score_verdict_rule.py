@@ -8,14 +8,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from beforehand.score import verdict
 from beforehand.score.skill import Options, beats, resamplers, skills
-from beforehand.score.table import Marks, Table
-from beforehand.score.verdict import Evidence, Gains, Points
+from beforehand.score.table import Floats, Marks, Table
+from beforehand.score.verdict import AgainstEachOther, AgainstMarket, Evidence, Gains
 from priced_worlds import DAY, NULL, SKILL, World, biased, common_walk, every, shifted, walks
 from proofs import count
 
@@ -24,10 +25,18 @@ FOOLED = count("worlds in which resampled scores alone are fooled", 20, 200)
 SEED = 48
 
 
-def found(table: Table, name: str = "f") -> tuple[Points, Gains, Evidence]:
-    on = verdict.points(table)
-    gains = verdict.gains(table, on, verdict.against_market(table.forecasts[name], table.market))
-    return on, gains, verdict.evidence(on, table.event, gains)
+def found(table: Table) -> tuple[Gains, Evidence]:
+    gains = against(table, table.forecasts["f"])
+    return gains, verdict.evidence(table.event, gains)
+
+
+def against(table: Table, p: Floats) -> Gains:
+    return verdict.gains(table, {"f": AgainstMarket(p)})["f"]
+
+
+def weights(table: Table, made: npt.NDArray[np.bool_]) -> Floats:
+    scheduled = table.scheduled if len(table.scheduled) else np.full(len(table.y), np.nan)
+    return verdict.weights(table, scheduled, made)
 
 
 def small(seed: int, n: int = 6) -> World:
@@ -46,31 +55,30 @@ def test_the_profit_is_the_gain_in_score(seed: int, planned: bool) -> None:
     table = world.table()
     if not len(table.q):
         return
-    _, gains, evidence = found(table)
+    gains, evidence = found(table)
     p, y = table.forecasts["f"], table.y[table.q]
-    w = verdict.weights(table, np.isfinite(p))
+    w = weights(table, np.isfinite(p))
     gain = (table.market - y) ** 2 - (p - y) ** 2
     assert gains.total == pytest.approx(float(w @ gain), abs=1e-12)
     assert evidence.mean == pytest.approx(float(w @ gain / w.sum()), abs=1e-12)
     assert gains.each.sum() == pytest.approx(gains.total, abs=1e-12)
     without = replace(table, marks=Marks.none())
-    assert found(without)[1].total == pytest.approx(gains.total, abs=1e-12)
+    assert found(without)[0].total == pytest.approx(gains.total, abs=1e-12)
 
 
 @given(st.integers(0, 10_000))
 def test_of_two_the_gain_is_the_difference(seed: int) -> None:
     table = small(seed).table()
-    a, m = table.forecasts["f"], table.market
+    a = table.forecasts["f"]
     b = np.random.default_rng(seed).random(len(a))
-    on = verdict.points(table)
-    both = verdict.gains(table, on, verdict.against_each_other(a, b, m)).total
-    alone = [verdict.gains(table, on, verdict.against_market(one, m)).total for one in (a, b)]
+    both = verdict.gains(table, {"a and b": AgainstEachOther(a, b)})["a and b"].total
+    alone = [against(table, one).total for one in (a, b)]
     assert both == pytest.approx(alone[0] - alone[1], abs=1e-12)
 
 
 def test_the_market_copied_is_exactly_0() -> None:
     table = small(1).table()
-    _, gains, evidence = found(replace(table, forecasts={"f": table.market}))
+    gains, evidence = found(replace(table, forecasts={"f": table.market}))
     assert (gains.total, evidence.mean, evidence.half, evidence.sign) == (0.0, 0.0, 0.0, 0)
     assert evidence.within(0.0)
 
@@ -80,20 +88,18 @@ def test_weights_are_known_at_the_forecast() -> None:
     table = small(3).table()
     p = table.forecasts["f"]
     early = np.isfinite(p) & (table.t < 15 * DAY)
-    assert (
-        verdict.weights(table, np.isfinite(p))[early] == verdict.weights(table, early)[early]
-    ).all()
+    assert (weights(table, np.isfinite(p))[early] == weights(table, early)[early]).all()
     q = table.q[early]
-    assert (np.bincount(q, verdict.weights(table, early)[early]) <= 1.0).all()
+    assert (np.bincount(q, weights(table, early)[early]) <= 1.0).all()
     planned = replace(table, scheduled=np.full(len(table.y), 4.0))
-    assert set(verdict.weights(planned, np.isfinite(p))) == {0.25}
+    assert set(weights(planned, np.isfinite(p))) == {0.25}
 
 
 def test_an_open_position_counts_at_its_last_price() -> None:
     m = np.array([[0.4, 0.5, 0.6, 0.7]])
     p = np.array([[0.6, np.nan, np.nan, np.nan]])
     table = World(m, p, np.array([np.nan]), np.ones(1)).table()
-    _, gains, evidence = found(table)
+    gains, evidence = found(table)
     assert gains.total == pytest.approx(2 * 0.2 * 0.3 - 0.04)
     assert evidence.unsettled == 1.0
 
@@ -102,13 +108,14 @@ def test_each_move_belongs_to_the_day_on_which_it_was_seen() -> None:
     m = np.array([[0.4, 0.5, 0.6, np.nan]])
     p = np.array([[0.5, np.nan, 0.6, np.nan]])
     table = World(m, p, np.array([1.0]), np.full(1, 2.0)).table()
-    on, gains, _ = found(table)
+    gains, _ = found(table)
+    on = gains.on
     assert (on.at // DAY).tolist() == [0, 1, 2]
     assert gains.moved == pytest.approx([0.1 * 0.1, 0.1 * 0.1, 0.1 * 0.4])
     assert gains.cost == pytest.approx([0.005, 0.0, 0.0])
-    assert on.age.max() == 0
-    late = replace(table, price_age=np.array([0.0, 2.0]))
-    assert verdict.points(late).age.max() == 2, "the second price was seen two days before"
+    assert np.flatnonzero(gains.by_age).tolist() == [0]
+    late = found(replace(table, price_age=np.array([0.0, 2.0])))[0]
+    assert np.flatnonzero(late.by_age).tolist() == [0, 2], "one was seen two days before"
 
 
 def test_windows_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,23 +126,50 @@ def test_windows_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     first = np.argmax(np.isfinite(m), axis=1)
     p[np.arange(40), first] = rng.random(40)
     table = World(m, p, y, np.ones(40), marks=False).table()
-    on, gains, evidence = found(table)
-    begin, end, g = on.first, on.last + 1, gains.each
+    gains, evidence = found(table)
+    begin, end, g = gains.first, gains.last + 1, gains.each
     over = np.maximum(np.minimum.outer(end, end) - np.maximum.outer(begin, begin), 0)
     kappa = over / np.sqrt(np.outer(end - begin, end - begin))
-    variance, df = verdict._overlapping(on, g)
+    variance, df = verdict._overlapping(gains)
     assert variance == pytest.approx(g @ kappa @ g)
     assert df == pytest.approx((g @ g) ** 2 / (g * g @ kappa**2 @ (g * g)))
     assert (evidence.windows, evidence.leading) == (df, "windows")
     monkeypatch.setattr(verdict, "MOST_WINDOWS", 50)
-    assert verdict._overlapping(on, g)[0] == pytest.approx(variance, rel=0.2)
+    assert verdict._overlapping(gains)[0] == pytest.approx(variance, rel=0.2)
 
 
 def test_a_period_is_as_fine_as_the_prices() -> None:
-    hours = np.arange(0, 100) * DAY // 24
-    assert verdict.step_of(np.zeros(100, np.int64), hours) == DAY // 24
-    assert verdict.step_of(np.zeros(15, np.int64), np.arange(15) * 7 * DAY) == DAY
-    assert verdict.step_of(np.arange(5), np.arange(5)) == DAY
+    table = small(2).table()
+    assert verdict.periods(table).step == DAY
+    faster = replace(
+        table,
+        t=table.t // 24,
+        resolved_at=table.resolved_at // 24,
+        marks=replace(table.marks, t=table.marks.t // 24),
+    )
+    assert verdict.periods(faster).step == DAY // 24
+    weekly = World(np.array([[0.5] * 40]), np.array([[0.6] * 40]), np.ones(1), np.full(1, 40.0))
+    weekly.p[0, np.arange(40) % 7 > 0] = np.nan
+    assert verdict.periods(replace(weekly.table(), marks=Marks.none())).step == DAY
+    once = replace(table.where(table.t == table.t.min()), marks=Marks.none())
+    assert verdict.periods(once).step == DAY
+
+
+def test_in_parts_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large table is walked some questions at a time."""
+    table = biased(np.random.default_rng(1), 40, 0.35).table()
+    order = np.lexsort((table.t, table.q))
+    assert (order == np.arange(len(order))).all()
+    whole = found(table)[1]
+    monkeypatch.setattr("beforehand.score.table.BLOCK", 100)
+    assert len(list(table.blocks())) > 3
+    parts = found(table)[1]
+    assert (parts.mean, parts.half, parts.n_eff) == pytest.approx(
+        (whole.mean, whole.half, whole.n_eff), rel=1e-12
+    )
+    mixed = np.random.default_rng(0).permutation(len(table.marks.q))
+    shuffled = Marks(*(vars(table.marks)[k][mixed] for k in ("q", "t", "price")))
+    assert found(replace(table, marks=shuffled))[1].mean == pytest.approx(whole.mean, rel=1e-12)
 
 
 def test_tries_that_are_one_try_cost_nothing() -> None:
@@ -153,11 +187,11 @@ def test_tries_that_are_one_try_cost_nothing() -> None:
 def test_little_is_no_difference() -> None:
     """What is proven to lie within a margin, with and without a test."""
     table = common_walk(np.random.default_rng(0)).table()
-    _, _, evidence = found(replace(table, forecasts={"f": table.market + 1e-6}))
+    _, evidence = found(replace(table, forecasts={"f": table.market + 1e-6}))
     assert evidence.apart < 5e-6
     assert evidence.within(5e-5)
     assert not evidence.within(1e-7)
-    wide = found(common_walk(np.random.default_rng(0), by=0.2).table())[2]
+    wide = found(common_walk(np.random.default_rng(0), by=0.2).table())[1]
     assert not wide.within(0.005)
     assert wide.within(1.0)
 
@@ -177,15 +211,12 @@ def rates(make: Callable[[np.random.Generator], World], worlds: int) -> Rates:
     counts = np.zeros(4)
     for k in range(worlds):
         table = make(np.random.default_rng([SEED, k])).table()
-        on, tries = verdict.points(table), len(table.forecasts)
-        gains = [
-            verdict.gains(table, on, verdict.against_market(p, table.market))
-            for p in table.forecasts.values()
-        ]
+        tries, said = len(table.forecasts), table.forecasts
+        gains = list(verdict.gains(table, {k: AgainstMarket(p) for k, p in said.items()}).values())
         factor = verdict.for_tries([one.net for one in gains], tries)
-        beats = [verdict.evidence(on, table.event, one, factor).sign > 0 for one in gains]
+        beats = [verdict.evidence(table.event, one, factor).sign > 0 for one in gains]
         daily = [(verdict.e_values(one) >= verdict.EVIDENCE * tries).any() for one in gains]
-        first = verdict.evidence(on, table.event, gains[0])
+        first = verdict.evidence(table.event, gains[0])
         low, high = first.interval
         counts += any(beats), first.sign < 0, low <= -first.cost <= high, any(daily)
     return Rates(*(counts / worlds).tolist())
@@ -247,5 +278,5 @@ def test_resampled_scores_alone_are_fooled(kind: str) -> None:
 
 def test_seeds_and_draws_change_nothing() -> None:
     table = biased(np.random.default_rng(0), 50, 0.35).table()
-    assert found(table)[2] == found(table)[2]
+    assert found(table)[1] == found(table)[1]
     assert shifted(np.array([[0.5]]), 0.1, np.array([[True]])) == pytest.approx(0.6)

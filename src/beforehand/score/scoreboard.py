@@ -130,15 +130,12 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
 
 def _evidence(table: Table, options: Options) -> dict[str, verdict.Evidence]:
     """What each forecaster's profit shows, widened for every variant tried on this set."""
-    on, found = verdict.points(table), dict[str, verdict.Gains]()
-    for name in (MARKET, *table.forecasts):
-        found[name] = verdict.gains(
-            table, on, verdict.against_market(table.said(name), table.market)
-        )
-        table.give_back()
+    names = (MARKET, *table.forecasts)
+    found = verdict.gains(table, {n: verdict.AgainstMarket(table.said(n)) for n in names})
+    table.give_back()
     tested = [found[name].net for name in options.under_test(table) if name in found]
     factor = verdict.for_tries(tested, options.tests(table))
-    return {name: verdict.evidence(on, table.event, one, factor) for name, one in found.items()}
+    return {name: verdict.evidence(table.event, one, factor) for name, one in found.items()}
 
 
 def _add(

@@ -10,7 +10,7 @@ events, that which the prices implied, that of late marks, that of windows that 
 were no prices in between. docs/metrics.md has the derivation and the sources.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.score.intervals import t_quantile
-from beforehand.score.table import Floats, Ints, Table
+from beforehand.score.table import Floats, Ints, Marks, Table
 
 TAIL = 0.025
 LEAST_PERIODS = 5.0
@@ -48,16 +48,28 @@ _Z = _NORMAL.inv_cdf(1 - TAIL)
 
 
 @dataclass(frozen=True)
-class Points:
-    """The prices of all questions in order of question and time: those of rows, and marks.
+class Periods:
+    """The periods of a table, in which anything was forecast or seen: `at` (K,) is when each
+    begins, and `step` how long it is, in microseconds."""
 
-    `q` (n,) is the question, `row` the table's row or -1, `price` the price; `move` is the next
-    price less this one: at the last point the payout less it, and 0 where the question is open.
-    `period` is where that move belongs, `begun` where the point itself lies, both as ranks among
-    the periods in which anything moved or was forecast; `age` is for how many of these the price
-    had stood when the next one came. `first` and `last` (Q,) are the periods of a question's first
-    row and of its end, not ranked; `marked` (Q,) whether it has a price between them. `at` is when
-    each ranked period begins, and `step` its length, in microseconds.
+    at: Ints
+    step: int
+
+    def rank(self, period: Ints, after: bool = False) -> Ints:
+        """The place of periods, given as multiples of a step, among these: that of the first which
+        is not earlier, or which is later."""
+        return np.searchsorted(self.at, period * self.step, "right" if after else "left")
+
+
+@dataclass(frozen=True)
+class Points:
+    """Prices in order of question and time: those of rows, and marks.
+
+    `q` (n,) is the question, `row` the row or -1, `price` the price; `move` is the next price less
+    this one: at the last point the payout less it, and 0 where the question is open. `period` is
+    that of the move, `begun` that of the point, `since` the one in which its price was seen, all as
+    multiples of a step. `marked` is whether the question has a price between its first row and its
+    end.
     """
 
     q: Ints
@@ -66,29 +78,57 @@ class Points:
     move: Floats
     period: Ints
     begun: Ints
-    age: Ints
-    first: Ints
-    last: Ints
+    since: Ints
     marked: npt.NDArray[np.bool_]
-    at: Ints
-    step: int
 
 
-def step_of(q: Ints, t: Ints) -> int:
-    """The period for prices in order of question and time: the finest of `STEPS`, at most a day,
-    that nine of ten gaps between them do not exceed; a day where there are none. Microseconds."""
-    gaps = np.diff(t)[np.diff(q) == 0]
-    gaps = gaps[gaps > 0]
-    if not len(gaps):
-        return STEPS[-1]
-    wanted = float(np.quantile(gaps, COVERED, method="inverted_cdf"))
-    return next((step for step in STEPS if step >= wanted), STEPS[-1])
+@dataclass(frozen=True)
+class _Part:
+    """Some questions of a table in full: where they and their rows lie in it, the table of them
+    alone, and their marks."""
+
+    first: int
+    rows: slice
+    table: Table
+    marks: Marks
 
 
-def points(table: Table) -> Points:
-    """The prices on which positions in a table's questions stand."""
-    q, t, price, row, seen = _prices(table)
-    step = step_of(q, t)
+def _parts(table: Table) -> Iterator[_Part]:
+    """A table in parts, so that what is made of every price takes the memory of a part."""
+    marks = table.marks
+    if (np.diff(marks.q) < 0).any():
+        order = np.argsort(marks.q, kind="stable")
+        marks = Marks(marks.q[order], marks.t[order], marks.price[order])
+    for rows, part in table.blocks():
+        first = int(table.q[rows.start] - part.q[0]) if len(part.q) else 0
+        here = slice(*np.searchsorted(marks.q, [first, first + len(part.questions)]).tolist())
+        yield _Part(
+            first, rows, part, Marks(marks.q[here] - first, marks.t[here], marks.price[here])
+        )
+
+
+def periods(table: Table) -> Periods:
+    """The periods of a table. A step is the finest of `STEPS`, at most a day, that nine of ten gaps
+    between successive prices of a question do not exceed; a day where there are none."""
+    within, gaps = np.zeros(len(STEPS)), 0
+    for part in _parts(table):
+        q, t, *_ = _prices(part)
+        apart = np.diff(t)[np.diff(q) == 0]
+        apart = apart[apart > 0]
+        within += [(apart <= step).sum() for step in STEPS]
+        gaps += len(apart)
+    enough = within >= COVERED * gaps
+    step = STEPS[int(np.argmax(enough))] if gaps and enough.any() else STEPS[-1]
+    seen = [np.zeros(0, dtype=np.int64)]
+    for part in _parts(table):
+        on = _points(part, step)
+        seen.append(np.unique(np.concatenate([on.begun, on.period])))
+    return Periods(np.unique(np.concatenate(seen)) * step, step)
+
+
+def _points(part: _Part, step: int) -> Points:
+    """The prices on which positions in some questions stand."""
+    q, t, price, row, seen = _prices(part)
     # A row at the end of a period is the beginning of the next; what is seen then is still of it.
     begun, since = np.where(row >= 0, t // step, _within(t, step)), _within(seen, step)
     repeated = np.zeros(len(q), dtype=np.bool_)
@@ -97,33 +137,23 @@ def points(table: Table) -> Points:
     kept = ~repeated
     q, t, price, row = q[kept], t[kept], price[kept], row[kept]
     begun, since = begun[kept], since[kept]
-    total = len(table.questions)
     last = np.ones(len(q), dtype=np.bool_)
     last[:-1] = q[1:] != q[:-1]
-    y, ended = table.y[q], table.resolved_at[q]
+    y, ended = part.table.y[q], part.table.resolved_at[q]
     paid = np.where(np.isfinite(y), y, price)
     stops = np.where(ended > 0, _within(ended, step), begun + 1)
-    came = np.maximum(np.where(last, stops, np.append(since[1:], 0)), begun)
-    at = np.unique(np.concatenate([begun, came]))
-    period, rank = np.searchsorted(at, came), np.searchsorted(at, begun)
     starts, ends = np.flatnonzero(np.diff(q, prepend=-1)), np.flatnonzero(last)
-    first, stop = np.zeros(total, dtype=np.int64), np.zeros(total, dtype=np.int64)
-    marked = np.zeros(total, dtype=np.bool_)
-    first[q[starts]], stop[q[ends]] = begun[starts], came[ends]
+    marked = np.zeros(len(part.table.questions), dtype=np.bool_)
     marked[q[ends]] = t[ends] > t[starts]
     return Points(
         q=q,
         row=row,
         price=price,
         move=np.where(last, paid, np.append(price[1:], np.nan)) - price,
-        period=period,
-        begun=rank,
-        age=np.maximum(period - np.searchsorted(at, since, side="right"), 0),
-        first=first,
-        last=stop,
+        period=np.maximum(np.where(last, stops, np.append(since[1:], 0)), begun),
+        begun=begun,
+        since=since,
         marked=marked,
-        at=at * step,
-        step=step,
     )
 
 
@@ -132,10 +162,11 @@ def _within(t: Ints, step: int) -> Ints:
     return np.asarray(-(-t // step) - 1)
 
 
-def _prices(table: Table) -> tuple[Ints, Ints, Floats, Ints, Ints]:
+def _prices(part: _Part) -> tuple[Ints, Ints, Floats, Ints, Ints]:
     """Question, time, price, row (-1 for a mark) and when it was seen, of all prices from a
     question's first row to its end, in order; of one instant, a mark comes before the row."""
-    rows, marks = np.flatnonzero(np.isfinite(table.market)), table.marks
+    table, marks = part.table, part.marks
+    rows = np.flatnonzero(np.isfinite(table.market))
     at = table.t[rows]
     old = np.nan_to_num(table.price_age[rows] * DAY).astype(np.int64)
     q = np.concatenate([marks.q, table.q[rows]])
@@ -154,34 +185,48 @@ def _prices(table: Table) -> tuple[Ints, Ints, Floats, Ints, Ints]:
 @dataclass(frozen=True)
 class Bets:
     """What a proper score stakes on forecasts, a row each: `x` is the position and `c` its cost,
-    both known at the forecast; NaN where there is none. `pair`: of two forecasters, whose cost may
-    be a gain."""
+    both known at the forecast; NaN where there is none."""
 
     x: Floats
     c: Floats
-    pair: bool = False
 
 
-def against_market(p: Floats, market: Floats) -> Bets:
+@dataclass(frozen=True)
+class AgainstMarket:
     """A forecaster against the market's price, by the Brier score."""
-    apart = p - market
-    return Bets(2 * apart, apart * apart)
+
+    p: Floats
+
+    def bets(self, rows: slice, market: Floats) -> Bets:
+        """What is staked in some rows, at these prices."""
+        apart = self.p[rows] - market
+        return Bets(2 * apart, apart * apart)
 
 
-def against_each_other(a: Floats, b: Floats, market: Floats) -> Bets:
-    """One forecaster, a, against another, by the Brier score."""
-    apart = a - b
-    return Bets(2 * apart, -apart * (2 * market - a - b), pair=True)
+@dataclass(frozen=True)
+class AgainstEachOther:
+    """One forecaster, a, against another, by the Brier score; its cost may be a gain."""
+
+    a: Floats
+    b: Floats
+
+    def bets(self, rows: slice, market: Floats) -> Bets:
+        """What is staked in some rows, at these prices."""
+        a, b = self.a[rows], self.b[rows]
+        return Bets(2 * (a - b), -(a - b) * (2 * market - a - b))
 
 
-def weights(table: Table, made: npt.NDArray[np.bool_]) -> Floats:
+Contest = AgainstMarket | AgainstEachOther
+
+
+def weights(table: Table, scheduled: Floats, made: npt.NDArray[np.bool_]) -> Floats:
     """The weight of each forecast that is `made` (n,), as it is known at that instant: one over the
-    number of instants that were scheduled for its question at its first one; where no schedule is
-    known, 1 / (j (j + 1)) for its j-th. 0 where nothing is forecast."""
-    scheduled = table.scheduled[table.q] if len(table.scheduled) else np.full(len(made), np.nan)
-    planned = np.isfinite(scheduled)
+    number of instants that were `scheduled` for its question (Q,) at its first one; where that is
+    not known (NaN), 1 / (j (j + 1)) for its j-th. 0 where nothing is forecast."""
+    of_row = scheduled[table.q]
+    planned = np.isfinite(of_row)
     found = np.zeros(len(made))
-    found[made & planned] = 1 / scheduled[made & planned]
+    found[made & planned] = 1 / of_row[made & planned]
     rows = np.flatnonzero(made & ~planned)
     order = rows[np.lexsort((table.t[rows], table.q[rows]))]
     begins = np.flatnonzero(np.diff(table.q[order], prepend=-1))
@@ -191,29 +236,51 @@ def weights(table: Table, made: npt.NDArray[np.bool_]) -> Floats:
     return found
 
 
-@dataclass(frozen=True)
+@dataclass
 class Gains:
-    """What positions gained. Of each ranked period (K,): `moved`, the profit D; `cost`, C;
+    """What positions gained. Of each period of `on` (K,): `moved`, the profit D; `cost`, C;
     `skew`, the sum of q^2 (1 - 2 m) times the move; `opened`, the variance that prices implied for
-    what was opened. Of each question (Q,): `each`. `squares` is the sum of the squared profits of
-    single moves, `bare` that of questions without a price in between; `at_once` was gained before
-    the first mark after each forecast, `unsettled` by questions still open; `apart` is the most
-    that any outcome could make of it. All are sums over rows times their weights, whose sum is
-    `weight`; `age` is the largest age of a mark, in periods."""
+    what was opened. Of each question (Q,): `each`, and the periods of its `first` row and its
+    `last`, its end, as multiples of a step. `squares` is the sum of the squared profits of single
+    moves, `bare` that of questions without a price in between, `by_age` that of the others by how
+    many periods the price had stood when the next came; `at_once` was gained before the first mark
+    after each forecast, `unsettled` by questions still open; `apart` is the most that any outcome
+    could make of it. All are sums over rows times their weights, whose sum is `weight`. `pair`: of
+    two forecasters."""
 
+    on: Periods
     moved: Floats
     cost: Floats
     skew: Floats
     opened: Floats
     each: Floats
-    squares: float
-    bare: float
-    at_once: float
-    unsettled: float
-    apart: float
-    weight: float
-    age: int
+    first: Ints
+    last: Ints
+    by_age: Floats
     pair: bool
+    squares: float = 0.0
+    bare: float = 0.0
+    at_once: float = 0.0
+    unsettled: float = 0.0
+    apart: float = 0.0
+    weight: float = 0.0
+
+    @classmethod
+    def none(cls, on: Periods, questions: int, pair: bool) -> "Gains":
+        """Of no position yet."""
+        k = len(on.at)
+        return cls(
+            on=on,
+            moved=np.zeros(k),
+            cost=np.zeros(k),
+            skew=np.zeros(k),
+            opened=np.zeros(k),
+            each=np.zeros(questions),
+            first=np.zeros(questions, dtype=np.int64),
+            last=np.zeros(questions, dtype=np.int64),
+            by_age=np.zeros(k + 1),
+            pair=pair,
+        )
 
     @property
     def total(self) -> float:
@@ -225,40 +292,66 @@ class Gains:
         """The gains of periods. Of a pair, without what was certain when it was forecast."""
         return self.moved if self.pair else self.moved - self.cost
 
+    @property
+    def age(self) -> int:
+        """The largest age of a mark, in periods, but for the oldest, on which little rests."""
+        above = self.by_age[::-1].cumsum()[::-1] - self.by_age
+        late = np.flatnonzero(above <= LATE * self.by_age.sum())
+        return int(late[0]) if len(late) else 0
 
-def gains(table: Table, on: Points, bets: Bets) -> Gains:
-    """The profit of the positions that `bets` take, period by period."""
-    periods, total, made = len(on.at), len(table.questions), np.isfinite(bets.x)
-    w = weights(table, made)
-    taken, cost = np.where(made, bets.x, 0.0) * w, np.where(made, bets.c, 0.0) * w
-    step, is_row = np.zeros(len(on.q)), on.row >= 0
-    step[is_row] = taken[on.row[is_row]]
-    held = _running(step, on.q)
-    won = held * on.move
-    squared = won * won
-    costs = np.bincount(table.q, cost, total)
-    each = np.asarray(np.bincount(on.q, won, total) - costs, dtype=np.float64)
-    grown = (held * held - (held - step) ** 2) * on.price * (1 - on.price)
+    def add(self, part: _Part, points: Points, bets: Bets, scheduled: Floats) -> None:
+        """Take in the positions in a part of the questions."""
+        table, on, k = part.table, self.on, len(self.on.at)
+        made = np.isfinite(bets.x)
+        w = weights(table, scheduled, made)
+        taken, cost = np.where(made, bets.x, 0.0) * w, np.where(made, bets.c, 0.0) * w
+        step, is_row = np.zeros(len(points.q)), points.row >= 0
+        step[is_row] = taken[points.row[is_row]]
+        held = _running(step, points.q)
+        won = held * points.move
+        squared = won * won
+        period, begun = on.rank(points.period), on.rank(points.begun)
+        self.moved += np.bincount(period, won, k)
+        self.cost += np.bincount(begun[is_row], cost[points.row[is_row]], k)
+        self.skew += np.bincount(period, held * held * (1 - 2 * points.price) * points.move, k)
+        grown = (held * held - (held - step) ** 2) * points.price * (1 - points.price)
+        self.opened += np.bincount(begun, grown, k)
+        here = slice(part.first, part.first + len(table.questions))
+        each = np.bincount(points.q, won, len(table.questions))
+        each = each - np.bincount(table.q, cost, len(table.questions))
+        self.each[here] = each
+        starts = np.flatnonzero(np.diff(points.q, prepend=-1))
+        ends = np.append(starts[1:], len(points.q)) - 1
+        self.first[part.first + points.q[starts]] = points.begun[starts]
+        self.last[part.first + points.q[ends]] = points.period[ends]
+        marked = points.marked[points.q]
+        age = np.maximum(period - on.rank(points.since, after=True), 0)
+        self.by_age += np.bincount(age[marked], squared[marked], k + 1)
+        self.squares += float(squared.sum())
+        self.bare += float(squared[~marked].sum())
+        self.at_once += float((step * points.move).sum() - cost.sum())
+        self.unsettled += float(each[~np.isfinite(table.y)].sum())
+        self.apart += float((np.abs(taken) + np.abs(cost)).sum())
+        self.weight += float(w.sum())
 
-    def of_periods(values: Floats, period: Ints) -> Floats:
-        return np.asarray(np.bincount(period, values, periods), dtype=np.float64)
 
-    marked = on.marked[on.q]
-    return Gains(
-        moved=of_periods(won, on.period),
-        cost=of_periods(cost[on.row[is_row]], on.begun[is_row]),
-        skew=of_periods(held * held * (1 - 2 * on.price) * on.move, on.period),
-        opened=np.maximum(of_periods(grown, on.begun), 0.0),
-        each=each,
-        squares=float(squared.sum()),
-        bare=float(squared[~marked].sum()),
-        at_once=float((step * on.move).sum() - cost.sum()),
-        unsettled=float(each[~np.isfinite(table.y)].sum()),
-        apart=float((np.abs(taken) + np.abs(cost)).sum()),
-        weight=float(w.sum()),
-        age=_age(on.age[marked], squared[marked]),
-        pair=bets.pair,
-    )
+def gains(table: Table, contests: Mapping[str, Contest]) -> dict[str, Gains]:
+    """The profit of the positions that each contest takes, period by period."""
+    on, n = periods(table), len(table.questions)
+    found = {
+        name: Gains.none(on, n, isinstance(contest, AgainstEachOther))
+        for name, contest in contests.items()
+    }
+    scheduled = table.scheduled if len(table.scheduled) else np.full(n, np.nan)
+    for part in _parts(table):
+        points = _points(part, on.step)
+        planned = scheduled[part.first : part.first + len(part.table.questions)]
+        for name, contest in contests.items():
+            bets = contest.bets(part.rows, part.table.market)
+            found[name].add(part, points, bets, planned)
+    for one in found.values():
+        np.maximum(one.opened, 0.0, out=one.opened)
+    return found
 
 
 def _running(step: Floats, q: Ints) -> Floats:
@@ -268,14 +361,6 @@ def _running(step: Floats, q: Ints) -> Floats:
     sizes = np.diff(np.append(starts, len(q)))
     found = sums - np.repeat(np.append(0.0, sums)[starts], sizes)
     return np.asarray(found)
-
-
-def _age(age: Ints, squared: Floats) -> int:
-    """The largest age of a mark, in periods, leaving aside those that carry next to nothing."""
-    by_age = np.bincount(age, weights=squared)
-    above = by_age[::-1].cumsum()[::-1] - by_age
-    late = np.flatnonzero(above <= LATE * by_age.sum())
-    return int(late[0]) if len(late) else 0
 
 
 def effective(values: Floats) -> float:
@@ -299,13 +384,13 @@ def _lagged(values: Floats, lags: int) -> float:
     return found
 
 
-def _overlapping(on: Points, each: Floats) -> tuple[float, float]:
+def _overlapping(found: Gains) -> tuple[float, float]:
     """The variance of a sum over questions whose windows overlap, and its degrees of freedom: two
     go together by the part of their time that they share, sum of g g' overlap / sqrt(len len')."""
-    has = np.flatnonzero(each)
+    has = np.flatnonzero(found.each)
     if not len(has):
         return 0.0, 0.0
-    gain, begin, end = each[has], on.first[has], on.last[has] + 1
+    gain, begin, end = found.each[has], found.first[has], found.last[has] + 1
     coarse = max(1, -(-int(end.max() - begin.min()) // MOST_WINDOWS))
     begin, end = (begin - begin.min()) // coarse, -(-(end - begin.min()) // coarse)
     size = int(end.max()) + 1
@@ -372,7 +457,7 @@ class Evidence:
         return self.apart <= margin or (self.enough and -margin < low and high < margin)
 
 
-def evidence(on: Points, event: Ints, found: Gains, factor: float = 1.0) -> Evidence:
+def evidence(event: Ints, found: Gains, factor: float = 1.0) -> Evidence:
     """The interval that the widest variance gives. `event` (Q,) is the label of each question's
     event; `factor` widens it for tries (`for_tries`)."""
     net, age, weight, total = found.net, found.age, found.weight or np.nan, found.total
@@ -390,7 +475,7 @@ def evidence(on: Points, event: Ints, found: Gains, factor: float = 1.0) -> Evid
     variances["events"] = float(events @ events), 2 * effective(events)
     windows = None
     if 2 * found.bare > found.squares:
-        variance, windows = _overlapping(on, found.each)
+        variance, windows = _overlapping(found)
         variances["windows"] = variance, windows - 1
     halves = {
         name: t_quantile(1 - TAIL, max(degrees, 1.0)) * sqrt(max(variance, 0.0))
@@ -409,9 +494,9 @@ def evidence(on: Points, event: Ints, found: Gains, factor: float = 1.0) -> Evid
         at_once=found.at_once / total if total else 0.0,
         unsettled=abs(found.unsettled / total) if total else 0.0,
         apart=found.apart / weight,
-        heaviest=tuple((int(on.at[k]), float(shares[k])) for k in np.argsort(-shares)[:3]),
+        heaviest=tuple((int(found.on.at[k]), float(shares[k])) for k in np.argsort(-shares)[:3]),
         age=age,
-        step=on.step,
+        step=found.on.step,
         factor=factor,
     )
 
