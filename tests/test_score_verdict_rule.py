@@ -14,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beforehand.score import verdict
+from beforehand.score.evaluate import Settings, evaluate
 from beforehand.score.skill import Options, beats, resamplers, skills
+from beforehand.score.summary import row_wire
 from beforehand.score.table import Floats, Marks, Table
+from beforehand.score.validity import SetFacts
 from beforehand.score.verdict import AgainstEachOther, AgainstMarket, Evidence, Gains
 from priced_worlds import DAY, NULL, SKILL, World, biased, common_walk, every, shifted, walks
 from proofs import count
@@ -274,6 +277,30 @@ def test_resampled_scores_alone_are_fooled(kind: str) -> None:
         fooled += beats(skill, skill)
     print(f"{kind}: resampled scores alone {fooled / FOOLED:.3f}")
     assert fooled / FOOLED >= 0.1
+
+
+def test_no_verdict_is_given_without_it() -> None:
+    """Where resampled scores alone say "beats" or "worse" and the profit of positions does not, it
+    is not shown, and the reason is that."""
+    beaten, lost = 0, 0
+    for k in range(12):
+        rng = np.random.default_rng([SEED, k])
+        for world in (NULL["early YES"](rng), common_walk(rng, 0.5, 0.05)):
+            result = evaluate(world.table(), SetFacts(documents=0), Settings(draws=300, placebo=0))
+            (row,) = [one for one in result.rows if one.forecaster == "f"]
+            assert row.skill is not None
+            assert row.evidence is not None
+            wire = row_wire(row, result.table)["evidence"]
+            assert wire["ci"] == list(row.evidence.interval)
+            if row.evidence.sign:
+                continue
+            worse = row.skill.upper < 0 and row.skill.ci[1] < 0
+            if worse or beats(row.skill, row.fresh):
+                assert row.verdict == "not shown"
+                assert row.reasons[0].startswith("marked at every price on record, its gain")
+                beaten, lost = beaten + (not worse), lost + worse
+    assert beaten >= 3
+    assert lost >= 1
 
 
 def test_seeds_and_draws_change_nothing() -> None:

@@ -4,7 +4,8 @@ Scores are taken per question first (the mean over its instants), then with equa
 weights. Two intervals are computed, resampling events and resampling resolution months; the
 wider one leads. "Beats the market" needs the leading lower bound, deflated for the number of
 variants tried on this set, to lie above zero — on all rows, and again on the rows whose price
-was fresh, because a stale price is easily beaten.
+was fresh, because a stale price is easily beaten; and the profit of positions (verdict.py) told
+from 0. "Worse than the market" needs the mirror of both.
 """
 
 from collections.abc import Iterator, Sequence
