@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +56,24 @@ class Periods:
     at: Ints
     step: int
 
-    def rank(self, period: Ints, after: bool = False) -> Ints:
-        """The place of periods, given as multiples of a step, among these: that of the first which
-        is not earlier, or which is later."""
-        return np.searchsorted(self.at, period * self.step, "right" if after else "left")
+    def ranks(self, points: "Points") -> "Ranks":
+        """The places of points among these periods."""
+
+        def place(period: Ints, side: Literal["left", "right"] = "left") -> Ints:
+            return np.searchsorted(self.at, period * self.step, side)
+
+        period = place(points.period)
+        age = np.maximum(period - place(points.since, "right"), 0)
+        return Ranks(period, place(points.begun), age)
+
+
+class Ranks(NamedTuple):
+    """Where points lie among the periods: that of the move, that of the point, and for how many of
+    them its price had stood when the next one came."""
+
+    period: Ints
+    begun: Ints
+    age: Ints
 
 
 @dataclass(frozen=True)
@@ -178,7 +193,7 @@ def _prices(part: _Part) -> tuple[Ints, Ints, Floats, Ints, Ints]:
     np.minimum.at(first, table.q[rows], at)
     ended = table.resolved_at[q]
     kept = np.flatnonzero((row >= 0) | ((t > first[q]) & ((ended == 0) | (t < ended))))
-    order = kept[np.lexsort((row[kept], t[kept], q[kept]))]
+    order = kept[np.lexsort((t[kept], q[kept]))]  # It keeps the order of what is equal.
     return q[order], t[order], price[order], row[order], seen[order]
 
 
@@ -299,9 +314,9 @@ class Gains:
         late = np.flatnonzero(above <= LATE * self.by_age.sum())
         return int(late[0]) if len(late) else 0
 
-    def add(self, part: _Part, points: Points, bets: Bets, scheduled: Floats) -> None:
+    def add(self, part: _Part, points: Points, ranks: Ranks, bets: Bets, scheduled: Floats) -> None:
         """Take in the positions in a part of the questions."""
-        table, on, k = part.table, self.on, len(self.on.at)
+        table, (period, begun, age), k = part.table, ranks, len(self.on.at)
         made = np.isfinite(bets.x)
         w = weights(table, scheduled, made)
         taken, cost = np.where(made, bets.x, 0.0) * w, np.where(made, bets.c, 0.0) * w
@@ -310,7 +325,6 @@ class Gains:
         held = _running(step, points.q)
         won = held * points.move
         squared = won * won
-        period, begun = on.rank(points.period), on.rank(points.begun)
         self.moved += np.bincount(period, won, k)
         self.cost += np.bincount(begun[is_row], cost[points.row[is_row]], k)
         self.skew += np.bincount(period, held * held * (1 - 2 * points.price) * points.move, k)
@@ -321,11 +335,10 @@ class Gains:
         each = each - np.bincount(table.q, cost, len(table.questions))
         self.each[here] = each
         starts = np.flatnonzero(np.diff(points.q, prepend=-1))
-        ends = np.append(starts[1:], len(points.q)) - 1
+        ends = np.flatnonzero(np.diff(points.q, append=-1))
         self.first[part.first + points.q[starts]] = points.begun[starts]
         self.last[part.first + points.q[ends]] = points.period[ends]
         marked = points.marked[points.q]
-        age = np.maximum(period - on.rank(points.since, after=True), 0)
         self.by_age += np.bincount(age[marked], squared[marked], k + 1)
         self.squares += float(squared.sum())
         self.bare += float(squared[~marked].sum())
@@ -345,10 +358,11 @@ def gains(table: Table, contests: Mapping[str, Contest]) -> dict[str, Gains]:
     scheduled = table.scheduled if len(table.scheduled) else np.full(n, np.nan)
     for part in _parts(table):
         points = _points(part, on.step)
+        ranks = on.ranks(points)
         planned = scheduled[part.first : part.first + len(part.table.questions)]
         for name, contest in contests.items():
             bets = contest.bets(part.rows, part.table.market)
-            found[name].add(part, points, bets, planned)
+            found[name].add(part, points, ranks, bets, planned)
     for one in found.values():
         np.maximum(one.opened, 0.0, out=one.opened)
     return found
