@@ -189,6 +189,7 @@ def test_figures_do_not_depend_on_who_else_is_scored(
     # What counts the others by design: coverage, and what is deflated for the number tried.
     others = {"answered", "missing", "verdict", "reasons", "fresh", "kelly"}
     assert alone.keys() == beside.keys()
+    assert alone["evidence"].pop("widened") < beside["evidence"].pop("widened")
     for key in alone.keys() - others - {k for k in alone if k.startswith("deflated")}:
         assert figures(alone[key]) == pytest.approx(figures(beside[key]), abs=1e-12), key
     # The drawdown at prices is better known where there are more instants with a price.

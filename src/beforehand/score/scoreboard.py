@@ -413,10 +413,12 @@ def unshown(evidence: verdict.Evidence) -> str:
             f"marked at every price on record, its gain rests on {least:.3g} effective periods, "
             f"and {verdict.LEAST_PERIODS:g} are needed"
         )
-    low, high = evidence.interval
+    reach = evidence.factor * evidence.half
+    low, high = evidence.mean - reach, evidence.mean + reach
+    tried = "" if evidence.factor == 1 else ", widened for what was tried"
     return (
         f"marked at every price on record, its gain lies between {low:.4f} and {high:.4f} "
-        f"({_LED[evidence.leading]})"
+        f"({_LED[evidence.leading]}{tried})"
     )
 
 

@@ -153,15 +153,16 @@ class PeriodWire(TypedDict):
 
 class EvidenceWire(TypedDict):
     """What the profit of positions shows, marked at every price on record (docs/metrics.md): the
-    `mean` gain in Brier score and its 95 % interval `ci`, widened for tries; `leading` names the
-    variance that decided. `effective_periods` must be 5, and so must `effective_windows` where
-    questions had no price in between. `mean_cost`: so far below 0 lies who has no skill.
-    `before_first_mark` is the share of the gain made before the first price after each forecast,
-    `unsettled` that of questions still open. `heaviest` are the periods that make most of the
-    variance; `late` is for how many periods of `period_minutes` prices stood."""
+    `mean` gain in Brier score and its 95 % interval `ci`, which is `widened` so many times for
+    tries; `leading` names the variance that decided. `effective_periods` must be 5, and so must
+    `effective_windows` where questions had no price in between. `mean_cost`: so far below 0 lies
+    who has no skill. `before_first_mark` is the share of the gain made before the first price after
+    each forecast, `unsettled` that of questions still open. `heaviest` are the periods that make
+    most of the variance; `late` is for how many periods of `period_minutes` prices stood."""
 
     mean: float | None
     ci: Pair
+    widened: float
     leading: str
     effective_periods: float
     effective_windows: float | None
@@ -505,6 +506,7 @@ def _evidence(found: Evidence) -> EvidenceWire:
     return {
         "mean": number(found.mean),
         "ci": pair(found.interval),
+        "widened": found.factor,
         "leading": found.leading,
         "effective_periods": found.n_eff,
         "effective_windows": found.windows,

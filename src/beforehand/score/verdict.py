@@ -429,7 +429,7 @@ class Evidence:
     forecast, `unsettled` the share of questions that are still open. `heaviest` has the three
     periods that make most of the variance, with their shares; `age` is the largest age of a mark,
     in periods of `step` microseconds. `apart` bounds the mean whatever the outcomes. `factor`
-    widened `half` for tries."""
+    widens `half` for tries."""
 
     mean: float
     half: float
@@ -460,7 +460,7 @@ class Evidence:
     @property
     def sign(self) -> int:
         """1 where the mean is shown to lie above 0, -1 below, 0 where neither is."""
-        if not self.enough or not abs(self.mean) > self.half:
+        if not self.enough or not abs(self.mean) > self.factor * self.half:
             return 0
         return 1 if self.mean > 0 else -1
 
@@ -499,7 +499,7 @@ def evidence(event: Ints, found: Gains, factor: float = 1.0) -> Evidence:
     shares = net * net / max(float(net @ net), np.finfo(float).tiny)
     return Evidence(
         mean=total / weight,
-        half=factor * halves[leading] / weight,
+        half=halves[leading] / weight,
         leading=leading,
         error=sqrt(max(variance for variance, _ in variances.values())) / weight,
         n_eff=n_eff,
