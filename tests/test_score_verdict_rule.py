@@ -19,7 +19,7 @@ from beforehand.score.skill import Options, beats, resamplers, skills
 from beforehand.score.summary import row_wire
 from beforehand.score.table import Floats, Marks, Table
 from beforehand.score.validity import SetFacts
-from beforehand.score.verdict import AgainstEachOther, AgainstMarket, Evidence, Gains
+from beforehand.score.verdict import AgainstEachOther, AgainstMarket, Estimate, Gains
 from priced_worlds import DAY, NULL, SKILL, World, biased, common_walk, every, shifted, walks
 from proofs import count
 
@@ -28,7 +28,7 @@ FOOLED = count("worlds in which resampled scores alone are fooled", 20, 200)
 SEED = 48
 
 
-def found(table: Table) -> tuple[Gains, Evidence]:
+def found(table: Table) -> tuple[Gains, Estimate]:
     gains = against(table, table.forecasts["f"])
     return gains, verdict.evidence(table.event, gains)
 

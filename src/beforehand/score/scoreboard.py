@@ -81,7 +81,7 @@ class Row:
     intervals: dict[str, Interval] = field(default_factory=dict)
     skill: "Skill | None" = None
     fresh: "Skill | None" = None
-    evidence: "verdict.Evidence | None" = None
+    evidence: "verdict.Estimate | None" = None
     verdict: Verdict = "not shown"
     reasons: list[str] = field(default_factory=list)
     kept: Kept | None = None
@@ -129,7 +129,7 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
     return sorted(rows, key=_rank)
 
 
-def _evidence(table: Table, options: Options) -> dict[str, verdict.Evidence]:
+def _evidence(table: Table, options: Options) -> dict[str, verdict.Estimate]:
     """What each forecaster's profit shows, widened for every variant tried on this set."""
     names = (MARKET, *table.forecasts)
     found = verdict.gains(table, {n: verdict.AgainstMarket(table.said(n)) for n in names})
@@ -405,10 +405,10 @@ _LED = {
 }
 
 
-def unshown(evidence: verdict.Evidence) -> str:
+def unshown(evidence: verdict.Estimate) -> str:
     """Why the profit of its positions does not show it."""
     if not evidence.enough:
-        least = min(evidence.n_eff, evidence.windows or evidence.n_eff)
+        least = min(n for n in (evidence.n_eff, evidence.windows) if n is not None)
         return (
             f"marked at every price on record, its gain rests on {least:.3g} effective periods, "
             f"and {verdict.LEAST_PERIODS:g} are needed"

@@ -21,7 +21,7 @@ from beforehand.score.scoreboard import Row
 from beforehand.score.skill import MARKET, Skill
 from beforehand.score.table import Table
 from beforehand.score.validity import Check
-from beforehand.score.verdict import MINUTE, Evidence
+from beforehand.score.verdict import MINUTE, Estimate
 
 PATH_POINTS, MOST_BETS = 100, 3
 Pair = list[float | None]
@@ -502,7 +502,7 @@ def _bins(bins: Reliability) -> BinsWire:
     }
 
 
-def _evidence(found: Evidence) -> EvidenceWire:
+def _evidence(found: Estimate) -> EvidenceWire:
     return {
         "mean": number(found.mean),
         "ci": pair(found.interval),

@@ -420,10 +420,10 @@ def _overlapping(found: Gains) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Estimate:
     """What may be said of a sum of gains. `mean` is per unit of weight, `half` the half-width of
     its interval, `leading` which variance led (`periods`, `implied`, `late marks`, `events`,
-    `windows`), `error` the root of the widest one; `n_eff` the effective periods, `windows` those
+    `windows`); `n_eff` the effective periods, `windows` those
     of windows where these are needed. `cost` is the mean cost: so far below 0 lies who has no
     skill. `at_once` is the share of the sum that was gained before the first mark after each
     forecast, `unsettled` the share of questions that are still open. `heaviest` has the three
@@ -434,7 +434,6 @@ class Evidence:
     mean: float
     half: float
     leading: str
-    error: float
     n_eff: float
     windows: float | None
     cost: float
@@ -459,10 +458,13 @@ class Evidence:
 
     @property
     def sign(self) -> int:
-        """1 where the mean is shown to lie above 0, -1 below, 0 where neither is."""
+        """1 where the mean is shown to lie above 0, -1 below, 0 where neither is. Above 0 is not
+        shown where most of the gain rests on questions that are still open."""
         if not self.enough or not abs(self.mean) > self.factor * self.half:
             return 0
-        return 1 if self.mean > 0 else -1
+        if self.mean > 0:
+            return int(self.unsettled <= MOST_UNSETTLED)
+        return -1
 
     def within(self, margin: float) -> bool:
         """Whether the mean is shown to lie within so much of 0, by two one-sided tests (Schuirmann
@@ -471,7 +473,7 @@ class Evidence:
         return self.apart <= margin or (self.enough and -margin < low and high < margin)
 
 
-def evidence(event: Ints, found: Gains, factor: float = 1.0) -> Evidence:
+def evidence(event: Ints, found: Gains, factor: float = 1.0) -> Estimate:
     """The interval that the widest variance gives. `event` (Q,) is the label of each question's
     event; `factor` widens it for tries (`for_tries`)."""
     net, age, weight, total = found.net, found.age, found.weight or np.nan, found.total
@@ -497,11 +499,10 @@ def evidence(event: Ints, found: Gains, factor: float = 1.0) -> Evidence:
     }
     leading = max(halves, key=lambda name: halves[name])
     shares = net * net / max(float(net @ net), np.finfo(float).tiny)
-    return Evidence(
+    return Estimate(
         mean=total / weight,
         half=halves[leading] / weight,
         leading=leading,
-        error=sqrt(max(variance for variance, _ in variances.values())) / weight,
         n_eff=n_eff,
         windows=windows,
         cost=float(found.cost.sum()) / weight,
