@@ -29,12 +29,12 @@ SEED = 48
 
 
 def found(table: Table) -> tuple[Gains, Estimate]:
-    gains = against(table, table.forecasts["f"])
-    return gains, verdict.evidence(table.event, gains)
+    gains = against(table, "f")
+    return gains, verdict.evidence(table, gains)
 
 
-def against(table: Table, p: Floats) -> Gains:
-    return verdict.gains(table, {"f": AgainstMarket(p)})["f"]
+def against(table: Table, name: str) -> Gains:
+    return verdict.gains(table, {name: AgainstMarket(name)})[name]
 
 
 def weights(table: Table, made: npt.NDArray[np.bool_]) -> Floats:
@@ -51,7 +51,8 @@ def small(seed: int, n: int = 6) -> World:
 
 @given(st.integers(0, 10_000), st.booleans())
 def test_the_profit_is_the_gain_in_score(seed: int, planned: bool) -> None:
-    """Wherever it is marked: the sum over periods is the weighted gain in Brier score."""
+    """Wherever it is marked: the sum over periods is the weighted gain in Brier score, less what
+    the price did by the first midnight."""
     world = small(seed)
     if planned:
         world.planned = np.arange(1.0, 7.0)
@@ -62,20 +63,22 @@ def test_the_profit_is_the_gain_in_score(seed: int, planned: bool) -> None:
     p, y = table.forecasts["f"], table.y[table.q]
     w = weights(table, np.isfinite(p))
     gain = (table.market - y) ** 2 - (p - y) ** 2
+    without = replace(table, marks=Marks.none())
+    assert found(without)[0].total == pytest.approx(float(w @ gain), abs=1e-12)
+    midnight = world.m[table.q, table.t // DAY + 1]
+    gain -= 2 * (p - table.market) * np.where(np.isfinite(midnight), midnight - table.market, 0.0)
     assert gains.total == pytest.approx(float(w @ gain), abs=1e-12)
     assert evidence.mean == pytest.approx(float(w @ gain / w.sum()), abs=1e-12)
     assert gains.each.sum() == pytest.approx(gains.total, abs=1e-12)
-    without = replace(table, marks=Marks.none())
-    assert found(without)[0].total == pytest.approx(gains.total, abs=1e-12)
 
 
 @given(st.integers(0, 10_000))
 def test_of_two_the_gain_is_the_difference(seed: int) -> None:
     table = small(seed).table()
     a = table.forecasts["f"]
-    b = np.random.default_rng(seed).random(len(a))
-    both = verdict.gains(table, {"a and b": AgainstEachOther(a, b)})["a and b"].total
-    alone = [against(table, one).total for one in (a, b)]
+    table = replace(table, forecasts={"a": a, "b": np.random.default_rng(seed).random(len(a))})
+    both = verdict.gains(table, {"a and b": AgainstEachOther("a", "b")})["a and b"].total
+    alone = [against(table, one).total for one in "ab"]
     assert both == pytest.approx(alone[0] - alone[1], abs=1e-12)
 
 
@@ -103,7 +106,7 @@ def test_an_open_position_counts_at_its_last_price() -> None:
     p = np.array([[0.6, np.nan, np.nan, np.nan]])
     table = World(m, p, np.array([np.nan]), np.ones(1)).table()
     gains, evidence = found(table)
-    assert gains.total == pytest.approx(2 * 0.2 * 0.3 - 0.04)
+    assert gains.total == pytest.approx(2 * 0.2 * 0.2 - 0.04)
     assert evidence.unsettled == 1.0
 
 
@@ -114,7 +117,7 @@ def test_each_move_belongs_to_the_day_on_which_it_was_seen() -> None:
     gains, _ = found(table)
     on = gains.on
     assert (on.at // DAY).tolist() == [0, 1, 2]
-    assert gains.moved == pytest.approx([0.1 * 0.1, 0.1 * 0.1, 0.1 * 0.4])
+    assert gains.moved == pytest.approx([0.0, 0.1 * 0.1, 0.1 * 0.4])
     assert gains.cost == pytest.approx([0.005, 0.0, 0.0])
     assert np.flatnonzero(gains.by_age).tolist() == [0]
     late = found(replace(table, price_age=np.array([0.0, 2.0])))[0]
@@ -215,11 +218,11 @@ def rates(make: Callable[[np.random.Generator], World], worlds: int) -> Rates:
     for k in range(worlds):
         table = make(np.random.default_rng([SEED, k])).table()
         tries, said = len(table.forecasts), table.forecasts
-        gains = list(verdict.gains(table, {k: AgainstMarket(p) for k, p in said.items()}).values())
+        gains = list(verdict.gains(table, {k: AgainstMarket(k) for k in said}).values())
         factor = verdict.for_tries([one.net for one in gains], tries)
-        beats = [verdict.evidence(table.event, one, factor).sign > 0 for one in gains]
+        beats = [verdict.evidence(table, one, factor).sign > 0 for one in gains]
         daily = [(verdict.e_values(one) >= verdict.EVIDENCE * tries).any() for one in gains]
-        first = verdict.evidence(table.event, gains[0])
+        first = verdict.evidence(table, gains[0])
         low, high = first.interval
         counts += any(beats), first.sign < 0, low <= -first.cost <= high, any(daily)
     return Rates(*(counts / worlds).tolist())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import Draws, LimitFlags, Seed, run_limits
+from beforehand.cli.options import LimitFlags, run_limits
 from beforehand.cli.output import ArchivePath, Json, archive_path, emit
 from beforehand.cli.screen import screen
 from beforehand.cli.tables import figure, span, table
@@ -105,30 +105,29 @@ def gap(
     *,
     round: Round,
     log: Log = None,
-    seed: Seed = 0,
-    draws: Draws = 2000,
     archive: ArchivePath = None,
     json: Json = False,
 ) -> int:
     """How much worse, or better, forecasters are live than in their backtest, with the interval.
 
-    Skill against the market on both sides: live, every forecast in the sealed log stands beside the
-    price when it was sealed. Only what was sealed before the end counts.
+    The gain on the market on both sides: live, every forecast in the sealed log stands beside the
+    price when it was sealed, and open events count at their last price. Only what was sealed before
+    the end counts. Whether a forecaster beats the market live may be looked at every day: the
+    evidence (e-value) that it needs is stated, and the chance that it is ever reached without skill
+    is 2.5 %.
     """
     from beforehand.gateway.gateway import Gateway
     from beforehand.gateway.worlds.recorded import RecordedWorld
     from beforehand.jobs.benchmark import live as work
     from beforehand.jobs.benchmark.sealed import whole_log
-    from beforehand.jobs.checks import settings
     from beforehand.store.archive.reader import Archive
 
     workspace = Workspace.from_environment()
-    chosen = settings(seed, draws, 0, mark="--")
     lines = whole_log(log or _log(round[0]))
     before = work.of_backtest(_run(run, workspace))
     gateway = Gateway(RecordedWorld(Archive(archive_path(archive))))
     now, told = work.of_rounds(round, lines, gateway)
-    found = work.gaps(before, now, chosen)
+    found = work.gaps(before, now)
     if not found:
         raise InputError(
             f"no forecaster of these rounds is in run {run}: live there are "
@@ -163,8 +162,14 @@ def _print_gaps(found: Sequence["GapWire"], told: Sequence["Counted"]) -> None:
         for one in found
     ]
     out = screen()
-    out.print(table("skill against the market", header, rows))
-    out.print("(the market's Brier score less the forecaster's, a vote a question)")
+    out.print(table("gain on the market", header, rows))
+    out.print("(the gain in Brier score on the market's price, marked at every price on record)")
+    for row in found:
+        said = "beats the market live" if row["beats_live"] else "is not shown to beat it live"
+        out.print(
+            f"{row['forecaster']} {said}: evidence {row['e_value']:.3g} of the "
+            f"{row['e_value_needed']:g} that it needs, however often one looks", soft_wrap=True,
+        )  # fmt: skip
     for one in told:
         late = f", {one['too_late']:,} sealed too late" if one["too_late"] else ""
         bare = f", {one['without_price']:,} without a price then" if one["without_price"] else ""

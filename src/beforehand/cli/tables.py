@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Summary,
     )
 
-NAME_WIDTH, MANY, MOST_NAMED, FOLDED, GAPS_FOLDED = 18, 3, 8, 80, 100
+NAME_WIDTH, MANY, MOST_NAMED, FOLDED, GAPS_FOLDED, WITH_SKILL = 18, 3, 8, 80, 100, 110
 
 
 def table(
@@ -97,15 +97,17 @@ _TONE = {"beats the market": "green", "worse than the market": "red"}
 def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
     """The table a run ends with; a narrow terminal gets fewer columns, and at last two lines a
     forecaster, never cut figures."""
-    from beforehand.score.report.words import on_other_rows, verdict_text
+    from beforehand.score.report.words import gained, on_other_rows, verdict_text
 
     board = summary["leaderboard"]
     gaps = any(row["missing"] for row in board if row["forecaster"] != "market")
     other = on_other_rows(board)
     # What the widest table without this part needs, so that no figure is cut.
     folded = width < (GAPS_FOLDED if gaps else FOLDED)
-    columns = [("forecaster", "left"), ("Brier ↓", "right"), ("skill ↑", "right")]
+    columns = [("forecaster", "left"), ("Brier ↓", "right"), ("gain ↑", "right")]
     columns += [("95 %", "right"), ("verdict", "left")]
+    if width >= WITH_SKILL:
+        columns[2:2] = [("skill ↑", "right")]
     if (width >= 90 or gaps) and not folded:
         columns[1:1] = [("n", "right")]
     if gaps and not folded:
@@ -113,7 +115,8 @@ def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
     if (gaps or other) and width >= 130:
         columns[2 + gaps : 2 + gaps] = [("market, same rows", "right")]
     if width >= (165 if gaps or other else 130):
-        columns[-3:-3] = [("Brier 95 %", "right")]
+        after = columns.index(("Brier ↓", "right")) + 1
+        columns[after:after] = [("Brier 95 %", "right")]
         columns[-1:-1] = [("ECE ↓", "right"), ("wealth", "right")]
     if folded:
         columns = [column for column in columns if column[0] != "verdict"]
@@ -133,7 +136,8 @@ def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
             "Brier ↓": figure(row["brier"]),
             "Brier 95 %": span(row["brier_ci"]),
             "skill ↑": figure(row["skill_vs_market"]),
-            "95 %": span(row["skill_ci"]),
+            "gain ↑": figure(gained(row)[0]),
+            "95 %": span(gained(row)[2]),
             "ECE ↓": figure(row["ece"], 3),
             "wealth": "–" if isinstance(kelly, str) else f"{kelly['final_wealth']:,.2f}",
             "verdict": verdict,
@@ -147,20 +151,23 @@ def leaderboard(summary: "ResultWire", width: int = 140) -> Table:
 
 
 def explain(out: Console, summary: "ResultWire") -> None:
-    """Why a forecaster whose interval excludes 0 is still "not shown", and the failed bounds."""
+    """Why a forecaster is still "not shown" whose interval excludes 0, that of its skill or that of
+    its gain; and the failed bounds."""
+    from beforehand.score.report.words import gained, unmet
+
     for row in summary["leaderboard"]:
         if row["verdict"] == "not ranked":
             out.print(Text(f"{row['forecaster']}: {'; '.join(row['reasons'])}", style="dim"))
-        low, high = row["skill_ci"]
-        off = low is not None and high is not None and (low > 0 or high < 0)
+        off = any(
+            low is not None and high is not None and (low > 0 or high < 0)
+            for low, high in (row["skill_ci"], gained(row)[1])
+        )
         surprising = off and row["verdict"] == "not shown"
         if surprising and row["reasons"]:
             out.print(Text(f"{row['forecaster']}: {'; '.join(row['reasons'])}"), soft_wrap=True)
     for metric in summary["leaderboard"][0].get("added", {}).values():
         if "error" in metric:
             out.print(Text(metric["error"], style="red"), soft_wrap=True)
-    from beforehand.score.report.words import unmet
-
     for text in unmet(summary):
         out.print(Text(f"bound not met: {text}", style="red"), soft_wrap=True)
 

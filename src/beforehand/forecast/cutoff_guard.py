@@ -7,6 +7,7 @@ Such a question is refused or marked, by setting; the results say how many there
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from beforehand.clock import iso, to_us
@@ -29,14 +30,22 @@ class Training:
 
 
 class CutoffGuard:
-    """`answers` are how markets ended: for the guard, never for a model."""
+    """`answers` are how markets ended, `still_open` has those that had not until the instant given
+    with them (microseconds): for the guard, never for a model."""
 
-    def __init__(self, answers: Mapping[str, Resolution], setting: Knowledge = "mark") -> None:
-        self._answers, self._setting = answers, setting
+    def __init__(
+        self,
+        answers: Mapping[str, Resolution],
+        setting: Knowledge = "mark",
+        still_open: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self._answers, self._setting, self._open = answers, setting, still_open
 
     def mark(self, spec: ModelSpec, market: str) -> Literal["after", "before", "unknown"]:
         """Where the answer lies: after the end of the training (fair), before it, or unknown."""
-        answer = self._answers.get(market)
+        answer, until = self._answers.get(market), self._open.get(market)
+        if spec.cutoff is not None and until is not None:
+            return "after" if until >= to_us(spec.cutoff) else "before"  # It may know the answer.
         if spec.cutoff is None or answer is None:
             return "unknown"
         return "after" if answer.known_at >= spec.cutoff else "before"

@@ -103,8 +103,8 @@ def _plan(order: Order, world: RecordedWorld) -> dict[int, list[str]]:
     """The markets of each instant, in order."""
     selection = select.select(Gateway(world), order.markets)
     found = dict[int, list[str]]()
-    for name, ending in selection.markets.items():
-        first, end = selection.first[name], grid.end_of(ending)
+    for name in selection.names:
+        first, end = selection.first[name], selection.over(name)
         life = grid.life(first, end, order.every, order.kind, order.start, order.stop)
         for t in life.t.tolist():
             found.setdefault(t, []).append(name)

@@ -35,8 +35,10 @@ def opening_of(
     limits: RunLimits,
     options: ModelOptions,
     answers: Mapping[str, Resolution],
+    still_open: Mapping[str, int] = MappingProxyType({}),
 ) -> Opening:
-    """What the forecasters of a run are opened with. `answers` are only for the cutoff guard."""
+    """What the forecasters of a run are opened with. `answers`, and which markets are `still_open`
+    until when, are only for the cutoff guard."""
     return Opening(
         workspace,
         documents=bool(archive.counts().get("document")),
@@ -46,7 +48,7 @@ def opening_of(
         cost_per_call=limits.cost_per_call,
         limited_cost=bool(limits.max_cost),
         models=options,
-        guard=CutoffGuard(answers, options.knowledge),
+        guard=CutoffGuard(answers, options.knowledge, still_open),
         world=world,
     )
 

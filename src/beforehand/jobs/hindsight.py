@@ -6,6 +6,7 @@ do; a leak that is softened enough is not seen, and docs/metrics.md says so.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -167,6 +168,16 @@ def _foreseen(table: Table, p: Floats, rows: npt.NDArray[np.intp], later: Floats
             f"(correlation {r:.2f})"
         )
     return ""
+
+
+def marked(
+    table: Table, gateway: Gateway, every: timedelta | None = None, stop: datetime | None = None
+) -> Table:
+    """A table with every later price on record; and, for the instants of a grid, with how many were
+    to be expected of each question."""
+    planned = table.scheduled if every is None else scheduled(table, gateway, every, stop)
+    still_open = None if table.open is None else marked(table.open, gateway, every, stop)
+    return replace(table, marks=marks(table, gateway), scheduled=planned, open=still_open)
 
 
 def marks(table: Table, gateway: Gateway) -> Marks:

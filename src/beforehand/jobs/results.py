@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 import msgspec
@@ -136,23 +137,36 @@ def _resolution(
     return line if payout in (0.0, 1.0) else {**line, "payout": payout}
 
 
-def write_questions(path: Path, gateway: Gateway, endings: Endings, names: Sequence[str]) -> None:
+def write_questions(
+    path: Path,
+    gateway: Gateway,
+    endings: Endings,
+    names: Sequence[str],
+    still_open: Mapping[str, int] = MappingProxyType({}),
+) -> None:
     """events.jsonl and resolutions.jsonl for the markets of a run; `forecast_from` and
-    `forecast_until` say when each could be forecast."""
+    `forecast_until` say when each could be forecast; those that
+    are `still_open` until the instant given with them (microseconds)."""
     view = gateway.full_view()
     first = view.first_prices()
 
     def events() -> Iterator[EventLine]:
         for name in names:
-            resolved_at, published = endings.times(name)
-            event = event_wire(view.market(name), from_us(resolved_at))
-            event["forecast_until"] = iso(from_us(over(resolved_at, published)))
+            if (until := still_open.get(name)) is not None:
+                event = event_wire(view.market(name), None)
+            else:
+                resolved_at, published = endings.times(name)
+                event = event_wire(view.market(name), from_us(resolved_at))
+                until = over(resolved_at, published)
+            event["forecast_until"] = iso(from_us(until))
             if name in first:
                 event["forecast_from"] = iso(from_us(first[name]))
             yield event
 
     def resolutions() -> Iterator[ResolutionLine]:
         for name in names:
+            if name in still_open:
+                continue
             at = from_us(endings.times(name)[0])
             if line := _resolution(name, endings.says(name), at):
                 yield line

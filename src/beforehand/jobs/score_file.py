@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TypedDict
 
@@ -38,6 +39,7 @@ from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest, new_run_id
 from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
+from beforehand.jobs.backtest.select import until
 from beforehand.jobs.checks import fees_apply
 from beforehand.jobs.leave_out import Cells, parse, without
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, world_kind
@@ -68,6 +70,8 @@ LATE = "the time lies at or after the market's end"
 UNSEEN = "the market had ended by then, which was not on record yet"
 """No fault: nobody who looked at that instant could tell, so it was not asked."""
 EARLY = "the time lies before the market's first known price"
+OPEN = "the market has no resolution yet"
+"""Its position counts for the verdict, at the last price."""
 SECOND = (
     "a second forecast of the same market at the same instant (of several draws of one model take "
     "the mean, or give each a name in a column forecaster)"
@@ -119,7 +123,7 @@ def check(stated: Stated, archive: Archive) -> Checked:
     """Which rows can be scored, without a score: nothing is written and nothing counts as tried."""
     gateway = Gateway(RecordedWorld(archive))
     endings = gateway.full_view().endings()
-    cells = _match(stated.lines, gateway, endings, stated.rejected)
+    cells, _ = _match(stated.lines, gateway, endings, stated.rejected)
     _count_blank(stated.blank, gateway, endings, stated.rejected)
     found = dict[str, Readable]()
     for name, asked in sorted(_asked(cells, stated.rejected).items()):
@@ -177,25 +181,36 @@ def run(
     rules, rejected = parse(leave_out), stated.rejected
     gateway = Gateway(RecordedWorld(archive))
     endings = gateway.full_view().endings()
-    cells = _match(stated.lines, gateway, endings, rejected)
+    cells, waiting = _match(stated.lines, gateway, endings, rejected)
     if not cells:
         raise InputError(f"no row of {stated.name} can be scored: {rejected.sentence}")
     _count_blank(stated.blank, gateway, endings, rejected)
     view, stated_cells = gateway.full_view(), cells
-    cells, left = without(cells, rules, {n: view.market(n) for n in sorted({n for n, _ in cells})})
-    panel = _panel(gateway, cells)
-    columns = _columns(panel, cells)
+    markets = {name: view.market(name) for name in sorted({n for n, _ in [*cells, *waiting]})}
+    cells, left = without(cells, rules, markets)
+    waiting = {
+        (name, t): said
+        for (name, t), said in waiting.items()
+        if not any(rule.fits(markets[name], t) for rule in rules)
+    }
+    panel, later = _panel(gateway, cells), _panel(gateway, waiting)
+    columns, open_columns = _columns(panel, cells), _columns(later, waiting)
+    still_open = {name: until(gateway, name) for name in dict.fromkeys(later.market)}
     used = endings.only(dict.fromkeys(panel.market))
     fees_apply(settings.kelly, [view.market(name) for name in used])
     now = (clock or SystemClock()).now()
     folder = _claimed(runs, run_id, now)
-    results.write_questions(folder.path, gateway, used, [*used])
-    _write(folder.path, cells, panel, columns, rejected)
+    named = sorted([*used, *still_open])
+    results.write_questions(folder.path, gateway, used, named, still_open)
+    _write(folder.path, {**cells, **waiting}, rejected)
+    instants = chain(_instants(panel, columns), _instants(later, open_columns))
+    write_jsonl(folder.path / "instants.jsonl", instants)
     names = sorted({who for said in cells.values() for who in said})
     leaks = _leaks(gateway, archive, panel)
-    table = build_table(columns, read_questions(folder.path, settings.kelly))
-    marks = hindsight.marks(table, gateway)
-    table = replace(table, asked=_asked(cells, rejected), marks=marks)
+    table = build_table(
+        columns.with_others(open_columns), read_questions(folder.path, settings.kelly)
+    )
+    table = replace(hindsight.marked(table, gateway), asked=_asked(cells, rejected))
     variants = _variants(panel, cells, stated_cells, names)
     here = folder.run_id, iso(now), archive.digest
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
@@ -230,10 +245,9 @@ def _claimed(runs: Path, run_id: str | None, now: datetime) -> RunFolder:
     return folder
 
 
-def _write(folder: Path, cells: Cells, panel: Panel, columns: Columns, rejected: Rejected) -> None:
-    """Write the file's rows: scored, with what stood beside them, and not scored."""
+def _write(folder: Path, cells: Cells, rejected: Rejected) -> None:
+    """Write the file's rows: those that count, and those that are not scored."""
     write_jsonl(folder / "predictions.jsonl", _predictions(cells))
-    write_jsonl(folder / "instants.jsonl", _instants(panel, columns))
     write_jsonl(folder / "rejected.jsonl", rejected.rows())
 
 
@@ -384,9 +398,11 @@ def _match(
     gateway: Gateway,
     endings: Endings,
     rejected: Rejected,
-) -> Cells:
-    """(market, t) to forecasts; what does not fit is rejected with its reason."""
+) -> tuple[Cells, Cells]:
+    """(market, t) to forecasts, of markets that have ended and of those that are open; what does
+    not fit is rejected with its reason, and those of open markets are not scored."""
     cells: Cells = {}
+    waiting: Cells = {}
     known: dict[str, str | None] = {}
     view, ending_of = gateway.full_view(), lru_cache(MOST_KEPT)(endings.get)
     first = view.first_prices()
@@ -402,8 +418,11 @@ def _match(
         market = known[line.id]
         reason = _misfit(market, line, first, ending_of)
         t = to_us(line.t)
-        if reason is None and line.forecaster in cells.get((market or "", t), {}):
+        kept = waiting if reason == OPEN else cells
+        if reason in (None, OPEN) and line.forecaster in kept.get((market or "", t), {}):
             reason = SECOND
+        elif reason == OPEN and market is not None:
+            waiting.setdefault((market, t), {})[line.forecaster] = line.probability
         if reason is not None or market is None:
             stated = {"id": line.id, "time": iso(line.t), "probability": line.probability}
             own = market is None or reason in (UNKNOWN, LATE, EARLY)
@@ -415,7 +434,7 @@ def _match(
     unknown = [name for name in asked if known[name] is None][:MOST_UNKNOWN]
     if unknown:
         rejected.nearest = _nearest(unknown, view)
-    return cells
+    return cells, waiting
 
 
 def _count_blank(blank: list[Line], gateway: Gateway, endings: Endings, rejected: Rejected) -> None:
@@ -474,7 +493,7 @@ def _misfit(
     if market not in first:
         return "the archive has no prices of this market"
     if ending is None:
-        return "the market has no resolution yet"
+        return OPEN if to_us(line.t) >= first[market] else EARLY
     if ending.payout is None:
         return f"the market is {ending.status}"
     if line.t >= grid.end_of(ending):

@@ -237,11 +237,14 @@ def forecasts(decisions: Iterable[DecisionRow]) -> dict[str, float]:
 
 class PairWire(TypedDict):
     """a against b on the rows that both forecast: `difference` is b's Brier score minus a's (above
-    0, a is better), `ci` its 95 % interval, `minimum_detectable_effect` the difference that is
-    found with a power of 80 %, `power_at_0_01` the power to find one of .01. Of two that never
-    forecast at the same instant, `difference` is that of their `skills` against the market, each at
-    its own instants, and `n` counts the rows of both. `corrected` says whether the difference is
-    still told from 0 once the number of `pairs` is corrected for (Holm)."""
+    0, a is better), `ci` its 95 % interval. The verdict rests on the `gain`, what a gains on b
+    where each forecast weighs as was known when it was made, with its 95 % interval `gain_ci`, and
+    `gain_bounds` once the number of `pairs` is corrected for; `margin` was stated beforehand to be
+    no difference, `unsettled` is the share of questions that are still open.
+    `minimum_detectable_effect` is the difference that is found with a power of 80 %,
+    `power_at_0_01` the power to find one of .01. Of two that never forecast at the same instant,
+    `difference` is that of their `skills` against the market, each at its own instants, and `n`
+    counts the rows of both."""
 
     a: str
     b: str
@@ -251,11 +254,16 @@ class PairWire(TypedDict):
     difference: float | None
     ci: list[float | None]
     leading: str
+    gain: float | None
+    gain_ci: list[float | None]
+    gain_bounds: list[float | None]
+    effective_periods: float | None
+    unsettled: float | None
+    margin: float
     minimum_detectable_effect: float | None
     power_at_0_01: float | None
     brier_a: float
     brier_b: float
     pairs: NotRequired[int]
-    corrected: NotRequired[bool]
     verdict: str
     skills: NotRequired[list[float | None]]

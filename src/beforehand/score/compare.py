@@ -1,16 +1,16 @@
-"""Two forecasters against each other: the paired difference, its interval, and the power.
+"""Two forecasters against each other: what one gained on the other, the verdict, and the power.
 
 The difference is the mean over questions of b's squared error minus a's, on the rows where both
-gave a forecast: above 0, a is better. Its interval is the one of skill against the market, with b
-in the market's place: resampled by events and by resolution months, the wider one leads.
+gave a forecast: above 0, a is better; its interval resamples events and resolution months. These
+describe it. Which one is better is said by the profit of the positions that a takes against b
+(verdict.py), marked at every price on record; where a market has no price, at its end.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import floor, isfinite, log10
+from math import isfinite
 from numbers import Real
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,9 @@ import numpy.typing as npt
 
 from beforehand.errors import InputError
 from beforehand.records.rows import PairWire
-from beforehand.score.intervals import t_quantile
+from beforehand.score import verdict
 from beforehand.score.metrics import brier
 from beforehand.score.skill import (
-    MIN_EVENTS,
     Interval,
     Options,
     Paired,
@@ -30,17 +29,16 @@ from beforehand.score.skill import (
     resamplers,
     skill_columns,
 )
-from beforehand.score.summary import number
+from beforehand.score.summary import number, pair
 from beforehand.score.table import Floats, Table
-
-_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
     """a against b over the `n` rows that both forecast. `difference` is b's Brier score minus
-    a's (questions count alike), with `ci` at 95 %; `minimum_detectable_effect` is the difference
-    that is found with a power of 80 %. `brier_a` and `brier_b` are over the same rows."""
+    a's (questions count alike), with `ci` at 95 %. `brier_a` and `brier_b` are over the same rows.
+    `gain` is what a gains on b where each forecast weighs as was known when it was made, and what
+    the verdict rests on. `margin` was stated beforehand to be no difference."""
 
     a: str
     b: str
@@ -50,72 +48,71 @@ class Comparison:
     difference: float
     ci: Interval
     leading: str
-    minimum_detectable_effect: float
     brier_a: float
     brier_b: float
-    error: float
-    clusters: int
-    """The difference's standard error, and the clusters that it rests on."""
+    gain: verdict.Estimate
     pairs: int = 1
-    corrected: bool = True
-    """How many pairs were compared at once, and whether this difference is still told from 0 once
-    that is corrected for (Holm 1979)."""
+    """How many pairs were compared at once: the gain's interval is widened for them."""
     skills: tuple[float, float] | None = None
     """Where the two never forecast at one instant: their skills against the market, each at its own
     instants. `difference` is then the first less the second."""
+    margin: float = verdict.PRINTED
 
     @property
     def verdict(self) -> str:
-        """What may be said: which one is better, or that no difference is shown."""
-        low, high = self.ci
-        if self.n_events >= MIN_EVENTS and not self.corrected and not low <= 0 <= high:
-            return f"no difference is shown once {self.pairs:,} pairs are corrected for"
-        if self.skills is not None and self.n_events >= MIN_EVENTS and not low <= 0 <= high:
-            first, second = (self.a, self.b) if low > 0 else (self.b, self.a)
-            return f"{first} stood better against the market of its hours than {second}"
-        if self.brier_a == self.brier_b and self.error == 0:
+        """What may be said: which one is better, that they are alike, or that no difference is
+        shown."""
+        if not self.gain.apart:
             return f"{self.a} and {self.b} forecast alike"
-        if self.n_events >= MIN_EVENTS and low > 0:
-            return f"{self.a} is better than {self.b}"
-        if self.n_events >= MIN_EVENTS and high < 0:
-            return f"{self.b} is better than {self.a}"
-        few = f" ({self.n_events} events: {MIN_EVENTS} are needed)"
-        return "no difference is shown" + (few if self.n_events < MIN_EVENTS else "")
+        if self.gain.within(self.margin):
+            return f"{self.a} and {self.b} are equally good, within {self.margin:.4g}"
+        if not self.gain.sign:
+            return f"no difference is shown{self._why}"
+        first, second = (self.a, self.b) if self.gain.sign > 0 else (self.b, self.a)
+        if self.skills is not None:
+            return f"{first} stood better against the market of its hours than {second}"
+        return f"{first} is better than {second}"
+
+    @property
+    def _why(self) -> str:
+        """Why none is, where the interval would show one."""
+        low, high = self.gain.interval
+        if not self.gain.enough:
+            few = f"{self.gain.rests_on:.3g} effective periods"
+            return f" ({few}: {verdict.LEAST_PERIODS:g} are needed)"
+        if low <= 0 <= high:
+            return ""
+        if self.gain.unsettled > verdict.MOST_UNSETTLED:
+            return f" ({100 * self.gain.unsettled:.0f} % of it rests on questions still open)"
+        return f" once {self.pairs:,} pairs are corrected for" if self.pairs > 1 else ""
 
     def power(self, effect: float) -> float:
         """The probability, from 0 to 1, that a true difference of this size (in Brier score) is
-        found with an interval of 95 %: normal approximation with the standard error seen here.
-        Raises InputError for what is not a number."""
+        told from 0, with the error seen here. Raises InputError for what is not a number."""
         if isinstance(effect, bool) or not isinstance(effect, Real) or not isfinite(effect):
             raise InputError(f"power of {effect!r}: give a difference in Brier score, such as 0.01")
-        if self.clusters < 2:
-            return float("nan")
-        if self.error == 0:
-            return 1.0 if effect else 0.0
-        reach = t_quantile(0.975, self.clusters - 1)
-        shift = abs(effect) / self.error
-        return _NORMAL.cdf(shift - reach) + _NORMAL.cdf(-shift - reach)
+        return self.gain.power(float(effect))
 
     def __repr__(self) -> str:
-        low, high = self.ci
-        if self.error == 0 and self.brier_a == self.brier_b:
-            return f"{self.verdict} over {self.n:,} forecasts of {self.n_questions:,} questions"
-        digits = _digits(low, high)
+        over = f"over {self.n:,} forecasts of {self.n_questions:,} questions"
+        if not self.gain.apart:
+            return f"{self.verdict} {over}"
+        low, high = self.gain.bounds
+        found = (
+            f"{self.a} gains {self.gain.mean:.4f} [{low:.4f}, {high:.4f}] on {self.b} a forecast, "
+            f"and {self.gain.detectable:.4f} is found with a power of 80 %"
+        )
         if self.skills is not None:
             skill_a, skill_b = self.skills
             return (
                 f"{self.verdict}: they never forecast at the same instant, so each is held against "
-                f"the market at its own, and the hours may make the difference; skill of {self.a} "
-                f"{skill_a:.4f} (Brier {self.brier_a:.4f}), of {self.b} {skill_b:.4f} (Brier "
-                f"{self.brier_b:.4f}), difference {self.difference:.{digits}f} [{low:.{digits}f}, "
-                f"{high:.{digits}f}] over {self.n_questions:,} questions that both forecast; "
-                f"{self.minimum_detectable_effect:.4f} is found with a power of 80 %"
+                f"the market at its own, and the hours may make the difference; {found}; skill of "
+                f"{self.a} {skill_a:.4f} (Brier {self.brier_a:.4f}), of {self.b} {skill_b:.4f} "
+                f"(Brier {self.brier_b:.4f}) {over}"
             )
         return (
-            f"{self.verdict}: {self.a} {self.brier_a:.4f}, {self.b} {self.brier_b:.4f}, difference "
-            f"{self.difference:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}] over {self.n:,} "
-            f"forecasts of {self.n_questions:,} questions; "
-            f"{self.minimum_detectable_effect:.4f} is found with a power of 80 %"
+            f"{self.verdict}: {found}; Brier score of {self.a} {self.brier_a:.4f}, of {self.b} "
+            f"{self.brier_b:.4f} {over}"
         )
 
     def wire(self) -> PairWire:
@@ -127,27 +124,24 @@ class Comparison:
             "n_questions": self.n_questions,
             "n_events": self.n_events,
             "difference": number(self.difference),
-            "ci": [number(bound) for bound in self.ci],
+            "ci": pair(self.ci),
             "leading": self.leading,
-            "minimum_detectable_effect": number(self.minimum_detectable_effect),
+            "gain": number(self.gain.mean),
+            "gain_ci": pair(self.gain.interval),
+            "gain_bounds": pair(self.gain.bounds),
+            "effective_periods": number(self.gain.rests_on),
+            "unsettled": number(self.gain.unsettled),
+            "margin": self.margin,
+            "minimum_detectable_effect": number(self.gain.detectable),
             "power_at_0_01": number(self.power(0.01)),
             "brier_a": self.brier_a,
             "brier_b": self.brier_b,
             "pairs": self.pairs,
-            "corrected": self.corrected,
             "verdict": self.verdict,
         }
         if self.skills is not None:
             found["skills"] = [number(one) for one in self.skills]
         return found
-
-
-def _digits(low: float, high: float) -> int:
-    """How many decimals show that an interval does not reach 0."""
-    nearest = min(abs(low), abs(high))
-    if low <= 0 <= high or not isfinite(nearest) or not nearest:
-        return 4
-    return max(4, 1 - floor(log10(nearest)))
 
 
 Pair = tuple[str, str]
@@ -169,31 +163,11 @@ def pairs(table: Table, names: Sequence[str], options: Options = Options()) -> l
             together.append((a, b))
         elif np.intersect1d(questions(a), questions(b)).size:
             apart.append((a, b))
-    found = _compared(table, together, known, options)
-    found |= {(a, b): compare_apart(table, a, b, options) for a, b in apart}
+    shown = _gains(table, together, apart, options)
+    found = _compared(table, together, known, shown, options)
+    found |= {(a, b): _apart(table, a, b, shown[a, b], options) for a, b in apart}
     in_order = [found[pair] for pair in combinations(names, 2) if pair in found]
-    return _corrected(in_order, 1 - options.level)
-
-
-def _corrected(found: Sequence[Comparison], alpha: float) -> list[Comparison]:
-    """Comparisons made at once, with the word whether each is still told from 0: Holm's steps, by
-    Student's t with each one's clusters (as the deflated bound of skill)."""
-    if len(found) < 2:
-        return list(found)
-    left, told = list(range(len(found))), set[int]()
-    while True:
-        now = [k for k in left if _beyond(found[k], alpha / len(left))]
-        if not now:
-            break
-        told.update(now)
-        left = [k for k in left if k not in told]
-    return [replace(one, pairs=len(found), corrected=k in told) for k, one in enumerate(found)]
-
-
-def _beyond(one: Comparison, alpha: float) -> bool:
-    if one.clusters < 2:
-        return False
-    return abs(one.difference) > t_quantile(1 - alpha / 2, one.clusters - 1) * one.error
+    return [replace(one, pairs=len(in_order)) for one in in_order]
 
 
 def compare(table: Table, a: str, b: str, options: Options = Options()) -> Comparison:
@@ -202,7 +176,20 @@ def compare(table: Table, a: str, b: str, options: Options = Options()) -> Compa
     known = _known(table, (a, b))
     if not (known[a] & known[b]).any():
         raise InputError(f"{a} and {b} have no market and instant in common: nothing can be paired")
-    return _compared(table, [(a, b)], known, options)[a, b]
+    shown = _gains(table, [(a, b)], (), options)
+    return _compared(table, [(a, b)], known, shown, options)[a, b]
+
+
+def _gains(
+    table: Table, together: Iterable[Pair], apart: Iterable[Pair], options: Options
+) -> dict[Pair, verdict.Estimate]:
+    """What each pair's positions show, widened for the number of pairs."""
+    contests = dict[Pair, verdict.Contest]()
+    contests |= {(a, b): verdict.AgainstEachOther(a, b) for a, b in together}
+    contests |= {(a, b): verdict.AgainstEachOther(a, b, apart=True) for a, b in apart}
+    found = verdict.gains(table, contests)
+    factor = verdict.for_tries([one.net for one in found.values()], len(found))
+    return {names: verdict.evidence(table, one, factor) for names, one in found.items()}
 
 
 Known = dict[str, npt.NDArray[np.uint8]]
@@ -217,8 +204,12 @@ def _rows(table: Table, packed: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     return np.unpackbits(packed, count=len(table.q)).astype(bool)
 
 
+Shown = dict[Pair, verdict.Estimate]
+"""What the positions of each pair show."""
+
+
 def _compared(
-    table: Table, names: Iterable[Pair], known: Known, options: Options
+    table: Table, names: Iterable[Pair], known: Known, shown: Shown, options: Options
 ) -> dict[Pair, Comparison]:
     """The comparison of each two. Those that share the same rows are resampled at once."""
     same: dict[bytes, list[Pair]] = {}
@@ -226,12 +217,17 @@ def _compared(
         same.setdefault((known[a] & known[b]).tobytes(), []).append((a, b))
     found = dict[Pair, Comparison]()
     for packed, those in same.items():
-        found |= _on(table, _rows(table, np.frombuffer(packed, np.uint8)), those, options)
+        rows = _rows(table, np.frombuffer(packed, np.uint8))
+        found |= _on(table, rows, those, shown, options)
     return found
 
 
 def _on(
-    table: Table, both: npt.NDArray[np.bool_], names: Sequence[Pair], options: Options
+    table: Table,
+    both: npt.NDArray[np.bool_],
+    names: Sequence[Pair],
+    shown: Shown,
+    options: Options,
 ) -> Iterator[tuple[Pair, Comparison]]:
     """The comparisons over these rows, which each two of the names share."""
     shared, n, scores = table.part(both), int(both.sum()), dict[str, float]()
@@ -248,8 +244,20 @@ def _on(
                 if name not in scores:
                     scores[name] = _brier(shared, mine)
 
-    for (a, b), one in every_paired(columns(), resamplers(shared, options), 1, options.level):
-        yield (a, b), Comparison(a=a, b=b, n=n, **_found(one), brier_a=scores[a], brier_b=scores[b])
+    for (a, b), one in every_paired(columns(), resamplers(shared, options), options.level):
+        yield (
+            (a, b),
+            Comparison(
+                a=a,
+                b=b,
+                n=n,
+                **_found(one),
+                brier_a=scores[a],
+                brier_b=scores[b],
+                gain=shown[a, b],
+                margin=options.margin,
+            ),
+        )
 
 
 def _brier(table: Table, p: Floats) -> float:
@@ -266,6 +274,10 @@ def compare_apart(table: Table, a: str, b: str, options: Options = Options()) ->
     """Two forecasters that share questions and no instant: each one's skill against the market at
     its own instants, and their difference per question. Raises InputError where no question has
     both."""
+    return _apart(table, a, b, _gains(table, (), [(a, b)], options)[a, b], options)
+
+
+def _apart(table: Table, a: str, b: str, gain: verdict.Estimate, options: Options) -> Comparison:
     p, q = _column(table, a), _column(table, b)
     (gain_a, in_a), (gain_b, in_b) = skill_columns(table, p), skill_columns(table, q)
     both = in_a * in_b
@@ -275,7 +287,7 @@ def compare_apart(table: Table, a: str, b: str, options: Options = Options()) ->
             f"{a} and {b} have no question in common at which the market had a price: nothing can "
             "be paired"
         )
-    found = paired((gain_a - gain_b) * both, both, resamplers(table, options), 1, options.level)
+    found = paired((gain_a - gain_b) * both, both, resamplers(table, options), options.level)
     on = both[table.q] > 0
     scores = []
     for said in (p, q):
@@ -288,7 +300,9 @@ def compare_apart(table: Table, a: str, b: str, options: Options = Options()) ->
         **_found(found),
         brier_a=scores[0],
         brier_b=scores[1],
+        gain=gain,
         skills=(float((gain_a * both).sum()) / n, float((gain_b * both).sum()) / n),
+        margin=options.margin,
     )
 
 
@@ -300,9 +314,6 @@ def _found(found: Paired) -> dict[str, Any]:
         "difference": found.skill,
         "ci": found.ci,
         "leading": found.leading,
-        "minimum_detectable_effect": found.minimum_detectable_effect,
-        "error": found.error,
-        "clusters": found.clusters,
     }
 
 

@@ -6,7 +6,7 @@ Backtests, the benchmark and `score FILE` all end here, so that their figures me
 import math
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from sys import intern
@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from beforehand.clock import iso, iso_us, to_us
 from beforehand.memory import trim
-from beforehand.score import validity
+from beforehand.score import validity, verdict
 from beforehand.score.bets import Kelly
 from beforehand.score.compare import Comparison, pairs
 from beforehand.score.intervals import kept_draws
 from beforehand.score.metrics import CLIP
+from beforehand.score.placebo import Placebo, placebo
 from beforehand.score.scoreboard import Row, score
 from beforehand.score.skill import MARKET, Options
 from beforehand.score.slices import slices, with_money
@@ -95,6 +96,10 @@ class Columns:
     ask: list[float] = field(default_factory=list)
     forecasts: list[Mapping[str, float]] = field(default_factory=list)
 
+    def with_others(self, others: "Columns") -> "Columns":
+        """These rows, and then the others."""
+        return Columns(**{name: [*rows, *vars(others)[name]] for name, rows in vars(self).items()})
+
     def by_market(self) -> "Columns":
         """The same rows, by market and then by time."""
         order = sorted(range(len(self.id)), key=lambda i: (self.id[i], self.t[i]))
@@ -112,6 +117,8 @@ class Settings:
     kelly: Kelly = Kelly()
     subjects: tuple[str, ...] | None = None
     unranked: tuple[str, ...] = UNRANKED
+    margin: float = verdict.PRINTED
+    """The difference in Brier score that is stated beforehand to be none."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +128,7 @@ class Result:
     table: Table
     rows: list[Row]
     checks: list[validity.Check]
-    placebo: validity.Placebo | None
+    placebo: Placebo | None
     pairs: list[Comparison]
     common: PartWire | None
     slices: list[SliceWire]
@@ -168,7 +175,8 @@ class Arrays:
 
 
 def build_table(columns: Columns, questions: Iterable[Question]) -> Table:
-    """Join rows to settled questions; rows of unsettled ones are left out (counted elsewhere)."""
+    """Join rows to questions: those of questions that are still open lie in a table of their own
+    (`Table.open`)."""
     ids = list(dict.fromkeys(columns.id))
     place = {name: i for i, name in enumerate(ids)}
     names = {name for said in columns.forecasts for name in said}
@@ -191,36 +199,59 @@ def build_table(columns: Columns, questions: Iterable[Question]) -> Table:
 
 
 def table_of(rows: Arrays, questions: Iterable[Question]) -> Table:
-    """Join rows to settled questions; rows of unsettled ones are left out (counted elsewhere), and
-    so is a forecaster without a forecast among the others."""
+    """Join rows to questions: those of questions that are still open lie in a table of their own
+    (`Table.open`). A forecaster without a forecast among its rows is not in a table."""
     disk, named = rows.disk, {name: name for name in rows.ids}
     # Of each question its fields: a hundred thousand of them whole take 40 MB.
-    known, settled = dict[str, int](), _Settled(text=[] if disk is None else Spool())
+    known, asked = dict[str, int](), _Asked(text=[] if disk is None else Spool())
     for one in questions:
-        if one.settled is not None and one.id in named:
-            known[one.id] = len(settled.id)
-            settled.add(one, named[one.id])
+        if one.id in named:
+            known[one.id] = len(asked.id)
+            asked.add(one, named[one.id])
     place = np.array([known.get(name, -1) for name in rows.ids], dtype=np.int64)
-    settles = (place >= 0)[rows.of]
-
-    def kept(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return column if settles.all() else picked(column, settles, disk)  # All: nothing is copied.
-
-    of = kept(rows.of)
-    used = np.unique(place[ranks(of, len(rows.ids))[0]])
-    rank = np.searchsorted(used, place).astype(np.int64)
-    settled = settled.only(used)
+    used = np.unique(place[ranks(rows.of, len(rows.ids))[0]])
+    used = used[used >= 0]
+    asked, rank = asked.only(used), np.where(place >= 0, np.searchsorted(used, place), -1)
     del known, named
     if disk is not None:
         disk.let_go()
         trim()
-    event = event_labels(settled.text, settled.day, settled.event_id)
+    event = event_labels(asked.text, asked.day, asked.event_id)
+    settled = np.isfinite(np.array(asked.y, dtype=np.float64))
+    # Those of settled questions come first.
+    last = ~np.isin(np.arange(len(event)), event[settled])
+    event = np.argsort(np.argsort(last, kind="stable"), kind="stable")[event]
+    made = _part(rows, asked, rank, event, settled)
+    if settled.all():
+        return made
+    return replace(made, open=_part(rows, asked, rank, event, ~settled))
+
+
+def _part(
+    rows: Arrays,
+    asked: "_Asked",
+    rank: npt.NDArray[np.int64],
+    event: npt.NDArray[np.int64],
+    these: npt.NDArray[np.bool_],
+) -> Table:
+    """The table of `these` questions of those that were asked; `rank` is the place of each id among
+    them, `event` their labels."""
+    disk, every = rows.disk, bool(these.all())
+    of_id = np.flatnonzero(these) if not every else np.arange(len(these))
+    place = np.where(rank >= 0, (np.cumsum(these) - 1)[rank], -1).astype(np.int64)
+    place[(rank < 0) | ~these[rank]] = -1
+    chosen = (place >= 0)[rows.of]
+
+    def kept(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return column if chosen.all() else picked(column, chosen, disk)  # All: nothing is copied.
+
+    of, settled = kept(rows.of), asked if every else asked.only(of_id)
     return Table(
         questions=settled.id,
-        q=rank[of] if disk is None else disk.keep(rank[of[part]] for part in parts_of(len(of))),
+        q=place[of] if disk is None else disk.keep(place[of[part]] for part in parts_of(len(of))),
         **of_rows(rows, kept),
         y=np.array(settled.y, dtype=np.float64),
-        event=event,
+        event=event[of_id],
         period=relabel(np.array(settled.month, dtype=np.int64)),
         resolved_at=np.array(settled.resolved_at, dtype=np.int64),
         play=np.array(settled.play, dtype=np.bool_),
@@ -240,9 +271,9 @@ def table_of(rows: Arrays, questions: Iterable[Question]) -> Table:
 
 
 @dataclass
-class _Settled:
-    """The fields of settled questions. `month` counts them from year 0; it and `resolved_at` are 0
-    where there is no date."""
+class _Asked:
+    """The fields of questions, with `y` NaN where one is still open. `month` counts them from year
+    0; it and `resolved_at` are 0 where there is no date."""
 
     id: list[str] = field(default_factory=list)
     text: list[str | None] | Spool = field(default_factory=list)
@@ -266,7 +297,7 @@ class _Settled:
             one.event_id,
             None if day is None else intern(day),
             intern(one.category or "none stated"),
-            one.settled,
+            math.nan if one.settled is None else one.settled,
             month,
             to_us(at) if at else 0,
             one.play,
@@ -275,12 +306,12 @@ class _Settled:
         for column, cell in zip(vars(self).values(), cells, strict=True):
             column.append(cell)
 
-    def only(self, places: npt.NDArray[np.int64]) -> "_Settled":
+    def only(self, places: npt.NDArray[np.int64]) -> "_Asked":
         """Those at these places, in order."""
         if len(places) == len(self.id):
             return self
         columns, kept = map(list, vars(self).values()), places.tolist()
-        return _Settled(*([column[k] for k in kept] for column in columns))
+        return _Asked(*([column[k] for k in kept] for column in columns))
 
 
 def score_only(table: Table, settings: Settings) -> list[Row]:
@@ -307,12 +338,13 @@ def _evaluated(
         variants=settings.variants,
         kelly=settings.kelly,
         subjects=settings.subjects,
+        margin=settings.margin,
     )
     drawn, ended = None, facts.training_cutoff
     under_test = options.under_test(table)
     sliced = beside(partial(slices, table, options, ended))
     if settings.placebo and len(table.q) and under_test:
-        drawn = beside(partial(validity.placebo, table, options, settings.placebo, settings.seed))
+        drawn = beside(partial(placebo, table, options, settings.placebo, settings.seed))
     rows = score(table, options)
     ranked = [row for row in rows if row.forecaster not in settings.unranked]
     checks = validity.card(table, ranked, facts)

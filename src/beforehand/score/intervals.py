@@ -287,15 +287,6 @@ def _fill(room: memoryview, file: int, start: int) -> None:
         done += got
 
 
-def lower_bound(
-    estimate: float, error: float, clusters: int, tests: int, level: float = 0.95
-) -> float:
-    """A lower bound that holds for `tests` forecasters at once (Bonferroni, Student's t)."""
-    if clusters < 2:
-        return float("nan")
-    return estimate - t_quantile(1 - (1 - level) / (2 * tests), clusters - 1) * error
-
-
 class Redraws:
     """Outcomes redrawn at the price of each row, and what forecasters gain by them.
 

@@ -1,11 +1,10 @@
 """The leaderboard: every forecaster on the same rows, with paired intervals and a verdict.
 
 Scores are taken per question first (the mean over its instants), then with equal question
-weights. Two intervals are computed, resampling events and resampling resolution months; the
-wider one leads. "Beats the market" needs the leading lower bound, deflated for the number of
-variants tried on this set, to lie above zero — on all rows, and again on the rows whose price
-was fresh, because a stale price is easily beaten; and the profit of positions (verdict.py) told
-from 0. "Worse than the market" needs the mirror of both.
+weights; their two intervals, resampling events and resampling resolution months, the wider one
+leading, describe them. The verdict comes from the profit of positions alone (verdict.py), widened
+for the number of variants tried on this set: on all rows, and, for "beats the market", again on the
+rows whose price was fresh, because a stale price is easily beaten.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +23,9 @@ from beforehand.score.skill import (
     LEADING,
     MARKET,
     MIN_ANSWERED,
-    MIN_EFFECTIVE,
-    MIN_EVENTS,
     Interval,
     Options,
     Skill,
-    beats,
     ratio,
     resamplers,
     skill_columns,
@@ -82,6 +78,12 @@ class Row:
     skill: "Skill | None" = None
     fresh: "Skill | None" = None
     evidence: "verdict.Estimate | None" = None
+    fresh_evidence: "verdict.Estimate | None" = None
+    """The same at prices that were at most a week old."""
+    at_book: "verdict.Estimate | None" = None
+    """The same against the price between bid and ask that lies nearest to the forecast, over the
+    rows with a book; None without any."""
+    course: "verdict.Course | None" = None
     verdict: Verdict = "not shown"
     reasons: list[str] = field(default_factory=list)
     kept: Kept | None = None
@@ -107,7 +109,7 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
     del newer
     table.give_back()
     rows, starts = [], dict[bytes, Floats]()
-    shown = _evidence(table, options) if judged else {}
+    shown = _evidence(table, options) if judged else _Shown()
     for name in (MARKET, *table.forecasts):
         p = table.said(name)
         part, row = _columns(table, p)
@@ -116,8 +118,10 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
         row.intervals = _intervals(*part, samplers, options)
         row.skill, row.fresh = overall[name], fresh.get(name)
         if judged:
-            row.evidence = shown[name]
-            row.verdict, row.reasons = judge(row)
+            row.evidence, row.at_book = shown.overall.get(name), shown.book.get(name)
+            row.fresh_evidence = shown.fresh.get(name)
+            row.course = shown.course.get(name)
+            row.verdict, row.reasons = judge(row, options.margin)
         valid = table.known(p)
         if (key := valid.tobytes()) not in starts:
             starts[key] = arcs(table, valid)
@@ -129,14 +133,43 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
     return sorted(rows, key=_rank)
 
 
-def _evidence(table: Table, options: Options) -> dict[str, verdict.Estimate]:
+@dataclass
+class _Shown:
+    """What each forecaster's profit shows, by name."""
+
+    overall: dict[str, verdict.Estimate] = field(default_factory=dict)
+    fresh: dict[str, verdict.Estimate] = field(default_factory=dict)
+    book: dict[str, verdict.Estimate] = field(default_factory=dict)
+    course: dict[str, verdict.Course] = field(default_factory=dict)
+
+
+def _evidence(table: Table, options: Options) -> _Shown:
     """What each forecaster's profit shows, widened for every variant tried on this set."""
-    names = (MARKET, *table.forecasts)
-    found = verdict.gains(table, {n: verdict.AgainstMarket(table.said(n)) for n in names})
+    contests, shown = dict[tuple[str, str], verdict.Contest](), _Shown()
+    tables = (table,) if table.open is None else (table, table.open)
+    stale = any(not one.fresh.all() for one in tables)
+    booked = any(one.known(one.bid).any() for one in tables)
+    for name in table.forecasts:
+        contests[name, "all"] = verdict.AgainstMarket(name)
+        if stale:
+            contests[name, "fresh"] = verdict.AgainstMarket(name, only=verdict.fresh)
+        if booked:
+            contests[name, "book"] = verdict.AgainstMarket(name, book=True)
+    found = verdict.gains(table, contests)
     table.give_back()
-    tested = [found[name].net for name in options.under_test(table) if name in found]
+    tested = [
+        found[name, "all"].net for name in options.under_test(table) if name in table.forecasts
+    ]
     factor = verdict.for_tries(tested, options.tests(table))
-    return {name: verdict.evidence(table.event, one, factor) for name, one in found.items()}
+    for (name, of), one in found.items():
+        estimate = verdict.evidence(table, one, factor)
+        if of == "all":
+            shown.overall[name], shown.course[name] = estimate, verdict.course(one, estimate)
+            if not stale:
+                shown.fresh[name] = estimate
+        else:
+            (shown.fresh if of == "fresh" else shown.book)[name] = estimate
+    return shown
 
 
 def _add(
@@ -360,43 +393,29 @@ def _intervals(
     }
 
 
-def judge(row: Row) -> tuple[Verdict, list[str]]:
-    """The verdict that the intervals allow, and the reasons why it is not a better one."""
-    overall, fresh = row.skill, row.fresh
+def judge(row: Row, margin: float = verdict.PRINTED) -> tuple[Verdict, list[str]]:
+    """The verdict that the profit of its positions allows, and the reasons why it is not a better
+    one. `margin` is the difference in Brier score that was stated beforehand to be none."""
+    overall, evidence = row.skill, row.evidence
     assert overall is not None
-    if overall.identical:
+    if overall.identical and (evidence is None or not evidence.apart):
         return "is the market", []
-    if not overall.n:
+    if evidence is None or not evidence.rests_on:
         return "not shown", ["there is no market price to compare with"]
-    low, high = overall.ci
-    if not np.isfinite(low):
-        return "not shown", ["it rests on a single event or a single resolution month"]
-    evidence = row.evidence
-    assert evidence is not None
-    if overall.upper < 0 and high < 0:
-        if evidence.sign >= 0:
-            return "not shown", [unshown(evidence)]
-        return "worse than the market", []
-    if beats(overall, fresh):
-        if evidence.sign <= 0:
-            return "not shown", [unshown(evidence)]
-        if row.answered < MIN_ANSWERED:
-            return "not shown", [too_few(row)]
-        return "beats the market", []
-    reasons = []
-    if low <= 0 <= high:
-        reasons.append("the 95 % interval includes 0")
-    elif not (overall.lower > 0 or overall.upper < 0):
-        tried = "" if overall.tests == 1 else f"{overall.tests:,} variants tried and "
-        reasons.append(
-            f"the 95 % interval excludes 0, but not once it is deflated for the {tried}few clusters"
-        )
-    if overall.skill > 0:
-        reasons += _doubts(overall, fresh)
-    return "not shown", reasons
+    if evidence.within(margin):
+        return "is the market", [f"its gain is shown to lie within {margin:.4g} of the market's"]
+    if evidence.sign < 0:
+        return "worse than the market", _contradicted(overall, evidence)
+    if evidence.sign > 0 and row.answered < MIN_ANSWERED:
+        return "not shown", [too_few(row)]
+    if evidence.sign <= 0:
+        return "not shown", [unshown(evidence), *_contradicted(overall, evidence)]
+    if row.fresh_evidence is None or row.fresh_evidence.sign <= 0:
+        return "not shown", [_stale(row.fresh_evidence)]
+    return "beats the market", _contradicted(overall, evidence)
 
 
-_LED = {
+LED = {
     "periods": "by how it varied from period to period",
     "implied": "by what the prices said could happen",
     "late marks": "by how it varied, as prices came late",
@@ -407,18 +426,45 @@ _LED = {
 
 def unshown(evidence: verdict.Estimate) -> str:
     """Why the profit of its positions does not show it."""
+    low, high = evidence.bounds
     if not evidence.enough:
-        least = min(n for n in (evidence.n_eff, evidence.windows) if n is not None)
         return (
-            f"marked at every price on record, its gain rests on {least:.3g} effective periods, "
-            f"and {verdict.LEAST_PERIODS:g} are needed"
+            f"marked at every price on record, its gain rests on {evidence.rests_on:.3g} effective "
+            f"periods, and {verdict.LEAST_PERIODS:g} are needed"
         )
-    reach = evidence.factor * evidence.half
-    low, high = evidence.mean - reach, evidence.mean + reach
-    tried = "" if evidence.factor == 1 else ", widened for what was tried"
+    if low <= 0 <= high:
+        tried = "" if evidence.factor == 1 else ", widened for what was tried"
+        return (
+            f"marked at every price on record, its gain lies between {low:.4f} and {high:.4f} "
+            f"({LED[evidence.leading]}{tried})"
+        )
+    if abs(evidence.mean) < verdict.PRINTED:
+        return f"its gain, {evidence.mean:.1g}, is printed as 0.0000, which is no difference"
     return (
-        f"marked at every price on record, its gain lies between {low:.4f} and {high:.4f} "
-        f"({_LED[evidence.leading]}{tried})"
+        f"{100 * evidence.unsettled:.0f} % of its gain rests on questions that are still open, at "
+        f"their last price, and at most {100 * verdict.MOST_UNSETTLED:g} % may"
+    )
+
+
+def _contradicted(overall: Skill, evidence: verdict.Estimate) -> list[str]:
+    """Why the mean of the Brier scores says the opposite of the profit, where it does."""
+    both = min(abs(overall.skill), abs(evidence.mean))
+    if not both >= verdict.PRINTED or (overall.skill > 0) == (evidence.mean > 0):
+        return []
+    return [
+        f"the mean over questions says the opposite ({overall.skill:+.4f}): there a question that "
+        "ends early has few forecasts, and each of them counts for more, which nobody could know "
+        f"when it was made; weighed by what was known then, the gain is {evidence.mean:+.4f}"
+    ]
+
+
+def _stale(evidence: verdict.Estimate | None) -> str:
+    """Why a gain at old prices is none."""
+    if evidence is None or not evidence.rests_on:
+        return "the age of the market's prices is not on record, or all are old"
+    return (
+        f"of the forecasts whose price was at most {STALE_DAYS:g} days old alone: "
+        f"{unshown(evidence)}"
     )
 
 
@@ -428,23 +474,3 @@ def too_few(row: Row) -> str:
         f"it answered {row.n:,} of {row.n + row.missing:,} ({100 * row.answered:.1f} %), and "
         f"{100 * MIN_ANSWERED:g} % is needed"
     )
-
-
-def _doubts(overall: Skill, fresh: Skill | None) -> list[str]:
-    """Other reasons to doubt a positive skill."""
-    doubts = []
-    if overall.n_events < MIN_EVENTS:
-        doubts.append(f"it rests on {overall.n_events} events, and {MIN_EVENTS} are needed")
-    if (overall.effective_n or 0.0) < MIN_EFFECTIVE:
-        worth = "unknown" if overall.effective_n is None else f"{overall.effective_n:.3g}"
-        doubts.append(f"its effective n is {worth}, and {MIN_EFFECTIVE:g} are needed")
-    if fresh is None:
-        doubts.append("the age of the market's prices is not on record, or all are old")
-    elif not (fresh.lower > 0 and fresh.ci[0] > 0):
-        low, high = (fresh.lower, fresh.upper) if fresh.lower <= 0 else fresh.ci
-        doubts.append(
-            f"on the {fresh.n:,} forecasts whose price was at most {STALE_DAYS:g} days old the "
-            f"{'deflated' if fresh.lower <= 0 else '95 %'} interval, {low:.4f} to {high:.4f}, "
-            "includes 0"
-        )
-    return doubts

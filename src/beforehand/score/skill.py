@@ -8,20 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.score.bets import Kelly
-from beforehand.score.intervals import DRAWS, Resampler, lower_bound, t_quantile
+from beforehand.score.intervals import DRAWS, Resampler
 from beforehand.score.table import MARKET as MARKET
 from beforehand.score.table import Floats, Table
+from beforehand.score.verdict import PRINTED
 
 K = TypeVar("K")
 LEADING = ("event", "period")
-MIN_EVENTS, MIN_EFFECTIVE = 20, 10.0
 MIN_ANSWERED = 0.95
 """The share of the rows asked for that a forecaster must answer to be said to beat the market: as
 ForecastBench, which ranks no set with more than 5 % imputed."""
 AT_ONCE = 400_000
 """Numbers that are resampled at once."""
 Interval = tuple[float, float]
-_POWER_Z = 0.8416212335729143  # the normal quantile of 0.8: power 80 %
 
 
 @dataclass(frozen=True)
@@ -35,23 +34,24 @@ class Options:
     variants: int | None = None
     kelly: Kelly = Kelly()
     subjects: tuple[str, ...] | None = None
+    margin: float = PRINTED
+    """The difference in Brier score that was stated beforehand to be none."""
 
     def under_test(self, table: Table) -> tuple[str, ...]:
         """The forecasters under test."""
         return tuple(table.forecasts) if self.subjects is None else self.subjects
 
     def tests(self, table: Table) -> int:
-        """How many comparisons the deflated bound must hold for."""
+        """How many comparisons a verdict must hold for."""
         return max(self.variants or 0, len(self.under_test(table)), 1)
 
 
 @dataclass(frozen=True)
 class Paired:
     """Paired skill against the market: mean over questions of the market's squared error minus
-    the forecaster's. `ci` is the interval of the wider clustering (`leading`), `lower` the lower
-    bound deflated for every variant tried, `upper` its mirror; they hold `ci`, which the few
-    clusters of a small set can make skewed, so that no bound is deflated inwards. All of them rest
-    on the clusters in which the forecaster made forecasts, `n_events` of them by event."""
+    the forecaster's. `ci` is the interval of the wider clustering (`leading`). It rests on the
+    clusters in which the forecaster made forecasts, `n_events` of them by event. It describes: the
+    verdict is that of verdict.py."""
 
     skill: float
     n_questions: int
@@ -59,15 +59,7 @@ class Paired:
     leading: str
     ci: Interval
     ci_by: dict[str, Interval]
-    lower: float
-    upper: float
     effective_n: float | None
-    minimum_detectable_effect: float
-    error: float
-    clusters: int
-    """The standard error and the number of clusters of the leading clustering."""
-    tests: int
-    """How many comparisons the deflated bounds hold for."""
 
 
 @dataclass(frozen=True)
@@ -128,18 +120,15 @@ def ratio(totals: Floats) -> Floats:
         return np.asarray(totals[:, 0] / totals[:, 1])
 
 
-def paired(
-    gain: Floats, present: Floats, samplers: dict[str, Resampler], tests: int, level: float
-) -> Paired:
+def paired(gain: Floats, present: Floats, samplers: dict[str, Resampler], level: float) -> Paired:
     """The paired skill of one forecaster from its per-question columns (`skill_columns`)."""
-    ((_, found),) = every_paired([("", (gain, present))], samplers, tests, level)
+    ((_, found),) = every_paired([("", (gain, present))], samplers, level)
     return found
 
 
 def every_paired(
     columns: Iterable[tuple[K, tuple[Floats, Floats]]],
     samplers: dict[str, Resampler],
-    tests: int,
     level: float,
 ) -> Iterator[tuple[K, Paired]]:
     """`paired` of each, in their order. Those with the same questions are resampled at once: the
@@ -149,19 +138,18 @@ def every_paired(
     for name, (gain, present) in columns:
         full = len(gains) * len(gain) >= AT_ONCE
         if gains and (full or not np.array_equal(present, shared)):
-            yield from zip(names, _resampled(gains, shared, samplers, tests, level), strict=True)
+            yield from zip(names, _resampled(gains, shared, samplers, level), strict=True)
             names, gains = [], []
         shared = present
         names.append(name)
         gains.append(gain)
-    yield from zip(names, _resampled(gains, shared, samplers, tests, level), strict=True)
+    yield from zip(names, _resampled(gains, shared, samplers, level), strict=True)
 
 
 def _resampled(
     gains: Sequence[Floats],
     present: Floats,
     samplers: dict[str, Resampler],
-    tests: int,
     level: float,
 ) -> Iterator[Paired]:
     if not gains:
@@ -173,47 +161,31 @@ def _resampled(
     del columns
     for k, gain in enumerate(gains):
         mine = {kind: (one, ratio(t[:, [k, -1]])) for kind, (one, t) in drawn.items()}
-        yield _paired(gain, present, mine, tests, level)
+        yield _paired(gain, present, mine, level)
 
 
 def _paired(
     gain: Floats,
     present: Floats,
     drawn: Mapping[str, tuple[Resampler, Floats]],
-    tests: int,
     level: float,
 ) -> Paired:
     count = float(present.sum())
     estimate = float(gain.sum()) / count if count else float("nan")
-    ci, errors, sizes, lower, upper = {}, {}, {}, [], []
-    for kind, (sampler, draws) in drawn.items():
-        size = sampler.size
-        ci[kind], sizes[kind] = sampler.interval(draws, level), size
-        errors[kind] = sampler.standard_error(draws)
-        if kind in LEADING:
-            lower.append(lower_bound(estimate, errors[kind], size, tests, level))
-            upper.append(-lower_bound(-estimate, errors[kind], size, tests, level))
+    ci = {kind: sampler.interval(draws, level) for kind, (sampler, draws) in drawn.items()}
     leading = max(LEADING, key=lambda kind: width(ci[kind]))
-    error, size = errors[leading], sizes[leading]
-    effective, detectable = None, float("nan")
-    if size > 1:
-        detectable = error * (t_quantile(0.5 + level / 2, size - 1) + _POWER_Z)
-        if error > 0 and count > 1:
-            effective = min(float(np.var(gain[present > 0], ddof=1)) / error**2, count)
+    sampler, draws = drawn[leading]
+    error, effective = sampler.standard_error(draws), None
+    if sampler.size > 1 and error > 0 and count > 1:
+        effective = min(float(np.var(gain[present > 0], ddof=1)) / error**2, count)
     return Paired(
         skill=estimate,
         n_questions=int(count),
-        n_events=sizes["event"],
+        n_events=drawn["event"][0].size,
         leading=leading,
         ci=ci[leading],
         ci_by=ci,
-        lower=float(np.min([*lower, *(v for v in ci[leading][:1] if np.isfinite(v))])),
-        upper=float(np.max([*upper, *(v for v in ci[leading][1:] if np.isfinite(v))])),
         effective_n=effective,
-        minimum_detectable_effect=detectable,
-        error=error,
-        clusters=size,
-        tests=tests,
     )
 
 
@@ -235,7 +207,7 @@ def skills(table: Table, samplers: dict[str, Resampler], options: Options) -> di
             seen[name] = n, brier, identical and n > 0
             yield name, (gain, present)
 
-    found, out = every_paired(columns(), samplers, options.tests(table), options.level), {}
+    found, out = every_paired(columns(), samplers, options.level), {}
     for name, one in found:
         n, brier, identical = seen[name]
         out[name] = Skill(**vars(one), n=n, brier=brier, identical=identical)
@@ -247,14 +219,3 @@ def _squared(table: Table, p: Floats) -> Floats:
     valid = np.isfinite(p) & np.isfinite(table.market)
     squared = np.where(valid, (p - table.y[table.q]) ** 2, 0.0)
     return table.question_means(squared, valid)[0]
-
-
-def beats(overall: Paired, fresh: Paired | None) -> bool:
-    """The verdict's own rule, also for the placebo: above 0 in the interval and deflated, on all
-    forecasts and on those at a fresh price, over enough events and enough independent ones."""
-    enough = overall.n_events >= MIN_EVENTS and (overall.effective_n or 0.0) >= MIN_EFFECTIVE
-    return (
-        enough
-        and fresh is not None
-        and all(part.lower > 0 and part.ci[0] > 0 for part in (overall, fresh))
-    )

@@ -50,10 +50,7 @@ class SkillWire(TypedDict):
     skill_ci: Pair
     skill_ci_by: dict[str, Pair]
     leading: str
-    deflated_lower: float | None
-    deflated_upper: float | None
     effective_n: float | None
-    minimum_detectable_effect: float | None
 
 
 class BetWire(TypedDict):
@@ -145,26 +142,48 @@ class MetricWire(TypedDict):
 
 
 class PeriodWire(TypedDict):
-    """A period, by its beginning, and its share of the variance."""
+    """A period, by its beginning, its share of the variance, and the market that gained or lost the
+    most then, with what its price did."""
 
     time: str
     share: float
+    market: str | None
+    move: float
 
 
-class EvidenceWire(TypedDict):
-    """What the profit of positions shows, marked at every price on record (docs/metrics.md): the
-    `mean` gain in Brier score and its 95 % interval `ci`, which is `widened` so many times for
-    tries; `leading` names the variance that decided. `effective_periods` must be 5, and so must
-    `effective_windows` where questions had no price in between. `mean_cost`: so far below 0 lies
-    who has no skill. `before_first_mark` is the share of the gain made before the first price after
-    each forecast, `unsettled` that of questions still open. `heaviest` are the periods that make
-    most of the variance; `late` is for how many periods of `period_minutes` prices stood."""
+class CourseWire(TypedDict):
+    """The gain until a time, per unit of the whole weight, and how far from 0 it may have come by
+    chance (95 %)."""
+
+    time: str
+    gain: float | None
+    band: float | None
+
+
+class GainWire(TypedDict):
+    """A mean gain in Brier score, its 95 % interval `ci`, the `bounds` that are widened for tries,
+    and what it rests on."""
 
     mean: float | None
     ci: Pair
+    bounds: Pair
+    effective_periods: float
+
+
+class EvidenceWire(GainWire):
+    """What the profit of positions shows, marked at every price on record (docs/metrics.md): the
+    `mean` gain in Brier score and its 95 % interval `ci`, which is `widened` so many times for
+    tries, and is the `bounds` then; `leading` names the variance that decided. `effective_periods`
+    must be 5, and so must `effective_windows` where questions had no price in between. `mean_cost`:
+    so far below 0 lies who has no skill. `before_first_mark` is the share of the gain made before
+    the first price after each forecast, `unsettled` that of questions still open. `heaviest` are
+    the periods that make most of the variance; `late` is for how many periods of `period_minutes`
+    prices stood. `fresh` is the same at prices that were at most a week old, where others were not;
+    `at_book` against the price between bid and ask that lies nearest to the forecast. `course` is
+    the gain over time."""
+
     widened: float
     leading: str
-    effective_periods: float
     effective_windows: float | None
     mean_cost: float | None
     before_first_mark: float
@@ -172,6 +191,9 @@ class EvidenceWire(TypedDict):
     heaviest: list[PeriodWire]
     late: int
     period_minutes: int
+    fresh: GainWire | None
+    at_book: GainWire | None
+    course: list[CourseWire]
 
 
 class BoardRow(SkillWire):
@@ -419,10 +441,7 @@ def skill_wire(skill: Skill) -> SkillWire:
         "skill_ci": pair(skill.ci),
         "skill_ci_by": {kind: pair(ci) for kind, ci in skill.ci_by.items()},
         "leading": skill.leading,
-        "deflated_lower": number(skill.lower),
-        "deflated_upper": number(skill.upper),
         "effective_n": number(skill.effective_n),
-        "minimum_detectable_effect": number(skill.minimum_detectable_effect),
     }
 
 
@@ -502,20 +521,44 @@ def _bins(bins: Reliability) -> BinsWire:
     }
 
 
-def _evidence(found: Estimate) -> EvidenceWire:
+def _gain(found: Estimate) -> GainWire:
     return {
         "mean": number(found.mean),
         "ci": pair(found.interval),
+        "bounds": pair(found.bounds),
+        "effective_periods": found.rests_on,
+    }
+
+
+def _evidence(row: Row, found: Estimate, table: Table) -> EvidenceWire:
+    fresh, book, course = row.fresh_evidence, row.at_book, row.course
+    stale = fresh is not None and fresh is not found
+    times, gains, bands = ([], [], []) if course is None else (x.tolist() for x in course)
+    return {
+        **_gain(found),
         "widened": found.factor,
         "leading": found.leading,
-        "effective_periods": found.n_eff,
         "effective_windows": found.windows,
         "mean_cost": number(found.cost),
         "before_first_mark": found.at_once,
         "unsettled": found.unsettled,
-        "heaviest": [{"time": iso_us(t), "share": share} for t, share in found.heaviest if share],
+        "heaviest": [
+            {
+                "time": iso_us(one.at),
+                "share": one.share,
+                "market": table.name(one.question) if one.question >= 0 else None,
+                "move": one.move,
+            }
+            for one in found.heaviest
+        ],
         "late": found.age,
         "period_minutes": found.step // MINUTE,
+        "fresh": _gain(fresh) if stale and fresh is not None else None,
+        "at_book": None if book is None else _gain(book),
+        "course": [
+            {"time": iso_us(at), "gain": number(gain), "band": number(band)}
+            for at, gain, band in zip(times, gains, bands, strict=True)
+        ],
     }
 
 
@@ -550,10 +593,7 @@ def row_wire(row: Row, table: Table) -> BoardRow:
         "skill_ci": skill["skill_ci"],
         "skill_ci_by": skill["skill_ci_by"],
         "leading": skill["leading"],
-        "deflated_lower": skill["deflated_lower"],
-        "deflated_upper": skill["deflated_upper"],
         "effective_n": skill["effective_n"],
-        "minimum_detectable_effect": skill["minimum_detectable_effect"],
         "murphy": {key: number(value) for key, value in asdict(row.murphy).items()},
         "market_correlation": number(row.market_correlation),
         "sharpness": {"variance": number(row.sharpness[0]), "mean_p_1_p": number(row.sharpness[1])},
@@ -566,7 +606,7 @@ def row_wire(row: Row, table: Table) -> BoardRow:
         "reliability_bins": _bins(row.bins),
     }
     if row.evidence is not None:
-        wire["evidence"] = _evidence(row.evidence)
+        wire["evidence"] = _evidence(row, row.evidence, table)
     for name, (value, interval) in row.added.items():
         metric: MetricWire = {
             "value": number(value),

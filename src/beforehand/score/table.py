@@ -248,8 +248,21 @@ class Table:
     scheduled: Floats = field(default_factory=lambda: np.zeros(0))
     """How many instants were to be expected of a question at its first row (Q,): NaN where nothing
     said so; empty where that is not known of any."""
+    open: "Table | None" = None
+    """The rows of questions that are still open, with `y` NaN: no score, but positions that stand.
+    Their `event` labels are those of this table and more."""
     disk: Disk | None = None
     """Where the columns of rows are, if not in memory."""
+
+    @property
+    def events(self) -> Ints:
+        """The labels of the events of all questions, those that are open last."""
+        return self.event if self.open is None else np.concatenate([self.event, self.open.event])
+
+    def name(self, place: int) -> str:
+        """The question at a place among all, those that are open last."""
+        n = len(self.questions)
+        return self.questions[place] if place < n or not self.open else self.open.name(place - n)
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process is told: where the columns lie on the disk, and not what they

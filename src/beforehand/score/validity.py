@@ -1,36 +1,23 @@
-"""The validity card: what the verdict rests on, and which bound it fails. And the placebo: what the
-same rules say where there is no skill."""
+"""The validity card: what the verdict rests on, and which bound it fails."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
 
-from beforehand.score.intervals import Redraws, arcs
-from beforehand.score.report.words import shortfall
-from beforehand.score.scoreboard import Kept, Row
-from beforehand.score.skill import (
-    LEADING,
-    MARKET,
-    MIN_ANSWERED,
-    MIN_EFFECTIVE,
-    MIN_EVENTS,
-    Options,
-    Paired,
-    beats,
-    every_paired,
-    resamplers,
-)
-from beforehand.score.table import ROUNDING, STALE_DAYS, Floats, Table, parts_of
+from beforehand.clock import iso_us
+from beforehand.score.report.words import OWN, shortfall
+from beforehand.score.scoreboard import LED, Kept, Row
+from beforehand.score.skill import MARKET, MIN_ANSWERED
+from beforehand.score.table import STALE_DAYS, Floats, Table, parts_of
+from beforehand.score.verdict import LEAST_PERIODS, MOST_UNSETTLED, Estimate
 
 MAX_STALE, MIN_AFTER_TRAINING = 0.25, 0.95
 MADE_AFTER = "share_made_after_training"
 SCORED, MIN_SCORED = "share_of_rows_scored", 0.5
 OVER_A_GAP, DAY_US = "share_price_from_before_a_gap", 86_400_000_000
-OWN = ("effective_n", "share_answered")
-"""Bounds that each forecaster meets or fails on its own."""
+PERIODS, UNSETTLED = "effective_periods", "share_of_gain_unsettled"
 
 
 @dataclass(frozen=True)
@@ -101,9 +88,9 @@ def _known_ages(table: Table) -> Floats:
 
 
 def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
-    """The fields in the order in which a reader questions them. Effective n and the detectable
-    effect are those of the best-ranked forecaster under test, the share answered is the least of
-    all of them; these bounds hold for each on its own."""
+    """The fields in the order in which a reader questions them. What the verdict rests on,
+    effective n and the detectable effect are those of the best-ranked forecaster under test, the
+    share answered is the least of all of them; these bounds hold for each on its own."""
     n_events = int(table.event.max()) + 1 if len(table.event) else 0
     tested = [
         r
@@ -112,8 +99,7 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         and r.skill is not None
         and (facts.subjects is None or r.forecaster in facts.subjects)
     ]
-    best = tested[0].skill if tested else None
-    effective = best.effective_n if best else None
+    best = tested[0] if tested else None
     ages = _known_ages(table)
     stale = float((ages > STALE_DAYS).mean()) if len(ages) else None
     p50 = p90 = np.nan
@@ -124,14 +110,10 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         Check("n_questions", len(table.questions)),
         Check("n_forecasts", len(table.q)),
         Check("short_markets", facts.short),
-        Check("n_events", n_events, f"at least {MIN_EVENTS}", n_events >= MIN_EVENTS),
+        Check("n_events", n_events),
         Check("n_resolution_months", int(table.period.max()) + 1 if len(table.period) else 0),
-        Check(
-            "effective_n",
-            effective,
-            f"at least {MIN_EFFECTIVE:g}",
-            None if best is None or best.identical else _enough(effective),
-        ),
+        Check("effective_n", best.skill.effective_n if best and best.skill else None),
+        *_rests_on(best, table),
         *_shares(tested, facts),
         Check("price_age_days_p50", float(p50)),
         Check("price_age_days_p90", float(p90)),
@@ -147,15 +129,57 @@ def card(table: Table, rows: list[Row], facts: SetFacts) -> list[Check]:
         Check("evidence_documents", facts.documents),
         Check("share_with_a_document", with_documents if facts.documents else None),
         Check("variants_tried", facts.variants),
-        Check(
-            "minimum_detectable_effect",
-            None if best is None or best.identical else best.minimum_detectable_effect,
-        ),
+        Check("minimum_detectable_effect", _detectable(best)),
         Check("void_excluded", facts.void),
         Check("unresolved", facts.unresolved),
         Check("undated_forecasts", facts.undated, "0", facts.undated == 0),
         Check("admitted_after_t", facts.admitted_after_t, "0", facts.admitted_after_t == 0),
     ]
+
+
+def _told(best: Row | None) -> Estimate | None:
+    """What the profit of a forecaster shows, where it takes any position."""
+    evidence = None if best is None else best.evidence
+    return None if evidence is None or not evidence.apart else evidence
+
+
+def _detectable(best: Row | None) -> float | None:
+    evidence = _told(best)
+    return None if evidence is None else evidence.detectable
+
+
+def _rests_on(best: Row | None, table: Table) -> Iterator[Check]:
+    """What the verdict on the best-ranked forecaster rests on."""
+    evidence, least, most = (
+        _told(best),
+        f"at least {LEAST_PERIODS:g}",
+        f"at most {MOST_UNSETTLED:g}",
+    )
+    if evidence is None:
+        yield Check(PERIODS, None, least)
+        yield Check(UNSETTLED, None, most)
+        return
+    yield Check(PERIODS, evidence.rests_on, least, evidence.enough)
+    yield Check("leading_variance", LED[evidence.leading])
+    yield Check("heaviest_periods", _heaviest(evidence, table) or None)
+    yield Check("share_of_gain_before_first_price", evidence.at_once)
+    yield Check(UNSETTLED, evidence.unsettled, most, evidence.unsettled <= MOST_UNSETTLED)
+    if evidence.windows is not None:
+        yield Check("assumption", ASSUMED)
+
+
+ASSUMED = (
+    "there were no prices in between: it holds if its events have nothing to do with each other"
+)
+
+
+def _heaviest(evidence: Estimate, table: Table) -> str:
+    """The periods that make most of the variance, and the market that moved most then."""
+    said = list[str]()
+    for one in evidence.heaviest:
+        name = f", {table.name(one.question)} {one.move:+.3f}" if one.question >= 0 else ""
+        said.append(f"{iso_us(one.at)[:10]} ({100 * one.share:.0f} %{name})")
+    return "; ".join(said)
 
 
 def _over_gaps(table: Table, gaps: Sequence[tuple[str, int, int]] | None) -> Iterator[Check]:
@@ -236,107 +260,3 @@ def apply_kept(rows: list[Row], kept: Mapping[str, Kept]) -> None:
 def set_failures(checks: list[Check]) -> list[Check]:
     """The bounds that the set fails for everyone."""
     return [c for c in checks if c.ok is False and c.field not in OWN]
-
-
-def _enough(effective: float | None) -> bool:
-    return effective is not None and effective >= MIN_EFFECTIVE
-
-
-# The placebo. Outcomes are redrawn from the market's own prices. Each event has one uniform U; its
-# market j settles YES, as seen from instant t, if U falls in the arc of length m_j(t) that starts
-# at j's place on a circle. So every forecast faces an outcome of exactly the probability the market
-# gave it (no forecaster can have positive expected skill), the instants of a question share one
-# draw, and the markets of one event exclude each other where their prices sum to at most 1.
-
-
-Try = tuple[int, str]
-"""A draw, and a forecaster."""
-HELD = 4_000_000
-"""Numbers of redrawn gains that are in memory at once; of larger tables, blocks are redrawn
-again."""
-
-
-@dataclass(frozen=True)
-class Placebo:
-    """`any_share`: draws in which at least one forecaster "beats the market"."""
-
-    draws: int
-    any_share: float
-    share_by: dict[str, float]
-
-
-def placebo(table: Table, options: Options, draws: int = 200, seed: int = 0) -> Placebo:
-    """Redraw `draws` times and count how often the verdict would be "beats the market"."""
-    tests = options.tests(table)
-    names = [
-        name
-        for name in options.under_test(table)
-        if 1 - table.missing(name, table.forecasts[name]) / table.asked.get(name, len(table.q))
-        >= MIN_ANSWERED
-    ]
-    table.let_go()
-    fast = Options(draws=min(options.draws, 500), seed=options.seed, level=options.level)
-    starts = arcs(table)
-
-    def skilled(tries: Sequence[Try], part: Table, fresh: bool) -> dict[Try, Paired]:
-        """The skill in those tries in which there is any; cheap where it is not even positive."""
-        samplers = {k: one for k, one in resamplers(part, fast).items() if k in LEADING}
-        if len(tries) * len(part.questions) > HELD:
-            rough = dict.fromkeys(tries, 0.0)
-            for one, (gain, _) in _redrawn(table, tries, starts, seed, fresh):
-                rough[one] += float(gain.sum())
-            tries = [one for one, total in rough.items() if total > -ROUNDING]
-        gaining = (one for one in _joined(table, tries, starts, seed, fresh) if one[1][0].sum() > 0)
-        return dict(every_paired(gaining, samplers, tests, options.level))
-
-    every = [(draw, name) for draw in range(draws) for name in names]
-    overall = skilled(every, table, fresh=False)
-    won = [one for one, found in overall.items() if beats(found, found)]
-    newer = table.part(table.fresh)
-    if newer is not table:
-        fresh = skilled(won, newer, fresh=True) if len(newer.q) else {}
-        won = [one for one in won if beats(overall[one], fresh.get(one))]
-    by = Counter(name for _, name in won)
-    shares = {name: by[name] / draws for name in options.under_test(table)}
-    return Placebo(draws, len({draw for draw, _ in won}) / draws, shares)
-
-
-def _joined(
-    table: Table, tries: Sequence[Try], starts: Floats, seed: int, fresh: bool
-) -> Iterator[tuple[Try, tuple[Floats, Floats]]]:
-    """`skill_columns` of each try over the whole table, a few tries at a time."""
-    several = max(HELD // max(len(table.questions), 1), 1)
-    for k in range(0, len(tries), several):
-        found: dict[Try, list[tuple[Floats, Floats]]] = {}
-        for one, columns in _redrawn(table, tries[k : k + several], starts, seed, fresh):
-            found.setdefault(one, []).append(columns)
-        for one, parts in found.items():
-            gain, present = zip(*parts, strict=True)
-            yield one, (np.concatenate(gain), np.concatenate(present))
-
-
-def _redrawn(
-    table: Table, tries: Sequence[Try], starts: Floats, seed: int, fresh: bool
-) -> Iterator[tuple[Try, tuple[Floats, Floats]]]:
-    """`skill_columns` of each try in each block of the table, with redrawn outcomes; `fresh` is of
-    the rows with a fresh price alone."""
-    named: dict[int, list[str]] = {}
-    for draw, name in tries:
-        named.setdefault(draw, []).append(name)
-    events = int(table.event.max()) + 1 if len(table.event) else 0
-    for rows, block in table.blocks():
-        kept = block.fresh if fresh else slice(None)
-        asked, q = np.unique(block.q[kept], return_inverse=True)
-        first = int(table.q[rows.start] - block.q[0])  # The block's first question.
-        drawn = Redraws(q, block.market[kept], block.event[asked], starts[first + asked])
-        gains = {
-            name: drawn.gains(table.forecasts[name][rows][kept])
-            for name in dict.fromkeys(name for _, name in tries)
-        }
-        rng = np.random.default_rng([seed, 2])
-        for draw in range(max(named, default=-1) + 1):
-            u = rng.random(events)
-            if draw in named:
-                places = drawn.places(u)
-                for name in named[draw]:
-                    yield (draw, name), gains[name](places)

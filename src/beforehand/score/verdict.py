@@ -7,29 +7,42 @@ what is known when they are taken, marks are fresh, and every position is kept u
 gains of periods (a day, or what is finer) show how far their sum may lie from its mean by chance.
 What one sample need not show is covered by other variances, and the widest of them decides: that of
 events, that which the prices implied, that of late marks, that of windows that overlap where there
-were no prices in between. docs/metrics.md has the derivation and the sources.
+were no prices in between.
+
+A market is not asked on the day (UTC) on which it ends. So that there is a forecast at all says
+that the market will live to see midnight, and a position counts from then on, when all know it.
+docs/metrics.md has the derivation and the sources.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import sqrt
 from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from beforehand.score.intervals import t_quantile
-from beforehand.score.table import Floats, Ints, Marks, Table
+from beforehand.score.table import MARKET, STALE_DAYS, Floats, Ints, Marks, Table
+
+Flags = npt.NDArray[np.bool_]
+K = TypeVar("K")
+"""What a contest is called."""
+
 
 TAIL = 0.025
 LEAST_PERIODS = 5.0
 """The effective periods, or windows, without which nothing is shown."""
 MOST_UNSETTLED = 0.5
 """The share of a gain that may rest on questions that are still open."""
+PRINTED = 0.00005
+"""What a table prints as 0.0000: no verdict rests on so little."""
 MINUTE, DAY = 60_000_000, 86_400_000_000
 STEPS = tuple(MINUTE * n for n in (1, 5, 15, 30, 60, 120, 180, 240, 360, 720, 1440))
 """What a period may be, in microseconds: a minute to a day."""
+MOST_DAYS = 2**22
+"""More days than there are from 1970 to the end of time."""
 COVERED = 0.9
 """The share of the gaps between prices that a period is no shorter than."""
 LATE = 0.1
@@ -44,6 +57,8 @@ EVIDENCE = 40.0
 """What an e-value must reach: one over the tail."""
 BURN_IN, SCALES = 5, tuple(4.0**j for j in range(-1, 4))
 """The first periods with a gain set the scale of the mixture, which is spread over these."""
+POWER_Z = 0.8416212335729143
+"""The normal quantile of a power of 80 %."""
 _NORMAL = NormalDist()
 _Z = _NORMAL.inv_cdf(1 - TAIL)
 
@@ -83,43 +98,52 @@ class Points:
     `q` (n,) is the question, `row` the row or -1, `price` the price; `move` is the next price less
     this one: at the last point the payout less it, and 0 where the question is open. `period` is
     that of the move, `begun` that of the point, `since` the one in which its price was seen, all as
-    multiples of a step. `marked` is whether the question has a price between its first row and its
-    end.
+    multiples of a step. `entry` is the point on which the position of each row begins to count, in
+    the order of the rows among the points. `marked` (Q,) is whether the question has a price
+    between its first row and its end.
     """
 
     q: Ints
     row: Ints
+    entry: Ints
     price: Floats
     move: Floats
     period: Ints
     begun: Ints
     since: Ints
-    marked: npt.NDArray[np.bool_]
+    marked: Flags
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Some questions of a table in full: where they and their rows lie in it, the table of them
-    alone, and their marks."""
+    """Some questions of a table in full: the table `of` which they are, the place of the first of
+    them among all questions, that of their rows, the table of them alone, and their marks."""
 
+    of: Table
     first: int
     rows: slice
     table: Table
     marks: Marks
+    scheduled: Floats
 
 
 def _parts(table: Table) -> Iterator[_Part]:
-    """A table in parts, so that what is made of every price takes the memory of a part."""
-    marks = table.marks
-    if (np.diff(marks.q) < 0).any():
-        order = np.argsort(marks.q, kind="stable")
-        marks = Marks(marks.q[order], marks.t[order], marks.price[order])
-    for rows, part in table.blocks():
-        first = int(table.q[rows.start] - part.q[0]) if len(part.q) else 0
-        here = slice(*np.searchsorted(marks.q, [first, first + len(part.questions)]).tolist())
-        yield _Part(
-            first, rows, part, Marks(marks.q[here] - first, marks.t[here], marks.price[here])
-        )
+    """A table in parts, so that what is made of every price takes the memory of a part; then its
+    open questions, which follow the others."""
+    before = 0
+    for one in (table,) if table.open is None else (table, table.open):
+        marks, n = one.marks, len(one.questions)
+        if (np.diff(marks.q) < 0).any():
+            order = np.argsort(marks.q, kind="stable")
+            marks = Marks(marks.q[order], marks.t[order], marks.price[order])
+        scheduled = one.scheduled if len(one.scheduled) else np.full(n, np.nan)
+        for rows, part in one.blocks():
+            first = int(one.q[rows.start] - part.q[0]) if len(part.q) else 0
+            mine = slice(first, first + len(part.questions))
+            here = slice(*np.searchsorted(marks.q, [mine.start, mine.stop]).tolist())
+            its = Marks(marks.q[here] - first, marks.t[here], marks.price[here])
+            yield _Part(one, before + first, rows, part, its, scheduled[mine])
+        before += n
 
 
 def periods(table: Table) -> Periods:
@@ -138,7 +162,30 @@ def periods(table: Table) -> Periods:
     for part in _parts(table):
         on = _points(part, step)
         seen.append(np.unique(np.concatenate([on.begun, on.period])))
+        bare = np.flatnonzero(~np.isfinite(part.table.market))
+        if len(bare):
+            seen.extend(map(np.unique, _window(part.table, bare, step)))
     return Periods(np.unique(np.concatenate(seen)) * step, step)
+
+
+def _window(table: Table, rows: Ints, step: int) -> tuple[Ints, Ints]:
+    """The periods in which rows without a price begin, and in which their questions end."""
+    begun, ended = table.t[rows] // step, table.resolved_at[table.q[rows]]
+    return begun, np.where(ended > 0, np.maximum(_within(ended, step), begun), begun)
+
+
+def _windows(part: _Part, points: Points, step: int) -> tuple[Ints, Ints]:
+    """The periods in which each question of a part is first forecast, and in which it ends."""
+    n = len(part.table.questions)
+    first, last = np.full(n, np.iinfo(np.int64).max), np.full(n, np.iinfo(np.int64).min)
+    np.minimum.at(first, points.q, points.begun)
+    np.maximum.at(last, points.q, points.period)
+    bare = np.flatnonzero(~np.isfinite(part.table.market))
+    if len(bare):
+        begun, ended = _window(part.table, bare, step)
+        np.minimum.at(first, part.table.q[bare], begun)
+        np.maximum.at(last, part.table.q[bare], ended)
+    return first, last
 
 
 def _points(part: _Part, step: int) -> Points:
@@ -163,6 +210,7 @@ def _points(part: _Part, step: int) -> Points:
     return Points(
         q=q,
         row=row,
+        entry=_entries(q, t, row),
         price=price,
         move=np.where(last, paid, np.append(price[1:], np.nan)) - price,
         period=np.maximum(np.where(last, stops, np.append(since[1:], 0)), begun),
@@ -170,6 +218,14 @@ def _points(part: _Part, step: int) -> Points:
         since=since,
         marked=marked,
     )
+
+
+def _entries(q: Ints, t: Ints, row: Ints) -> Ints:
+    """For each point of a row, the point on which its position begins to count: the last one by
+    the midnight (UTC) after it."""
+    mine = np.flatnonzero(row >= 0)
+    days = q * MOST_DAYS + _within(t, DAY)
+    return np.searchsorted(days, q[mine] * MOST_DAYS + t[mine] // DAY, "right") - 1
 
 
 def _within(t: Ints, step: int) -> Ints:
@@ -183,58 +239,150 @@ def _prices(part: _Part) -> tuple[Ints, Ints, Floats, Ints, Ints]:
     table, marks = part.table, part.marks
     rows = np.flatnonzero(np.isfinite(table.market))
     at = table.t[rows]
-    old = np.nan_to_num(table.price_age[rows] * DAY).astype(np.int64)
-    q = np.concatenate([marks.q, table.q[rows]])
-    t = np.concatenate([marks.t, at])
-    price = np.concatenate([marks.price, table.market[rows]])
-    row = np.concatenate([np.full(len(marks.q), -1), rows])
-    seen = np.concatenate([marks.t, at - old])
     first = np.full(len(table.questions), np.iinfo(np.int64).max)
     np.minimum.at(first, table.q[rows], at)
-    ended = table.resolved_at[q]
-    kept = np.flatnonzero((row >= 0) | ((t > first[q]) & ((ended == 0) | (t < ended))))
-    order = kept[np.lexsort((t[kept], q[kept]))]  # It keeps the order of what is equal.
+    ended = table.resolved_at[marks.q]
+    kept = np.flatnonzero((marks.t > first[marks.q]) & ((ended == 0) | (marks.t < ended)))
+    old = np.nan_to_num(table.price_age[rows] * DAY).astype(np.int64)
+    q = np.concatenate([marks.q[kept], table.q[rows]])
+    t = np.concatenate([marks.t[kept], at])
+    price = np.concatenate([marks.price[kept], table.market[rows]])
+    row = np.concatenate([np.full(len(kept), -1), rows])
+    seen = np.concatenate([marks.t[kept], at - old])
+    # Marks and rows are in order each: a stable sort by one key merges the two.
+    after = t - first[q]
+    longest = int(after.max(initial=0)) + 1
+    whole = len(table.questions) * longest < 2**62
+    order = np.argsort(q * longest + after, kind="stable") if whole else np.lexsort((t, q))
     return q[order], t[order], price[order], row[order], seen[order]
+
+
+class Moves(NamedTuple):
+    """Every move of a price, in order of question and time: the question (its place among all), the
+    price before, the move, the periods (among those of the table) of the price and of the move,
+    how long the move took in steps, and whether the question ended with it."""
+
+    q: Ints
+    price: Floats
+    move: Floats
+    begun: Ints
+    ends: Ints
+    length: Ints
+    ended: Flags
+
+
+def moves(table: Table) -> Moves:
+    """The moves of all prices from a question's first row on; what an open one will do is none."""
+    on, found = periods(table), list[Moves]()
+    for part in _parts(table):
+        points = _points(part, on.step)
+        last = np.ones(len(points.q), dtype=np.bool_)
+        last[:-1] = points.q[1:] != points.q[:-1]
+        kept = ~last | np.isfinite(part.table.y[points.q])
+        length = np.maximum(points.period - points.begun + (points.row >= 0), 1)
+        found.append(
+            Moves(
+                q=part.first + points.q[kept],
+                price=points.price[kept],
+                move=points.move[kept],
+                begun=points.begun[kept],
+                ends=points.period[kept],
+                length=length[kept],
+                ended=last[kept],
+            )
+        )
+    return Moves._make(np.concatenate(columns) for columns in zip(*found, strict=True))
 
 
 @dataclass(frozen=True)
 class Bets:
     """What a proper score stakes on forecasts, a row each: `x` is the position and `c` its cost,
-    both known at the forecast; NaN where there is none."""
+    both known at the forecast; NaN where there is none. `late` (of two forecasters) is what is
+    gained where there is no price, known at the end; NaN where there is one."""
 
     x: Floats
     c: Floats
+    late: Floats | None = None
+
+
+class Contest(Protocol):
+    """Who is held against whom. `pair` is of two forecasters; the weights of its rows count a
+    `share` each."""
+
+    @property
+    def pair(self) -> bool: ...
+    @property
+    def share(self) -> float: ...
+
+    def bets(self, part: Table, of: Table, rows: slice) -> Bets:
+        """What is staked in the rows of a part of a table."""
+        ...
+
+
+def _said(table: Table, name: str, rows: slice) -> Floats:
+    """What a forecaster said in some rows; one that said nothing of these questions, NaN."""
+    if name != MARKET and name not in table.forecasts:
+        return np.full(rows.stop - rows.start, np.nan)
+    return table.said(name)[rows]
+
+
+def fresh(part: Table) -> Flags:
+    """The rows whose price is at most a week old."""
+    return np.asarray(part.price_age <= STALE_DAYS)
 
 
 @dataclass(frozen=True)
 class AgainstMarket:
-    """A forecaster against the market's price, by the Brier score."""
+    """A forecaster against the quoted price, by the Brier score; `only` in some rows; or, at the
+    `book`, against the price between bid and ask that is nearest to what it says."""
 
-    p: Floats
+    name: str
+    only: Callable[[Table], Flags] | None = None
+    book: bool = False
+    pair: bool = field(default=False, init=False)
+    share: float = field(default=1.0, init=False)
 
-    def bets(self, rows: slice, market: Floats) -> Bets:
-        """What is staked in some rows, at these prices."""
-        apart = self.p[rows] - market
-        return Bets(2 * apart, apart * apart)
+    def bets(self, part: Table, of: Table, rows: slice) -> Bets:
+        """What is staked in the rows of a part of a table."""
+        p, market = _said(of, self.name, rows), part.market
+        stands = np.clip(p, part.bid, part.ask) if self.book else market
+        x = 2 * (p - stands)
+        c = (p - stands) ** 2 + x * (stands - market)
+        if self.only is not None:
+            x = np.where(self.only(part), x, np.nan)
+        return Bets(np.where(np.isfinite(c), x, np.nan), c)
 
 
 @dataclass(frozen=True)
 class AgainstEachOther:
-    """One forecaster, a, against another, by the Brier score; its cost may be a gain."""
+    """One forecaster, a, against another, by the Brier score; its cost may be a gain. `apart`: who
+    never forecast at one instant, each held against the price at its own."""
 
-    a: Floats
-    b: Floats
+    a: str
+    b: str
+    apart: bool = False
+    pair: bool = field(default=True, init=False)
 
-    def bets(self, rows: slice, market: Floats) -> Bets:
-        """What is staked in some rows, at these prices."""
-        a, b = self.a[rows], self.b[rows]
-        return Bets(2 * (a - b), -(a - b) * (2 * market - a - b))
+    @property
+    def share(self) -> float:
+        """Of two rows that make one comparison, each is half of it."""
+        return 0.5 if self.apart else 1.0
+
+    def bets(self, part: Table, of: Table, rows: slice) -> Bets:
+        """What is staked in the rows of a part of a table."""
+        a, b, market = _said(of, self.a, rows), _said(of, self.b, rows), part.market
+        if self.apart:
+            neither = ~np.isfinite(a) & ~np.isfinite(b)
+            a, b = np.where(np.isfinite(a), a, market), np.where(np.isfinite(b), b, market)
+            a = np.where(neither, np.nan, a)
+        x, c = 2 * (a - b), -(a - b) * (2 * market - a - b)
+        if self.apart or np.isfinite(market).all():
+            return Bets(np.where(np.isfinite(c), x, np.nan), c)
+        late = np.where(np.isfinite(market), np.nan, (b - a) * (a + b - 2 * part.y[part.q]))
+        return Bets(np.where(np.isfinite(c) | np.isfinite(late), x, np.nan), c, late)
 
 
-Contest = AgainstMarket | AgainstEachOther
-
-
-def weights(table: Table, scheduled: Floats, made: npt.NDArray[np.bool_]) -> Floats:
+def weights(table: Table, scheduled: Floats, made: Flags) -> Floats:
     """The weight of each forecast that is `made` (n,), as it is known at that instant: one over the
     number of instants that were `scheduled` for its question (Q,) at its first one; where that is
     not known (NaN), 1 / (j (j + 1)) for its j-th. 0 where nothing is forecast."""
@@ -255,10 +403,12 @@ def weights(table: Table, scheduled: Floats, made: npt.NDArray[np.bool_]) -> Flo
 class Gains:
     """What positions gained. Of each period of `on` (K,): `moved`, the profit D; `cost`, C;
     `skew`, the sum of q^2 (1 - 2 m) times the move; `opened`, the variance that prices implied for
-    what was opened. Of each question (Q,): `each`, and the periods of its `first` row and its
-    `last`, its end, as multiples of a step. `squares` is the sum of the squared profits of single
-    moves, `bare` that of questions without a price in between, `by_age` that of the others by how
-    many periods the price had stood when the next came; `at_once` was gained before the first mark
+    what was opened; `most`, the largest profit or loss of one question, `of` that question (its
+    place among all, -1 for none) and `by` what its price did. Of each question (Q,): `each`, and
+    the periods of its `first` row and its `last`, its end, as multiples of a step. `squares` is the
+    sum of the squared profits of single moves, `bare` that of questions without a price in between,
+    `by_age` that of the others by how many periods the price had stood when the next came, `priced`
+    what is of `squares` where there are prices at all; `at_once` was gained before the first mark
     after each forecast, `unsettled` by questions still open; `apart` is the most that any outcome
     could make of it. All are sums over rows times their weights, whose sum is `weight`. `pair`: of
     two forecasters."""
@@ -268,6 +418,9 @@ class Gains:
     cost: Floats
     skew: Floats
     opened: Floats
+    most: Floats
+    of: Ints
+    by: Floats
     each: Floats
     first: Ints
     last: Ints
@@ -275,14 +428,15 @@ class Gains:
     pair: bool
     squares: float = 0.0
     bare: float = 0.0
+    priced: float = 0.0
     at_once: float = 0.0
     unsettled: float = 0.0
     apart: float = 0.0
     weight: float = 0.0
 
     @classmethod
-    def none(cls, on: Periods, questions: int, pair: bool) -> "Gains":
-        """Of no position yet."""
+    def none(cls, on: Periods, first: Ints, last: Ints, pair: bool) -> "Gains":
+        """Of no position yet; the windows of questions are filled in with the gains."""
         k = len(on.at)
         return cls(
             on=on,
@@ -290,9 +444,12 @@ class Gains:
             cost=np.zeros(k),
             skew=np.zeros(k),
             opened=np.zeros(k),
-            each=np.zeros(questions),
-            first=np.zeros(questions, dtype=np.int64),
-            last=np.zeros(questions, dtype=np.int64),
+            most=np.zeros(k),
+            of=np.full(k, -1),
+            by=np.zeros(k),
+            each=np.zeros(len(first)),
+            first=first,
+            last=last,
             by_age=np.zeros(k + 1),
             pair=pair,
         )
@@ -314,58 +471,92 @@ class Gains:
         late = np.flatnonzero(above <= LATE * self.by_age.sum())
         return int(late[0]) if len(late) else 0
 
-    def add(self, part: _Part, points: Points, ranks: Ranks, bets: Bets, scheduled: Floats) -> None:
+    def add(self, part: _Part, points: Points, ranks: Ranks, contest: Contest) -> None:
         """Take in the positions in a part of the questions."""
         table, (period, begun, age), k = part.table, ranks, len(self.on.at)
+        bets = contest.bets(table, part.of, part.rows)
         made = np.isfinite(bets.x)
-        w = weights(table, scheduled, made)
-        taken, cost = np.where(made, bets.x, 0.0) * w, np.where(made, bets.c, 0.0) * w
-        step, is_row = np.zeros(len(points.q)), points.row >= 0
-        step[is_row] = taken[points.row[is_row]]
+        if not made.any():
+            return
+        w = weights(table, part.scheduled, made) * contest.share
+        known = made & np.isfinite(bets.c)
+        taken, cost = np.where(known, bets.x, 0.0) * w, np.where(known, bets.c, 0.0) * w
+        rows = points.row[points.row >= 0]
+        step = _sums(points.entry, taken[rows], len(points.q))
         held = _running(step, points.q)
         won = held * points.move
         squared = won * won
         self.moved += np.bincount(period, won, k)
-        self.cost += np.bincount(begun[is_row], cost[points.row[is_row]], k)
+        self.cost += np.bincount(begun[points.row >= 0], cost[rows], k)
         self.skew += np.bincount(period, held * held * (1 - 2 * points.price) * points.move, k)
         grown = (held * held - (held - step) ** 2) * points.price * (1 - points.price)
         self.opened += np.bincount(begun, grown, k)
-        here = slice(part.first, part.first + len(table.questions))
-        each = np.bincount(points.q, won, len(table.questions))
-        each = each - np.bincount(table.q, cost, len(table.questions))
-        self.each[here] = each
-        starts = np.flatnonzero(np.diff(points.q, prepend=-1))
-        ends = np.flatnonzero(np.diff(points.q, append=-1))
-        self.first[part.first + points.q[starts]] = points.begun[starts]
-        self.last[part.first + points.q[ends]] = points.period[ends]
+        self._note(part.first + points.q, won, points.move, period)
+        n = len(table.questions)
+        each = _sums(points.q, won, n) - _sums(table.q, cost, n)
         marked = points.marked[points.q]
         self.by_age += np.bincount(age[marked], squared[marked], k + 1)
         self.squares += float(squared.sum())
+        self.priced += float(squared.sum())
         self.bare += float(squared[~marked].sum())
         self.at_once += float((step * points.move).sum() - cost.sum())
-        self.unsettled += float(each[~np.isfinite(table.y)].sum())
         self.apart += float((np.abs(taken) + np.abs(cost)).sum())
+        if bets.late is not None:
+            bare = np.flatnonzero(made & ~known)
+            each = each + self._end_unpriced(part, bare, bets.late, w)
+        self.each[part.first : part.first + n] = each
+        self.unsettled += float(each[~np.isfinite(table.y)].sum())
         self.weight += float(w.sum())
 
+    def _note(self, question: Ints, won: Floats, move: Floats, period: Ints) -> None:
+        """Keep the question that gained or lost the most in each period."""
+        size, most = np.abs(won), self.most.copy()
+        np.maximum.at(most, period, size)
+        new = np.flatnonzero((size == most[period]) & (size > self.most[period]))
+        self.of[period[new]], self.by[period[new]] = question[new], move[new]
+        self.most = most
 
-def gains(table: Table, contests: Mapping[str, Contest]) -> dict[str, Gains]:
+    def _end_unpriced(self, part: _Part, rows: Ints, late: Floats, w: Floats) -> Floats:
+        """Take in what two forecasters gain on each other where there is no price: all of it is
+        gained at the end. Of each question of the part."""
+        table, n = part.table, len(part.table.questions)
+        rows = rows[np.isfinite(late[rows])]  # An open question has gained nothing yet.
+        q, gained = table.q[rows], late[rows] * w[rows]
+        found, there = _sums(q, gained, n), np.unique(q)
+        own = part.first + there
+        place = np.searchsorted(self.on.at, self.last[own] * self.on.step)
+        self.moved += np.bincount(place, found[there], len(self.on.at))
+        self._note(own, found[there], np.zeros(len(there)), place)
+        self.squares += float((found * found).sum())
+        self.bare += float((found * found).sum())
+        self.apart += float((np.abs(late[rows]) * w[rows]).sum())
+        return found
+
+
+def gains(table: Table, contests: Mapping[K, Contest]) -> dict[K, Gains]:
     """The profit of the positions that each contest takes, period by period."""
-    on, n = periods(table), len(table.questions)
+    on, n = periods(table), len(table.events)
+    windows = np.zeros((2, n), dtype=np.int64)
     found = {
-        name: Gains.none(on, n, isinstance(contest, AgainstEachOther))
+        name: Gains.none(on, windows[0], windows[1], contest.pair)
         for name, contest in contests.items()
     }
-    scheduled = table.scheduled if len(table.scheduled) else np.full(n, np.nan)
     for part in _parts(table):
         points = _points(part, on.step)
         ranks = on.ranks(points)
-        planned = scheduled[part.first : part.first + len(part.table.questions)]
+        windows[:, part.first : part.first + len(part.table.questions)] = _windows(
+            part, points, on.step
+        )
         for name, contest in contests.items():
-            bets = contest.bets(part.rows, part.table.market)
-            found[name].add(part, points, ranks, bets, planned)
+            found[name].add(part, points, ranks, contest)
     for one in found.values():
         np.maximum(one.opened, 0.0, out=one.opened)
     return found
+
+
+def _sums(places: Ints, values: Floats, n: int) -> Floats:
+    """The sum of the values at each of n places."""
+    return np.bincount(places, values, n).astype(np.float64, copy=False)
 
 
 def _running(step: Floats, q: Ints) -> Floats:
@@ -419,17 +610,27 @@ def _overlapping(found: Gains) -> tuple[float, float]:
     return variance, float((gain * gain).sum()) ** 2 / together if together > 0 else 0.0
 
 
+class Heavy(NamedTuple):
+    """A period that makes much of the variance: when it begins (microseconds), its share, the
+    question (its place among all) that gained or lost the most then, and what its price did."""
+
+    at: int
+    share: float
+    question: int
+    move: float
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What may be said of a sum of gains. `mean` is per unit of weight, `half` the half-width of
     its interval, `leading` which variance led (`periods`, `implied`, `late marks`, `events`,
-    `windows`); `n_eff` the effective periods, `windows` those
-    of windows where these are needed. `cost` is the mean cost: so far below 0 lies who has no
-    skill. `at_once` is the share of the sum that was gained before the first mark after each
-    forecast, `unsettled` the share of questions that are still open. `heaviest` has the three
-    periods that make most of the variance, with their shares; `age` is the largest age of a mark,
-    in periods of `step` microseconds. `apart` bounds the mean whatever the outcomes. `factor`
-    widens `half` for tries."""
+    `windows`); `n_eff` the effective periods, `windows` those of windows where these are needed.
+    `cost` is the mean cost: so far below 0 lies who has no skill. `at_once` is the share of the sum
+    that was gained before the first mark after each forecast, `unsettled` the share of questions
+    that are still open. `heaviest` has the three periods that make most of the variance; `age` is
+    the largest age of a mark, in periods of `step` microseconds. `apart` bounds the mean whatever
+    the outcomes. `factor` widens `half` for tries. `error` is the standard error by the variance
+    that led, `df` its degrees of freedom."""
 
     mean: float
     half: float
@@ -440,10 +641,12 @@ class Estimate:
     at_once: float
     unsettled: float
     apart: float
-    heaviest: tuple[tuple[int, float], ...]
+    heaviest: tuple[Heavy, ...]
     age: int
     step: int
     factor: float
+    error: float
+    df: float
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -451,34 +654,55 @@ class Estimate:
         return self.mean - self.half, self.mean + self.half
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """The same, widened for tries: what a verdict rests on."""
+        reach = self.factor * self.half
+        return self.mean - reach, self.mean + reach
+
+    @property
+    def rests_on(self) -> float:
+        """The fewest of its effective periods and windows."""
+        return self.n_eff if self.windows is None else min(self.n_eff, self.windows)
+
+    @property
     def enough(self) -> bool:
         """Whether it rests on enough periods (and windows) to say anything."""
-        least = self.n_eff if self.windows is None else min(self.n_eff, self.windows)
-        return least >= LEAST_PERIODS
+        return self.rests_on >= LEAST_PERIODS
 
     @property
     def sign(self) -> int:
-        """1 where the mean is shown to lie above 0, -1 below, 0 where neither is. Above 0 is not
-        shown where most of the gain rests on questions that are still open."""
-        if not self.enough or not abs(self.mean) > self.factor * self.half:
-            return 0
-        if self.mean > 0:
-            return int(self.unsettled <= MOST_UNSETTLED)
-        return -1
+        """1 where the mean is shown to lie above 0, -1 below, 0 where neither is: nor where it is
+        printed as 0, or rests for the most part on questions that are still open."""
+        low, high = self.bounds
+        told = self.enough and self.unsettled <= MOST_UNSETTLED and abs(self.mean) >= PRINTED
+        return int(told and low > 0) - int(told and high < 0)
 
     def within(self, margin: float) -> bool:
         """Whether the mean is shown to lie within so much of 0, by two one-sided tests (Schuirmann
         1987), or because no outcome could have taken it out."""
-        low, high = self.interval
+        low, high = self.bounds
         return self.apart <= margin or (self.enough and -margin < low and high < margin)
 
+    def power(self, effect: float) -> float:
+        """The probability, from 0 to 1, that a true mean of this size is told from 0: by the normal
+        distribution, with the error seen here."""
+        if not self.error:
+            return float(effect != 0)
+        reach, shift = self.factor * self.half / self.error, abs(effect) / self.error
+        return _NORMAL.cdf(shift - reach) + _NORMAL.cdf(-shift - reach)
 
-def evidence(event: Ints, found: Gains, factor: float = 1.0) -> Estimate:
-    """The interval that the widest variance gives. `event` (Q,) is the label of each question's
-    event; `factor` widens it for tries (`for_tries`)."""
+    @property
+    def detectable(self) -> float:
+        """The true mean that is told from 0 with a probability of 80 %."""
+        return self.factor * self.half + POWER_Z * self.error
+
+
+def evidence(table: Table, found: Gains, factor: float = 1.0) -> Estimate:
+    """The interval that the widest variance gives; `factor` widens it for tries (`for_tries`)."""
     net, age, weight, total = found.net, found.age, found.weight or np.nan, found.total
     n_eff = effective(net if age == 0 else _blocks(net, age + 1))
-    df = 2 * n_eff if age == 0 else n_eff - 1
+    unpriced = 2 * found.priced < found.squares
+    df = 2 * n_eff if age == 0 and not unpriced else n_eff - 1
     profit = float(found.moved @ found.moved)
     implied = max(found.squares - float(found.skew.sum()), 0.0)
     variances = {
@@ -487,15 +711,17 @@ def evidence(event: Ints, found: Gains, factor: float = 1.0) -> Estimate:
     }
     if age:
         variances["late marks"] = _lagged(net, 2 * age), df
-    events = np.asarray(np.bincount(event, found.each, 1), dtype=np.float64)
-    variances["events"] = float(events @ events), 2 * effective(events)
+    events = _sums(table.events, found.each, 1)
+    n_events = effective(events)
+    variances["events"] = float(events @ events), n_events - 1 if unpriced else 2 * n_events
     windows = None
     if 2 * found.bare > found.squares:
         variance, windows = _overlapping(found)
         variances["windows"] = variance, windows - 1
+    errors = {name: sqrt(max(variance, 0.0)) for name, (variance, _) in variances.items()}
     halves = {
-        name: t_quantile(1 - TAIL, max(degrees, 1.0)) * sqrt(max(variance, 0.0))
-        for name, (variance, degrees) in variances.items()
+        name: t_quantile(1 - TAIL, max(degrees, 1.0)) * errors[name]
+        for name, (_, degrees) in variances.items()
     }
     leading = max(halves, key=lambda name: halves[name])
     shares = net * net / max(float(net @ net), np.finfo(float).tiny)
@@ -509,11 +735,36 @@ def evidence(event: Ints, found: Gains, factor: float = 1.0) -> Estimate:
         at_once=found.at_once / total if total else 0.0,
         unsettled=abs(found.unsettled / total) if total else 0.0,
         apart=found.apart / weight,
-        heaviest=tuple((int(found.on.at[k]), float(shares[k])) for k in np.argsort(-shares)[:3]),
+        heaviest=tuple(
+            Heavy(int(found.on.at[k]), float(shares[k]), int(found.of[k]), float(found.by[k]))
+            for k in np.argsort(-shares)[:3]
+            if shares[k]
+        ),
         age=age,
         step=found.on.step,
         factor=factor,
+        error=errors[leading] / weight,
+        df=variances[leading][1],
     )
+
+
+class Course(NamedTuple):
+    """The gain over time: at the end of each period (microseconds), what was gained by then, per
+    unit of the whole weight, and how far from 0 it may have come by chance (95 %)."""
+
+    at: Ints
+    gain: Floats
+    band: Floats
+
+
+def course(found: Gains, estimate: Estimate, most: int = 200) -> Course:
+    """The gain over time, in at most so many steps. The band is that of the whole, as its variance
+    grew from period to period."""
+    k = np.unique(np.linspace(0, len(found.net) - 1, most).round().astype(np.int64))
+    net, whole = found.moved - found.cost, float(found.net @ found.net)
+    grown = np.cumsum(found.net**2) / whole if whole else np.zeros(len(net))
+    band = estimate.factor * estimate.half * np.sqrt(grown)
+    return Course(found.on.at[k] + found.on.step, (np.cumsum(net) / found.weight)[k], band[k])
 
 
 def for_tries(series: Sequence[Floats], tries: int) -> float:

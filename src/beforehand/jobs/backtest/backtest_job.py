@@ -128,7 +128,7 @@ class BacktestJob:
         self.selection = backtest.select(self.gateway, self._wanted())
         if request.settings.kelly.fees:
             view = self.gateway.full_view()
-            there = [view.market(name) for name in self.selection.markets]
+            there = [view.market(name) for name in self.selection.names]
             fees_apply(request.settings.kelly, there)
         self.forecasters: dict[str, Forecaster] = {}
         opening = opening_of(
@@ -138,6 +138,7 @@ class BacktestJob:
             request.limits,
             request.model_options,
             self.selection.markets,
+            self.selection.open,
         )
         self._opening = replace(opening, folder=request.folder)
         self.configs = self._compile()
@@ -238,9 +239,8 @@ class BacktestJob:
         experiments = (config.wire() for config in self.configs)
         write_json_around(path / "config.json", self._config(), "experiments", experiments)
         write_json(path / "plan.json", self.plan.wire())
-        used = {*self.configs.markets}
-        names = [name for name in self.selection.markets if name in used]
-        results.write_questions(path, self.gateway, self.selection.markets, names)
+        used, chosen = {*self.configs.markets}, self.selection
+        results.write_questions(path, self.gateway, chosen.markets, sorted(used), chosen.open)
         if self.archive.by_market:
             self.world.forget()
             give_back()
@@ -322,9 +322,8 @@ class BacktestJob:
     def _expected(self) -> int:
         """About how many questions the grid asks; counted before any instant is made."""
         request, found = self.request, 0
-        for name in self.selection.markets:
-            begin = self.selection.first[name]
-            end = grid.over(*self.selection.markets.times(name))
+        for name in self.selection.names:
+            begin, end = self.selection.first[name], self.selection.over(name)
             begin = begin if request.start is None else max(begin, to_us(request.start))
             end = end if request.stop is None else min(end, to_us(request.stop))
             found += max(0, end - begin) // (request.every // MICROSECOND) + 1
@@ -348,7 +347,7 @@ class BacktestJob:
             asked = [self.forecasters[entry] for entry in mine]
             first, ending = self.selection.first.get(name), self.selection.markets.get(name)
             backtest.check(config, asked, first, ending)
-            if name in self.selection.markets:
+            if name in self.selection.markets or name in self.selection.open:
                 configs.append(config)
         return configs
 
@@ -470,8 +469,7 @@ class BacktestJob:
         questions = partial(each_question, path, settings.kelly)  # A large run has 40 MB of them.
         table = said.table(questions(), apart)
         every, stop = self.request.every, self.request.stop
-        planned = hindsight.scheduled(table, self.gateway, every, stop)
-        table = replace(table, marks=hindsight.marks(table, self.gateway), scheduled=planned)
+        table = hindsight.marked(table, self.gateway, every, stop)
         # A question outside the grid reveals that the end is near: such markets are scored apart.
         short = said.apart(questions(), apart) if apart else None
         give_back()

@@ -26,15 +26,27 @@ DEFAULT = ModelOptions()
 
 @dataclass
 class Selection:
-    """The markets of a run with their endings, the time of each first price (microseconds), the
-    markets that are asked once outside the grid, and counts of those left out, by reason."""
+    """The markets of a run with their endings, those that are still `open` with the time until
+    which each is asked (microseconds, not included), the time of each first price, the markets that
+    are asked once outside the grid, and counts of those left out, by reason."""
 
     markets: Endings = field(default_factory=Endings)
+    open: dict[str, int] = field(default_factory=dict)
     first: Mapping[str, int] = field(default_factory=dict)
     short: list[str] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     """The markets left out, each with its reason."""
+
+    @property
+    def names(self) -> list[str]:
+        """The markets, in order."""
+        return sorted([*self.markets, *self.open])
+
+    def over(self, name: str) -> int:
+        """The instant from which a market is not asked any more, in microseconds."""
+        until = self.open.get(name)
+        return grid.over(*self.markets.times(name)) if until is None else until
 
     def skip(self, reason: str, name: str) -> None:
         """Note a market that is not walked."""
@@ -42,8 +54,10 @@ class Selection:
         self.skipped[name] = reason
 
 
-def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
-    """All settled markets with prices, or the named ones (an unknown one raises)."""
+def select(gateway: Gateway, wanted: Sequence[str] | None, still_open: bool = True) -> Selection:
+    """All markets with prices, or the named ones (an unknown one raises). Which of them have ended
+    by now depends on how they ended, so those that are `still_open` belong to them: until their
+    last price on record, or the close that is stated now, if that comes first."""
     view = gateway.full_view()
     final, settled = view.endings(), list[str]()
     first = view.first_prices()
@@ -55,6 +69,8 @@ def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
     for name in names:
         if name not in first:
             selection.skip("without prices", name)
+        elif name not in final and still_open:
+            selection.open[name] = until(gateway, name)
         elif name not in final:
             selection.skip("unresolved", name)
         elif (said := final.says(name))[1] is None:
@@ -63,6 +79,13 @@ def select(gateway: Gateway, wanted: Sequence[str] | None) -> Selection:
             settled.append(name)
     selection.markets = final.only(settled)
     return selection
+
+
+def until(gateway: Gateway, name: str) -> int:
+    """Until when an open market is asked (microseconds, not included)."""
+    series, close = gateway.world.series(name), gateway.full_view().market(name).scheduled_close
+    last = 0 if series is None else int(series.known_at[-1]) + 1
+    return last if close is None else min(last, to_us(close))
 
 
 class Experiments(Sequence[ExperimentConfig]):
@@ -135,8 +158,8 @@ def experiments(
     groups: list[list[Forecaster]] = [[*together], *([one] for one in asked)]
     groups = [group for group in groups if group]
     configs = Experiments()
-    for name in selection.markets:
-        first, end = selection.first[name], grid.over(*selection.markets.times(name))
+    for name in selection.names:
+        first, end = selection.first[name], selection.over(name)
         life = grid.life(first, end, every, kind, start, stop)
         if not len(life.t):
             selection.skip("no instant in range", name)

@@ -125,7 +125,7 @@ def _settled(
     made: Ingested, gateway: Gateway, horizon: timedelta, textless: bool, wanted: Wanted
 ) -> None:
     """Add every settled market that is wanted, in the order of the ids."""
-    selection = backtest.select(gateway, None)
+    selection = backtest.select(gateway, None, still_open=False)
     made.left.extend({"id": name, "reason": why} for name, why in selection.skipped.items())
     found = list[tuple[Candidate, datetime, ResolutionLine]]()
     for name, resolution in selection.markets.items():

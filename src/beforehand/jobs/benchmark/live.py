@@ -1,39 +1,42 @@
 """The live twin of a backtest: its configuration on open events, and the gap between the two.
 
-The gap is the live skill against the market less the backtested one, a forecaster at a time. The
-live side is read from the sealed log alone, every forecast in it, beside the market's price when it
-was sealed: whoever seals two forecasts has both counted. The interval draws whole clusters of each
-side's questions, apart from one another, by event and by month; the wider one leads. With few
-events or months on a side nothing is said of the gap.
+The gap is the live gain on the market less the backtested one, a forecaster at a time, each as
+verdict.py has it. The live side is read from the sealed log alone, every forecast in it, beside the
+market's price when it was sealed: whoever seals two forecasts has both counted, and events that are
+still open count at their last price. With few effective periods on a side nothing is said of the
+gap.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import hypot, nan
 from pathlib import Path
 from typing import Any, TypedDict
 
 import numpy as np
 import orjson
 
-from beforehand.clock import parse_instant
+from beforehand.clock import from_us, parse_instant, to_us
 from beforehand.errors import InputError, NotFound
 from beforehand.forecast.base import ModelOptions
 from beforehand.gateway.gateway import Gateway
+from beforehand.jobs import hindsight
 from beforehand.jobs.benchmark.events import Asking, load_events, market_of
 from beforehand.jobs.benchmark.rounds import frozen_round
 from beforehand.records.backtest import SearchConfig
 from beforehand.records.benchmark import EventSpec
-from beforehand.score.evaluate import Settings
-from beforehand.score.intervals import Resampler
-from beforehand.score.skill import MARKET, MIN_EVENTS, ratio, width
-from beforehand.score.table import event_labels
-from beforehand.store.files import read_csv, read_json, read_lines
+from beforehand.runs.columns import question
+from beforehand.score import verdict
+from beforehand.score.evaluate import Columns, Question, build_table
+from beforehand.score.skill import MARKET
+from beforehand.score.summary import Summary, pair
+from beforehand.score.table import Table
+from beforehand.store.files import read_json, read_lines
 from beforehand.store.run_folder import RunFolder
 from beforehand.store.seals import Seal
 
-LOG, MIN_MONTHS = "sealed.jsonl", 4
-"""The log beside the rounds; and months on each side below which nothing is said of a gap."""
+LOG = "sealed.jsonl"
+"""The log beside the rounds."""
 
 
 def predictions_of(run_id: str) -> str:
@@ -71,56 +74,29 @@ def configuration_of(folder: RunFolder) -> Configuration:
 
 
 @dataclass(frozen=True)
-class Scored:
-    """One side: per question the skill, and what it counts as one with."""
+class Side:
+    """One side: the mean gain on the market with the half-width of its interval (95 %), on how many
+    effective periods it rests, and on how many questions and events. `e_value` is its evidence for
+    whoever looks every day, `looked` the one that is needed; 0 where that is not asked."""
 
-    skill: np.ndarray[Any, np.dtype[np.float64]]
-    event: np.ndarray[Any, np.dtype[np.int64]]
-    month: np.ndarray[Any, np.dtype[np.int64]]
-
-    @property
-    def mean(self) -> float:
-        """The skill, each question with one vote."""
-        return float(self.skill.mean())
-
-
-Cell = tuple[float, object, str]
-"""A question's skill, the event that it counts as, the month in which it settled."""
-
-
-def _scored(cells: Sequence[Cell]) -> Scored:
-    def labels(values: list[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-        places = {value: i for i, value in enumerate(dict.fromkeys(values))}
-        return np.array([places[value] for value in values], dtype=np.int64)
-
-    return Scored(
-        np.array([skill for skill, _, _ in cells]),
-        labels([event for _, event, _ in cells]),
-        labels([month for _, _, month in cells]),
-    )
-
-
-def by_forecaster(rows: Iterable[Mapping[str, Any]]) -> dict[str, Scored]:
-    """The rows of a questions.csv as sides, by forecaster; months are those in which questions
-    settled, where that is on record."""
-    found = defaultdict[str, list[Cell]](list)
-    for row in rows:
-        if row["skill_vs_market"] not in ("", None) and row["forecaster"] != MARKET:
-            month = str(row["settled"])[:7] if row["settled"] else f"m{row['month']}"
-            cell = (float(row["skill_vs_market"]), row["event"], month)
-            found[str(row["forecaster"])].append(cell)
-    return {name: _scored(cells) for name, cells in found.items()}
+    mean: float
+    half: float
+    periods: float
+    questions: int
+    events: int
+    e_value: float = 0.0
+    looked: float = verdict.EVIDENCE
 
 
 class GapWire(TypedDict):
-    """Live skill less backtested skill, with its 95 % interval (null where one side has fewer than
-    two clusters), and what each side rests on. `told`: the interval excludes 0, and neither side
-    has `too_few` events or months."""
+    """Live gain on the market less the backtested one, with its 95 % interval, and what each side
+    rests on. `told`: the interval excludes 0, and neither side has `too_few` effective periods.
+    `e_value` is the evidence that the forecaster beats the market live, for whoever looks every
+    day: `beats_live` from `e_value_needed` on, which grows with the forecasters in the log."""
 
     forecaster: str
     gap: float
     ci: list[float | None]
-    leading: str
     live: float
     backtest: float
     live_questions: int
@@ -129,70 +105,67 @@ class GapWire(TypedDict):
     backtest_events: int
     told: bool
     too_few: str | None
+    e_value: float
+    e_value_needed: float
+    beats_live: bool
 
 
-def gaps(
-    backtest: Mapping[str, Scored], live: Mapping[str, Scored], settings: Settings
-) -> list[GapWire]:
+def gaps(backtest: Mapping[str, Side], live: Mapping[str, Side]) -> list[GapWire]:
     """The gap of every forecaster that has both, the widest fall first."""
-    found = [_gap(name, backtest[name], live[name], settings) for name in live if name in backtest]
+    found = [_gap(name, backtest[name], live[name]) for name in live if name in backtest]
     return sorted(found, key=lambda one: one["gap"])
 
 
-def _gap(name: str, before: Scored, now: Scored, settings: Settings) -> GapWire:
-    intervals = {
-        kind: _interval(getattr(before, kind), before, getattr(now, kind), now, settings)
-        for kind in ("event", "month")
-    }
-    leading = max(intervals, key=lambda kind: width(intervals[kind]))
-    low, high = intervals[leading]
+def _gap(name: str, before: Side, now: Side) -> GapWire:
+    # The two rest on different times, so that their variances add up.
+    apart, half = now.mean - before.mean, hypot(before.half, now.half)
     few = _too_few("the backtest", before) or _too_few("live", now)
     return {
         "forecaster": name,
-        "gap": now.mean - before.mean,
-        "ci": [None if v != v else v for v in (low, high)],
-        "leading": leading,
+        "gap": apart,
+        "ci": pair((apart - half, apart + half)),
         "live": now.mean,
         "backtest": before.mean,
-        "live_questions": len(now.skill),
-        "live_events": len(set(now.event.tolist())),
-        "backtest_questions": len(before.skill),
-        "backtest_events": len(set(before.event.tolist())),
-        "told": few is None and (low > 0 or high < 0),
+        "live_questions": now.questions,
+        "live_events": now.events,
+        "backtest_questions": before.questions,
+        "backtest_events": before.events,
+        "told": few is None and abs(apart) > half,
         "too_few": few,
+        "e_value": now.e_value,
+        "e_value_needed": now.looked,
+        "beats_live": now.e_value >= now.looked,
     }
 
 
-def _too_few(side: str, found: Scored) -> str | None:
-    events, months = len(set(found.event.tolist())), len(set(found.month.tolist()))
-    if events < MIN_EVENTS:
-        return f"{side}: {events} events, and {MIN_EVENTS} are needed"
-    if months < MIN_MONTHS:
-        return f"{side}: {months} months, and {MIN_MONTHS} are needed"
-    return None
+def _too_few(side: str, found: Side) -> str | None:
+    if found.periods >= verdict.LEAST_PERIODS:
+        return None
+    return (
+        f"{side}: {found.periods:.3g} effective periods, and {verdict.LEAST_PERIODS:g} are needed"
+    )
 
 
-def _interval(
-    old: Any, before: Scored, new: Any, now: Scored, settings: Settings
-) -> tuple[float, float]:
-    sides = []
-    for n, (labels, side) in enumerate(((old, before), (new, now))):
-        sampler = Resampler(labels, settings.draws, settings.seed + n)
-        columns = np.stack([side.skill, np.ones(len(side.skill))], axis=1)
-        sides.append((ratio(sampler.totals(columns)), sampler))
-    (first, one), (second, other) = sides
-    fewest = min(one, other, key=lambda sampler: sampler.size)
-    return fewest.interval(second - first)
-
-
-def of_backtest(folder: RunFolder) -> dict[str, Scored]:
-    """The questions of a finished backtest. Raises Corrupt where they were changed, NotFound where
-    the run has none."""
-    folder.check_file("questions.csv")
-    path = folder.path / "questions.csv"
+def of_backtest(folder: RunFolder) -> dict[str, Side]:
+    """What each forecaster of a finished backtest gained on the market. Raises Corrupt where its
+    scores were changed, NotFound where it has none."""
+    folder.check_file("scores.json")
+    path = folder.path / "scores.json"
     if not path.is_file():
-        raise NotFound(f"run {folder.run_id} keeps no questions.csv: make the run again")
-    return by_forecaster(row for _, row, _ in read_csv(path, ()) if row is not None)
+        raise folder.without_scores()
+    summary: Summary = read_json(path)
+    found = dict[str, Side]()
+    for row in summary["leaderboard"]:
+        gain = row.get("evidence")
+        if gain is None or gain["mean"] is None or None in gain["ci"]:
+            continue
+        low, high = gain["ci"]
+        assert low is not None
+        assert high is not None
+        size = row["n_questions"], row["n_events"]
+        half, periods = (high - low) / 2, gain["effective_periods"]
+        found[row["forecaster"]] = Side(gain["mean"], half, periods, *size)
+    return found
 
 
 class Counted(TypedDict):
@@ -209,10 +182,11 @@ class Counted(TypedDict):
 
 def of_rounds(
     rounds: Sequence[Path], lines: Sequence[Seal], gateway: Gateway
-) -> tuple[dict[str, Scored], list[Counted]]:
-    """Every forecast that was sealed about the events of these rounds before they ended, and how
-    much of each round counts. Raises InputError for a round that is named twice, or where nothing
-    of any has resolved; Corrupt where events are not the frozen ones."""
+) -> tuple[dict[str, Side], list[Counted]]:
+    """Every forecast that was sealed about the events of these rounds before they ended, those that
+    are still open at their last price, and how much of each round counts. Raises InputError for a
+    round that is named twice, or where nothing of any has resolved; Corrupt where events are not
+    the frozen ones."""
     if len({folder.resolve() for folder in rounds}) < len(rounds):
         raise InputError("a --round is named twice")
     specs, endings, told = dict[str, EventSpec](), dict[str, Mapping[str, Any]](), list[Counted]()
@@ -224,22 +198,37 @@ def of_rounds(
         told.append({"round": str(folder), "events": len(mine), **counts})  # type: ignore[typeddict-item]
         specs |= mine
         endings |= {name: end for name, end in ended.items() if name in mine}
-    gains = _gains(specs, endings, lines, gateway)
-    if not gains:
+    columns = _columns(specs, endings, lines, gateway)
+    questions = [
+        replace(_question(spec, endings.get(spec.id)), id=market_of(spec))
+        for spec in specs.values()
+    ]
+    table = build_table(columns, questions)
+    if not len(table.q):
         raise InputError(
             "nothing that was sealed about these rounds has resolved: run `beforehand bench "
             "resolve` on each first"
         )
-    settled = sorted({name for names in gains.values() for name in names})
-    days = [str(endings[name]["resolved_at"])[:10] for name in settled]
-    events = [(specs[name].model_extra or {}).get("event_id") for name in settled]
-    labels = event_labels([specs[name].question for name in settled], days, events)
-    label = {name: int(one) for name, one in zip(settled, labels, strict=True)}
-    month = {name: day[:7] for name, day in zip(settled, days, strict=True)}
-    return {
-        who: _scored([(float(np.mean(g)), label[name], month[name]) for name, g in mine.items()])
-        for who, mine in gains.items()
-    }, told
+    table = hindsight.marked(table, gateway)
+    return {name: _side(table, name) for name in table.forecasts}, told
+
+
+def _question(spec: EventSpec, ending: Mapping[str, Any] | None) -> Question:
+    return question(spec.model_dump(mode="json", exclude_none=True), ending)
+
+
+def _side(table: Table, name: str) -> Side:
+    found = verdict.gains(table, {name: verdict.AgainstMarket(name)})[name]
+    gain, needed = verdict.evidence(table, found), verdict.EVIDENCE * len(table.forecasts)
+    events, questions = set[int](), 0
+    for one in (table, table.open):
+        if one is not None and name in one.forecasts:
+            asked = np.unique(one.q[np.isfinite(one.forecasts[name])])
+            questions += len(asked)
+            events.update(one.event[asked].tolist())
+    e_value = float(verdict.e_values(found).max(initial=0.0))
+    size = questions, len(events)
+    return Side(gain.mean, gain.half, gain.rests_on, *size, e_value, needed)
 
 
 def _endings(folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -253,11 +242,12 @@ def _in_time(
     endings: Mapping[str, Mapping[str, Any]],
     lines: Sequence[Seal],
 ) -> Iterator[tuple[Seal, bool]]:
-    """The lines about events that have ended, each with whether it was sealed before."""
+    """The lines about events, each with whether it was sealed before the event ended."""
     for line in lines:
-        if line["id"] in specs and line["id"] in endings and line["predictor"] != MARKET:
-            end = parse_instant(str(endings[line["id"]]["resolved_at"]))
-            yield line, parse_instant(line["sealed_at"]) < end
+        if line["id"] in specs and line["predictor"] != MARKET:
+            end = endings.get(line["id"])
+            ended = None if end is None else parse_instant(str(end["resolved_at"]))
+            yield line, ended is None or parse_instant(line["sealed_at"]) < ended
 
 
 def _price(spec: EventSpec, line: Seal, gateway: Gateway) -> float | None:
@@ -285,20 +275,31 @@ def _count(
     return found
 
 
-def _gains(
+def _columns(
     specs: Mapping[str, EventSpec],
     endings: Mapping[str, Mapping[str, Any]],
     lines: Sequence[Seal],
     gateway: Gateway,
-) -> dict[str, dict[str, list[float]]]:
-    """By forecaster and event: how much less the squared error is than the market's, for every
-    forecast that counts."""
-    found = defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
+) -> Columns:
+    """Every forecast that counts, beside the market's price when it was sealed."""
+    rows = dict[tuple[str, int], dict[str, float]]()
     for line, early in _in_time(specs, endings, lines):
-        price = _price(specs[line["id"]], line, gateway) if early else None
-        if price is None:
+        if early:
+            key = market_of(specs[line["id"]]), to_us(parse_instant(line["sealed_at"]))
+            rows.setdefault(key, {})[line["predictor"]] = float(line["probability"])
+    columns = Columns()
+    for (market, t), said in sorted(rows.items()):
+        try:
+            odds = gateway.at(from_us(t)).odds(market)
+        except NotFound:
             continue
-        end = endings[line["id"]]
-        paid, p = float(end.get("payout", end["outcome"])), float(line["probability"])
-        found[line["predictor"]][line["id"]].append((price - p) * (price + p - 2 * paid))
-    return {who: dict(mine) for who, mine in found.items()}
+        columns.id.append(market)
+        columns.t.append(t)
+        columns.market.append(odds.price)
+        columns.price_age.append(odds.price_age / 86400)
+        columns.strict.append(False)
+        columns.evidence.append(0)
+        columns.bid.append(nan if odds.bid is None else odds.bid)
+        columns.ask.append(nan if odds.ask is None else odds.ask)
+        columns.forecasts.append(said)
+    return columns

@@ -8,9 +8,9 @@ from beforehand.records.rows import IntervalRow, label
 from beforehand.records.text import straight
 from beforehand.score.report.pictures import (
     INK,
+    gain_axis,
     market_line,
     reliability,
-    skill_axis,
     source,
     wealth_line,
     whisker,
@@ -62,7 +62,7 @@ def html(
     from markupsafe import Markup
 
     board = summary["leaderboard"]
-    axis = skill_axis(board)
+    axis = gain_axis(board)
     tested = [row["forecaster"] for row in board if row["forecaster"] != "market"]
     none = {row["kelly"] for row in board if isinstance(row["kelly"], str)}
     paid = [row["forecaster"] for row in board if not isinstance(row["kelly"], str)]

@@ -7,8 +7,9 @@ from html import escape
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, cast
 
-from beforehand.score.report.pictures import TONES, cut_ends, drawing_style, for_print, skill_axis
+from beforehand.score.report.pictures import TONES, cut_ends, drawing_style, for_print, gain_axis
 from beforehand.score.report.words import (
+    gained,
     headline,
     kept_from_the_future,
     on_other_rows,
@@ -110,7 +111,8 @@ def _columns(summary: "Summary") -> list[Column]:
         *found,
         ("Skill ↑", "r", lambda row: show(row["skill_vs_market"])),
         ("95 %", "c", lambda row: _span(row["skill_ci"])),
-        ("Corrected bound", "r", lambda row: show(row["deflated_lower"])),
+        ("Gain ↑", "r", lambda row: show(gained(row)[0])),
+        ("Corrected 95 %", "c", lambda row: _span(gained(row)[2])),
         ("Verdict", "l", verdict_text),
     ]
 
@@ -160,7 +162,8 @@ _PAIRS: list[Column] = [
     ("Questions", "r", lambda pair: f"{pair['n_questions']:,}"),
     ("n", "r", lambda pair: f"{pair['n']:,}" + ("+" if "skills" in pair else "")),
     ("Difference", "r", lambda pair: show(pair["difference"])),
-    ("95 %", "c", lambda pair: _span(pair["ci"])),
+    ("Gain", "r", lambda pair: show(pair["gain"])),
+    ("Corrected 95 %", "c", lambda pair: _span(pair["gain_bounds"])),
     ("Found with 80 %", "r", lambda pair: show(pair["minimum_detectable_effect"])),
     ("Verdict", "l", lambda pair: pair["verdict"]),
 ]
@@ -194,15 +197,19 @@ def methods(summary: "Summary") -> str:
         "The Brier score is taken per question over its instants, then over questions with equal "
         "weights. Skill is the market's Brier score minus the forecaster's at the same instants, "
         "with the latest price known then.",
-        "Intervals of 95 % resample events, and separately the months in which questions resolved; "
-        "the wider one is reported.",
-        "A forecaster is said to beat the market if the lower bound, corrected for "
+        "Their intervals of 95 % resample events, and separately the months in which questions "
+        "resolved; the wider one is reported.",
+        "Verdicts rest on the gain: the profit, in Brier score, of the positions that forecasts take "
+        "against the price, each weighed by what was known when it was taken, counted from the next "
+        "midnight on, and marked at every price on record; open questions count at their last "
+        "price. Its interval is the widest that its variances over periods and over events give, "
+        "that which the prices implied, and, where prices came late or not at all, those of late "
+        "marks and of overlapping windows.",
+        f"A forecaster is said to beat the market if that interval, corrected for "
         f"{_count(card['variants_tried'], 'variant')} tried on this set, lies above 0 over all "
-        "forecasts and again over those at a price at most seven days old, over at least 20 events "
-        "and an effective n of at least 10, where it answered at least 95 % of what it was asked, "
-        "and if the profit of its positions, weighed by what was known when each was taken and "
-        "marked at every price on record, is told from 0 by the widest of the variances over "
-        "periods, over events, and as the prices implied it.",
+        "forecasts and again over those at a price at most seven days old, with at least 5 effective "
+        "periods, at most half of the gain on open questions, and at least 95 % of what it was asked "
+        "answered; it is worse if the interval lies below 0.",
         *_venues(summary),
         *_of_the_set(card, summary.get("training_ends", {})),
         *_yardsticks(summary),
@@ -211,9 +218,9 @@ def methods(summary: "Summary") -> str:
         most = 1 - 0.05 ** (1 / placebo["draws"])
         bound = f" (so at most {100 * most:.1f} %, with 95 % confidence)"
         said.append(
-            f"With outcomes redrawn {placebo['draws']:,} times from the market's own prices, the "
-            "conditions on resampled scores alone found a winner in "
-            f"{100 * placebo['any_share']:.1f} % of the draws"
+            f"Where prices and endings were redrawn {placebo['draws']:,} times so that nobody can "
+            "gain, with each forecaster saying beyond the price what it said here, a winner was "
+            f"found in {100 * placebo['any_share']:.1f} % of the draws"
             f"{bound if placebo['any_share'] == 0 else ''}."
         )
     if lacking := unmet(summary):
@@ -248,7 +255,7 @@ def _of_the_set(card: "Mapping[str, Any]", trained: "Mapping[str, str]") -> Iter
     if (effective := card["effective_n"]) is not None:
         said = f"The set is worth {effective:.0f} independent questions"
         if (least := card["minimum_detectable_effect"]) is not None:
-            said += f", with which a skill of {least:.4f} is found with a power of 80 %"
+            said += f", with which a gain of {least:.4f} is found with a power of 80 %"
         yield f"{said} (for the best-ranked forecaster)."
     if (stale := card["share_price_older_than_7_days"]) is not None:
         yield f"{100 * stale:.1f} % of the prices were more than seven days old."
@@ -297,10 +304,10 @@ def _of_a_file(
 
 
 def picture(summary: "Summary") -> str:
-    """The headline, and every forecaster's skill with its interval (thick) and its corrected bounds
+    """The headline, and every forecaster's gain with its interval (thick) and its corrected bounds
     (thin), as SVG for print: its colours are fixed."""
     rows = [row for row in summary["leaderboard"] if row["forecaster"] != "market"]
-    low, high = skill_axis(rows, summary.get("subjects", ()))
+    low, high = gain_axis(rows, summary.get("subjects", ()))
     said = wrap(headline(summary), HEADLINE)
     left, wide, line, top = 190, 740, 26, 40 + 18 * len(said)
     tall = top + line * len(rows) + 56
@@ -313,7 +320,9 @@ def picture(summary: "Summary") -> str:
         for i, text in enumerate(said)
     ]
     head = top - 12
-    parts += [f'<text x="{left - 12}" y="{head}" text-anchor="end">skill vs market (Brier)</text>']
+    parts += [
+        f'<text x="{left - 12}" y="{head}" text-anchor="end">gain on the market (Brier)</text>'
+    ]
     parts.append(f'<text x="{x(0) - 8:.1f}" y="{head}" text-anchor="end">worse</text>')
     parts.append(f'<text x="{x(0) + 8:.1f}" y="{head}">better</text>')
     parts.append(
@@ -324,7 +333,7 @@ def picture(summary: "Summary") -> str:
             f'<text x="{x(tick):.1f}" y="{tall - 34}" text-anchor="middle">{show(tick)}</text>'
         )
     tried = summary["validity"]["variants_tried"]["value"]
-    legend = f"point: skill; thick: 95 % interval; thin: corrected for {_count(tried, 'variant')}"
+    legend = f"point: gain; thick: 95 % interval; thin: corrected for {_count(tried, 'variant')}"
     parts.append(f'<text x="12" y="{tall - 10}">{escape(legend)} tried on this set</text>')
     for i, row in enumerate(rows):
         parts += _drawn(row, top + line * i + 10, (left, wide - 40), (low, high), x)
@@ -345,7 +354,7 @@ def _drawn(
 ) -> Iterator[str]:
     """One forecaster's line of the picture, between these edges; an arrow where it leaves the
     axis."""
-    (low, high), (a, b), middle = axis, row["skill_ci"], row["skill_vs_market"]
+    (low, high), (middle, (a, b), bounds) = axis, gained(row)
     name = escape(row["forecaster"])
     yield f'<text x="{edges[0] - 12}" y="{y + 4}" text-anchor="end">{name}</text>'
     if a is None or b is None or middle is None:
@@ -357,7 +366,7 @@ def _drawn(
         side = "start" if way < 0 else "end"
         yield f'<text x="{at - 13 * way}" y="{y + 4}" text-anchor="{side}">{show(middle)}</text>'
         return
-    for ends, width in (((a, b), 3), ((row["deflated_lower"], row["deflated_upper"]), 1)):
+    for ends, width in (((a, b), 3), (tuple(bounds), 1)):
         first, last = ends
         if first is not None and last is not None:
             yield (

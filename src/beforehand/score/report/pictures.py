@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from beforehand.clock import from_us, parse_us
 from beforehand.errors import NotConfigured
 from beforehand.records.rows import IntervalRow, forecasts
-from beforehand.score.report.words import show
+from beforehand.score.report.words import gained, show
 
 if TYPE_CHECKING:
     from beforehand.score.summary import BoardRow, ProfitWire
@@ -28,13 +28,13 @@ TONES = {"beats the market": "good", "worse than the market": "bad"}
 """Colour is the verdict's, and never the sign's."""
 
 
-def skill_axis(rows: "Sequence[BoardRow]", whole: Sequence[str] = ()) -> tuple[float, float]:
+def gain_axis(rows: "Sequence[BoardRow]", whole: Sequence[str] = ()) -> tuple[float, float]:
     """The axis: it holds 0, every interval that reaches above 0, the typical ones below, and those
     of the forecasters that are to be seen `whole`. What else lies far below is cut off, so that the
     rest keeps its size."""
-    seen = [row["skill_ci"] for row in rows if row["forecaster"] in whole]
+    seen = [gained(row)[1] for row in rows if row["forecaster"] in whole]
     ends = [abs(end) for interval in seen for end in interval if end is not None]
-    intervals = [row["skill_ci"] for row in rows]
+    intervals = [gained(row)[1] for row in rows]
     known = [(low, high) for low, high in intervals if low is not None and high is not None]
     widths = sorted(max(abs(low), abs(high)) for low, high in known if (low, high) != (0.0, 0.0))
     above = [high for _, high in known if high > 0]
@@ -50,7 +50,7 @@ def whisker(row: "BoardRow", axis: tuple[float, float]) -> str:
     def x(value: float) -> float:
         return 6 + (width - 12) * (min(max(value, low), high) - low) / (high - low)
 
-    (a, b), middle = row["skill_ci"], row["skill_vs_market"]
+    middle, (a, b), _ = gained(row)
     parts = [f'<line class="zero" x1="{x(0):.1f}" x2="{x(0):.1f}" y1="1" y2="{height - 1}"/>']
     if a is not None and b is not None and middle is not None:
         tone = TONES.get(row["verdict"], "dim")
@@ -65,7 +65,7 @@ def whisker(row: "BoardRow", axis: tuple[float, float]) -> str:
         else:
             at, way = (6, -1) if middle < low else (width - 6, 1)
             parts.append(f'<path class="{tone}" d="M{at} 11l{-7 * way} -5v10z"/>')
-    label = escape(f"{row['forecaster']}: skill {show(middle)} [{show(a)}, {show(b)}]")
+    label = escape(f"{row['forecaster']}: gain {show(middle)} [{show(a)}, {show(b)}]")
     return (
         f'<svg class="whisker" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="{label}"><title>{label}</title>{"".join(parts)}</svg>'

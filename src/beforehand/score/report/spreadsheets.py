@@ -12,6 +12,7 @@ from beforehand.records.rows import PairWire
 from beforehand.records.spreadsheet import spreadsheet_cell
 from beforehand.score.bets import Profit
 from beforehand.score.evaluate import Result
+from beforehand.score.report.words import gained
 from beforehand.score.scoreboard import Row
 from beforehand.score.skill import MARKET, skill_columns
 from beforehand.score.summary import BoardRow, ProfitWire, bet_wire
@@ -33,8 +34,12 @@ CSV_COLUMNS = (
     "skill_low",
     "skill_high",
     "leading",
-    "deflated_lower",
-    "deflated_upper",
+    "gain",
+    "gain_low",
+    "gain_high",
+    "gain_bound_low",
+    "gain_bound_high",
+    "effective_periods",
     "accuracy",
     "ece",
     "market_correlation",
@@ -89,8 +94,15 @@ def _flat(row: BoardRow) -> dict[str, object]:
     for name, metric in row.get("added", {}).items():
         added[name] = metric["value"]
         added[f"{name}_low"], added[f"{name}_high"] = metric["ci"]
+    gain, (gain_low, gain_high), (bound_low, bound_high) = gained(row)
     return {
         **added,
+        "gain": gain,
+        "gain_low": gain_low,
+        "gain_high": gain_high,
+        "gain_bound_low": bound_low,
+        "gain_bound_high": bound_high,
+        "effective_periods": row["evidence"]["effective_periods"] if "evidence" in row else None,
         "brier_low": brier_low,
         "brier_high": brier_high,
         "skill_low": skill_low,

@@ -9,12 +9,15 @@ if TYPE_CHECKING:
     from beforehand.score.summary import (
         BoardRow,
         EvidenceAudit,
+        Pair,
         ProfitWire,
         ResultWire,
         Summary,
     )
 
 MOST_NAMED = 8
+OWN = ("effective_periods", "share_of_gain_unsettled", "share_answered")
+"""Bounds of the card that each forecaster meets or fails on its own."""
 LOOKS_KNOWN = "looks like knowing the outcomes"
 LOOKS_AHEAD = "looks like knowing later prices"
 AS_STATED = "not asked (times as stated)"
@@ -26,6 +29,24 @@ TILES: dict[str, tuple[str, str]] = {
     "n_events": ("events", "groups of questions that share their fate"),
     "n_resolution_months": ("resolution months", "the other way to group them"),
     "effective_n": ("effective n", "independent questions' worth, for the best-ranked"),
+    "effective_periods": (
+        "effective periods",
+        "equal ones' worth, on which the best-ranked's gain rests; it binds that forecaster alone",
+    ),
+    "leading_variance": ("what may be chance", "is judged, for the best-ranked's gain"),
+    "heaviest_periods": (
+        "heaviest periods",
+        "that make most of the best-ranked's variance, and the market that moved its gain most",
+    ),
+    "share_of_gain_before_first_price": (
+        "gained at once",
+        "share of the best-ranked's gain made before the first price after each forecast",
+    ),
+    "share_of_gain_unsettled": (
+        "gain still open",
+        "share of the best-ranked's gain on open questions; it binds that forecaster alone",
+    ),
+    "assumption": ("assumption", "under which the best-ranked's verdict holds"),
     "share_of_rows_scored": ("rows scored", "of those in the file"),
     "share_answered": (
         "answered",
@@ -50,9 +71,9 @@ TILES: dict[str, tuple[str, str]] = {
     "evidence_documents": ("documents", "in the world"),
     "share_with_a_document": ("with a document", "share of forecasts that were shown one"),
     "variants_tried": ("variants tried", "on such a set, counted by the ledger"),
-    "minimum_detectable_effect": ("detectable skill", "found with a power of 80 %, best-ranked"),
+    "minimum_detectable_effect": ("detectable gain", "found with a power of 80 %, best-ranked"),
     "void_excluded": ("void", "markets left out"),
-    "unresolved": ("unresolved", "markets left out"),
+    "unresolved": ("open", "markets without a score: their positions count at the last price"),
     "undated_forecasts": ("undated", "forecasts without a time of their own"),
     "admitted_after_t": ("shown after t", "records: must be none"),
 }
@@ -117,6 +138,17 @@ def _by_what(rows: "Sequence[BoardRow]", winners: Sequence[str]) -> str:
     if any((row["isolation"] or "").startswith("probed") for row in held):
         return ", as far as a probe can tell"
     return ""
+
+
+def gained(row: "BoardRow") -> "tuple[float | None, Pair, Pair]":
+    """The mean gain of a forecaster's positions on the market, its 95 % interval, and the bounds
+    that are widened for tries: what the verdict rests on. The market gains exactly 0 on itself."""
+    if "evidence" in row:
+        found = row["evidence"]
+        return found["mean"], found["ci"], found["bounds"]
+    if row["forecaster"] == "market":
+        return 0.0, [0.0, 0.0], [0.0, 0.0]
+    return None, [None, None], [None, None]
 
 
 def verdict_text(row: "BoardRow") -> str:
@@ -185,8 +217,8 @@ def _unreachable(summary: "Summary") -> str | None:
     if not isinstance(least, int | float) or market is None or least <= market:
         return None
     return (
-        f"this set can hardly show skill: {show(least)} is the least that is found with a power of "
-        f"80 %, and nobody can better the market by more than its own Brier score, {show(market)}"
+        f"this set can hardly show skill: {show(least)} is the least gain that is found with a power "
+        f"of 80 %, and nobody can better the market by more than its own Brier score, {show(market)}"
     )
 
 
@@ -225,7 +257,7 @@ def unmet(summary: "ResultWire") -> list[str]:
     return [
         shortfall(name, check["value"], check["bound"])
         for name, check in summary["validity"].items()
-        if check["ok"] is False and name != "share_answered"  # See `few_answers`.
+        if check["ok"] is False and name not in OWN  # Each forecaster's reasons say it.
     ]
 
 
@@ -235,7 +267,6 @@ def shortfall(name: str, value: float | str | None, bound: str | None) -> str:
         return {
             "share_after_training_cutoff": "when the model's training ended is not known, so it "
             "may remember the answers",
-            "effective_n": "how many independent questions these are worth cannot be computed",
         }.get(name, f"{name} is not known")
     if isinstance(value, str):
         return f"{name} is {value}"
@@ -243,9 +274,10 @@ def shortfall(name: str, value: float | str | None, bound: str | None) -> str:
     needed = bound_text(bound, name).rpartition("at least ")[2].rpartition("at most ")[2]
     one = value == 1
     return {
-        "n_events": f"it rests on {count} {'event' if one else 'events'}, and {needed} are needed",
-        "effective_n": f"it is worth {count} independent questions (effective n), and {needed} are "
-        "needed",
+        "effective_periods": f"its gain rests on {count} effective "
+        f"{'period' if one else 'periods'}, and {needed} are needed",
+        "share_of_gain_unsettled": f"{share} of its gain rests on questions that are still open, "
+        f"and at most {needed} may",
         "share_answered": f"{share} of what was asked was answered, and {needed} is needed",
         "share_of_rows_scored": f"{share} of the file's rows could be scored, and {needed} is "
         "needed",
