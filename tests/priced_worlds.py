@@ -45,6 +45,8 @@ class World:
     marks: bool = True
     old: Array | None = None
     """For how many days each price has stood (n, days); 0 everywhere, if None."""
+    last_day: bool = True
+    """Whether a market is asked on the day on which it ends, at midnight; else it ends before."""
     others: dict[str, Array] = field(default_factory=dict)
     """Forecasts of more forecasters, at the same instants."""
     ends: npt.NDArray[np.int64] = field(init=False)
@@ -56,7 +58,12 @@ class World:
     def table(self) -> Table:
         """As it is scored."""
         n = len(self.y)
-        q, t = np.nonzero(np.isfinite(self.p) & np.isfinite(self.m))
+        asked = np.isfinite(self.p) & np.isfinite(self.m)
+        ended = self.ends * DAY
+        if not self.last_day:
+            asked &= np.arange(self.m.shape[1])[None, :] < self.ends[:, None] - 1
+            ended -= DAY // 4
+        q, t = np.nonzero(asked)
         old = np.zeros(self.m.shape) if self.old is None else self.old
         mq, mt = np.nonzero(np.isfinite(self.m) & (old == 0))
         if not self.marks:
@@ -75,7 +82,7 @@ class World:
             y=self.y,
             event=np.unique(event, return_inverse=True)[1],
             period=np.unique(self.ends // 30, return_inverse=True)[1],
-            resolved_at=self.ends * DAY,
+            resolved_at=ended,
             play=np.zeros(n, dtype=bool),
             fee=np.zeros(n),
             forecasts={"f": self.p[q, t], **{k: p[q, t] for k, p in self.others.items()}},
@@ -108,6 +115,13 @@ def early_yes(rng: np.random.Generator, n: int, life: int, hazard: float, by: fl
         left = life - np.arange(alive)
         m[i, start : start + alive] = 1 - (1 - hazard) ** left
     return World(m, shifted(m, by, every(m)), y, np.full(n, float(-(-life // WEEK))))
+
+
+def unasked_at_last(rng: np.random.Generator, n: int, life: int, hazard: float) -> World:
+    """The same, asked every day but the one on which it happens, a little below the price."""
+    world = early_yes(rng, n, life, hazard, 0.0)
+    p = shifted(world.m, -hazard / 2, every(world.m, 1))
+    return World(world.m, p, world.y, np.full(n, float(life)), last_day=False)
 
 
 def walks(
@@ -426,6 +440,7 @@ def a_board(rng: np.random.Generator) -> World:
 NULL: dict[str, Callable[[np.random.Generator], World]] = {
     "early YES": lambda rng: early_yes(rng, 300, 40, 0.03, 0.10),
     "early YES, sooner": lambda rng: early_yes(rng, 300, 20, 0.08, 0.07),
+    "no forecast on its last day": lambda rng: unasked_at_last(rng, 600, 10, 0.1),
     "one common walk, above": lambda rng: common_walk(rng),
     "one common walk, below": lambda rng: common_walk(rng, by=-0.05),
     "half common": lambda rng: common_walk(rng, 0.5, 0.02),

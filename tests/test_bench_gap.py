@@ -1,6 +1,5 @@
 """The configuration of a backtest on open events: sealed, resolved, and the gap between the two."""
 
-import csv
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -16,8 +15,7 @@ from beforehand.config import Home
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.ids import digest
-from beforehand.jobs.benchmark.live import Scored, by_forecaster, configuration_of, gaps
-from beforehand.score.evaluate import Settings
+from beforehand.jobs.benchmark.live import Side, configuration_of, gaps
 from beforehand.store.archive.reader import Archive
 from beforehand.store.run_folder import open_run
 from experiments import Out, told
@@ -67,7 +65,7 @@ def test_a_backtest_goes_live(sim: Path, home: Path, capsys: Out, middle: str) -
     }  # fmt: skip
     assert (made["sealed"], made["new"]) == (4 * len(events), True)
     assert Path(made["log"]) == folder.parent / "sealed.jsonl"
-    gap = ["bench", "gap", "r", *here, "--round", str(folder), "--draws", "300"]
+    gap = ["bench", "gap", "r", *here, "--round", str(folder)]
     assert cli(gap) == 2, "nothing has resolved yet"
     assert "resolve" in capsys.readouterr().err
     with time_machine.travel(now + timedelta(hours=2), tick=False):
@@ -87,17 +85,17 @@ def test_a_backtest_goes_live(sim: Path, home: Path, capsys: Out, middle: str) -
         for r in lines(file)
         if r["metadata"]["predictor_id"] == "drift"
     }
-    skill = np.mean([(view.odds(m).price - y) ** 2 - (said[m] - y) ** 2 for m, y in ended.items()])
-    assert by["drift"]["live"] == pytest.approx(skill)
-    run = home / "data" / "runs" / "r"
-    back = [
-        r
-        for r in csv.DictReader((run / "questions.csv").read_text().splitlines())
-        if r["forecaster"] == "drift"
+    gateway = Gateway(RecordedWorld(Archive(sim)))
+    midnight = gateway.at(now.replace(hour=0, minute=0, second=0) + timedelta(days=1))
+    gained = [
+        2 * (said[m] - view.odds(m).price) * (y - midnight.odds(m).price)
+        - (said[m] - view.odds(m).price) ** 2
+        for m, y in ended.items()
     ]
-    assert by["drift"]["backtest"] == pytest.approx(
-        np.mean([float(r["skill_vs_market"]) for r in back])
-    )
+    assert by["drift"]["live"] == pytest.approx(np.mean(gained))
+    scores = json.loads((home / "data" / "runs" / "r" / "scores.json").read_text())
+    (row,) = [r for r in scores["leaderboard"] if r["forecaster"] == "drift"]
+    assert by["drift"]["backtest"] == row["evidence"]["mean"]
     low, high = by["drift"]["ci"]
     assert low < by["drift"]["gap"] < high
     kept = [row for row in lines(file) if row["id"] != events[0]["id"]]
@@ -133,9 +131,7 @@ def test_who_seals_two_has_both_counted(sim: Path, home: Path, capsys: Out, midd
         with time_machine.travel(now + timedelta(hours=hour), tick=False):
             told(capsys, "bench", "seal", "--predictions", str(file), "--log", str(log))
     ended = resolved(folder, sim, capsys)
-    (one,) = told(capsys, "bench", "gap", "r", *here, "--round", str(folder), "--draws", "300")[
-        "gaps"
-    ]
+    (one,) = told(capsys, "bench", "gap", "r", *here, "--round", str(folder))["gaps"]
     assert one["live"] < -0.05, "both count"
     right = [row for p, rows in made.items() for row in rows if ended.get(row["id"]) == round(p)]
     picked = home / "picked.jsonl"
@@ -166,7 +162,7 @@ def test_a_round_that_was_changed_is_refused(
     with time_machine.travel(parse_instant(middle), tick=False):
         told(capsys, "bench", "live", "r", *here, "--round", str(folder))
     resolved(folder, sim, capsys)
-    gap = ["bench", "gap", "r", *here, "--draws", "100"]
+    gap = ["bench", "gap", "r", *here]
     assert cli([*gap, "--round", str(folder), "--round", str(folder)]) == 2
     assert "named twice" in capsys.readouterr().err
     assert cli([*gap, "--round", str(home)]) == 2
@@ -216,58 +212,42 @@ def test_the_configuration_is_the_whole_one(
     assert "is no finished backtest" in capsys.readouterr().err
 
 
-def _side(draw: np.random.Generator, skill: float, clusters: int) -> Scored:
-    """Questions in clusters that share their luck."""
-    event = np.repeat(np.arange(clusters), 3)
-    luck = draw.normal(0, 0.02, clusters)[event] + draw.normal(0, 0.02, len(event))
-    return Scored(skill + luck, event, event // 3)
+def _side(draw: np.random.Generator, mean: float, error: float) -> dict[str, Side]:
+    """A side whose mean is drawn with this standard error, which is stated."""
+    found = float(draw.normal(mean, error))
+    return {"a": Side(found, 1.96 * error, periods=40.0, questions=100, events=80)}
 
 
 def test_the_interval_holds_the_true_gap() -> None:
-    """Of 300 pairs of sides with a planted gap of .01 some 95 % hold it; a gap of .05 is told in
-    nearly all of 100, and where there is none, in some 5 %."""
-    draw, settings, held = np.random.default_rng(4), Settings(draws=400, placebo=0), 0
-    told_none = 0
-    for i in range(300):
+    """Of 1,000 pairs of sides some 95 % hold the planted gap; a gap of five errors is told in
+    nearly all, and where there is none, in some 5 %."""
+    draw, held, told_none = np.random.default_rng(4), 0, 0
+    for i in range(1000):
         gap = 0.01 if i % 2 else 0.0
-        sides = {"a": _side(draw, 0.02, 60)}, {"a": _side(draw, 0.02 + gap, 45)}
-        (one,) = gaps(*sides, settings)
+        (one,) = gaps(_side(draw, 0.02, 0.004), _side(draw, 0.02 + gap, 0.006))
         low, high = one["ci"]
         assert low is not None
         assert high is not None
         held += low <= gap <= high
         told_none += one["told"] and not gap
-    assert 0.92 <= held / 300 <= 0.995
-    assert told_none / 150 < 0.1
-    wide = [
-        gaps({"a": _side(draw, 0.02, 60)}, {"a": _side(draw, -0.03, 45)}, settings)[0]
-        for _ in range(100)
-    ]
+    assert 0.93 <= held / 1000 <= 0.97
+    assert told_none / 500 < 0.08
+    wide = [gaps(_side(draw, 0.02, 0.004), _side(draw, -0.03, 0.006))[0] for _ in range(100)]
     assert sum(one["told"] and one["gap"] < 0 for one in wide) > 90
 
 
-def test_few_months_tell_nothing() -> None:
-    """Two months cannot show how much months differ: without a gap a third of such pairs would be
-    told from 0."""
-    draw, wide = np.random.default_rng(5), 0
-    for _ in range(60):
-        sides = []
-        for months in (3, 2):
-            shift = draw.normal(0, 0.06, months)
-            event = np.arange(40 * months)
-            skill = shift[event // 40] + draw.normal(0, 0.02, len(event))
-            sides.append({"a": Scored(skill, event, event // 40)})
-        (one,) = gaps(sides[0], sides[1], Settings(draws=300, placebo=0))
-        assert not one["told"]
-        assert one["too_few"] == "the backtest: 3 months, and 4 are needed"
-        low, high = one["ci"]
-        wide += not (low or 0.0) < 0 < (high or 0.0)
-    assert wide > 3, "so the interval alone would have said too much"
+def test_few_periods_tell_nothing() -> None:
+    """However far the two lie apart."""
+    before = Side(0.02, 0.001, periods=3.2, questions=100, events=80)
+    (one,) = gaps({"a": before}, {"a": Side(-0.5, 0.001, 40.0, 100, 80)})
+    assert not one["told"]
+    assert one["too_few"] == "the backtest: 3.2 effective periods, and 5 are needed"
 
 
-def test_few_clusters_tell_nothing() -> None:
-    row = {"forecaster": "a", "skill_vs_market": 0.1, "event": 0, "month": 0, "settled": ""}
-    one = by_forecaster([row])
-    (found,) = gaps(one, one, Settings(draws=100, placebo=0))
-    assert (found["ci"], found["told"]) == ([None, None], False)
-    assert by_forecaster([{**row, "skill_vs_market": ""}, {**row, "forecaster": "market"}]) == {}
+def test_who_looks_every_day_needs_more() -> None:
+    """The evidence that is needed grows with the forecasters in the log."""
+    side = Side(0.02, 0.001, 40.0, 100, 80, e_value=60.0, looked=40.0)
+    (one,) = gaps({"a": side}, {"a": side})
+    assert one["beats_live"]
+    (one,) = gaps({"a": side}, {"a": Side(0.02, 0.001, 40.0, 100, 80, e_value=60.0, looked=80.0)})
+    assert not one["beats_live"]

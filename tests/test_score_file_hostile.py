@@ -212,7 +212,7 @@ def test_pairs_without_a_shared_instant_are_there(
     assert cli(["runs", "export", "apart", "--format", "latex"]) == 0
     made = next(report.parent.parent.rglob("*.tex")).read_text()
     assert "tab:beforehand-pairs" in made
-    assert "Corrected bound" in made
+    assert "Corrected 95" in made
 
 
 def test_a_file_of_the_next_price_is_seen(

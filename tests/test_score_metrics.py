@@ -1,6 +1,7 @@
 """Metrics, intervals, clusters, Kelly and verdicts against plain re-computations."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,11 +12,12 @@ from hypothesis.extra.numpy import arrays
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from beforehand.score import intervals, metrics
-from beforehand.score.intervals import Resampler, arcs, lower_bound, one_thread, t_quantile
+from beforehand.score.intervals import Resampler, arcs, one_thread, t_quantile
+from beforehand.score.placebo import by_profit, placebo
 from beforehand.score.scoreboard import score
-from beforehand.score.skill import Options, every_paired, paired, resamplers, skills
+from beforehand.score.skill import Options, every_paired, paired
 from beforehand.score.table import Floats, Table, event_labels
-from beforehand.score.validity import SetFacts, apply_card, card, placebo
+from beforehand.score.validity import SetFacts, apply_card, card
 from beforehand.world.simulate import SimConfig, normal_cdf
 from tables import table
 
@@ -266,10 +268,12 @@ def test_without_a_market_there_is_no_skill_to_show(world: Table) -> None:
 
 
 def test_more_variants_tried_deflate_the_verdict(world: Table) -> None:
-    lower = [
-        skills(world, resamplers(world, o), o)["truth"].lower
-        for o in (Options(variants=v, draws=400) for v in (3, 30, 3000))
-    ]
+    lower = []
+    for variants in (3, 30, 3000):
+        board = score(world, Options(variants=variants, draws=100))
+        (truth,) = [row for row in board if row.forecaster == "truth"]
+        assert truth.evidence is not None
+        lower.append(truth.evidence.bounds[0])
     assert lower[0] > lower[1] > lower[2]
 
 
@@ -284,11 +288,11 @@ def test_resampled_together_is_resampled_alone(n: int) -> None:
         present = np.ones(n) if k % 4 else (rng.random(n) < 0.6).astype(float)
         columns[f"f{k}"] = rng.normal(0.01, 0.1, n) * present, present
     columns["market"] = np.zeros(n), np.ones(n)
-    together = dict(every_paired(columns.items(), samplers, 3, 0.95))
+    together = dict(every_paired(columns.items(), samplers, 0.95))
     assert list(together) == list(columns)
     for name, column in columns.items():
-        assert together[name] == paired(*column, samplers, 3, 0.95), name
-    assert together["market"].skill == together["market"].error == 0
+        assert together[name] == paired(*column, samplers, 0.95), name
+    assert together["market"].skill == together["market"].ci[1] == 0
 
 
 def test_one_thread_for_small_products_and_as_many_as_before_afterwards() -> None:
@@ -306,29 +310,13 @@ def test_one_thread_for_small_products_and_as_many_as_before_afterwards() -> Non
         assert threads() == before
 
 
-def test_the_deflated_interval_holds_the_plain_one() -> None:
-    """Also where a few clusters of very unlike size make the plain one skewed."""
-    skewed = 0
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        gain = rng.exponential(0.1, 12) ** 2 - 0.01
-        clusters = np.array([0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5])
-        samplers = {kind: Resampler(clusters, 500, seed) for kind in ("event", "period")}
-        found = paired(gain, np.ones(12), samplers, 1, 0.95)
-        low, high = found.ci
-        assert found.lower <= low < high <= found.upper
-        plain = lower_bound(found.skill, found.error, found.clusters, 1)
-        skewed += plain > low or -lower_bound(-found.skill, found.error, found.clusters, 1) < high
-    assert skewed, "none of them would show the difference"
-
-
 def test_a_stale_price_alone_does_not_beat_the_market(world: Table) -> None:
     stale = copies(
         world, late=np.where(np.arange(len(world.q)) % 2, world.y[world.q], world.market)
     )
     stale.price_age[:] = np.where(np.arange(len(world.q)) % 2, 9.0, 1.0)
     row = score(stale)[1]
-    assert row.skill.lower > 0
+    assert row.evidence.sign > 0
     assert row.verdict == "not shown"
     assert "7 days" in row.reasons[0]
 
@@ -344,10 +332,11 @@ def test_a_failed_bound_turns_the_verdict(world: Table) -> None:
         apply_card(rows, card(peeking, rows, facts))
         assert rows[1].verdict == "not shown"
         assert field in rows[1].reasons[0]
-    few = peeking.where((peeking.event % 9 == 0)[peeking.q])
+    few = peeking.where((peeking.event < 4)[peeking.q])
     rows = score(few)
-    apply_card(rows, card(few, rows, SetFacts(documents=0)))
-    assert "19 events, and 20 are needed" in "; ".join(rows[1].reasons), rows[1].reasons
+    checks = {one.field: one for one in card(few, rows, SetFacts(documents=0))}
+    assert checks["effective_periods"].ok is False
+    assert "effective periods, and 5 are needed" in "; ".join(rows[1].reasons), rows[1].reasons
 
 
 def test_the_placebo_hardly_ever_wins(world: Table) -> None:
@@ -355,16 +344,16 @@ def test_the_placebo_hardly_ever_wins(world: Table) -> None:
     assert drawn.any_share <= 0.05
 
 
-def test_the_placebo_counts_a_real_edge(world: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: with outcomes drawn from the truth instead of the price, the truth wins."""
-    import beforehand.score.validity as module
+def test_the_placebo_counts_a_real_edge(world: Table) -> None:
+    """The control: whoever knows a part of what is drawn, wins."""
+    honest = copies(world, truth=world.forecasts["truth"])
 
-    truth = world.forecasts["truth"]
-    honest = copies(world, truth=truth)
-    redraws = module.Redraws
+    def knowing(drawn: Table, names: Sequence[str], factor: float) -> set[str]:
+        known = 0.7 * drawn.market + 0.3 * drawn.y[drawn.q]
+        return by_profit(replace(drawn, forecasts={"truth": known}), names, factor)
+
     assert placebo(honest, Options(draws=300), draws=20).any_share <= 0.05
-    monkeypatch.setattr(module, "Redraws", lambda *args: redraws(*args, price=truth))
-    assert placebo(honest, Options(draws=300), draws=20).any_share > 0.5
+    assert placebo(honest, Options(draws=300), draws=20, rule=knowing).any_share > 0.5
 
 
 def test_redrawn_outcomes_row_by_row(world: Table) -> None:
@@ -390,7 +379,7 @@ def test_redrawn_outcomes_row_by_row(world: Table) -> None:
 def test_a_forecaster_rests_on_its_own_clusters(world: Table) -> None:
     """Few questions are few, whoever else forecast the rest of the set."""
     right = np.clip(world.y[world.q], 0.02, 0.98)
-    chosen = (world.event % 9 == 0)[world.q]
+    chosen = (world.event < 4)[world.q]
     made = copies(
         world,
         few=np.where(chosen, right, np.nan),
@@ -400,9 +389,9 @@ def test_a_forecaster_rests_on_its_own_clusters(world: Table) -> None:
     board = {r.forecaster: r for r in score(made)}
     assert board["all"].verdict == "beats the market"
     assert board["few"].verdict == "not shown"
-    assert "events, and 20 are needed" in "; ".join(board["few"].reasons)
+    assert "effective periods, and 5 are needed" in "; ".join(board["few"].reasons)
     assert board["one"].verdict == "not shown"
     assert np.isnan(board["one"].skill.ci).all()
-    assert "single event" in board["one"].reasons[0]
+    assert "effective periods, and 5 are needed" in board["one"].reasons[0]
     drawn = placebo(made, Options(draws=300), draws=40)
     assert drawn.share_by["one"] == drawn.share_by["few"] == 0.0

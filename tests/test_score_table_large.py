@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beforehand.score import intervals, metrics, validity
+from beforehand.score import intervals, metrics
 from beforehand.score.bets import (
     Kelly,
     Profit,
 )
-from beforehand.score.intervals import arcs
+from beforehand.score.placebo import placebo
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options
 from beforehand.score.table import Disk, Table, picked, ranks
-from beforehand.score.validity import placebo
 from beforehand.store import npy
 from beforehand.world.simulate import SimConfig
 from tables import on_disk, table
@@ -129,6 +128,11 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
     for mine, theirs in zip(score(held, options), expected, strict=True):
         assert mine.skill == theirs.skill
         assert mine.fresh == theirs.fresh
+        assert mine.verdict == theirs.verdict
+        if theirs.evidence is not None:
+            assert mine.evidence is not None
+            assert mine.evidence.leading == theirs.evidence.leading
+            assert mine.evidence.interval == pytest.approx(theirs.evidence.interval, rel=1e-12)
         assert (mine.brier, mine.ece) == pytest.approx((theirs.brier, theirs.ece), rel=1e-13)
         assert vars(mine.murphy) == pytest.approx(vars(theirs.murphy), rel=0, abs=1e-12)
         assert mine.sharpness == pytest.approx(theirs.sharpness, rel=0, abs=1e-12)
@@ -144,22 +148,6 @@ def test_a_table_in_blocks_and_on_disk_is_the_same(
         for name, p in whole.forecasts.items():
             np.testing.assert_array_equal(part.forecasts[name], p[late])
             assert part.forecasts[name] is part.forecasts[name], "it is made once"
-    tries = [(draw, name) for draw in (0, 3) for name in held.forecasts]
-    old = replace(held, price_age=np.where(rng.random(len(world.q)) < 0.5, 9.0, 1.0))
-    for fresh in (False, True):
-        cut = dict(validity._joined(old, tries, arcs(old), 0, fresh))
-        monkeypatch.setattr(validity, "HELD", 3 * len(world.questions))
-        several = dict(validity._joined(old, tries, arcs(old), 0, fresh))
-        monkeypatch.setattr("beforehand.score.table.BLOCK", 10**6)
-        at_once = dict(validity._joined(old, tries, arcs(old), 0, fresh))
-        monkeypatch.setattr("beforehand.score.table.BLOCK", 50)
-        assert cut.keys() == several.keys() == at_once.keys() == set(tries)
-        for one, columns in at_once.items():
-            np.testing.assert_allclose(cut[one], columns, rtol=0, atol=1e-12)
-            np.testing.assert_allclose(several[one], columns, rtol=0, atol=1e-12)
-            assert len(columns[1]) == len(np.unique(old.q[old.fresh] if fresh else old.q))
-        aged = replace(whole, price_age=old.price_age)
-        assert placebo(old, options, 20) == placebo(aged, options, 20)
     shuffled = held.where(world.q > 3)
     shuffled = replace(shuffled, q=shuffled.q[::-1].copy())
     assert len(list(shuffled.blocks())) == 1, "only whole questions are cut apart"

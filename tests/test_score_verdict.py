@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -20,9 +21,13 @@ from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
 from beforehand.jobs import score_file
 from beforehand.score.evaluate import Settings
-from beforehand.score.report.words import headline, warnings
-from beforehand.score.skill import Paired, beats
+from beforehand.score.metrics import Murphy, Reliability
+from beforehand.score.report.words import gained, headline, warnings
+from beforehand.score.scoreboard import Row as Row_
+from beforehand.score.scoreboard import judge
+from beforehand.score.skill import Skill
 from beforehand.score.summary import Summary
+from beforehand.score.verdict import DAY, Estimate
 from beforehand.store.archive.reader import Archive
 from beforehand.store.run_folder import ProbeNote, last_probe, note_probe
 from test_score_file import own_file
@@ -37,25 +42,52 @@ def outcomes(archive: Archive) -> dict[str, float | None]:
     }
 
 
-def test_each_condition_of_the_verdict_is_needed() -> None:
-    """The deflated bound, on all forecasts and on the fresh ones, enough events, enough of them
-    independent: with any one of them missing nothing beats the market."""
-    sure = Paired(
-        skill=0.02, n_questions=90, n_events=60, leading="event", ci=(0.01, 0.03), ci_by={},
-        lower=0.004, upper=0.036, effective_n=50.0, minimum_detectable_effect=0.01, error=0.005,
-        clusters=60, tests=4,
+SURE = Estimate(
+    mean=0.02, half=0.01, leading="periods", n_eff=40.0, windows=None, cost=0.01, at_once=0.1,
+    unsettled=0.0, apart=0.5, heaviest=(), age=0, step=DAY, factor=1.0, error=0.005, df=80.0,
+)  # fmt: skip
+SKILL = Skill(
+    skill=0.02, n_questions=90, n_events=60, leading="event", ci=(0.01, 0.03), ci_by={},
+    effective_n=50.0, n=900, brier=0.1, identical=False,
+)  # fmt: skip
+
+
+def judged(sure: Estimate, fresh: Estimate | None, missing: int = 0) -> tuple[str, list[str]]:
+    row = Row_(
+        forecaster="f", n=900, n_questions=90, missing=missing, brier=0.1, log_loss=0.3, els=0.0,
+        skill_vs_market=0.02, accuracy=0.8, ece=0.02, murphy=Murphy(0, 0, 0, 0), sharpness=(0, 0),
+        bins=Reliability(*(np.zeros(10),) * 3, 0.0), market_correlation=0.9, profit="", skill=SKILL, evidence=sure,
+        fresh_evidence=fresh,
     )  # fmt: skip
-    assert beats(sure, sure)
-    assert not beats(sure, None)
-    for without in (
-        {"lower": -0.001},
-        {"lower": 0.0},
-        {"n_events": 3},
-        {"effective_n": 2.0},
-        {"effective_n": None},
+    return judge(row)
+
+
+def test_each_condition_of_the_verdict_is_needed() -> None:
+    """The interval above 0, widened for tries, on all forecasts and on the fresh ones; enough
+    effective periods, and windows; not for the most part on open questions; more than what is
+    printed as 0; nearly all answered: with any one of them missing nothing beats the market."""
+    assert judged(SURE, SURE) == ("beats the market", [])
+    assert judged(SURE, None)[0] == "not shown"
+    for without, why in (
+        ({"half": 0.03}, "lies between -0.0100 and 0.0500"),
+        ({"factor": 2.5}, "widened for what was tried"),
+        ({"n_eff": 4.0}, "4 effective periods, and 5 are needed"),
+        ({"windows": 3.0}, "3 effective periods"),
+        ({"unsettled": 0.6}, "60 % of its gain rests on questions that are still open"),
+        ({"mean": 0.00004, "half": 0.00003, "apart": 0.5}, "printed as 0.0000"),
     ):
-        assert not beats(replace(sure, **without), sure), without
-    assert not beats(sure, replace(sure, lower=-0.001)), "at a fresh price"
+        verdict, reasons = judged(replace(SURE, **without), SURE)
+        assert (verdict, why in reasons[0]) == ("not shown", True), (without, reasons)
+        verdict, reasons = judged(SURE, replace(SURE, **without))
+        assert (verdict, "7 days" in reasons[0]) == ("not shown", True), (
+            without,
+            "at a fresh price",
+        )
+    assert "it answered" in judged(SURE, SURE, missing=100)[1][0]
+    small = replace(SURE, mean=0.00004, half=0.000001)
+    assert judged(small, small)[0] == "is the market", "a difference that is printed as 0 is none"
+    assert judged(replace(SURE, mean=-0.02), SURE)[0] == "worse than the market"
+    assert judged(replace(SURE, mean=-0.02, half=0.03), SURE)[0] == "not shown"
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +296,7 @@ def test_no_figure_is_cut_at_any_width(
     out.print(leaderboard(found, width))
     text = out.export_text()
     for row in found["leaderboard"]:
-        for cell in (figure(row["brier"]), figure(row["skill_vs_market"]), span(row["skill_ci"])):
+        gain, _, bounds = gained(row)
+        for cell in (figure(row["brier"]), figure(gain), span(bounds)):
             assert cell in text, (row["forecaster"], cell)
     assert max(map(len, text.splitlines())) <= width

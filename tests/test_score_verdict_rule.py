@@ -3,7 +3,7 @@
 `make chaos-verdict` draws two hundred worlds of each kind (a thousand for coverage); other runs
 twenty of each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from beforehand.score import verdict
 from beforehand.score.evaluate import Settings, evaluate
-from beforehand.score.skill import Options, beats, resamplers, skills
+from beforehand.score.placebo import placebo
+from beforehand.score.skill import Options, resamplers, skills
 from beforehand.score.summary import row_wire
 from beforehand.score.table import Floats, Marks, Table
 from beforehand.score.validity import SetFacts
@@ -35,6 +36,13 @@ def found(table: Table) -> tuple[Gains, Estimate]:
 
 def against(table: Table, name: str) -> Gains:
     return verdict.gains(table, {name: AgainstMarket(name)})[name]
+
+
+def former(table: Table, names: Sequence[str], factor: float) -> set[str]:
+    """Who beats by resampled scores alone: at least 20 events, and the interval above 0."""
+    options = Options(draws=500)
+    found = skills(table, resamplers(table, options), options)
+    return {n for n in names if found[n].n_events >= 20 and found[n].ci[0] > 0}
 
 
 def weights(table: Table, made: npt.NDArray[np.bool_]) -> Floats:
@@ -275,35 +283,79 @@ def test_resampled_scores_alone_are_fooled(kind: str) -> None:
     fooled = 0
     for k in range(FOOLED):
         table = NULL[kind](np.random.default_rng([SEED, k])).table()
-        options = Options(draws=500)
-        skill = skills(table, resamplers(table, options), options)["f"]
-        fooled += beats(skill, skill)
+        fooled += bool(former(table, ["f"], 1.0))
     print(f"{kind}: resampled scores alone {fooled / FOOLED:.3f}")
     assert fooled / FOOLED >= 0.1
 
 
-def test_no_verdict_is_given_without_it() -> None:
-    """Where resampled scores alone say "beats" or "worse" and the profit of positions does not, it
-    is not shown, and the reason is that."""
-    beaten, lost = 0, 0
+def test_the_verdict_is_that_of_the_profit() -> None:
+    """Where resampled scores alone say "beats", it is not shown, and the reason says what differs:
+    the mean over questions says the opposite."""
+    beaten, contradicted = 0, 0
     for k in range(12):
         rng = np.random.default_rng([SEED, k])
         for world in (NULL["early YES"](rng), common_walk(rng, 0.5, 0.05)):
-            result = evaluate(world.table(), SetFacts(documents=0), Settings(draws=300, placebo=0))
+            table = world.table()
+            result = evaluate(table, SetFacts(documents=0), Settings(draws=300, placebo=0))
             (row,) = [one for one in result.rows if one.forecaster == "f"]
-            assert row.skill is not None
             assert row.evidence is not None
+            assert row.evidence.sign <= 0
+            assert row.verdict == ("worse than the market" if row.evidence.sign else "not shown")
             wire = row_wire(row, result.table)["evidence"]
             assert wire["ci"] == list(row.evidence.interval)
-            if row.evidence.sign:
-                continue
-            worse = row.skill.upper < 0 and row.skill.ci[1] < 0
-            if worse or beats(row.skill, row.fresh):
-                assert row.verdict == "not shown"
-                assert row.reasons[0].startswith("marked at every price on record, its gain")
-                beaten, lost = beaten + (not worse), lost + worse
+            assert wire["course"][-1]["gain"] == pytest.approx(row.evidence.mean)
+            if former(table, ["f"], 1.0):
+                beaten += 1
+                contradicted += "the mean over questions says the opposite" in " ".join(row.reasons)
     assert beaten >= 3
-    assert lost >= 1
+    assert contradicted >= 3
+
+
+@pytest.mark.parametrize("kind", ["early YES", "one common walk, above", "long shots sold"])
+def test_the_placebo_would_have_caught_it(kind: str) -> None:
+    """On the very worlds that fooled resampled scores, the card's own check says so of them, and
+    nothing of the rule."""
+    table = NULL[kind](np.random.default_rng([SEED, 1])).table()
+    drawn = placebo(table, Options(), 100)
+    assert drawn.any_share <= 0.025 + 2 * np.sqrt(0.025 * 0.975 / 100)
+    if kind != "long shots sold":
+        assert placebo(table, Options(), 100, rule=former).any_share >= 0.1
+
+
+def test_the_placebo_is_fair_and_keeps_how_markets_end() -> None:
+    """Payouts are on average what prices said; and markets that ended early in the world, with YES,
+    do so there."""
+    from beforehand.score.placebo import _World
+
+    table = NULL["early YES"](np.random.default_rng([SEED, 2])).table()
+    world = _World.of(table, ["f"], 0)
+    assert world is not None
+    left, early = [], []
+    for drawn in world.drawn(60, 1):
+        first = np.flatnonzero(np.diff(drawn.q, prepend=-1))
+        left.append(float((drawn.y - drawn.market[first]).mean()))
+        rows = np.bincount(drawn.q, minlength=len(drawn.y))
+        early.append(rows[drawn.y == 1].mean() - rows[drawn.y == 0].mean())
+        held = drawn.forecasts["f"] - drawn.market
+        assert (held >= -1e-9).all(), "who adds to the price does so there"
+    assert abs(np.mean(left)) < 3 * np.std(left) / np.sqrt(60)
+    assert np.mean(early) < -1
+
+
+def test_a_day_on_which_a_market_ends_is_not_asked() -> None:
+    """So that a forecast is there says that the market lives to see midnight: whoever says less
+    than the price gains by that until then, and no position counts before."""
+    before = after = 0.0
+    for k in range(20):
+        world = NULL["no forecast on its last day"](np.random.default_rng([SEED, k]))
+        table = world.table()
+        gains, _ = found(table)
+        after += float(gains.moved.sum())
+        p, y = table.forecasts["f"], table.y[table.q]
+        w = weights(table, np.isfinite(p))
+        before += float(w @ (2 * (p - table.market) * (y - table.market)))
+    assert before > 0.0
+    assert before > 3 * abs(after)
 
 
 def test_seeds_and_draws_change_nothing() -> None:

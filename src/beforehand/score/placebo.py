@@ -23,7 +23,7 @@ BINS, LEAST = 16, 24
 """Moves are drawn from the nearest in price, in so many groups of at least so many."""
 NEAR = 0.05
 """What is said at a price is drawn from this share of the forecasts, the nearest in price."""
-MOST_PRICES, MOST_CELLS, MOST_STEPS = 10_000, 4_000_000, 400
+MOST_PRICES, MOST_CELLS, MOST_STEPS = 10_000, 4_000_000, 1000
 """Of a larger table so many prices are drawn again, by whole questions; and so many numbers are in
 memory at once."""
 _NORMAL = NormalDist()

@@ -9,7 +9,7 @@ rows whose price was fresh, because a stale price is easily beaten.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import isfinite, isnan
 from typing import Literal
 
 import numpy as np
@@ -460,8 +460,10 @@ def _contradicted(overall: Skill, evidence: verdict.Estimate) -> list[str]:
 
 def _stale(evidence: verdict.Estimate | None) -> str:
     """Why a gain at old prices is none."""
-    if evidence is None or not evidence.rests_on:
+    if evidence is None or isnan(evidence.mean):
         return "the age of the market's prices is not on record, or all are old"
+    if not evidence.apart:
+        return f"at prices that were at most {STALE_DAYS:g} days old it said what the market said"
     return (
         f"of the forecasts whose price was at most {STALE_DAYS:g} days old alone: "
         f"{unshown(evidence)}"

@@ -761,10 +761,12 @@ def course(found: Gains, estimate: Estimate, most: int = 200) -> Course:
     """The gain over time, in at most so many steps. The band is that of the whole, as its variance
     grew from period to period."""
     k = np.unique(np.linspace(0, len(found.net) - 1, most).round().astype(np.int64))
+    k = k[k >= 0]
     net, whole = found.moved - found.cost, float(found.net @ found.net)
     grown = np.cumsum(found.net**2) / whole if whole else np.zeros(len(net))
     band = estimate.factor * estimate.half * np.sqrt(grown)
-    return Course(found.on.at[k] + found.on.step, (np.cumsum(net) / found.weight)[k], band[k])
+    gain = np.cumsum(net) / (found.weight or np.nan)
+    return Course(found.on.at[k] + found.on.step, gain[k], band[k])
 
 
 def for_tries(series: Sequence[Floats], tries: int) -> float:

@@ -199,9 +199,11 @@ def of_rounds(
         specs |= mine
         endings |= {name: end for name, end in ended.items() if name in mine}
     columns = _columns(specs, endings, lines, gateway)
+    said = gateway.full_view().endings()
     questions = [
-        replace(_question(spec, endings.get(spec.id)), id=market_of(spec))
+        replace(_question(spec, endings.get(spec.id)), id=market)
         for spec in specs.values()
+        if (market := market_of(spec)) not in said or said.says(market)[0] != "void"
     ]
     table = build_table(columns, questions)
     if not len(table.q):

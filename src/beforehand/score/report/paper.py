@@ -199,17 +199,17 @@ def methods(summary: "Summary") -> str:
         "with the latest price known then.",
         "Their intervals of 95 % resample events, and separately the months in which questions "
         "resolved; the wider one is reported.",
-        "Verdicts rest on the gain: the profit, in Brier score, of the positions that forecasts take "
-        "against the price, each weighed by what was known when it was taken, counted from the next "
-        "midnight on, and marked at every price on record; open questions count at their last "
+        "Verdicts rest on the gain: the profit, in Brier score, of the positions that forecasts "
+        "take against the price, each weighed by what was known when it was taken, counted from "
+        "the next midnight on, and marked at every price on record; open questions count at their last "
         "price. Its interval is the widest that its variances over periods and over events give, "
         "that which the prices implied, and, where prices came late or not at all, those of late "
         "marks and of overlapping windows.",
-        f"A forecaster is said to beat the market if that interval, corrected for "
+        "A forecaster is said to beat the market if that interval, corrected for "
         f"{_count(card['variants_tried'], 'variant')} tried on this set, lies above 0 over all "
-        "forecasts and again over those at a price at most seven days old, with at least 5 effective "
-        "periods, at most half of the gain on open questions, and at least 95 % of what it was asked "
-        "answered; it is worse if the interval lies below 0.",
+        "forecasts and again over those at a price at most seven days old, with at least 5 "
+        "effective periods, at most half of the gain on open questions, and at least 95 % of what "
+        "it was asked answered; it is worse if the interval lies below 0.",
         *_venues(summary),
         *_of_the_set(card, summary.get("training_ends", {})),
         *_yardsticks(summary),

@@ -217,8 +217,9 @@ def _unreachable(summary: "Summary") -> str | None:
     if not isinstance(least, int | float) or market is None or least <= market:
         return None
     return (
-        f"this set can hardly show skill: {show(least)} is the least gain that is found with a power "
-        f"of 80 %, and nobody can better the market by more than its own Brier score, {show(market)}"
+        f"this set can hardly show skill: {show(least)} is the least gain that is found with a "
+        "power of 80 %, and nobody can better the market by more than its own Brier score, "
+        f"{show(market)}"
     )
 
 
