@@ -104,7 +104,8 @@ class _Moves:
     def scores(self) -> Floats:
         """Each move's rank among those of its group, as a normal deviate; moves as they came."""
         rank = self._place - self.ends[self.bin[self._place]] + 0.5
-        return np.interp(rank / np.diff(self.ends)[self.bin[self._place]], _PLACES, _DEVIATES)
+        at = rank / np.diff(self.ends)[self.bin[self._place]]
+        return np.asarray(np.interp(at, _PLACES, _DEVIATES))
 
     def drawn(self, price: Floats, u: Floats) -> tuple[Floats, np.ndarray]:
         """Where prices stand after a move, u its place (0 to 1) from the lowest to the highest, and

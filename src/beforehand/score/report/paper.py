@@ -201,8 +201,8 @@ def methods(summary: "Summary") -> str:
         "resolved; the wider one is reported.",
         "Verdicts rest on the gain: the profit, in Brier score, of the positions that forecasts "
         "take against the price, each weighed by what was known when it was taken, counted from "
-        "the next midnight on, and marked at every price on record; open questions count at their last "
-        "price. Its interval is the widest that its variances over periods and over events give, "
+        "the next midnight on, and marked at every price on record; open questions count at their "
+        "last price. Its interval is the widest that its variances over periods and over events give, "
         "that which the prices implied, and, where prices came late or not at all, those of late "
         "marks and of overlapping windows.",
         "A forecaster is said to beat the market if that interval, corrected for "
