@@ -174,14 +174,16 @@ def evaluate(
         return _evaluate_bets(bets, stake, fee, order, out, json)
     if events is None or predictions is None or resolutions is None:
         raise InputError("name --events, --predictions and --resolutions (or --bets)")
+    stored = None if records is None else open_records(records, grade)
     done = evaluation.evaluate_files(
         events,
         predictions,
         resolutions,
         settings(seed, draws, placebo, mark="--"),
         assume_utc=assume_utc,
-        stored=None if records is None else open_records(records, grade),
+        stored=stored,
         sealed=None if sealed is None else _opened_log(sealed, records),
+        gateway=None if stored is None else stored.gateway,
     )
     paths = (events, predictions, resolutions)
     found = evaluation.summary(done, paths)

@@ -20,6 +20,7 @@ from beforehand.lazy import lazy
 from beforehand.records.rows import IntervalRow, label
 from beforehand.runs.compare import Subject, compare_forecasters, subject_of
 from beforehand.runs.interval_columns import IntervalColumns
+from beforehand.runs.marks import MARKS
 from beforehand.runs.query import find_journal, find_run, status_of
 from beforehand.runs.rows import (
     InstantLine,
@@ -479,6 +480,7 @@ COMPARED = (
     "instants.jsonl",
     "events.jsonl",
     "resolutions.jsonl",
+    MARKS,
 )
 """The files that a comparison reads."""
 

@@ -5,9 +5,11 @@ market's later prices, is not said to beat the market. The thresholds are far fr
 do; a leak that is softened enough is not seen, and docs/metrics.md says so.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import gettempdir
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,8 @@ from beforehand.clock import MICROSECOND, to_us
 from beforehand.gateway.gateway import Gateway
 from beforehand.score import metrics
 from beforehand.score.report.words import LOOKS_AHEAD, LOOKS_KNOWN
-from beforehand.score.table import Floats, Ints, Marks, Table, parts_of
+from beforehand.score.table import BLOCK, Disk, Floats, Ints, Marks, Table, parts_of
+from beforehand.store.npy import Pieces
 
 CLAIRVOYANT, LEAST_SUSPECT, ALL_BUT_ALL = 0.1, 30, 0.98
 """What looks like the outcomes: this share of the market's Brier score, or no forecast on the wrong
@@ -171,31 +174,37 @@ def _foreseen(table: Table, p: Floats, rows: npt.NDArray[np.intp], later: Floats
 
 
 def marked(
-    table: Table, gateway: Gateway, every: timedelta | None = None, stop: datetime | None = None
+    table: Table,
+    gateway: Gateway,
+    every: timedelta | None = None,
+    stop: datetime | None = None,
+    market: Callable[[str], str] = str,
 ) -> Table:
     """A table with every later price on record; and, for the instants of a grid, with how many were
-    to be expected of each question."""
+    to be expected of each question. `market` is the id of a question's market."""
     planned = table.scheduled if every is None else scheduled(table, gateway, every, stop)
-    still_open = None if table.open is None else marked(table.open, gateway, every, stop)
-    return replace(table, marks=marks(table, gateway), scheduled=planned, open=still_open)
+    still_open = None if table.open is None else marked(table.open, gateway, every, stop, market)
+    return replace(table, marks=marks(table, gateway, market), scheduled=planned, open=still_open)
 
 
-def marks(table: Table, gateway: Gateway) -> Marks:
+def marks(table: Table, gateway: Gateway, market: Callable[[str], str] = str) -> Marks:
     """Every price on record of the table's markets, from the first row of each on: positions and
-    open bets stand at these until settlement."""
-    first = _first_rows(table)
-    q, t, price = [], [], []
+    open bets stand at these until settlement. `market` is the id of a question's market."""
+    first, pieces = _first_rows(table), Pieces(Path(gettempdir()))
     for i, name in enumerate(table.questions):
-        series = gateway.world.series(name)
+        series = gateway.world.series(market(name))
         if series is None or not len(series):
             continue
         kept = series.known_at > first[i]
-        q.append(np.full(int(kept.sum()), i))
-        t.append(series.known_at[kept])
-        price.append(series.price[kept])
-    if not q:
+        pieces.add("q", np.full(int(kept.sum()), i))
+        pieces.add("t", series.known_at[kept])
+        pieces.add("price", series.price[kept])
+    if not (found := [*pieces]):
         return Marks.none()
-    return Marks(np.concatenate(q), np.concatenate(t), np.concatenate(price))
+    if table.disk is None:
+        return Marks(*(pieces.take(name) for name in found))
+    disk = Disk()
+    return Marks(*(disk.keep(pieces.parts(name, BLOCK)) for name in found))
 
 
 def scheduled(

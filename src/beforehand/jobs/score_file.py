@@ -47,6 +47,7 @@ from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
 from beforehand.records.world import Resolution
 from beforehand.runs.columns import read_questions
+from beforehand.runs.marks import write_marks
 from beforehand.runs.rows import InstantLine
 from beforehand.score import metrics
 from beforehand.score.evaluate import Columns, Settings, build_table, evaluate
@@ -211,6 +212,7 @@ def run(
         columns.with_others(open_columns), read_questions(folder.path, settings.kelly)
     )
     table = replace(hindsight.marked(table, gateway), asked=_asked(cells, rejected))
+    write_marks(folder.path, table)
     variants = _variants(panel, cells, stated_cells, names)
     here = folder.run_id, iso(now), archive.digest
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)

@@ -1,6 +1,8 @@
 """Two forecasters of finished runs against each other, on the rows that both forecast."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +12,7 @@ from beforehand.clock import iso_us, parse_us
 from beforehand.errors import InputError
 from beforehand.records.rows import forecasts
 from beforehand.runs.columns import read_questions
+from beforehand.runs.marks import with_marks
 from beforehand.runs.rows import questions_of, read_intervals, read_jsonl, read_predictions
 from beforehand.score.calibration import column
 from beforehand.score.compare import Comparison, compare, compare_apart
@@ -85,13 +88,27 @@ def compare_forecasters(a: Subject, b: Subject, options: Options = Options()) ->
         return compare(_shared(a, b, said, names), *names, options)
     if MARKET in (a.name, b.name):
         raise InputError(_NOTHING.format(*names))
-    prices = {**said_by(Subject(a.folder, MARKET)), **said_by(Subject(b.folder, MARKET))}
+    prices = _prices(a, b)
     of_both = {market for market, _ in said[0]} & {market for market, _ in said[1]}
     rows = sorted(key for key in said[0].keys() | said[1].keys() if key[0] in of_both)
     if not rows:
         raise InputError(f"{names[0]} and {names[1]} have no market in common: nothing to compare")
     columns = _columns(rows, {**dict(zip(names, said, strict=True)), MARKET: prices})
-    return compare_apart(build_table(columns, _questions(a, b)), *names, options)
+    table = with_marks(build_table(columns, _questions(a, b)), _folders(a, b))
+    return compare_apart(table, *names, options)
+
+
+def _prices(a: Subject, b: Subject) -> Said:
+    """The market's prices at the instants of both runs."""
+    found = dict[tuple[str, int], float]()
+    for folder in {a.folder.path: a.folder, b.folder.path: b.folder}.values():
+        with suppress(InputError):  # A set without any market.
+            found |= said_by(Subject(folder, MARKET))
+    return found
+
+
+def _folders(a: Subject, b: Subject) -> list[Path]:
+    return list(dict.fromkeys([a.folder.path, b.folder.path]))
 
 
 def compare_questions(a: Subject, b: Subject, prices: int = 0) -> list[QuestionWire]:
@@ -158,8 +175,8 @@ def _shared(a: Subject, b: Subject, said: tuple[Said, Said], names: tuple[str, s
     shared = sorted(said[0].keys() & said[1].keys())
     if not shared:
         raise InputError(_NOTHING.format(*names))
-    columns = _columns(shared, dict(zip(names, said, strict=True)))
-    return build_table(columns, _questions(a, b))
+    columns = _columns(shared, {MARKET: _prices(a, b), **dict(zip(names, said, strict=True))})
+    return with_marks(build_table(columns, _questions(a, b)), _folders(a, b))
 
 
 def table_of(one: Subject) -> Table:

@@ -396,11 +396,7 @@ class Table:
     @cached_property
     def _in_order(self) -> bool:
         """Whether the rows are in order of questions."""
-        for part in parts_of(len(self.q)):
-            if (np.diff(self.q[max(part.start - 1, 0) : part.stop]) < 0).any():
-                return False
-            self.let_go()
-        return True
+        return in_order(self.q, self.let_go)
 
     def question_means(self, rows: Floats, valid: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
         """(mean over a question's valid rows, 1.0 where it has any), both of shape (Q,)."""
@@ -415,6 +411,15 @@ class Table:
         counts = np.bincount(self.q[valid], minlength=len(self.questions))
         weights = 1.0 / np.maximum(counts, 1)[self.q]
         return np.where(valid, weights, 0.0)
+
+
+def in_order(places: npt.NDArray[Any], let_go: Callable[[], None] = lambda: None) -> bool:
+    """Whether no place is lower than the one before; `let_go` frees what was read."""
+    for part in parts_of(len(places)):
+        if (np.diff(places[max(part.start - 1, 0) : part.stop]) < 0).any():
+            return False
+        let_go()
+    return True
 
 
 def ranks(

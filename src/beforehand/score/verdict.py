@@ -24,7 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.score.intervals import t_quantile
-from beforehand.score.table import MARKET, STALE_DAYS, Floats, Ints, Marks, Table
+from beforehand.score.table import (
+    MARKET,
+    STALE_DAYS,
+    Floats,
+    Ints,
+    Marks,
+    Table,
+    in_order,
+)
 
 Flags = npt.NDArray[np.bool_]
 K = TypeVar("K")
@@ -133,7 +141,7 @@ def _parts(table: Table) -> Iterator[_Part]:
     before = 0
     for one in (table,) if table.open is None else (table, table.open):
         marks, n = one.marks, len(one.questions)
-        if (np.diff(marks.q) < 0).any():
+        if not in_order(marks.q):
             order = np.argsort(marks.q, kind="stable")
             marks = Marks(marks.q[order], marks.t[order], marks.price[order])
         scheduled = one.scheduled if len(one.scheduled) else np.full(n, np.nan)

@@ -58,6 +58,7 @@ from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, subtitle, worl
 from beforehand.memory import give_back, trim
 from beforehand.records.backtest import ExperimentConfig
 from beforehand.runs.columns import each_question
+from beforehand.runs.marks import MARKS, write_marks
 from beforehand.score.evaluate import Beside, Settings, evaluate, later, part_wire
 from beforehand.score.leaks.report import LeakReport
 from beforehand.score.scoreboard import Kept
@@ -470,6 +471,7 @@ class BacktestJob:
         table = said.table(questions(), apart)
         every, stop = self.request.every, self.request.stop
         table = hindsight.marked(table, self.gateway, every, stop)
+        write_marks(path, table)
         # A question outside the grid reveals that the end is near: such markets are scored apart.
         short = said.apart(questions(), apart) if apart else None
         give_back()
@@ -515,7 +517,7 @@ class BacktestJob:
             },
         }
         summary = results.end_in_report(path, result, leaks, about, said.of(drawn), everyone)
-        files = self.folder.digests("audit.json", *results.SCORED, *written)
+        files = self.folder.digests("audit.json", MARKS, *results.SCORED, *written)
         return {"rows": len(summary["leaderboard"]), "files": files}
 
     def _beside(self, rows: int) -> AbstractContextManager[Beside]:

@@ -273,7 +273,7 @@ class BenchmarkJob(_Stage):
         settings = replace(self._request.settings, unranked=unranked(forecasters))
         records = ArchiveRecords(RecordedWorld(self._archive))
         done = evaluation.evaluate_files(
-            events, said, endings, settings, training, kept, stored=records
+            events, said, endings, settings, training, kept, stored=records, gateway=records.gateway
         )
         evaluation.store(done, (events, said, endings), path, self._forecasters.values())
         files = self.folder.digests(*results.SCORED)

@@ -19,10 +19,11 @@ from beforehand.errors import InputError
 from beforehand.forecast.base import Forecaster
 from beforehand.forecast.cutoff_guard import Training
 from beforehand.forecast.schemes.baselines import BASELINES
+from beforehand.gateway.gateway import Gateway
 from beforehand.jobs import results
-from beforehand.jobs.benchmark.events import deadline, load_events, valid
+from beforehand.jobs.benchmark.events import deadline, load_events, market_of, valid
 from beforehand.jobs.forecasters import MAY_REMEMBER, STATED_REMEMBERING
-from beforehand.jobs.hindsight import hedged
+from beforehand.jobs.hindsight import hedged, marked
 from beforehand.records.benchmark import EventSpec, MarketSnapshot, ResolutionRecord, zoned
 from beforehand.records.bulk import PredictionRow, decode_prediction
 from beforehand.records.rows import label
@@ -86,6 +87,7 @@ def evaluate_files(
     assume_utc: bool = False,
     stored: Stored | None = None,
     sealed: "SealedLog | None" = None,
+    gateway: Gateway | None = None,
 ) -> Evaluation:
     """Pure scoring: three files in, verdicts out.
 
@@ -94,7 +96,8 @@ def evaluate_files(
     against it. Price ages come from `events_snapshots.jsonl` beside the events. `training` is what
     is known of the training of models among the predictors. `assume_utc` takes times without a zone
     as UTC. `stored` has the records in which the audit looks the cited sources up. With
-    `sealed`, only what was sealed counts, as made when it was, beside the market's price then.
+    `sealed`, only what was sealed counts, as made when it was, beside the market's price then. With
+    `gateway`, positions stand at every price on its record; events without a resolution are open.
     """
     specs = {spec.id: spec for _, spec in load_events(events, assume_utc)}
     endings = _load_resolutions(resolutions, assume_utc)
@@ -102,7 +105,12 @@ def evaluate_files(
     questions = [_question(spec, endings.get(name)) for name, spec in specs.items()]
     timed, barred = _timed(predictions, [row for _, row in rows], sealed)
     prices = [] if sealed is None else sealed.prices(specs.values(), timed)
-    placed = place([*timed, *prices], specs, endings, _ages(events), barred)
+    if sealed is not None:
+        gateway = sealed.gateway
+        settings = replace(settings, variants=max(settings.variants or 0, len(sealed.predictors)))
+    rows_with_prices = [*timed, *prices]
+    ages = _ages(events, specs) if sealed is None else sealed.ages
+    placed = place(rows_with_prices, specs, endings, ages, barred)
     counts = {**_counts([row for _, row in rows], specs, endings, questions), **placed.counts}
     table = build_table(placed.columns, questions)
     if not len(table.q):
@@ -111,9 +119,13 @@ def evaluate_files(
             f"nothing to score: no prediction in {predictions} is for an event of {events} that "
             f"{resolutions} resolves ({said})"
         )
+    if gateway is not None:
+        table = marked(table, gateway, market=lambda name: market_of(specs[name]))
     settled = {q.id for q in questions if q.settled is not None}
     if sealed is not None:
-        table = replace(table, asked=_asked(placed, settled, sealed.of(settled)))
+        asked = _asked(placed, settled, sealed.of(settled))
+        left = sealed.left_out(specs, settled)
+        table = replace(table, asked={who: n + left.get(who, 0) for who, n in asked.items()})
     unscored = _unscored(rows, placed.left, specs, settled)
     _refuse_all(unscored, len(rows), predictions)
     audited = audit([row for _, row in rows], stored)
@@ -121,7 +133,7 @@ def evaluate_files(
         documents=0,
         **_trained(training),
         unresolved=counts["events_without_resolution"],
-        variants=len(table.forecasts),
+        variants=max(settings.variants or 0, len(table.forecasts)),
         admitted_after_t=len(audited.leaking),
         undated=counts["predictions_without_a_time"],
         texts_known=False,
@@ -302,14 +314,15 @@ def _load_predictions(path: Path, assume_utc: bool) -> list[tuple[int, Predictio
     return rows
 
 
-def _ages(events: Path) -> dict[str, float]:
-    """Price age in days by event id, from the dated snapshots beside the events."""
+def _ages(events: Path, specs: Mapping[str, EventSpec]) -> dict[tuple[str, int], float]:
+    """Price age in days at the deadline of each event, from the dated snapshots beside them."""
     path = events.with_name("events_snapshots.jsonl")
     if not path.is_file():
         return {}
     return {
-        record.id: record.price_age / 86400
+        (record.id, to_us(limit)): record.price_age / 86400
         for record in (valid(path, n, line, MarketSnapshot) for n, line in read_lines(path))
+        if record.id in specs and (limit := deadline(specs[record.id])) is not None
     }
 
 
@@ -345,14 +358,15 @@ def place(
     rows: Sequence[PredictionRow],
     specs: Mapping[str, EventSpec],
     endings: Mapping[str, ResolutionRecord],
-    ages: Mapping[str, float],
+    ages: Mapping[tuple[str, int], float],
     barred: Mapping[int, str] = MappingProxyType({}),
 ) -> Placed:
     """Put each prediction beside the market's price of its own instant.
 
     If a predictor is named `market`, rows are (event, instant) and take its price there.
     Otherwise there is one row per event, at its deadline: each predictor's last prediction that
-    was made by then counts. `barred` have no place, for the reason given by their place.
+    was made by then counts. `ages` says how old the price of an event was at an instant (days).
+    `barred` have no place, for the reason given by their place.
     """
     by_market = any(predictor_of(row) == MARKET for row in rows)
     put = _at_same_instant if by_market else _at_deadline
@@ -378,12 +392,10 @@ def place(
     columns = Columns()
     for (event, t), said in sorted(cells.items()):
         price = said.pop(MARKET, None if by_market else specs[event].baseline_probability)
-        limit = deadline(specs[event])
-        dated = limit is not None and to_us(limit) == t
         columns.id.append(event)
         columns.t.append(t)
         columns.market.append(math.nan if price is None else price)
-        columns.price_age.append(ages.get(event, math.nan) if dated else math.nan)
+        columns.price_age.append(ages.get((event, t), math.nan))
         columns.strict.append(False)
         columns.evidence.append(0)
         columns.bid.append(math.nan)

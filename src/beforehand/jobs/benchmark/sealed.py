@@ -1,7 +1,7 @@
 """Forecasts that were sealed before the outcome: what counts of a file, and what is missing."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import msgspec
 import orjson
 from msgspec import structs
 
-from beforehand.clock import parse_instant
+from beforehand.clock import parse_instant, to_us
 from beforehand.errors import Corrupt, InputError, NotFound
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
@@ -82,11 +82,34 @@ class SealedLog:
     def __init__(self, lines: Sequence[Seal], gateway: Gateway) -> None:
         self.lines = lines
         self._at = {line["record"]: parse_instant(line["sealed_at"]) for line in lines}
-        self._gateway = gateway
+        self.gateway = gateway
+        self.ages = dict[tuple[str, int], float]()
+        """How old the market's price was (days) at an event's instant (microseconds), as the
+        archive knows it, for those of `prices`."""
+
+    @property
+    def predictors(self) -> set[str]:
+        """Everyone who sealed a forecast: each is a try, whether it is handed in or not."""
+        return {line["predictor"] for line in self.lines} - {MARKET}
 
     def of(self, events: Container[str]) -> dict[str, int]:
         """How many forecasts each predictor sealed about these events."""
         return Counter(line["predictor"] for line in self.lines if line["id"] in events)
+
+    def left_out(self, specs: Mapping[str, EventSpec], settled: Container[str]) -> dict[str, int]:
+        """How many each sealed about events that are not among `specs`, or that have ended by the
+        archive and are not among the `settled` ones: whoever leaves them out did not answer."""
+        endings, found = self.gateway.full_view().endings(), Counter[str]()
+        for line in self.lines:
+            name = line["id"]
+            if name in settled:
+                continue
+            if (spec := specs.get(name)) is not None:
+                market = market_of(spec)
+                if market not in endings or endings.says(market)[1] is None:
+                    continue  # It is open, or void.
+            found[line["predictor"]] += 1
+        return found
 
     def as_sealed(self, line: bytes, row: PredictionRow) -> PredictionRow | None:
         """The prediction, made when it was sealed, whatever time it states; None if it was not
@@ -107,5 +130,6 @@ class SealedLog:
             if name not in markets:
                 continue
             with suppress(NotFound):
-                price = self._gateway.at(at).odds(markets[name]).price
-                yield PredictionRow(name, PayloadRow(price), MetadataRow(MARKET, at))
+                odds = self.gateway.at(at).odds(markets[name])
+                self.ages[name, to_us(at)] = odds.price_age / 86400
+                yield PredictionRow(name, PayloadRow(odds.price), MetadataRow(MARKET, at))

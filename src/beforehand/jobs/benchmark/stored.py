@@ -51,7 +51,8 @@ class ArchiveRecords:
 
     def __init__(self, world: RecordedWorld) -> None:
         self._world = world
-        self._view = Gateway(world).full_view()
+        self.gateway = Gateway(world)
+        self._view = self.gateway.full_view()
         self._found: dict[tuple[str, str], StoredRecord | None] = {}
 
     def find(self, kind: str, source: str) -> StoredRecord | None:
