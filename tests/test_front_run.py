@@ -77,7 +77,7 @@ def test_verify_finds_a_single_flipped_byte_in_every_file(
     told(capsys, "backtest", "run", str(path), "--archive", str(sim), "--run-id", "r")
     assert cli(["runs", "verify", "r"]) == 0
     files = sorted(p for p in (Home(home).runs / "r").iterdir())
-    assert len(files) == 15
+    assert len(files) == 16
     for file in files:
         data = file.read_bytes()
         for place in (0, len(data) // 2, len(data) - 1):

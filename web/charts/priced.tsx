@@ -1,5 +1,5 @@
 "use client";
-/** Skill with its 95 % interval against what a forecast cost, each forecaster named where it is. */
+/** Gain with its 95 % interval against what a forecast cost, each forecaster named where it is. */
 import { CartesianGrid, ErrorBar, LabelList, ReferenceLine, Scatter, ScatterChart, XAxis, YAxis } from "recharts";
 import { count, signed } from "@/lib/format";
 import { ticksOf, tone } from "@/parts/interval";
@@ -9,7 +9,7 @@ export interface Priced {
   name: string;
   /** US dollars or tokens for one forecast. */
   x: number;
-  /** Skill against the market. */
+  /** Gain on the market. */
   y: number;
   ci: readonly (number | null | undefined)[];
   verdict: string;
@@ -31,7 +31,7 @@ export default function PricedChart({ points, unit }: { points: Priced[]; unit: 
   const cost = (v: number) => (v === 0 ? "0" : dollars ? `$${Number(v.toPrecision(2))}` : count(Math.round(v)));
   const axis = { tickLine: false, tick: { fill: "var(--ink-3)", fontSize: 11 }, axisLine: { stroke: "var(--line-2)" } };
   return (
-    <div ref={box} className="chart" style={{ height: HEIGHT }} role="img" aria-label={points.map((one) => `${one.name}: ${cost(one.x)} a forecast, skill ${signed(one.y)}`).join("; ")}>
+    <div ref={box} className="chart" style={{ height: HEIGHT }} role="img" aria-label={points.map((one) => `${one.name}: ${cost(one.x)} a forecast, gain ${signed(one.y)}`).join("; ")}>
       {width > 0 && (
         <ScatterChart width={width} height={HEIGHT} margin={{ left: 0, right: 16, top: 16, bottom: 20 }} accessibilityLayer={false}>
           <CartesianGrid stroke="var(--grid)" vertical={false} />

@@ -12,9 +12,21 @@ function rank(row: BoardRow): number {
   return row.skill_vs_market ?? -1e9;
 }
 
-/** True where the 95 % interval holds 0: the data cannot tell the forecaster from the market. */
+export interface Gain {
+  mean: number | null | undefined;
+  ci: readonly (number | null | undefined)[];
+  bounds: readonly (number | null | undefined)[];
+}
+
+/** The mean gain of a forecaster's positions on the market, with its 95 % interval and the bounds widened for tries: what the verdict rests on. */
+export function gainOf(row: BoardRow): Gain {
+  if (row.evidence) return row.evidence;
+  return row.forecaster === "market" ? { mean: 0, ci: [0, 0], bounds: [0, 0] } : { mean: null, ci: [], bounds: [] };
+}
+
+/** True where the widened interval holds 0: the data cannot tell the forecaster from the market. */
 export function tied(row: BoardRow): boolean {
-  const [low, high] = row.skill_ci;
+  const [low, high] = gainOf(row).bounds;
   return row.forecaster !== "market" && typeof low === "number" && typeof high === "number" && low <= 0 && high >= 0;
 }
 
@@ -25,8 +37,11 @@ export function leader(run: RunWhole): BoardRow | undefined {
   return rows.find((row) => row.verdict === "beats the market") ?? rows.find((row) => subjects?.includes(row.forecaster)) ?? rows[0];
 }
 
-/** The bounds that the set itself does not meet; how much a forecaster answered is its own matter. */
-export const unmetBySet = (run: RunWhole) => (run.card ?? []).filter((row) => row.ok === false && row.name !== "share_answered");
+/** Bounds that each forecaster meets or fails on its own. */
+const OWN = ["share_answered", "effective_periods", "share_of_gain_unsettled"];
+
+/** The bounds that the set itself does not meet. */
+export const unmetBySet = (run: RunWhole) => (run.card ?? []).filter((row) => row.ok === false && !OWN.includes(row.name));
 
 /** The sentence above a leaderboard, and the one below it. */
 export function verdictOf(run: RunWhole): { title: string; best: BoardRow | undefined } {

@@ -1,5 +1,6 @@
 "use client";
 /** An estimate with its 95 % interval (band) and the deflated one (line) on an axis shared by rows. */
+import { gainOf } from "@/lib/board";
 import { fixed, signed, type Maybe } from "@/lib/format";
 import type { BoardRow } from "@/lib/schema";
 
@@ -45,7 +46,8 @@ export function axisOf(ranges: Range[]): Axis {
 }
 
 export function rangeOf(row: BoardRow): Range {
-  return { estimate: row.skill_vs_market, ci: row.skill_ci, deflated: [row.deflated_lower, row.deflated_upper] };
+  const gain = gainOf(row);
+  return { estimate: gain.mean, ci: gain.ci, deflated: gain.bounds };
 }
 
 export function boardAxis(rows: BoardRow[]): Axis {

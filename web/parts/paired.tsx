@@ -1,22 +1,27 @@
 import { fixed, pairText } from "@/lib/format";
+import type { PairWire } from "@/lib/schema";
 
-/** What the paired difference of two forecasters says, in words. */
-export function paired(a: string, b: string, found: { difference: number | null; ci: (number | null)[]; verdict: string }): React.ReactNode {
-  const [low, high] = found.ci;
-  const difference = found.difference ?? 0;
-  const [better, other] = difference >= 0 ? [a, b] : [b, a];
-  const sure = typeof low === "number" && typeof high === "number" && (low > 0 || high < 0);
-  const size = <b className="tnum">{fixed(Math.abs(difference))}</b>;
-  if (!sure) {
+/** True where the widened interval of what one gains on the other lies on one side of 0, on enough periods. */
+export function told(found: Pick<PairWire, "gain_bounds" | "effective_periods">): boolean {
+  const [low, high] = found.gain_bounds;
+  return typeof low === "number" && typeof high === "number" && (low > 0 || high < 0) && (found.effective_periods ?? 0) >= 5;
+}
+
+/** What one forecaster gains on another, in words. */
+export function paired(a: string, b: string, found: PairWire): React.ReactNode {
+  const gain = found.gain ?? 0;
+  const [better, other] = gain >= 0 ? [a, b] : [b, a];
+  const size = <b className="tnum">{fixed(Math.abs(gain))}</b>;
+  if (!told(found)) {
     return (
       <>
-        <b>{a}</b> and <b>{b}</b> are not shown to differ: {size} apart in squared error <span className="text-ink-2">(95 % interval {pairText(found.ci)}, which holds 0)</span>
+        <b>{a}</b> and <b>{b}</b> are not shown to differ: {better} gains {size} a forecast <span className="text-ink-2">(95 % interval {pairText(found.gain_bounds)}, over {(found.effective_periods ?? 0).toFixed(1)} effective periods)</span>
       </>
     );
   }
   return (
     <>
-      <b>{better}</b> has a lower squared error than <b>{other}</b> by {size} <span className="text-ink-2">(95 % interval {pairText(found.ci)})</span>
+      <b>{better}</b> gains {size} a forecast on <b>{other}</b> <span className="text-ink-2">(95 % interval {pairText(found.gain_bounds)})</span>
     </>
   );
 }

@@ -2,16 +2,16 @@
 /** Below the leaderboard: why each verdict, two rows against each other, cost, leaks, placebo. */
 import Link from "@/parts/link";
 import { said, useGet } from "@/lib/api";
-import { board } from "@/lib/board";
-import { count, counted, dollars, fixed, minus, pairText, percent } from "@/lib/format";
+import { board, leader, type Gain } from "@/lib/board";
+import { count, counted, dollars, fixed, minus, pairText, percent, signed } from "@/lib/format";
 import { later } from "@/lib/lazy";
 import { useAbouts } from "@/lib/run";
 import type { BoardRow, RunWhole } from "@/lib/schema";
-import { to } from "@/lib/url";
+import { to, useUrl } from "@/lib/url";
 import { MEASURES } from "@/lib/words";
 import { Icon } from "@/parts/icons";
 import { IntervalAxis, IntervalMark, axisOf, tone } from "@/parts/interval";
-import { paired } from "@/parts/paired";
+import { paired, told } from "@/parts/paired";
 import { Command, Exports, Facts, Panel, Verdict } from "@/parts/small";
 import { DataTable, type Column } from "@/parts/table";
 
@@ -30,14 +30,14 @@ export function Foot({ run, flagged }: { run: RunWhole; flagged: boolean }) {
               <circle cx="22" cy="6" r="3.5" />
             </g>
           </svg>
-          estimate, 95 % interval (band), deflated for the {typeof tested === "number" ? counted(tested, "variant") : "variants"} tried (line); an arrow: off the scale
+          gain, 95 % interval (band), widened for the {typeof tested === "number" ? counted(tested, "variant") : "variants"} tried (line); an arrow: off the scale
         </span>
         <span>
-          <i className="inline-block size-3.5 border border-line bg-tie" /> the 95 % interval includes 0
+          <i className="inline-block size-3.5 border border-line bg-tie" /> the widened interval includes 0
         </span>
       </p>
       <p className="note">
-        Each question counts once. Intervals resample events and resolution months; the wider one is shown. {run.scores?.left_out}
+        In scores each question counts once, and their intervals resample events and resolution months, the wider one shown: they describe. The verdict rests on the gain: what the positions that forecasts take against the price made, marked at every price on record. {run.scores?.left_out}
         {!flagged && " Leak flags are 0 for all."}{noKelly && ` No Kelly: ${noKelly}.`} {run.cost ? `The run cost ${dollars(run.cost)}.` : run.tokens || typeof run.calls !== "number" ? "What its calls cost is not on record." : "Nothing was paid."}
       </p>
       <details className="note">
@@ -70,7 +70,7 @@ export function Dock({ run, a, b, onClose }: { run: string; a: string; b: string
   const query = { a: `${run}:${a}`, b: `${run}:${b}` };
   const found = useGet("/api/comparisons", { params: { query } });
   const data = found.data;
-  const range = data && { estimate: data.difference, ci: data.ci };
+  const range = data && { estimate: data.gain, ci: data.gain_ci, deflated: data.gain_bounds };
   const axis = range && axisOf([range]);
   return (
     <section
@@ -86,10 +86,10 @@ export function Dock({ run, a, b, onClose }: { run: string; a: string; b: string
         <>
           <div>
             <p className="note">Paired comparison, the same {counted(data.n, "forecast")} of {counted(data.n_questions, "question")}</p>
-            <p data-difference={data.difference}>{paired(a, b, data)}</p>
+            <p data-difference={data.gain}>{paired(a, b, data)}</p>
           </div>
           <div className="hidden min-[1100px]:block">
-            <IntervalMark name={`${a} against ${b}`} range={range} axis={axis} color={tone((data.ci[0] ?? 0) > 0 || (data.ci[1] ?? 0) < 0 ? "beats the market" : "")} height={24} />
+            <IntervalMark name={`${a} against ${b}`} range={range} axis={axis} color={tone(told(data) ? "beats the market" : "")} height={24} />
             <IntervalAxis axis={axis} sides={[`${b} better`, `${a} better`]} />
           </div>
         </>
@@ -109,12 +109,10 @@ export function Why({ run, id }: { run: RunWhole; id: string }) {
   const columns: Column<BoardRow>[] = [
     { key: "name", head: "Forecaster", cell: (row) => <><Link className="name" href={to("/calibration/", { run: id, f: row.forecaster })}>{row.forecaster}</Link><span className="sub !whitespace-normal">{abouts(row.forecaster)}</span></> },
     { key: "verdict", head: "Verdict", cell: (row) => <Verdict value={row.verdict} /> },
-    { key: "deflated", head: "Skill, deflated interval", num: true, label: "Deflated", cell: (row) => pairText([row.deflated_lower, row.deflated_upper]) },
-    {
-      key: "fresh", head: "On prices at most 7 days old", small: fresh ? counted(fresh, "forecast") : undefined, num: true, label: "On fresh prices",
-      cell: (row) => (row.fresh ? <>{fixed(row.fresh.skill_vs_market)} <span className="text-12 text-ink-3">{pairText(row.fresh.skill_ci)}</span><span className="sub">deflated {pairText([row.fresh.deflated_lower, row.fresh.deflated_upper])}</span></> : "–"),
-    },
-    { key: "why", head: "Reason", wide: true, cell: (row) => minus(capital(row.reasons.join("; "))) || (row.verdict === "beats the market" ? "All four conditions hold" : row.verdict === "worse than the market" ? "The interval lies below 0, also deflated" : "–") },
+    { key: "gain", head: "Gain, widened interval", num: true, label: "Gain", cell: (row) => both(row.evidence) },
+    { key: "fresh", head: "On prices at most 7 days old", small: fresh ? counted(fresh, "forecast") : undefined, num: true, label: "On fresh prices", cell: (row) => both(row.evidence?.fresh ?? (row.fresh ? row.evidence : null)) },
+    { key: "book", head: "Against the book", small: "bid or ask, whichever is nearer", num: true, label: "Against the book", cell: (row) => both(row.evidence?.at_book) },
+    { key: "why", head: "Reason", wide: true, cell: (row) => minus(capital(row.reasons.join("; "))) || (row.verdict === "beats the market" ? "The interval lies above 0, also at fresh prices" : row.verdict === "worse than the market" ? "The interval lies below 0" : "–") },
   ];
   return (
     <Panel title="Why each verdict" pad={false}>
@@ -122,6 +120,52 @@ export function Why({ run, id }: { run: RunWhole; id: string }) {
     </Panel>
   );
 }
+
+function both(gain: Gain | null | undefined) {
+  return gain ? <>{fixed(gain.mean)} <span className="sub">{pairText(gain.bounds)}</span></> : "–";
+}
+
+const Course = later(() => import("@/charts/course").then((found) => found.default), 300);
+
+/** When a forecaster's gain was made, beside what chance alone does. */
+export function Gained({ run, id }: { run: RunWhole; id: string }) {
+  const url = useUrl();
+  const rows = board(run).filter((row) => row.evidence?.course.length);
+  const chosen = rows.find((row) => row.forecaster === url.get("gain")) ?? rows.find((row) => row.forecaster === leader(run)?.forecaster) ?? rows[0];
+  if (!chosen?.evidence) return null;
+  const found = chosen.evidence;
+  return (
+    <Panel
+      title="When the gain was made"
+      right={
+        <select className="h-8 rounded-md border border-line-2 bg-surface px-2 text-12" aria-label="Forecaster whose gain is drawn" value={chosen.forecaster} onChange={(event) => url.set({ gain: event.target.value })}>
+          {rows.map((row) => <option key={row.forecaster}>{row.forecaster}</option>)}
+        </select>
+      }
+    >
+      <Course name={chosen.forecaster} found={found} />
+      <p className="note mt-2" data-rests={found.effective_periods}>
+        It rests on {found.effective_periods.toFixed(1)} effective periods of {found.period_minutes === 1440 ? "a day" : `${found.period_minutes} minutes`}; what may be chance is judged {LED[found.leading] ?? found.leading}. Who has no skill gains {fixed(found.mean_cost === null ? null : -found.mean_cost)} on average. Questions that are still open make {percent(found.unsettled)} of it.
+        {found.effective_windows !== null && " There were no prices in between: it holds if its events have nothing to do with each other."}
+      </p>
+      {found.heaviest.length > 0 && (
+        <ol className="note mt-2 list-decimal pl-5">
+          {found.heaviest.map((one) => (
+            <li key={one.time}>{one.time.slice(0, 10)}: {percent(one.share)} of the variance{one.market && <>, when <Link href={to("/market/", { run: id, id: one.market })}>{one.market}</Link> moved by {signed(one.move, 3)}</>}</li>
+          ))}
+        </ol>
+      )}
+    </Panel>
+  );
+}
+
+const LED: Record<string, string> = {
+  periods: "by how it varied from period to period",
+  implied: "by what the prices said could happen",
+  "late marks": "by how it varied, as prices came late",
+  events: "by how it varied from event to event",
+  windows: "with questions that were open together taken to go together",
+};
 
 const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
@@ -146,7 +190,7 @@ function Cost({ run, id }: { run: RunWhole; id: string }) {
   const points = paid.flatMap((one) => {
     const row = rows.find((r) => r.forecaster === one.forecaster);
     const value = one[unit];
-    return row && row.forecaster !== "market" && typeof row.skill_vs_market === "number" && value !== null && one.forecasts ? [{ name: one.forecaster, x: value / one.forecasts, y: row.skill_vs_market, ci: row.skill_ci, verdict: row.verdict }] : [];
+    return row && row.forecaster !== "market" && typeof row.evidence?.mean === "number" && value !== null && one.forecasts ? [{ name: one.forecaster, x: value / one.forecasts, y: row.evidence.mean, ci: row.evidence.ci, verdict: row.verdict }] : [];
   });
   return (
     <Panel title="Accuracy against cost" right={run.calls ? <Exports path={`/api/runs/${id}/costs`} name={`${id}-costs`} forms={["csv"]} /> : undefined}>
@@ -198,7 +242,7 @@ function Placebo({ run }: { run: RunWhole }) {
       {placebo ? (
         <>
           <p className="tnum text-20 font-semibold">{percent(placebo.any_share)}</p>
-          <p className="text-ink-2">of {count(placebo.draws)} redraws of the outcomes from the market’s own prices, where nobody has skill, would have called someone “beats the market” by resampled scores alone. At most 5 % is expected.</p>
+          <p className="text-ink-2">of {count(placebo.draws)} redraws of prices and endings in which nobody can gain, with each forecaster saying beyond the price what it said here, would have called someone “beats the market”. At most 2.5 % is expected.</p>
         </>
       ) : (
         <p className="text-ink-2">Untested: it was left out, or a bound of the card is not met, so that nobody could be said to beat the market here in any case.</p>

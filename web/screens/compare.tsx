@@ -11,6 +11,7 @@ import { useRun } from "@/lib/run";
 import type { PairWire, QuestionWire, RunDiff, RunWhole } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
 import { IntervalAxis, IntervalMark, axisOf } from "@/parts/interval";
+import { told } from "@/parts/paired";
 import { Main } from "@/parts/shell";
 import { CopyLink, Exports, Facts, Outcome, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
@@ -103,32 +104,31 @@ function Side({ label, value, onChange }: { label: string; value: string; onChan
 }
 
 function Said({ of }: { of: PairWire }) {
-  const [low, high] = of.ci;
-  const sure = typeof low === "number" && typeof high === "number" && (low > 0 || high < 0);
-  const better = (of.difference ?? 0) >= 0 ? [of.a, of.b] : [of.b, of.a];
+  const sure = told(of);
+  const better = (of.gain ?? 0) >= 0 ? [of.a, of.b] : [of.b, of.a];
   return (
     <Title
       lede={
         <>
-          B’s squared error minus A’s is <b className="tnum" data-difference={of.difference}>{signed(of.difference)}</b> (95 % interval {pairText(of.ci)}; above 0, A is better), on the same {counted(of.n, "forecast")} of {counted(of.n_questions, "question")}.
+          A gains <b className="tnum" data-difference={of.gain}>{signed(of.gain)}</b> a forecast on B (95 % interval {pairText(of.gain_ci)}; above 0, A is better), on the same {counted(of.n, "forecast")} of {counted(of.n_questions, "question")}.
           {of.minimum_detectable_effect !== null && ` A difference of ${fixed(of.minimum_detectable_effect)} would be found with a power of 80 %.`} This pair stands alone: it is not deflated for what else was tried, as the leaderboard’s verdicts are.
         </>
       }
     >
-      {sure ? `${better[0]} has a lower squared error than ${better[1]}` : `${of.a} and ${of.b} are not shown to differ`}
+      {sure ? `${better[0]} is better than ${better[1]}` : `${of.a} and ${of.b} are not shown to differ`}
     </Title>
   );
 }
 
 function Difference({ of, a, b, diff, same }: { of: PairWire | undefined; a: string; b: string; diff: RunDiff | undefined; same: boolean }) {
-  const range = of && { estimate: of.difference, ci: of.ci };
+  const range = of && { estimate: of.gain, ci: of.gain_ci };
   const axis = range && axisOf([range]);
   const changed = Object.entries((diff?.config ?? {}) as Record<string, unknown>).filter(([, pair]) => Array.isArray(pair) && pair.length === 2) as [string, [unknown, unknown]][];
   return (
     <Panel title="Paired difference">
       {of && range && axis ? (
         <>
-          <IntervalMark name="B − A" range={range} axis={axis} color={(of.ci[0] ?? 0) > 0 || (of.ci[1] ?? 0) < 0 ? "var(--beats)" : "var(--ink-2)"} height={36} />
+          <IntervalMark name="B − A" range={range} axis={axis} color={told(of) ? "var(--beats)" : "var(--ink-2)"} height={36} />
           <IntervalAxis axis={axis} sides={["B better", "A better"]} />
           <div className="mt-4">
             <Facts
@@ -137,7 +137,8 @@ function Difference({ of, a, b, diff, same }: { of: PairWire | undefined; a: str
                 [`Brier of B (${of.b})`, fixed(of.brier_b)],
                 ["forecasts that both made", count(of.n)],
                 ["questions, events", `${count(of.n_questions)}, ${count(of.n_events)}`],
-                ["interval by", of.leading === "event" ? "events, the wider" : `${of.leading}s, the wider`],
+                ["effective periods", (of.effective_periods ?? 0).toFixed(1)],
+                ["B’s squared error minus A’s, a vote a question", `${signed(of.difference)} ${pairText(of.ci)}`],
               ]}
             />
           </div>

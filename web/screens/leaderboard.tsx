@@ -1,7 +1,7 @@
 "use client";
 /** The verdict, whether it holds, the ranking, and why. */
 import { useRouter } from "next/navigation";
-import { board, tied, verdictOf, unmetBySet } from "@/lib/board";
+import { board, gainOf, tied, verdictOf, unmetBySet } from "@/lib/board";
 import { count, counted, fixed, minus, pairText, percent } from "@/lib/format";
 import { later } from "@/lib/lazy";
 import { useRun } from "@/lib/run";
@@ -17,6 +17,7 @@ import { DataTable, sorted, type Column } from "@/parts/table";
 /** What stands below the table is fetched after it. */
 const below = () => import("@/parts/reasons");
 export const Why = later(() => below().then((found) => found.Why), 300);
+const Gained = later(() => below().then((found) => found.Gained), 340);
 const Behind = later(() => below().then((found) => found.Behind), 300);
 const Foot = later(() => below().then((found) => found.Foot), 80);
 export const Warnings = later(() => below().then((found) => found.Warnings), 40);
@@ -46,8 +47,8 @@ export function Headline({ run }: { run: RunWhole }) {
         ) : (
           best && (
             <>
-              Over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")} the skill of <b>{best.forecaster}</b> is <b className="tnum">{fixed(best.skill_vs_market)}</b>{" "}
-              (95 % interval {pairText(best.skill_ci)}).
+              Over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")} the gain of <b>{best.forecaster}</b> on the market is <b className="tnum">{fixed(gainOf(best).mean)}</b>{" "}
+              (95 % interval {pairText(gainOf(best).bounds)}).
               {best.verdict === "not shown" && best.reasons.length > 0 && <> It is “not shown” because {minus(best.reasons.join("; and "))}.</>}
               {run.scores?.short && ` ${counted(run.scores.short.n_questions, "market is", "markets are")} too short for the grid, and scored apart.`}
               {worse > 0 && ` ${counted(worse, "forecaster is", "forecasters are")} worse than the market.`}
@@ -73,6 +74,7 @@ function Board({ run, id }: { run: RunWhole; id: string }) {
       <BoardTable run={run} id={id} url={url} selected={selected} />
       {selected.length === 2 && <Dock run={id} a={selected[0]!} b={selected[1]!} onClose={() => url.set({ sel: null })} />}
       <Why run={run} id={id} />
+      <Gained run={run} id={id} />
       <Behind run={run} id={id} />
     </>
   );
@@ -86,7 +88,7 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
   const down = url.get("up") !== "1";
   const value = (row: BoardRow) => {
     if (by === "kelly") return typeof row.kelly === "object" ? row.kelly.final_wealth : null;
-    const found = by === "verdict" ? row.verdict : row[by as keyof BoardRow];
+    const found = by === "verdict" ? row.verdict : by === "gain" ? gainOf(row).mean : row[by as keyof BoardRow];
     return typeof found === "number" || typeof found === "string" ? found : null;
   };
   const [market, others] = [rows.filter((r) => r.forecaster === "market"), rows.filter((r) => r.forecaster !== "market")];
@@ -129,6 +131,7 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
       key: "skill_vs_market", head: "Skill vs market", small: "higher is better", about: about("skill_vs_market").about, num: true, sort: "skill_vs_market", label: "Skill",
       cell: (row) => two(fixed(row.skill_vs_market), row.forecaster === "market" ? "by definition" : pairText(row.skill_ci)),
     },
+    { key: "gain", head: "Gain", small: "what the verdict rests on", about: about("gain").about, num: true, sort: "gain", label: "Gain", cell: (row) => two(fixed(gainOf(row).mean), pairText(gainOf(row).bounds)) },
     { key: "brier", head: "Brier", small: "lower is better", about: about("brier").about, num: true, sort: "brier", label: "Brier", cell: (row) => two(fixed(row.brier), missing ? `market’s there ${fixed(row.market_brier)}` : pairText(row.brier_ci)) },
     { key: "log_loss", head: "Log loss", small: "nats, lower", about: about("log_loss").about, num: true, sort: "log_loss", skip: true, cell: (row) => fixed(row.log_loss, 3) },
     { key: "els", head: "ELS", small: "nats, higher", about: about("els").about, num: true, sort: "els", skip: true, cell: (row) => fixed(row.els, 3) },

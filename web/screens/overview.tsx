@@ -2,7 +2,7 @@
 /** Who beats the market, how sure that is, and what was run last. */
 import Link from "@/parts/link";
 import { useGet } from "@/lib/api";
-import { board, leader, verdictOf } from "@/lib/board";
+import { board, gainOf, leader, verdictOf } from "@/lib/board";
 import { count, counted, fixed, minus, pairText } from "@/lib/format";
 import { worldOf } from "@/lib/run";
 import { later } from "@/lib/lazy";
@@ -82,7 +82,7 @@ function Result({ id }: { id: string }) {
         {best && (
           <p className="text-ink-2">
             {best.verdict === "beats the market" ? "" : "Nearest: "}
-            {best.forecaster}, skill <b className="tnum font-semibold text-ink" data-skill={best.skill_vs_market}>{fixed(best.skill_vs_market)}</b> (95 % interval {pairText(best.skill_ci)}) over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")}.
+            {best.forecaster}, gain <b className="tnum font-semibold text-ink" data-gain={gainOf(best).mean}>{fixed(gainOf(best).mean)}</b> (95 % interval {pairText(gainOf(best).bounds)}) over {counted(best.n_questions, "question")} in {counted(best.n_events, "event")}.
             {best.verdict === "not shown" && best.reasons[0] && ` Not shown to be better, because ${minus(best.reasons[0])}.`}
           </p>
         )}
@@ -97,7 +97,7 @@ function Result({ id }: { id: string }) {
           </div>
         ))}
       </div>
-      <p className="note">Skill: the market’s squared error minus the forecaster’s, on the same forecasts; above 0 is better. Band: 95 % interval; line: deflated for the variants tried.</p>
+      <p className="note">Gain: what the positions that forecasts take against the market’s price made, in squared error; above 0 is better. Band: 95 % interval; line: widened for the variants tried.</p>
       <ValidityCard card={run.card} kept={run.kept} />
     </section>
   );

@@ -24,6 +24,14 @@ BETS = Group("Bets", sort_key=40)
 
 Seed = Annotated[int, Parameter(group=SCORING, help="Seed for resampling and the placebo.")]
 Draws = Annotated[int, Parameter(group=SCORING, help="Bootstrap draws.")]
+Margin = Annotated[
+    float | None,
+    Parameter(
+        group=SCORING,
+        help="A difference in Brier score that is stated beforehand to be none: within it, a "
+        'forecaster "is the market" [what tables print as 0.0000].',
+    ),
+]
 BinningRule = Annotated[
     Literal["snapped", "float_edges"],
     Parameter(

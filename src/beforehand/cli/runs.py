@@ -326,13 +326,15 @@ def export(
             "markdown",
             "svg",
             "png",
+            "gain",
             "galileo",
             "otlp",
         ],
         Parameter(
             help="csv, parquet, jsonl: one row per forecast; intervals, predictions: the lines of "
             "the run's own .jsonl, also where it keeps columns; latex, markdown: the leaderboard "
-            "with a paragraph on methods; svg, png: its picture; galileo, otlp: traces."
+            "with a paragraph on methods; svg, png: its picture; gain: the gain of the first "
+            "forecaster under test over time, as SVG; galileo, otlp: traces."
         ),
     ] = "csv",
     out: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import BetFlags, Draws, PlaceboDraws, RunId, Seed, bet_rules
+from beforehand.cli.options import BetFlags, Draws, Margin, PlaceboDraws, RunId, Seed, bet_rules
 from beforehand.cli.output import ArchivePath, Json, Verbose, archive_path, emit, note
 from beforehand.cli.tables import print_result
 from beforehand.clock import parse_instant
@@ -41,9 +41,10 @@ class Reading:
         tuple[str, ...],
         Parameter(
             consume_multiple=False,
-            help="Rows not to look at, as a check of robustness (no new variant): venue=, "
+            help="Rows not to look at; what is left is a variant of its own: venue=, "
             "category=, event=, id=, before=DATE or after=DATE (of the forecast). May be repeated: "
-            "--leave-out A --leave-out B.",
+            "--leave-out A --leave-out B. Without what event= or id= names, nothing is said to "
+            "beat the market.",
         ),
     ] = ()
     check: Annotated[
@@ -70,6 +71,7 @@ def score(
     seed: Seed = 0,
     draws: Draws = 2000,
     placebo: PlaceboDraws = 200,
+    margin: Margin = None,
     run_id: RunId = None,
     bet_flags: BetFlags | None = None,
     verbose: Verbose = False,
@@ -97,7 +99,7 @@ def score(
         workspace.home.runs,
         workspace.home.trials,
         run_id=run_id,
-        settings=settings(seed, draws, placebo, rules, "--"),
+        settings=settings(seed, draws, placebo, rules, "--", margin),
         training_cutoff=cutoff,
         leave_out=how.leave_out,
     )

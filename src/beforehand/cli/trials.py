@@ -3,13 +3,14 @@
 from beforehand.cli.output import Json, emit, plain_table
 from beforehand.config import Workspace
 from beforehand.errors import EXIT_OK
-from beforehand.store.trials import LEFT_OUT, read_trials
+from beforehand.store.trials import read_trials
 
 WHAT = {
     "file": "forecasters of scored files",
     "backtest": "forecasters of backtests",
     "stakes": "stake rules",
-    LEFT_OUT: "rows left out on request",
+    "gate": "comparisons that may fail a build",
+    "leave-out": "rows left out on request, as earlier versions noted it",
 }
 
 
@@ -17,9 +18,10 @@ def trials(*, json: Json = False) -> int:
     """What was tried on which markets: what the validity card counts as variants.
 
     A variant of a file is its forecasts, one of a backtest is a forecaster with its version and how
-    it was run. An earlier one counts for a later run if it covered half of that run's markets;
-    each kind is counted apart. What `score --leave-out` left out is listed and counts nothing, and
-    so does a trial (`--try`, `--check`).
+    it was run, from its first answer on, also where the run was stopped. An earlier one counts for
+    a later run if it covered a tenth of that run's markets; each kind is counted apart. What
+    `score --leave-out` leaves of a file is a variant of its own. A trial (`--try`, `--check`)
+    counts nothing.
     """
     path = Workspace.from_environment().home.trials
     found = read_trials(path)

@@ -121,6 +121,7 @@ class Client:
         seed: int = 0,
         draws: int = 2000,
         placebo: int = 200,
+        margin: float | None = None,
         spread: float | None = None,
         fees: Fees = None,
         kelly: float = 0.25,
@@ -149,6 +150,7 @@ class Client:
             "seed": seed,
             "draws": draws,
             "placebo": placebo,
+            "margin": margin,
             **_bets(stakes(spread, fees, kelly, cap)),
             "fresh": fresh,
             "limits": limits,
@@ -170,6 +172,7 @@ class Client:
         seed: int = 0,
         draws: int = 2000,
         placebo: int = 200,
+        margin: float | None = None,
         spread: float | None = None,
         fees: Fees = None,
         kelly: float = 0.25,
@@ -199,6 +202,7 @@ class Client:
             "seed": seed,
             "draws": draws,
             "placebo": placebo,
+            "margin": margin,
             **_bets(stakes(spread, fees, kelly, cap)),
             "run_id": run_id,
         }
@@ -233,10 +237,16 @@ class Client:
         return answer_of(self.get(f"/api/runs/{run.id}")["answer"], run.id, run.path)
 
     def compare(
-        self, a: Standing | Run, b: Standing | Run, *, draws: int = 2000, seed: int = 0
+        self,
+        a: Standing | Run,
+        b: Standing | Run,
+        *,
+        draws: int = 2000,
+        seed: int = 0,
+        margin: float | None = None,
     ) -> Comparison:
         """`beforehand.compare`: also of a run here with one on the server."""
-        return compare_runs(a, b, draws=draws, seed=seed)
+        return compare_runs(a, b, draws=draws, seed=seed, margin=margin)
 
     def toolbox(self, world: "RemoteWorld", t: datetime | str | None = None) -> "RemoteToolbox":
         """Every tool of the server as a method, as of an instant. It asks the archive that the

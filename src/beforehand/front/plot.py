@@ -7,11 +7,19 @@ from typing import Literal
 
 from beforehand.errors import InputError, NotFound
 from beforehand.records.rows import IntervalRow, label
-from beforehand.score.report.pictures import INK, market_line, png, reliability, style, wealth_lines
+from beforehand.score.report.pictures import (
+    INK,
+    gain_course,
+    market_line,
+    png,
+    reliability,
+    style,
+    wealth_lines,
+)
 from beforehand.score.summary import BoardRow
 from beforehand.store.files import write_atomic
 
-What = Literal["calibration", "wealth", "market"]
+What = Literal["calibration", "gain", "wealth", "market"]
 MOST = len(INK)
 
 
@@ -44,6 +52,17 @@ def calibration(board: Sequence[BoardRow], name: str | None) -> Plot:
         known = ", ".join(row["forecaster"] for row in board)
         raise InputError(f"the run has no forecaster {name!r}: it has {known}")
     return _side_by_side([(row["forecaster"], reliability(row)) for row in rows[:MOST]])
+
+
+def gain(board: Sequence[BoardRow], name: str | None) -> Plot:
+    """What a forecaster's positions gained on the market over time, beside what chance alone does;
+    of the first of the table, if none is named. Raises NotFound where it took none."""
+    taken = [row for row in board if row.get("evidence") and row["evidence"]["course"]]
+    found = next((row for row in taken if name in (None, row["forecaster"])), None)
+    if found is None:
+        known = ", ".join(row["forecaster"] for row in taken) or "nobody"
+        raise NotFound(f"there is no gain of {name or 'anyone'} to draw: there is of {known}")
+    return Plot(style(gain_course(found["forecaster"], found["evidence"])))
 
 
 def wealth(board: Sequence[BoardRow], name: str | None) -> Plot:

@@ -305,15 +305,19 @@ class Run:
     def plot(
         self, what: plot.What = "calibration", *, id: str | None = None, name: str | None = None
     ) -> plot.Plot:
-        """A picture: `calibration` of one forecaster (`name`) or of the first six; `wealth` through
-        time, of their Kelly bets; `market` through time, of the market `id` (the one in the report,
-        if none is given)."""
+        """A picture: `calibration` of one forecaster (`name`) or of the first six; the `gain` of
+        one on the market through time; `wealth` through time, of their Kelly bets; `market` through
+        time, of the market `id` (the one in the report, if none is given)."""
         if what == "calibration":
             return plot.calibration(self.summary["leaderboard"], name)
+        if what == "gain":
+            return plot.gain(self.summary["leaderboard"], name)
         if what == "wealth":
             return plot.wealth(self.summary["leaderboard"], name)
         if what != "market":
-            raise InputError(f"no plot is called {what!r}: choose calibration, wealth or market")
+            raise InputError(
+                f"no plot is called {what!r}: choose calibration, gain, wealth or market"
+            )
         if self._finished() is None:
             raise NotFound(
                 f"run {self.id} scored forecasts that were made elsewhere, and keeps no prices to "
@@ -462,13 +466,19 @@ def workspace_of(home: str | Path | None) -> Workspace:
 
 
 def compare(
-    a: Standing | Run, b: Standing | Run, *, draws: int = 2000, seed: int = 0
+    a: Standing | Run,
+    b: Standing | Run,
+    *,
+    draws: int = 2000,
+    seed: int = 0,
+    margin: float | None = None,
 ) -> Comparison:
-    """Two forecasters, of one run or of two, on the rows that both forecast: the paired difference
-    of their Brier scores with its interval, and what could have been found. A Run stands for its
-    only forecaster under test. Raises InputError if they share no row."""
-    checked = settings(seed, draws, 0)
-    options = Options(draws=checked.draws, seed=checked.seed)
+    """Two forecasters, of one run or of two, on the rows that both forecast: what one gains on the
+    other with its interval, the paired difference of their Brier scores, and what could have been
+    found. `margin` is a difference that is stated beforehand to be none. A Run stands for its only
+    forecaster under test. Raises InputError if they share no row."""
+    checked = settings(seed, draws, 0, margin=margin)
+    options = Options(draws=checked.draws, seed=checked.seed, margin=checked.margin)
     return compare_forecasters(_subject(a), _subject(b), options)
 
 

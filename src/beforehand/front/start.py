@@ -76,6 +76,7 @@ def backtest(
     seed: int = 0,
     draws: int = 2000,
     placebo: int = 200,
+    margin: float | None = None,
     spread: float | None = None,
     fees: Fees = None,
     kelly: float = 0.25,
@@ -92,7 +93,8 @@ def backtest(
     `forecasters` are callables of a Context, and names as on the command line ("market", "drift",
     an address, a model); a mapping gives them names of your own. `every` is the time between two
     forecasts ("6h", "7d"), `evidence` the most documents shown, `grade` which texts count as known;
-    `spread`, `fees`, `kelly` and `cap` are for the bets. The run's folder lies in `data/runs` of
+    `margin` is a difference in Brier score that is stated beforehand to be none; `spread`, `fees`,
+    `kelly` and `cap` are for the bets. The run's folder lies in `data/runs` of
     `home`, else of BEFOREHAND_HOME, else of here. An unfinished run of the same request goes on.
 
     Raises InputError before anything is asked; Interrupted or Stopped for a run that ended early,
@@ -112,7 +114,7 @@ def backtest(
         max_results=between("evidence", evidence, 0, 20),
         grade=grade,
         configs=None if configs is None else list(configs),
-        settings=settings(seed, draws, placebo, stakes(spread, fees, kelly, cap)),
+        settings=settings(seed, draws, placebo, stakes(spread, fees, kelly, cap), margin=margin),
         limits=checked(RunLimits(**limits)),
         model_options=models or ModelOptions(),
         fresh=flag("fresh", fresh),
@@ -148,6 +150,7 @@ def score_forecasts(
     seed: int = 0,
     draws: int = 2000,
     placebo: int = 200,
+    margin: float | None = None,
     spread: float | None = None,
     fees: Fees = None,
     kelly: float = 0.25,
@@ -166,9 +169,10 @@ def score_forecasts(
     the probabilities lie between 0 and 100, `dates` what comes first in dates such as 05.01.2026.
     `name` is the forecaster's of rows that name none.
     `training_cutoff` is when the model's training ended. `leave_out` has rules for rows that are
-    not looked at, such as `["venue=KALSHI", "before=2026-01-01"]`: a check of robustness, which
-    counts as no new variant. Rows that cannot be scored are in
-    `run.rejected`, with the reason.
+    not looked at, such as `["venue=KALSHI", "before=2026-01-01"]`: what is left is a variant of its
+    own, and without rows that were chosen by name nothing is said to beat the market. `margin` is a
+    difference in Brier score that is stated beforehand to be none. Rows that cannot be scored are
+    in `run.rejected`, with the reason.
 
     Raises InputError if no row can be scored.
     """
@@ -187,7 +191,7 @@ def score_forecasts(
         workspace.home.runs,
         workspace.home.trials,
         run_id=run_id,
-        settings=settings(seed, draws, placebo, stakes(spread, fees, kelly, cap)),
+        settings=settings(seed, draws, placebo, stakes(spread, fees, kelly, cap), margin=margin),
         training_cutoff=cutoff,
         leave_out=leave_out,
     )

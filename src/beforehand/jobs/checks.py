@@ -106,13 +106,22 @@ def _rate(name: str, text: str, mark: str) -> float:
 
 
 def settings(
-    seed: int, draws: int, placebo: int, kelly: "Kelly | None" = None, mark: str = ""
+    seed: int,
+    draws: int,
+    placebo: int,
+    kelly: "Kelly | None" = None,
+    mark: str = "",
+    margin: float | None = None,
 ) -> "Settings":
     """The settings of the scoring. Raises InputError."""
     from beforehand.score.bets import Kelly
     from beforehand.score.evaluate import Settings
+    from beforehand.score.verdict import PRINTED
 
+    if margin is not None and not (_is_number(margin) and 0 <= margin <= 1):
+        raise InputError(f"{mark}margin is a difference in Brier score from 0 to 1, not {margin!r}")
     return Settings(
+        margin=PRINTED if margin is None else float(margin),
         seed=between("seed", seed, 0, 2**31, mark),
         draws=between("draws", draws, 100, 100_000, mark),
         placebo=between("placebo", placebo, 0, 10_000, mark),

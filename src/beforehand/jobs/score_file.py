@@ -41,7 +41,7 @@ from beforehand.jobs import hindsight, results
 from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest.select import until
 from beforehand.jobs.checks import fees_apply
-from beforehand.jobs.leave_out import Cells, parse, without
+from beforehand.jobs.leave_out import BY_NAME, Cells, Rule, parse, without
 from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, world_kind
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
@@ -61,7 +61,6 @@ from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import write_jsonl
 from beforehand.store.run_folder import RunFolder
-from beforehand.store.trials import LEFT_OUT, note_trials
 
 MOST_UNKNOWN, MOST_LATE, FEW_QUESTIONS = 3, 0.05, 20
 MOST_KEPT = 10_000
@@ -213,12 +212,12 @@ def run(
     )
     table = replace(hindsight.marked(table, gateway), asked=_asked(cells, rejected))
     write_marks(folder.path, table)
-    variants = _variants(panel, cells, stated_cells, names)
+    variants = _variants(panel, cells, stated_cells, names, left)
     here = folder.run_id, iso(now), archive.digest
     settings = results.with_trials(settings, ledger, "file", table, used, variants, *here)
-    note_trials(ledger, LEFT_OUT, used, _told_apart(left), *here)
+    doubts = {**hindsight.doubted(table, names, gateway), **_explored(rules, names)}
     facts = replace(
-        _facts(archive, leaks, settings.variants, names, hindsight.doubted(table, names, gateway)),
+        _facts(archive, leaks, settings.variants, names, doubts),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
         share_made_after_training=_made_after(training_cutoff, columns),
         training_cutoff=training_cutoff,
@@ -253,10 +252,14 @@ def _write(folder: Path, cells: Cells, rejected: Rejected) -> None:
     write_jsonl(folder / "rejected.jsonl", rejected.rows())
 
 
-def _told_apart(left: Mapping[str, int]) -> dict[str, str]:
-    """The rules by which rows were left out, as one look at the set; nothing where none was."""
-    said = " ".join(left)
-    return {digest(said.encode()): said} if left else {}
+def _explored(rules: Sequence[Rule], names: Iterable[str]) -> dict[str, str]:
+    """Why nobody may be said to beat the market where rows were left out by name."""
+    named = " ".join(str(rule) for rule in rules if rule.field in BY_NAME)
+    why = (
+        f"rows were left out by name (--leave-out {named}), which may have been chosen for how "
+        "they ended: this is exploration"
+    )
+    return dict.fromkeys(names, why) if named else {}
 
 
 def _leaks(gateway: Gateway, archive: Archive, panel: Panel) -> LeakReport:
@@ -535,10 +538,17 @@ def _columns(panel: Panel, cells: Cells) -> Columns:
     return columns
 
 
-def _variants(panel: Panel, cells: Cells, whole: Cells, names: Iterable[str]) -> dict[str, str]:
-    """A variant is identified by all its forecasts in the file (`whole`), also those left out of
-    the score, and not by its name. Prices of the market do not count."""
-    return {digest(_said(whole, who)): who for who in names if not _copies(panel, cells, who)}
+def _variants(
+    panel: Panel, cells: Cells, whole: Cells, names: Iterable[str], left: Mapping[str, int]
+) -> dict[str, str]:
+    """A variant is identified by all its forecasts in the file (`whole`) and the rules by which
+    some were `left` out of the score, and not by its name. Prices of the market do not count."""
+    rules = " ".join(left)
+    return {
+        digest([_said(whole, who), rules] if left else _said(whole, who)): f"{who} {rules}".strip()
+        for who in names
+        if not _copies(panel, cells, who)
+    }
 
 
 def _copies(panel: Panel, cells: Cells, who: str) -> bool:

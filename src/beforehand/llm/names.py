@@ -8,10 +8,12 @@ anthropic:NAME              needs ANTHROPIC_API_KEY
 NAME@http://host:port/v1    any OpenAI-compatible address (BEFOREHAND_LLM_KEY, if it needs a key)
 """
 
+import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import SplitResult, urlsplit
 
 from beforehand.errors import InputError, NotConfigured
@@ -49,7 +51,7 @@ newer model must not inherit an older one's."""
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d\d-\d\d|latest)")
 _LOOKS_UP = re.compile(r"search|deep-research|online|sonar")
 """Names of models that search on their own: what they find cannot be limited to before t."""
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})
+LOOPBACK = frozenset({"localhost", "ip6-localhost", "ip6-loopback"})
 PORTS = {"http": 80, "https": 443}
 
 
@@ -150,7 +152,36 @@ def service_of(address: str) -> str:
         return address
     if parts.scheme not in PORTS or not host:
         return address
-    return f"{'localhost' if host in LOOPBACK else host}:{port or PORTS[parts.scheme]}"
+    return f"{'localhost' if loopback(host) else host}:{port or PORTS[parts.scheme]}"
+
+
+def loopback(host: str) -> bool:
+    """Whether a host is this machine, by any of its names and addresses: `localhost` and what lies
+    below it, 127.0.0.0/8 as resolvers read it (127.1, 0x7f.1, 2130706433), ::1, the machine's own
+    name."""
+    name = host.lower().strip("[]").rstrip(".")
+    if name in LOOPBACK or name.endswith(".localhost") or name == platform.node().lower():
+        return True
+    try:
+        address: IPv4Address | IPv6Address = IPv6Address(name) if ":" in name else _as_read(name)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return bool(mapped.is_loopback or mapped.is_unspecified)
+
+
+def _as_read(name: str) -> IPv4Address:
+    """An IPv4 address as the C library reads it: one to four numbers, the last of which fills the
+    rest, in tens, octal (017) or hexadecimal (0x7f). Raises ValueError."""
+    numbers = [
+        int(part, 8) if re.fullmatch("0[0-7]+", part) else int(part, 0) for part in name.split(".")
+    ]
+    *first, last = numbers
+    if len(numbers) > 4 or any(not 0 <= one < 256 for one in first):
+        raise ValueError(name)
+    if not 0 <= last < 256 ** (4 - len(first)):
+        raise ValueError(name)
+    return IPv4Address(sum(one << (24 - 8 * i) for i, one in enumerate(first)) + last)
 
 
 def split_address(address: str, whose: str, shape: str) -> SplitResult:

@@ -2,26 +2,32 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from math import nan
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from typing_extensions import TypedDict
 
 from beforehand.clock import iso_us, parse_us
+from beforehand.config import Home
 from beforehand.errors import InputError
+from beforehand.ids import digest
 from beforehand.records.rows import forecasts
 from beforehand.runs.columns import read_questions
 from beforehand.runs.marks import with_marks
 from beforehand.runs.rows import questions_of, read_intervals, read_jsonl, read_predictions
+from beforehand.score import verdict
 from beforehand.score.calibration import column
 from beforehand.score.compare import Comparison, compare, compare_apart
 from beforehand.score.evaluate import Columns, Question, build_table
 from beforehand.score.skill import MARKET, Options
-from beforehand.score.summary import Summary
+from beforehand.score.summary import Summary, number
 from beforehand.score.table import Table
 from beforehand.store.files import read_json
 from beforehand.store.run_folder import INTERVALS, RunFolder
+from beforehand.store.trials import note_trials
 
 Said = Mapping[tuple[str, int], float]
 """Probabilities by market and instant (microseconds)."""
@@ -109,6 +115,81 @@ def _prices(a: Subject, b: Subject) -> Said:
 
 def _folders(a: Subject, b: Subject) -> list[Path]:
     return list(dict.fromkeys([a.folder.path, b.folder.path]))
+
+
+FailIf = Literal["worse", "not-as-good"]
+
+
+class GateWire(TypedDict):
+    """A comparison that may be looked at as often as one likes. `failed`, by what `fail_if` says:
+    `worse`, where the evidence (`e_value`) that a is worse than b reaches what is `needed`, which
+    happens at all with a probability of 2.5 % where a is not, and grows with the `candidates` that
+    were held against the set; `not-as-good`, unless a is shown to be worse by less than the margin.
+    `power` is the probability that a forecaster that is worse by `effect` is found to be worse, as
+    far as the variance seen here tells."""
+
+    fail_if: str
+    failed: bool
+    e_value: float
+    needed: float
+    candidates: int
+    effect: float
+    power: float | None
+    power_at_one_look: float | None
+
+
+def gate(
+    a: Subject,
+    b: Subject,
+    fail_if: FailIf,
+    home: Home,
+    at: str,
+    effect: float = 0.01,
+    options: Options = Options(),
+) -> tuple[Comparison, GateWire]:
+    """Whether a change of a forecaster may pass: a against b, with a look that the ledger of trials
+    counts. Raises InputError as `compare_forecasters`, and where the two share no instant."""
+    said, names = _said(a, b)
+    table = _shared(a, b, said, names)
+    found = verdict.gains(table, {names: verdict.AgainstEachOther(*names)})[names]
+    tried = digest([sorted((*key, p) for key, p in one.items()) for one in said])
+    candidates = note_trials(
+        home.trials,
+        "gate",
+        table.questions,
+        {tried: f"{names[0]} against {names[1]}"},
+        a.folder.run_id,
+        at,
+        str(a.folder.facts().get("archive_digest", "")),
+    )
+    compared = compare(table, *names, options)
+    needed = verdict.EVIDENCE * candidates
+    value = float(verdict.e_values(found, below=True).max(initial=0.0))
+    gain = replace(compared.gain, factor=verdict.for_tries([], candidates))
+    failed = value >= needed
+    if fail_if == "not-as-good":
+        failed = not (gain.enough and gain.bounds[0] > -options.margin) and bool(gain.apart)
+    return compared, {
+        "fail_if": fail_if,
+        "failed": failed,
+        "e_value": value,
+        "needed": needed,
+        "candidates": candidates,
+        "effect": effect,
+        "power": number(verdict.looked_power(found, effect, needed)),
+        "power_at_one_look": number(gain.power(effect)),
+    }
+
+
+def gate_power(a: Subject, effect: float) -> tuple[float, float]:
+    """The power of a gate before a candidate is asked, looked at every day and once, as far as what
+    `a` gains on the market tells of the variance: that of two like forecasters is smaller."""
+    said = said_by(a)
+    columns = _columns(sorted(said), {MARKET: _prices(a, a), a.name: said})
+    table = with_marks(build_table(columns, read_questions(a.folder.path)), [a.folder.path])
+    found = verdict.gains(table, {a.name: verdict.AgainstMarket(a.name)})[a.name]
+    once = verdict.evidence(table, found)
+    return verdict.looked_power(found, effect), once.power(effect) if once.apart else nan
 
 
 def compare_questions(a: Subject, b: Subject, prices: int = 0) -> list[QuestionWire]:

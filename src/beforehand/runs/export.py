@@ -63,7 +63,7 @@ COLUMNS = {
 ALSO = {".tex": (".latex",), ".md": (".markdown",)}
 ROWS_OF = ("intervals", "predictions")
 """Formats that are a file of the run, line by line."""
-PAPER = {"latex": ".tex", "markdown": ".md", "svg": ".svg", "png": ".png"}
+PAPER = {"latex": ".tex", "markdown": ".md", "svg": ".svg", "png": ".png", "gain": ".gain.svg"}
 """Formats for a paper, and how their files end."""
 
 
@@ -172,7 +172,7 @@ def _licences(folder: RunFolder) -> list[str]:
 def _paper(folder: RunFolder, format: str, out: str | None, home: Home | None) -> Exported:
     """The leaderboard and what was done, for a paper. With `home`, also what was tried since."""
     from beforehand.score.report import paper
-    from beforehand.score.report.pictures import png
+    from beforehand.score.report.pictures import for_print, gain_course, png, style
 
     scores = folder.path / "scores.json"
     if not scores.is_file():
@@ -188,6 +188,16 @@ def _paper(folder: RunFolder, format: str, out: str | None, home: Home | None) -
         content = paper.markdown(summary).encode()
     elif format == "svg":
         content = paper.picture(summary).encode()
+    elif format == "gain":
+        tested = summary.get("subjects")
+        drawn = [
+            (row["forecaster"], row["evidence"])
+            for row in summary["leaderboard"]
+            if row.get("evidence") and (tested is None or row["forecaster"] in tested)
+        ]
+        if not drawn:
+            raise NotFound(f"run {folder.run_id} has no gain of anyone on a market to draw")
+        content = for_print(style(gain_course(*drawn[0]))).encode()
     else:
         content = png(paper.picture(summary))
     write_atomic(path, content)

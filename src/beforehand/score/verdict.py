@@ -799,26 +799,56 @@ def for_tries(series: Sequence[Floats], tries: int) -> float:
     return _NORMAL.inv_cdf(1 - TAIL / max(independent, 1.0)) / _Z
 
 
-def e_values(found: Gains) -> Floats:
-    """The evidence after each period that the gains have a mean above 0, for whoever looks every
-    day: where there is no skill it ever reaches `EVIDENCE` with a probability of 2.5 %. (K,), 0
-    until the fifth period with a gain; a mixture of normal mixtures (Robbins 1970; exact for
-    symmetric increments, de la Pena 1999, else an approximation)."""
+def e_values(found: Gains, below: bool = False) -> Floats:
+    """The evidence after each period that the gains have a mean above 0 (or `below`), for whoever
+    looks every day: where they have not, it ever reaches `EVIDENCE` with a probability of 2.5 %.
+    (K,), 0 until the fifth period with a gain; a mixture of normal mixtures (Robbins 1970; exact
+    for symmetric increments, de la Pena 1999, else an approximation)."""
+    sums, spread, scale, begin, size = _looked_at(found)
+    values = np.zeros(len(sums))
+    if scale:
+        values = _mixture(-sums if below else sums, spread, scale)
+        values[:begin] = 0.0
+    return np.repeat(values, size)[: len(found.moved)]
+
+
+def _looked_at(found: Gains) -> tuple[Floats, Floats, float, int, int]:
+    """The sums of gains after each block of periods and their variance, the scale that the first
+    ones set (0 where there are too few), the block from which on it is known, and the periods of a
+    block."""
     series = found.moved - found.cost, found.moved, found.skew, found.opened
     size = max(2 * found.age, 1)
     net, moved, skew, opened = (_blocks(one, size) for one in series)
+    implied = np.maximum.accumulate(np.maximum(np.cumsum(moved * moved - skew), 0.0))
+    spread = np.maximum(np.cumsum(net * net), implied)
     active = np.flatnonzero(net)
-    values = np.zeros(len(net))
-    if len(active) >= BURN_IN:
-        begin = int(active[BURN_IN - 1])
-        scale = float(opened[: begin + 1].sum()) or np.finfo(float).tiny
-        implied = np.maximum.accumulate(np.maximum(np.cumsum(moved * moved - skew), 0.0))
-        spread = np.maximum(np.cumsum(net * net), implied)
-        sums = np.cumsum(net)
-        for rho in (scale * one for one in SCALES):
-            z = sums / np.sqrt(spread + rho)
-            tail = np.array([_NORMAL.cdf(one) for one in z.tolist()])
-            grown = np.exp(np.minimum(z * z / 2, 700.0))
-            values += 2 * np.sqrt(rho / (spread + rho)) * grown * tail / len(SCALES)
-        values[:begin] = 0.0
-    return np.repeat(values, size)[: len(found.moved)]
+    if len(active) < BURN_IN:
+        return np.cumsum(net), spread, 0.0, 0, size
+    begin = int(active[BURN_IN - 1])
+    scale = float(opened[: begin + 1].sum()) or np.finfo(float).tiny
+    return np.cumsum(net), spread, scale, begin, size
+
+
+def _mixture(sums: Floats, spread: Floats, scale: float) -> Floats:
+    values = np.zeros(len(sums))
+    for rho in (scale * one for one in SCALES):
+        z = sums / np.sqrt(spread + rho)
+        tail = np.array([_NORMAL.cdf(one) for one in z.tolist()])
+        grown = np.exp(np.minimum(z * z / 2, 700.0))
+        values += 2 * np.sqrt(rho / (spread + rho)) * grown * tail / len(SCALES)
+    return values
+
+
+def looked_power(found: Gains, effect: float, needed: float = EVIDENCE) -> float:
+    """The probability that whoever looks every day has seen, by the end, that the mean gain lies
+    `effect` below 0, where it does: by the normal distribution, with the variance seen here; NaN
+    where there are too few periods."""
+    _, spread, scale, _, _ = _looked_at(found)
+    if not scale or not found.weight:
+        return float("nan")
+    last, low, high = spread[-1:], 0.0, 40.0 * sqrt(float(spread[-1]) + scale * SCALES[-1])
+    for _ in range(60):  # The sum at which the evidence is enough.
+        middle = (low + high) / 2
+        enough = float(_mixture(np.array([middle]), last, scale)[0]) >= needed
+        low, high = (low, middle) if enough else (middle, high)
+    return _NORMAL.cdf((abs(effect) * found.weight - high) / sqrt(float(last[0])))

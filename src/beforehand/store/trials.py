@@ -1,7 +1,7 @@
 """The ledger of what was tried: each variant of a forecaster on a set of markets, once.
 
 Whoever tries many things on the same markets finds one that looks good by chance. The validity card
-and the deflated interval count what stands here.
+and the interval of a verdict count what stands here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,8 +14,11 @@ from typing_extensions import TypedDict
 from beforehand.ids import digest
 from beforehand.store.files import append_jsonl, exclusive
 
-LEFT_OUT = "leave-out"
-"""The family of rules by which rows were left out of a scored file: listed, and no variants."""
+LEAST_SHARED = 10
+"""An earlier trial counts on a set of which it covered one market of so many."""
+BESIDE = ("stakes", "leave-out", "gate")
+"""Families that are listed and are no variants of a forecaster: stake rules, rules by which earlier
+versions left rows out, and what was held against what."""
 
 
 class Trial(TypedDict):
@@ -72,16 +75,16 @@ def tried_so_far(ledger: Path, run_id: str, markets: Iterable[str]) -> int | Non
         return None
     mine = {digest(name.encode())[:8] for name in markets}
     return len(
-        {
-            row["variant"]
-            for row in _each(ledger)
-            if row["family"] == family and 2 * len(mine & set(row["markets"])) >= len(mine)
-        }
+        {row["variant"] for row in _each(ledger) if row["family"] == family and _shares(mine, row)}
     )
 
 
 def _counts(row: Trial) -> bool:
-    return row["family"] not in ("stakes", LEFT_OUT)
+    return row["family"] not in BESIDE
+
+
+def _shares(mine: set[str], row: Trial) -> bool:
+    return LEAST_SHARED * len(mine & set(row["markets"])) >= len(mine)
 
 
 def note_trials(
@@ -97,8 +100,8 @@ def note_trials(
     the archive of a digest. Returns how many of the family were ever tried on such a set, these
     included.
 
-    An earlier trial counts if it covered half of the present markets: dropping a few rows or
-    importing more does not restart the count, and a test file of three rows does not count.
+    An earlier trial counts if it covered a tenth of the present markets: choosing some of them, or
+    importing more, does not restart the count, and a test file of three rows does not count.
     Families (a user's files, the forecasters of backtests) are counted apart.
     """
     mine = {digest(name.encode())[:8] for name in markets}
@@ -106,7 +109,7 @@ def note_trials(
         seen = {
             row["variant"]
             for row in _each(ledger)
-            if row["family"] == family and 2 * len(mine & set(row["markets"])) >= len(mine)
+            if row["family"] == family and _shares(mine, row)
         }
         covered = sorted(mine)
         new = [

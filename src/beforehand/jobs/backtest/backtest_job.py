@@ -70,6 +70,7 @@ from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
 from beforehand.store.files import read_json, write_json, write_json_around, write_jsonl
 from beforehand.store.run_folder import RunFolder
+from beforehand.store.trials import note_trials
 
 MOST_QUESTIONS = 5_000_000
 """The most questions (a market at an instant) of a run."""
@@ -175,9 +176,31 @@ class BacktestJob:
         )
         walker.follow(self.plan.steps)
         self._alone = bool(workspace.database) or request.limits.concurrency == 1
-        self.actions: Mapping[str, Action] = {**walker.actions, "score": self._score}
+        walks = {
+            name: self._noting(action) if self.asked else action
+            for name, action in walker.actions.items()
+        }
+        self.actions: Mapping[str, Action] = {**walks, "score": self._score}
+        self._noted = False
         self._first_codes: dict[str, str] = {}
         self.warnings: list[str] = []
+
+    def _noting(self, action: Action) -> Action:
+        """The same, after which those that are asked count as tried: a run that is stopped has
+        answers on record as well."""
+
+        def act(
+            args: Mapping[str, Any], outputs: Mapping[str, Any], context: StepContext
+        ) -> object:
+            made = action(args, outputs, context)
+            if not self._noted:
+                here = self.folder.run_id, context.journal.now(), self.archive.digest
+                variants, markets = self.variants(asked_alone=True), {*self.configs.markets}
+                note_trials(self._ledger, "backtest", markets, variants, *here)
+                self._noted = True
+            return made
+
+        return act
 
     @classmethod
     def forked(
@@ -393,8 +416,9 @@ class BacktestJob:
     def _grid(self) -> str:
         return "configured" if self.request.configs is not None else self.request.grid
 
-    def variants(self, by_code: bool = True) -> dict[str, str]:
-        """What is tried: the forecaster, its version, and how it was run; names by fingerprints."""
+    def variants(self, by_code: bool = True, asked_alone: bool = False) -> dict[str, str]:
+        """What is tried: the forecaster, its version, and how it was run; names by fingerprints. Or
+        only those that are asked interval by interval."""
         request = self.request
         settings = sorted(
             {(c.interval_minutes, c.search_config.max_results) for c in self.configs.kinds}
@@ -411,7 +435,7 @@ class BacktestJob:
             for f in self.asked
             if f.ranked
         }
-        return {**tried, **asked}
+        return asked if asked_alone else {**tried, **asked}
 
     def _spoken(self, one: Model) -> dict[str, list[int]]:
         """At which instants of each market a model is asked."""

@@ -9,6 +9,8 @@ from beforehand.records.text import straight
 from beforehand.score.report.pictures import (
     INK,
     gain_axis,
+    gain_course,
+    heavy_lines,
     market_line,
     reliability,
     source,
@@ -32,7 +34,7 @@ from beforehand.score.report.words import (
 if TYPE_CHECKING:
     from beforehand.score.summary import DecisionCounts, ModelCounts, Summary
 
-PICTURED, MOST_SLICED = 8, 5
+PICTURED, MOST_SLICED, MOST_COURSES = 8, 5, 3
 
 
 @cache
@@ -95,6 +97,13 @@ def html(
                 if name in summary["validity"]
                 and (name != "short_markets" or summary["validity"][name]["value"])
             ],
+            courses=[
+                (name, Markup(gain_course(name, found)), heavy_lines(found))
+                for row in board[1:]
+                if (name := row["forecaster"]) in summary.get("subjects", tested)
+                and (found := row.get("evidence")) is not None
+                and found["course"]
+            ][:MOST_COURSES],
             whiskers=[Markup(whisker(row, axis)) for row in board],
             axis=axis,
             added=board[0].get("added", {}),

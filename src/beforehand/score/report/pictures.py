@@ -17,7 +17,7 @@ from beforehand.records.rows import IntervalRow, forecasts
 from beforehand.score.report.words import gained, show
 
 if TYPE_CHECKING:
-    from beforehand.score.summary import BoardRow, ProfitWire
+    from beforehand.score.summary import BoardRow, EvidenceWire, ProfitWire
 
 INK = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)")
 WIDE, TALL, LEFT, RIGHT, TOP, FOOT = 920, 300, 42, 16, 14, 44
@@ -270,6 +270,68 @@ def wealth_lines(paths: Mapping[str, Sequence[tuple[str, float]]]) -> str:
         f'<svg viewBox="0 0 {WIDE} {TALL}" width="{WIDE}" height="{TALL}" role="img" '
         f'aria-label="Wealth: {label}">{"".join(parts)}</svg>'
     )
+
+
+def gain_course(name: str, found: "EvidenceWire") -> str:
+    """The gain over time of a forecaster's positions, the band in which it lies by chance where
+    there is no skill, and the three periods that make most of the variance."""
+    times = [parse_us(point["time"]) for point in found["course"]]
+    gains = [point["gain"] or 0.0 for point in found["course"]]
+    bands = [point["band"] or 0.0 for point in found["course"]]
+    if not times:
+        return ""
+    first, reach = min(times), (max(times) - min(times)) or 1
+    most = max(map(abs, [*gains, *bands])) * 1.08 or 0.01
+
+    def x(at: int) -> float:
+        return LEFT + 20 + (WIDE - LEFT - 20 - RIGHT) * (at - first) / reach
+
+    def y(value: float) -> float:
+        return TOP + 8 + (TALL - TOP - 8 - FOOT) * (most - value) / (2 * most)
+
+    there = [f"{x(at):.1f},{y(band):.1f}" for at, band in zip(times, bands, strict=True)]
+    back = [f"{x(at):.1f},{y(-band):.1f}" for at, band in zip(times, bands, strict=True)]
+    line = " ".join(f"{x(at):.1f},{y(gain):.1f}" for at, gain in zip(times, gains, strict=True))
+    parts = [
+        f'<text x="{LEFT + 20}" y="11">gain of {escape(name)} so far; shaded: what chance alone '
+        "does (95 %)</text>",
+        f'<polygon class="chance" points="{" ".join(there + back[::-1])}"/>',
+    ]
+    for value in (-most / 1.08, 0.0, most / 1.08):
+        kind = "grid" if value else "zero"
+        parts.append(
+            f'<line class="{kind}" x1="{LEFT + 20}" x2="{WIDE - RIGHT}" y1="{y(value):.1f}" '
+            f'y2="{y(value):.1f}"/><text x="{LEFT + 14}" y="{y(value) + 4:.1f}" '
+            f'text-anchor="end">{show(value)}</text>'
+        )
+    for i in range(5):
+        at, anchor = first + reach * i // 4, ("start", "middle", "middle", "middle", "end")[i]
+        parts.append(
+            f'<text x="{x(at):.1f}" y="{TALL - FOOT + 18}" text-anchor="{anchor}">'
+            f"{from_us(at):%Y-%m-%d}</text>"
+        )
+    for k, one in enumerate(found["heaviest"], 1):
+        along = x(min(max(parse_us(one["time"]), first), first + reach))
+        parts.append(
+            f'<line class="heavy" x1="{along:.1f}" x2="{along:.1f}" y1="{TOP + 8}" '
+            f'y2="{TALL - FOOT}"/><text x="{along + 3:.1f}" y="{TALL - FOOT - 4}">{k}</text>'
+        )
+    parts.append(f'<polyline class="forecast" style="stroke:{INK[0]}" points="{line}"/>')
+    label = escape(f"Gain of {name} over time: {show(found['mean'])} at the end")
+    return (
+        f'<svg viewBox="0 0 {WIDE} {TALL}" width="{WIDE}" height="{TALL}" role="img" '
+        f'aria-label="{label}"><title>{label}</title>{"".join(parts)}</svg>'
+    )
+
+
+def heavy_lines(found: "EvidenceWire") -> list[str]:
+    """The three periods that make most of the variance, in words."""
+    said = list[str]()
+    for k, one in enumerate(found["heaviest"], 1):
+        share = f"{100 * one['share']:.0f} % of the variance"
+        moved = f", when {one['market']} moved by {one['move']:+.3f}" if one["market"] else ""
+        said.append(f"{k}: {one['time'][:10]}, {share}{moved}")
+    return said
 
 
 @dataclass(frozen=True)

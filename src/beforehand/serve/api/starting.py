@@ -130,6 +130,9 @@ class Backtest(_Body):
     seed: int = 0
     draws: int = 2000
     placebo: int = 200
+    margin: float | None = Field(
+        default=None, ge=0, le=1, description="Stated to be no difference."
+    )
     spread: float | None = Field(default=None, description="Where no book was recorded.")
     fee: list[str] = Field(
         default=[], max_length=100, description="Taker fee rates.", examples=[["KALSHI=0.07"]]
@@ -280,6 +283,7 @@ def _backtest(api: Api, body: Backtest) -> BacktestRequest:
             body.draws,
             body.placebo,
             stakes(body.spread, body.fee, body.kelly, body.cap),
+            margin=body.margin,
         ),
         limits=body.limits.checked(),
         model_options=body.models.options(),
@@ -438,6 +442,9 @@ async def score(
     seed: Annotated[int, Query(ge=0, le=2**31, description="Of the resampling.")] = 0,
     draws: Annotated[int, Query(ge=100, le=20_000, description="Bootstrap draws.")] = 2000,
     placebo: Annotated[int, Query(ge=0, le=1000, description="Placebo redraws; 0: none.")] = 200,
+    margin: Annotated[
+        float | None, Query(ge=0, le=1, description="Stated beforehand to be no difference.")
+    ] = None,
     spread: Annotated[
         float | None, Query(ge=0, lt=1, description="For Kelly, where no book was recorded.")
     ] = None,
@@ -458,7 +465,7 @@ async def score(
     if media not in endings:
         known = "text/csv or application/x-ndjson"
         raise InputError(f"Content-Type {media[:80]!r} is not known here: send {known}")
-    how = settings(seed, draws, placebo, stakes(spread, fee, kelly, cap))
+    how = settings(seed, draws, placebo, stakes(spread, fee, kelly, cap), margin=margin)
     read_as = reading(columns, timezone, percent, "", dates)
     asked: list[object] = [archive, name, training_cutoff, asdict(how), run_id, columns]
     asked += [timezone, percent, dates]
