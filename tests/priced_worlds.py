@@ -102,9 +102,11 @@ def shifted(m: Array, by: float, at: npt.NDArray[np.bool_]) -> Array:
     return np.where(at, np.clip(m + by, 0.005, 0.995), np.nan)
 
 
-def early_yes(rng: np.random.Generator, n: int, life: int, hazard: float, by: float) -> World:
-    """ "Will it happen by day N?": it may happen on any day with the same probability."""
-    gap = 2
+def early_yes(
+    rng: np.random.Generator, n: int, life: int, hazard: float, by: float, gap: int = 2
+) -> World:
+    """ "Will it happen by day N?": it may happen on any day with the same probability; a market
+    every `gap` days."""
     days = n * gap + life
     m, y = np.full((n, days), np.nan), np.zeros(n)
     for i in range(n):

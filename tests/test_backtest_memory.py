@@ -64,7 +64,7 @@ def test_who_was_asked_about_later_instants_before_may_remember(
 
     with serving(Prophet(sim)) as prophet:
         command = ["backtest", "run", "--archive", str(sim), "--forecasters", prophet.address()]
-        command += [*QUICK, "--every", "21d"]
+        command += [*QUICK, "--every", "7d"]
         first = told(capsys, *command, "--run-id", "first")
         assert verdict(first) == ("beats the market", "asked in order")
         again = told(capsys, *command, "--run-id", "again")
@@ -162,9 +162,25 @@ def test_services_and_names() -> None:
         "http://localhost/g?x=1",
         "HTTP://LOCALHOST:80",
         "http://[::1]/",
+        "http://127.1",
+        "http://127.0.0.2/f",
+        "http://0x7f.1:80",
+        "http://2130706433/",
+        "http://0177.0.0.1",
+        "http://[::ffff:127.0.0.1]",
+        "http://localhost.:80/x",
+        "http://mine.localhost",
+        "http://0.0.0.0",
     )
     assert {service_of(address) for address in same} == {"localhost:80"}
     assert service_of("https://Example.org./x") == "example.org:443"
+    for other in (
+        "http://128.0.0.1",
+        "http://127.0.0.1.example.org",
+        "http://1.2.3.4.5",
+        "http://127",
+    ):
+        assert not service_of(other).startswith("localhost"), other
     assert service_of("held:x") == "held:x"
     assert class_of("http://h/f?x=@http://other:1") is Address
     assert class_of("name@http://h:1/v1") is Model

@@ -189,8 +189,13 @@ def test_figures_do_not_depend_on_who_else_is_scored(
     # What counts the others by design: coverage, and what is deflated for the number tried.
     others = {"answered", "missing", "verdict", "reasons", "fresh", "kelly"}
     assert alone.keys() == beside.keys()
-    assert alone["evidence"].pop("widened") < beside["evidence"].pop("widened")
-    for key in alone.keys() - others - {k for k in alone if k.startswith("deflated")}:
+    assert alone["evidence"]["widened"] < beside["evidence"]["widened"]
+    # What is widened for the number tried.
+    others |= {"minimum_detectable_effect", "evidence"}
+    for key in ("mean", "ci", "effective_periods", "mean_cost", "leading", "heaviest"):
+        there = figures(beside["evidence"][key])
+        assert figures(alone["evidence"][key]) == pytest.approx(there, abs=1e-12), key
+    for key in alone.keys() - others:
         assert figures(alone[key]) == pytest.approx(figures(beside[key]), abs=1e-12), key
     # The drawdown at prices is better known where there are more instants with a price.
     counted = {"best_by_chance", "tried", "note", "drawdown_at_prices"}

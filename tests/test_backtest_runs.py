@@ -342,15 +342,18 @@ def test_the_ledger_counts_variants_once(tmp_path: Path) -> None:
     assert tried("file", markets, ["b", "a"]) == 2
     assert tried("file", markets[:6], ["c"]) == 3, "dropping rows starts no new count"
     assert tried("file", markets[:3], ["scratch"]) == 4
-    assert tried("file", markets, ["a"]) == 3, "a scratch file costs nothing"
+    assert tried("file", markets, ["a"]) == 4, "a tenth of the set is enough to choose by"
+    large = [f"C:{i}" for i in range(100)]
+    assert tried("file", large[:9], ["scratch"]) == 1
+    assert tried("file", large, ["a"]) == 1, "a scratch file costs nothing"
     assert tried("backtest", markets, ["x"]) == 1, "families are counted apart"
     assert tried("file", [f"B:{i}" for i in range(10)], ["c"]) == 1
     with ledger.open("ab") as out:
         out.write(
             b'{"family": "file", "variant": ["x"], "markets": null}\n{"variant": "torn", "mark'
         )
-    assert tried("file", markets, ["d"]) == 4
-    assert tried("file", markets, ["d"]) == 4
+    assert tried("file", markets, ["d"]) == 5
+    assert tried("file", markets, ["d"]) == 5
     kept = ledger.read_bytes()
     assert b'"variant": ["x"]' in kept, "a damaged line is passed over, not deleted"
     assert b"torn" not in kept

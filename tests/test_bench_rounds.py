@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -221,3 +222,57 @@ def stored(folder: Path, *records: Market) -> Path:
     path = folder / "few"
     ArchiveWriter(path).add(records, importer="t", source="t", source_digest="t", recorded_at=parse_instant("2026-02-01T00:00:00Z"))  # fmt: skip
     return path
+
+
+def test_what_is_sealed_is_a_try_and_what_is_left_out_unanswered(
+    sim: Path, home: Path, tmp_path: Path, capsys: Out, middle: str
+) -> None:
+    """Of many that were sealed, one is handed in, without the events that it lost; and the price's
+    age is the archive's, whatever the snapshot beside the events says."""
+    folder, log = tmp_path / "r", tmp_path / "sealed.jsonl"
+    now = parse_instant(middle)
+    with time_machine.travel(now, tick=False):
+        ingested(folder, sim, capsys, "--open")
+    events = lines(folder / "events.jsonl")
+    rng, made = Random(1), dict[str, Path]()
+    for k in range(12):
+        name = f"noise{k}"
+        rows = [
+            {
+                "id": event["id"],
+                "prediction": {"probability": min(max(event["baseline_probability"] + rng.gauss(0, 0.1), 0.01), 0.99)},
+                "metadata": {"model": name, "predictor_id": name, "timestamp": iso(now)},
+            }
+            for event in events
+        ]  # fmt: skip
+        made[name] = tmp_path / f"{name}.jsonl"
+        made[name].write_text("".join(json.dumps(row) + "\n" for row in rows))
+        with time_machine.travel(now + timedelta(milliseconds=5), tick=False):
+            told(capsys, "bench", "seal", "--predictions", str(made[name]), "--log", str(log))
+    ends = folder / "resolutions.jsonl"
+    resolve = ["bench", "resolve", "--events", str(folder / "events.jsonl"), "--out", str(ends)]
+    told(capsys, *resolve, "--archive", str(sim))
+    old = [{**row, "price_age": 31 * 86400.0} for row in lines(folder / "events_snapshots.jsonl")]
+    (folder / "events_snapshots.jsonl").write_text("".join(json.dumps(row) + "\n" for row in old))
+
+    def scored(name: str) -> dict[str, Any]:
+        score = ["bench", "evaluate", "--events", str(folder / "events.jsonl")]
+        score += ["--resolutions", str(ends), "--predictions", str(made[name])]
+        score += ["--sealed", str(log), "--archive", str(sim), "--placebo", "0", "--draws", "200"]
+        capsys.readouterr()
+        assert cli([*score, "--json"]) in (0, 3)
+        return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+    whole = scored("noise3")
+    assert whole["validity"]["variants_tried"]["value"] == 12
+    assert whole["validity"]["price_age_days_p50"]["value"] < 7, "of the archive, also 5 ms later"
+    (row,) = [row for row in whole["leaderboard"] if row["forecaster"] == "noise3"]
+    assert row["evidence"]["widened"] > 1.2
+    lost = {one["id"] for one in lines(ends)[::2]}
+    for path in (ends, folder / "events.jsonl"):
+        kept = [one for one in lines(path) if one["id"] not in lost]
+        path.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        (less,) = [r for r in scored("noise3")["leaderboard"] if r["forecaster"] == "noise3"]
+        assert less["verdict"] == "not shown"
+        assert less["answered"] < 0.7, path
+        assert any("it answered" in why for why in less["reasons"]) or less["evidence"]["mean"] < 0

@@ -11,14 +11,14 @@ from beforehand.score.bets import (
     Kelly,
     Profit,
     _exposure,
-    by_chance,
     profit,
     score_bets,
 )
-from beforehand.score.intervals import arcs
 from beforehand.score.table import Table
 from beforehand.world.simulate import SimConfig
 from tables import table
+
+DAY = 86_400_000_000
 
 
 @pytest.fixture(scope="module")
@@ -132,24 +132,43 @@ def test_what_settles_together_is_one_step_of_the_wealth() -> None:
     assert paid.final_wealth > 1
 
 
-def test_what_bets_gain_by_chance() -> None:
-    """A coin that came up once is as good as half of all coins, ten in a row as one in a thousand;
-    bets that lost all they could are never beaten downwards. Against the binomial."""
-    rules = Kelly(fraction=1.0, cap=0.05)
-    for n, won, expected in ((1, 1, 0.5), (10, 10, 1 / 1024), (10, 5, 0.623), (10, 0, 1.0)):
-        y = [1.0] * won + [0.0] * (n - won)
-        made = bets_at([5] * n, [10] * n, y)
-        got = profit(made, made.forecasts["f"], rules)
+def test_wealth_that_chance_reaches() -> None:
+    """At fair prices a wealth of W is reached at most once in W worlds, whether all coins fall
+    together or each alone; who won ten bets of half of what there is has reached it."""
+    rules, rng = Kelly(fraction=1.0, cap=0.2, spread=0.0), np.random.default_rng(3)
+    for joint in (False, True):
+        shares = []
+        for _ in range(400):
+            coin = (rng.random(30) < 0.5).astype(float)
+            made = bets_at(
+                list(range(30)), [40] * 30, [float(coin[0])] * 30 if joint else list(coin)
+            )
+            fair = replace(
+                made, market=np.full(30, 0.5), bid=np.full(30, 0.5), ask=np.full(30, 0.5)
+            )
+            got = profit(fair, np.full(30, 0.8), rules)
+            assert isinstance(got, Profit)
+            assert got.by_chance == min(1.0, 1 / max(got.final_wealth, 1e-300))
+            shares.append(got.by_chance)
+        for level in (0.05, 0.2, 0.5):
+            reached = float(np.mean(np.array(shares) <= level))
+            assert reached <= level + 3 * np.sqrt(level * (1 - level) / 400)
+    assert replace(got, tried=10).best_by_chance == min(1.0, 10 * got.by_chance)
+    nothing = profit(fair, np.full(30, 0.5), rules)
+    assert isinstance(nothing, Profit)
+    assert nothing.by_chance is None
+
+
+def test_a_bet_pays_when_it_is_known_how_it_ended() -> None:
+    """Not on a date that the venue states for later, unless that is asked for."""
+    made = bets_at([5], [200], [1.0])
+    known = replace(made, known_at=np.array([20 * DAY]))
+    for rules, at in ((Kelly(), 20), (Kelly(settle="stated"), 200)):
+        got = profit(known, known.forecasts["f"], rules)
         assert isinstance(got, Profit)
-        assert got.bets == n
-        share = by_chance(made, got, arcs(made), 20_000, 1)
-        assert share == pytest.approx(expected, abs=0.01)
-    joint = replace(bets_at([5] * 10, [10] * 10, [1.0] * 10), event=np.zeros(10, dtype=np.int64))
-    got = profit(joint, joint.forecasts["f"], rules)
-    assert isinstance(got, Profit)
-    assert by_chance(joint, got, np.zeros(10), 20_000, 1) == pytest.approx(0.5, abs=0.02), (
-        "one draw"
-    )
+        assert (got.settled // DAY).tolist() == [at]
+    assert (known.settled_at // DAY).tolist() == [20]
+    assert (replace(made, known_at=np.array([0])).settled_at // DAY).tolist() == [200]
 
 
 def test_what_open_bets_hold_at_most() -> None:

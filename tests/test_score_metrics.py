@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from beforehand.score import intervals, metrics
-from beforehand.score.intervals import Resampler, arcs, one_thread, t_quantile
+from beforehand.score.intervals import Resampler, one_thread, t_quantile
 from beforehand.score.placebo import by_profit, placebo
 from beforehand.score.scoreboard import score
 from beforehand.score.skill import Options, every_paired, paired
@@ -354,26 +354,6 @@ def test_the_placebo_counts_a_real_edge(world: Table) -> None:
 
     assert placebo(honest, Options(draws=300), draws=20).any_share <= 0.05
     assert placebo(honest, Options(draws=300), draws=20, rule=knowing).any_share > 0.5
-
-
-def test_redrawn_outcomes_row_by_row(world: Table) -> None:
-    """What a draw gains, against outcomes that are drawn for each row on its own."""
-    rng = np.random.default_rng(5)
-    prices = np.where(rng.random(len(world.q)) < 0.1, np.nan, world.market.round(1))
-    table, p = replace(world, market=prices), np.where(rng.random(len(world.q)) < 0.1, np.nan, 0.3)
-    starts = arcs(table)
-    drawn = intervals.Redraws(table.q, prices, table.event, starts)
-    for _ in range(20):
-        u = rng.random(table.event.max() + 1)
-        y = ((u[table.event] - starts)[table.q] % 1.0 < prices).astype(float)
-        gain, present = table.question_means(
-            (prices - y) ** 2 - (p - y) ** 2, np.isfinite(p) & np.isfinite(prices)
-        )
-        found = drawn.gains(p)(drawn.places(u))
-        np.testing.assert_allclose(found, (np.where(present, gain, 0), present), atol=1e-12)
-        copied, _ = drawn.gains(prices)(drawn.places(u))
-        assert not copied.any(), "the market gains exactly nothing on itself"
-        assert 0 < y.mean() < 1
 
 
 def test_a_forecaster_rests_on_its_own_clusters(world: Table) -> None:

@@ -145,6 +145,25 @@ def test_the_whole_file_beats_and_says_by_whose_clock(
     assert "settled markets of the archive" in found["subtitle"]
 
 
+def test_rows_left_out_by_name_are_exploration(
+    skilled: list[Row], sim: Path, tmp_path: Path
+) -> None:
+    """Chosen once it is known how they ended, they make anyone win; a rule of time does not."""
+    market = str(skilled[0]["id"])
+    stated = read_rows(skilled, "mine")
+    how = {"settings": FAST, "leave_out": [f"id={market}"]}
+    found = score_file.run(stated, Archive(sim), tmp_path, tmp_path / "t", **how).summary  # type: ignore[arg-type]
+    row = next(r for r in found["leaderboard"] if r["forecaster"] == "mine")
+    assert row["verdict"] == "not shown"
+    assert "left out by name" in row["reasons"][0]
+    first = min(str(row["time"]) for row in skilled)
+    how["leave_out"] = [f"before={first[:10]}T23:59:00Z"]
+    stated = read_rows(skilled, "mine")
+    found = score_file.run(stated, Archive(sim), tmp_path, tmp_path / "t", **how).summary  # type: ignore[arg-type]
+    assert mine(found)[0] == "beats the market"
+    assert found["validity"]["variants_tried"]["value"] == 2
+
+
 def test_a_colleague_at_other_instants_takes_nothing_away(
     skilled: list[Row], sim: Path, tmp_path: Path
 ) -> None:

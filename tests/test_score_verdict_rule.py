@@ -21,7 +21,18 @@ from beforehand.score.summary import row_wire
 from beforehand.score.table import Floats, Marks, Table
 from beforehand.score.validity import SetFacts
 from beforehand.score.verdict import AgainstEachOther, AgainstMarket, Estimate, Gains
-from priced_worlds import DAY, NULL, SKILL, World, biased, common_walk, every, shifted, walks
+from priced_worlds import (
+    DAY,
+    NULL,
+    SKILL,
+    World,
+    biased,
+    common_walk,
+    early_yes,
+    every,
+    shifted,
+    walks,
+)
 from proofs import count
 
 WORLDS = count("worlds of each kind, efficient or with skill", 20, 200)
@@ -116,6 +127,38 @@ def test_an_open_position_counts_at_its_last_price() -> None:
     gains, evidence = found(table)
     assert gains.total == pytest.approx(2 * 0.2 * 0.2 - 0.04)
     assert evidence.unsettled == 1.0
+
+
+def test_open_positions_left_out_are_what_fools() -> None:
+    """Of markets of "will it happen by", those that it happened to end first: where the others are
+    left out, whoever adds to efficient prices gains; where they are kept, not."""
+    left, kept = [], []
+    for k in range(20):
+        world = early_yes(np.random.default_rng([SEED, k]), 200, 80, 0.015, 0.05, gap=0)
+        until = 50
+        ended = world.ends <= until
+        m = np.where(np.arange(world.m.shape[1])[None, :] < until, world.m, np.nan)
+        begun = np.isfinite(m).any(axis=1)
+        y = np.where(ended, world.y, np.nan)[begun]
+        now = World(m[begun], world.p[begun], y, world.planned[begun])
+        table = now.table()
+        settled, waiting = (table.where((np.isfinite(y) == one)[table.q]) for one in (True, False))
+        settled, waiting = (
+            replace(part, marks=_marks_of(table, part), event=np.arange(len(part.y)) + shift)
+            for part, shift in ((settled, 0), (waiting, len(settled.y)))
+        )
+        left.append(found(settled)[1])
+        kept.append(found(replace(settled, open=waiting))[1])
+    assert sum(one.sign > 0 for one in left) >= 10
+    assert sum(one.sign > 0 for one in kept) <= 1
+    assert all(one.unsettled > 0 for one in kept)
+
+
+def _marks_of(table: Table, part: Table) -> Marks:
+    """The marks of some questions of a table."""
+    place = {name: i for i, name in enumerate(part.questions)}
+    of = np.array([place.get(name, -1) for name in table.questions])[table.marks.q]
+    return Marks(of[of >= 0], table.marks.t[of >= 0], table.marks.price[of >= 0])
 
 
 def test_each_move_belongs_to_the_day_on_which_it_was_seen() -> None:

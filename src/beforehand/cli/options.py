@@ -72,6 +72,13 @@ class BetFlags:
     ] = None
     kelly: Annotated[float, Parameter(help="The part of Kelly's stake that is bet.")] = 0.25
     cap: Annotated[float, Parameter(help="The most of the wealth that one bet may stake.")] = 0.1
+    settle: Annotated[
+        Literal["known", "stated"],
+        Parameter(
+            help="When a bet pays: once it is known how the market ended, or on the venue's stated "
+            "date, which may lie later."
+        ),
+    ] = "known"
 
 
 @Parameter(name="*", group=LIMITS)
@@ -165,7 +172,7 @@ def model_options(given: ModelFlags | None) -> ModelOptions:
 def bet_rules(given: BetFlags | None) -> Kelly:
     """The rules of the bets, checked."""
     given = given or BetFlags()
-    return stakes(given.spread, given.fee, given.kelly, given.cap, "--")
+    return stakes(given.spread, given.fee, given.kelly, given.cap, "--", given.settle)
 
 
 def run_limits(given: LimitFlags | None) -> RunLimits:

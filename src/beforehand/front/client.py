@@ -126,6 +126,7 @@ class Client:
         fees: Fees = None,
         kelly: float = 0.25,
         cap: float = 0.1,
+        settle: Literal["known", "stated"] = "known",
         run_id: str | None = None,
         fresh: bool = False,
         progress: bool = True,
@@ -151,7 +152,7 @@ class Client:
             "draws": draws,
             "placebo": placebo,
             "margin": margin,
-            **_bets(stakes(spread, fees, kelly, cap)),
+            **_bets(stakes(spread, fees, kelly, cap, settle=settle)),
             "fresh": fresh,
             "limits": limits,
             "run_id": run_id,
@@ -177,6 +178,7 @@ class Client:
         fees: Fees = None,
         kelly: float = 0.25,
         cap: float = 0.1,
+        settle: Literal["known", "stated"] = "known",
         run_id: str | None = None,
     ) -> "RemoteRun":
         """`beforehand.score_forecasts` on the server: a verdict on a file (CSV, JSONL) or a table
@@ -203,7 +205,7 @@ class Client:
             "draws": draws,
             "placebo": placebo,
             "margin": margin,
-            **_bets(stakes(spread, fees, kelly, cap)),
+            **_bets(stakes(spread, fees, kelly, cap, settle=settle)),
             "run_id": run_id,
         }
         params = {key: value for key, value in given.items() if value is not None}
@@ -506,7 +508,13 @@ def _object(content: bytes, path: str) -> dict[str, Any]:
 def _bets(rules: Kelly) -> dict[str, object]:
     """The rules of the bets as a request states them."""
     fees = [f"{name}={rate:g}" for name, rate in rules.fees]
-    return {"spread": rules.spread, "fee": fees, "kelly": rules.fraction, "cap": rules.cap}
+    return {
+        "spread": rules.spread,
+        "fee": fees,
+        "kelly": rules.fraction,
+        "cap": rules.cap,
+        "settle": rules.settle,
+    }
 
 
 def _need(given: object) -> RemoteWorld:

@@ -81,6 +81,7 @@ def backtest(
     fees: Fees = None,
     kelly: float = 0.25,
     cap: float = 0.1,
+    settle: Literal["known", "stated"] = "known",
     run_id: str | None = None,
     fresh: bool = False,
     home: str | Path | None = None,
@@ -94,7 +95,8 @@ def backtest(
     an address, a model); a mapping gives them names of your own. `every` is the time between two
     forecasts ("6h", "7d"), `evidence` the most documents shown, `grade` which texts count as known;
     `margin` is a difference in Brier score that is stated beforehand to be none; `spread`, `fees`,
-    `kelly` and `cap` are for the bets. The run's folder lies in `data/runs` of
+    `kelly`, `cap` and `settle` (when a bet pays: once the ending is "known", or on the venue's
+    "stated" date) are for the bets. The run's folder lies in `data/runs` of
     `home`, else of BEFOREHAND_HOME, else of here. An unfinished run of the same request goes on.
 
     Raises InputError before anything is asked; Interrupted or Stopped for a run that ended early,
@@ -102,6 +104,7 @@ def backtest(
     """
     _check(grid, grade, limits, models, configs)
     entries = _entries(forecasters)
+    bets = stakes(spread, fees, kelly, cap, settle=settle)
     request = BacktestRequest(
         archive=need_world(world).path.resolve(),
         markets=_markets(markets),
@@ -114,7 +117,7 @@ def backtest(
         max_results=between("evidence", evidence, 0, 20),
         grade=grade,
         configs=None if configs is None else list(configs),
-        settings=settings(seed, draws, placebo, stakes(spread, fees, kelly, cap), margin=margin),
+        settings=settings(seed, draws, placebo, bets, margin=margin),
         limits=checked(RunLimits(**limits)),
         model_options=models or ModelOptions(),
         fresh=flag("fresh", fresh),
@@ -155,6 +158,7 @@ def score_forecasts(
     fees: Fees = None,
     kelly: float = 0.25,
     cap: float = 0.1,
+    settle: Literal["known", "stated"] = "known",
     run_id: str | None = None,
     home: str | Path | None = None,
     progress: bool = True,
@@ -184,14 +188,14 @@ def score_forecasts(
         stated = forecast_file.read_file(Path(forecasts), name, how)
     else:
         stated = forecast_file.read_rows(rows_of(forecasts), name or "forecasts", how)
-    workspace = workspace_of(home)
+    workspace, bets = workspace_of(home), stakes(spread, fees, kelly, cap, settle=settle)
     scored = score_file.run(
         stated,
         need_world(world).archive,
         workspace.home.runs,
         workspace.home.trials,
         run_id=run_id,
-        settings=settings(seed, draws, placebo, stakes(spread, fees, kelly, cap), margin=margin),
+        settings=settings(seed, draws, placebo, bets, margin=margin),
         training_cutoff=cutoff,
         leave_out=leave_out,
     )

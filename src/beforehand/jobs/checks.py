@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from beforehand.clock import parse_instant
 from beforehand.errors import InputError
@@ -50,6 +50,7 @@ def stakes(
     kelly: float = 0.25,
     cap: float = 0.1,
     mark: str = "",
+    settle: Literal["known", "stated"] = "known",
 ) -> "Kelly":
     """The rules of the bets. Raises InputError."""
     from beforehand.score.bets import Kelly
@@ -59,7 +60,9 @@ def stakes(
     for name, value in (("kelly", kelly), ("cap", cap)):
         if not (_is_number(value) and 0.0 < value <= 1.0):
             raise InputError(f"{mark}{name} must lie in (0, 1], not {value}")
-    return Kelly(kelly, cap, spread, tuple(sorted(_rates(fees, mark).items())))
+    if settle not in ("known", "stated"):
+        raise InputError(f"{mark}settle is known or stated, not {settle!r}")
+    return Kelly(kelly, cap, spread, tuple(sorted(_rates(fees, mark).items())), settle)
 
 
 def fees_apply(rules: "Kelly", markets: "Collection[Market]") -> None:

@@ -122,18 +122,21 @@ def told(folder: RunFolder, subject: str) -> Told:
 def resolution_wire(resolution: Resolution) -> ResolutionLine | None:
     """A ResolutionRecord line, or None for void and disputed markets."""
     said = resolution.status, resolution.payout
-    return _resolution(resolution.market_id, said, resolution.resolved_at)
+    published = resolution.first_published or resolution.known_at
+    return _resolution(resolution.market_id, said, resolution.resolved_at, published)
 
 
 def _resolution(
-    market: str, said: tuple[ResolutionStatus, float | None], at: datetime
+    market: str, said: tuple[ResolutionStatus, float | None], at: datetime, published: datetime
 ) -> ResolutionLine | None:
-    """The same of what was `said`: a partial payout keeps the contract's 0/1 `outcome` (1 from a
-    half up) and carries the additive `payout`."""
+    """The same of what was `said`, and when it was published: a partial payout keeps the contract's
+    0/1 `outcome` (1 from a half up) and carries the additive `payout`."""
     status, payout = said
     if status != "resolved" or payout is None:
         return None
     line: ResolutionLine = {"id": market, "outcome": int(payout >= 0.5), "resolved_at": iso(at)}
+    if published != at:
+        line["known_at"] = iso(published)
     return line if payout in (0.0, 1.0) else {**line, "payout": payout}
 
 
@@ -167,8 +170,8 @@ def write_questions(
         for name in names:
             if name in still_open:
                 continue
-            at = from_us(endings.times(name)[0])
-            if line := _resolution(name, endings.says(name), at):
+            resolved_at, published = map(from_us, endings.times(name))
+            if line := _resolution(name, endings.says(name), resolved_at, published):
                 yield line
 
     write_jsonl(path / "events.jsonl", events())

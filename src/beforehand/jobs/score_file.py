@@ -218,6 +218,7 @@ def run(
     doubts = {**hindsight.doubted(table, names, gateway), **_explored(rules, names)}
     facts = replace(
         _facts(archive, leaks, settings.variants, names, doubts),
+        unresolved=len(still_open),
         share_after_training_cutoff=_after(training_cutoff, used, columns),
         share_made_after_training=_made_after(training_cutoff, columns),
         training_cutoff=training_cutoff,

@@ -111,6 +111,8 @@ class ResolutionRecord(Record):
     verified_source: str | None = None
     resolved_at: Utc | None = None
     payout: Probability | None = None
+    known_at: Utc | None = None
+    """When the ending was first published, where that is not `resolved_at`."""
 
     @model_validator(mode="after")
     def _consistent(self) -> "ResolutionRecord":

@@ -38,12 +38,13 @@ def question(
     """What scoring needs, from an EventSpec and its ResolutionRecord; `bets` may state fees."""
     name = str(event["id"])
     venue = name.split(":", 1)[0]
-    settled, resolved_at = None, None
+    settled, resolved_at, known_at = None, None, None
     if resolution is not None:
         payout = resolution.get("payout")
         settled = float(resolution["outcome"]) if payout is None else float(payout)
         stamp = resolution.get("resolved_at") or event.get("resolution_date")
         resolved_at = parse_instant(stamp) if stamp else None
+        known_at = parse_instant(said) if (said := resolution.get("known_at")) else None
     text = str(event["question"])
     return Question(
         id=name,
@@ -51,6 +52,7 @@ def question(
         event_id=event.get("event_id"),
         settled=settled,
         resolved_at=resolved_at,
+        known_at=known_at,
         play=event.get("currency", "usd") != "usd",
         category=event.get("domain"),
         fee=bets.fee(venue, event.get("domain"), FEES.get(venue, 0.0)),
@@ -74,7 +76,8 @@ def _shared(value: Any) -> Any:
 
 def each_question(path: Path, bets: Kelly = Kelly()) -> Iterator[Question]:
     """The same, one at a time. Both files are in the same order, so that few endings wait."""
-    wanted, endings = ("payout", "outcome", "resolved_at"), read_jsonl(path / "resolutions.jsonl")
+    wanted = ("payout", "outcome", "resolved_at", "known_at")
+    endings = read_jsonl(path / "resolutions.jsonl")
     waiting = dict[str, tuple[Any, ...]]()
     for event in read_jsonl(path / "events.jsonl"):
         while event["id"] not in waiting and (row := next(endings, None)) is not None:

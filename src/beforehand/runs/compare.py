@@ -168,7 +168,8 @@ def gate(
     gain = replace(compared.gain, factor=verdict.for_tries([], candidates))
     failed = value >= needed
     if fail_if == "not-as-good":
-        failed = not (gain.enough and gain.bounds[0] > -options.margin) and bool(gain.apart)
+        shown = gain.enough and gain.bounds[0] > -options.margin
+        failed = not shown and gain.apart > options.margin
     return compared, {
         "fail_if": fail_if,
         "failed": failed,

@@ -139,12 +139,14 @@ class EventLine(TypedDict):
 
 
 class ResolutionLine(TypedDict):
-    """A line of resolutions.jsonl: a ResolutionRecord; `payout` is there where it is partial."""
+    """A line of resolutions.jsonl: a ResolutionRecord; `payout` is there where it is partial,
+    `known_at` where the ending was first published at another time than that of `resolved_at`."""
 
     id: str
     outcome: int
     resolved_at: str
     payout: NotRequired[float]
+    known_at: NotRequired[str]
 
 
 class InstantLine(TypedDict):

@@ -22,7 +22,7 @@ peak that starts at 0, in the order given.
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NotRequired
+from typing import Literal, NotRequired
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,9 @@ class Kelly:
     cap: float = 0.1
     spread: float | None = None
     fees: tuple[tuple[str, float], ...] = ()
+    settle: Literal["known", "stated"] = "known"
+    """When a bet pays: once it is known how its market ended, or on the date that the venue states,
+    which may lie long after."""
     tried: int = field(default=1, repr=False, compare=False)
     """How many stake rules were ever tried on such a set of markets, these included."""
 
@@ -55,7 +58,8 @@ class Kelly:
         """The rules in words."""
         spread = "recorded book" if self.spread is None else f"spread {self.spread:g}"
         fees = "".join(f", fee {name}={rate:g}" for name, rate in self.fees)
-        return f"{self.fraction:g} of Kelly, at most {self.cap:g} a bet, {spread}{fees}"
+        when = "" if self.settle == "known" else ", settled on stated dates"
+        return f"{self.fraction:g} of Kelly, at most {self.cap:g} a bet, {spread}{fees}{when}"
 
     def fee(self, venue: str, category: str | None, otherwise: float) -> float:
         """The fee rate of a market."""
@@ -100,10 +104,6 @@ class Profit:
     roi_ci: tuple[float, float] = (float("nan"), float("nan"))
     cut: int = 0
     """How many bets got less than they asked for, because the cash did not reach."""
-    by_chance: float | None = None
-    """How often the same bets gain as much where the market's prices are the true probabilities."""
-    redraws: int = 0
-    """How many redraws `by_chance` rests on."""
     tried: int = 1
     """How many ways to bet were tried on such a set: forecasters times stake rules."""
     drawdown_at_prices: float = 0.0
@@ -112,6 +112,14 @@ class Profit:
     most_at_risk: float = 0.0
     most_on_event: float = 0.0
     """The largest share of the wealth that open bets cost: all of them, and those on one event."""
+
+    @property
+    def by_chance(self) -> float | None:
+        """The most that the probability can be that bets come to as much wealth where prices are
+        right: a bettor's wealth is then a martingale (less what spread and fees take), whatever the
+        markets have to do with each other, and reaches W with a probability of at most 1 / W (Ville
+        1939). None without a bet."""
+        return min(1.0, 1.0 / max(self.final_wealth, 1e-300)) if self.bets else None
 
     @property
     def best_by_chance(self) -> float | None:
@@ -179,7 +187,8 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         return NO_BOOK
     every = _Edges.of([one for one, *_ in found])
     edges = every.at(np.lexsort((every.t, table.q[every.row])))
-    made, unfunded = _walk(table, edges)
+    settled_at = table.resolved_at if rules.settle == "stated" else table.settled_at
+    made, unfunded = _walk(table, edges, settled_at)
     bet = np.array([one[0] for one in made.bets], dtype=np.int64)
     mine = edges.at(bet)
     outlay = np.array([one[1] for one in made.bets])
@@ -382,9 +391,9 @@ class _Made:
     cut: int = 0
 
 
-def _walk(table: Table, edges: _Edges) -> tuple[_Made, int]:
+def _walk(table: Table, edges: _Edges, settled_at: Ints) -> tuple[_Made, int]:
     """The bets through time, and for how many questions there was never cash. `edges` are in order
-    of question and time."""
+    of question and time; `settled_at` is when each question pays (0 where unknown)."""
     asked, rows = table.q[edges.row], edges.row.tolist()
     t, q = edges.t.tolist(), asked.tolist()
     starts = np.flatnonzero(np.diff(asked, prepend=-1)).tolist()
@@ -423,7 +432,7 @@ def _walk(table: Table, edges: _Edges) -> tuple[_Made, int]:
         made.cut += len(here) if scale < 1.0 else 0
         for i, outlay in zip(here, outlays, strict=True):
             outlay = outlay * scale
-            settles = int(table.resolved_at[q[i]]) or LAST
+            settles = int(settled_at[q[i]]) or LAST
             settles = max(settles, now + 1)
             heapq.heappush(open_bets, (settles, rows[i], i, outlay))
             made.bets.append((i, outlay, wealth, settles))
@@ -453,23 +462,6 @@ def _note(table: Table, booked: Ints, without: int, rules: Kelly) -> str:
     ]
     tried = f"; {rules.tried:,} stake rules tried on such a set" if rules.tried > 1 else ""
     return f"{book}; fee rates charged: {', '.join(charged)}{tried}"
-
-
-def by_chance(table: Table, made: Profit, starts: Floats, draws: int, seed: int) -> float | None:
-    """How often bets gain as much as these did, or more, where the market's price at each bet is
-    the true probability: the bets and their stakes stay, the outcomes are redrawn, one uniform per
-    event. The share counts the bets as they were made as one more redraw, so it is never 0 (Phipson
-    and Smyth 2010). Rows without a price have no bet. None without a bet."""
-    if not made.bets:
-        return None
-    rng = np.random.default_rng([seed, 3])
-    events, event = np.unique(table.event[made.question], return_inverse=True)
-    u = rng.random((draws, len(events)))
-    yes = (u[:, event] - starts[made.question]) % 1.0 < table.market[made.row]
-    shares = made.stake / made.price
-    gain = np.where(yes == made.yes, shares, 0.0).sum(axis=1) - made.paid.sum()
-    as_much = int((gain >= made.gain.sum() - 1e-12).sum())
-    return (1 + as_much) / (1 + draws)
 
 
 class Bet(TypedDict):

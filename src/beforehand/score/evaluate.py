@@ -70,7 +70,8 @@ def later(work: Callable[[], T]) -> Callable[[], T]:
 @dataclass(frozen=True, slots=True)
 class Question:
     """What scoring needs to know of a question; `settled` is None for open, void and disputed.
-    Settled questions without `resolved_at` share one month of their own: no date is made up."""
+    Settled questions without `resolved_at` share one month of their own: no date is made up.
+    `known_at` is when the ending was known, which may lie before the date that the venue states."""
 
     id: str
     text: str | None
@@ -80,6 +81,7 @@ class Question:
     play: bool
     fee: float
     category: str | None = None
+    known_at: datetime | None = None
 
 
 @dataclass
@@ -254,6 +256,7 @@ def _part(
         event=event[of_id],
         period=relabel(np.array(settled.month, dtype=np.int64)),
         resolved_at=np.array(settled.resolved_at, dtype=np.int64),
+        known_at=np.array(settled.known_at, dtype=np.int64),
         play=np.array(settled.play, dtype=np.bool_),
         fee=np.array(settled.fee, dtype=np.float64),
         category=settled.category,
@@ -285,6 +288,7 @@ class _Asked:
     resolved_at: Sequence[int] = field(default_factory=lambda: array("q"))
     play: Sequence[int] = field(default_factory=lambda: array("b"))
     fee: Sequence[float] = field(default_factory=lambda: array("d"))
+    known_at: Sequence[int] = field(default_factory=lambda: array("q"))
 
     def add(self, one: Question, name: str) -> None:
         """Put a question at the end, under this very `name`: another string would hold on to the
@@ -302,6 +306,7 @@ class _Asked:
             to_us(at) if at else 0,
             one.play,
             one.fee,
+            to_us(one.known_at) if one.known_at else 0,
         )
         for column, cell in zip(vars(self).values(), cells, strict=True):
             column.append(cell)
@@ -371,6 +376,8 @@ def _evaluated(
 def _stated(table: Table, settings: Settings) -> str:
     """When the forecasts were made, and how they were scored."""
     said = f"seed {settings.seed}, {settings.draws:,} draws, {settings.placebo:,} placebo redraws"
+    if settings.margin != verdict.PRINTED:
+        said += f", no difference within {settings.margin:g}"
     if not len(table.t):
         return said
     first, last = (iso_us(int(t))[:10] for t in (table.t.min(), table.t.max()))

@@ -26,8 +26,6 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from beforehand.score.table import Table
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 DRAWS = 2000
@@ -285,63 +283,3 @@ def _fill(room: memoryview, file: int, start: int) -> None:
         if not (got := os.preadv(file, [room[done:]], start + done)):
             raise OSError("the file of draws was cut short")
         done += got
-
-
-class Redraws:
-    """Outcomes redrawn at the price of each row, and what forecasters gain by them.
-
-    By the uniform u of its event, a question settles YES as seen from a row with a price above
-    `(u - start) % 1`. In order of price these rows lie together, so that a draw looks up one place
-    a question, and takes a sum from there on, however many rows there are."""
-
-    def __init__(
-        self, q: Ints, market: Floats, event: Ints, starts: Floats, price: Floats | None = None
-    ) -> None:
-        """`q` (n,) is the question of each row and `market` (n,) its price; `event` and `starts`
-        (Q,) are those of the questions; `price` draws in the place of `market`."""
-        self._q, self._market, self._event, self._starts = q, market, event, starts
-        price = np.nan_to_num(market if price is None else price)
-        self._order = np.lexsort((price, q))
-        self._keys = (q + price)[self._order]
-        self._ends = np.cumsum(np.bincount(q, minlength=len(event)))
-        self._begins = np.concatenate([[0], self._ends[:-1]])
-
-    def places(self, u: Floats) -> Ints:
-        """Where the rows of each question begin that settle YES, in order of price (Q,)."""
-        arc = (u[self._event] - self._starts) % 1.0
-        found = np.searchsorted(self._keys, np.arange(len(arc)) + arc, side="right")
-        return np.clip(found, self._begins, self._ends)
-
-    def gains(self, p: Floats) -> Callable[[Ints], tuple[Floats, Floats]]:
-        """A forecaster's `skill.skill_columns` for any `places`."""
-        valid, n = np.isfinite(p) & np.isfinite(self._market), len(self._event)
-        apart = np.where(valid, self._market - p, 0.0)
-        together = np.where(valid, self._market + p, 0.0)
-        counts = np.bincount(self._q[valid], minlength=n)
-        no = np.bincount(self._q, weights=apart * together, minlength=n)
-        sums = np.concatenate([[0.0], np.cumsum(apart[self._order])])
-        present, of_all, counts = (counts > 0).astype(np.float64), sums[self._ends], counts.clip(1)
-
-        def made(places: Ints) -> tuple[Floats, Floats]:
-            return (no - 2 * (of_all - sums[places])) / counts, present
-
-        return made
-
-
-def arcs(table: Table, valid: npt.NDArray[np.bool_] | None = None) -> Floats:
-    """Each question's place on its event's circle: after the mean prices of those before it, over
-    its `valid` rows (all, if None)."""
-    means = list[Floats]()
-    for rows, part in table.blocks():
-        priced = np.isfinite(part.market)
-        priced = priced if valid is None else priced & valid[rows]
-        means.append(part.question_means(part.market, priced)[0])
-    mean_price = np.concatenate(means)
-    starts = np.zeros(len(table.questions))
-    order = np.argsort(table.event, kind="stable")
-    bounds = np.flatnonzero(np.diff(table.event[order], prepend=-1)).tolist()
-    for first, end in zip(bounds, [*bounds[1:], len(order)], strict=True):
-        if end - first > 1:  # A question alone begins at 0.
-            members = order[first:end]
-            starts[members] = np.concatenate([[0.0], np.cumsum(mean_price[members])[:-1]])
-    return starts % 1.0

@@ -17,8 +17,8 @@ import numpy as np
 from beforehand.errors import InputError
 from beforehand.memory import trim
 from beforehand.score import metrics, verdict
-from beforehand.score.bets import Profit, by_chance, profit
-from beforehand.score.intervals import Resampler, arcs
+from beforehand.score.bets import Profit, profit
+from beforehand.score.intervals import Resampler
 from beforehand.score.skill import (
     LEADING,
     MARKET,
@@ -108,7 +108,7 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
         fresh = skills(newer, resamplers(newer, options), options)
     del newer
     table.give_back()
-    rows, starts = [], dict[bytes, Floats]()
+    rows = list[Row]()
     shown = _evidence(table, options) if judged else _Shown()
     for name in (MARKET, *table.forecasts):
         p = table.said(name)
@@ -122,10 +122,7 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
             row.fresh_evidence = shown.fresh.get(name)
             row.course = shown.course.get(name)
             row.verdict, row.reasons = judge(row, options.margin)
-        valid = table.known(p)
-        if (key := valid.tobytes()) not in starts:
-            starts[key] = arcs(table, valid)
-        row.profit = _profit(table, p, samplers, options, starts[key])
+        row.profit = _profit(table, p, samplers, options)
         rows.append(row)
         table.give_back()
     for added, metric in metrics.added().items():
@@ -327,11 +324,10 @@ def _added(
 
 
 def _profit(
-    table: Table, p: Floats, samplers: dict[str, Resampler], options: Options, starts: Floats
+    table: Table, p: Floats, samplers: dict[str, Resampler], options: Options
 ) -> Profit | str:
     """Kelly figures with an interval of the return on what was staked; the bets are resampled as
-    they were made, with their stakes. (The wealth has none: it grew bet upon bet.) `starts` are the
-    questions' places for redrawn outcomes."""
+    they were made, with their stakes. (The wealth has none: it grew bet upon bet.)"""
     result = profit(table, p, options.kelly)
     if isinstance(result, str):
         return result
@@ -341,11 +337,10 @@ def _profit(
     present = np.bincount(table.q[np.isfinite(p)], minlength=len(table.questions)).astype(float)
     mine = [samplers[kind].holding(present) for kind in LEADING]
     found = [one.interval(ratio(one.totals(columns)), options.level) for one in mine]
-    chance = by_chance(table, result, starts, options.draws, options.seed)
     tried = options.tests(table) * max(options.kelly.tried, 1)
     known = [one for one in found if all(map(isfinite, one))] or found
     around = min(low for low, _ in known), max(high for _, high in known)
-    return replace(result, roi_ci=around, by_chance=chance, redraws=options.draws, tried=tried)
+    return replace(result, roi_ci=around, tried=tried)
 
 
 def _statistics(sums: Floats) -> dict[str, Floats]:

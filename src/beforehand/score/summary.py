@@ -86,9 +86,9 @@ class ProfitWire(TypedDict):
     equal stakes; `max_drawdown` is at settlements, with open bets at what they cost,
     `drawdown_at_prices` at every price on record, with open bets at it. `most_at_risk` is the
     largest share of the wealth that open bets cost, `most_on_event` that of one event.
-    `by_chance` is how often the same bets gain as much where the outcomes are redrawn from the
-    market's own prices, `best_by_chance` a bound of it for the best of the `tried` ways to bet,
-    forecasters times stake rules; both rest on `redraws`. `unfunded` counts the questions with an
+    `by_chance` is the most that the probability of so much wealth can be where prices are right,
+    `best_by_chance` the same for the best of the `tried` ways to bet, forecasters times stake
+    rules. `unfunded` counts the questions with an
     edge for which there was never cash. `sharpe` is the mean return of a bet over its standard
     deviation, not for a year. `made` and `lost` are the bets that won and lost most, `path` the
     wealth from the first bet on, after each settlement, thinned; `cut` counts the bets that got
@@ -111,7 +111,6 @@ class ProfitWire(TypedDict):
     by_chance: NotRequired[float | None]
     best_by_chance: NotRequired[float | None]
     tried: NotRequired[int]
-    redraws: NotRequired[int]
     roi_equal: NotRequired[float | None]
     cut: NotRequired[int]
     fraction: float
@@ -449,7 +448,7 @@ def bet_wire(result: Profit, i: int, table: Table, name: str) -> BetWire:
     """One bet of a forecaster as JSON."""
     row, question = int(result.row[i]), int(result.question[i])
     said = table.market if name == MARKET else table.forecasts[name]
-    ended = int(table.resolved_at[question])
+    ended = int(table.settled_at[question])
     return {
         "market_id": table.questions[question],
         "time": iso_us(int(result.t[i])),
@@ -497,7 +496,6 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
         "by_chance": result.by_chance,
         "best_by_chance": result.best_by_chance,
         "tried": result.tried,
-        "redraws": result.redraws,
         "roi_equal": result.roi_equal,
         "cut": result.cut,
         "fraction": result.rules.fraction,

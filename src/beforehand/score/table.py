@@ -245,6 +245,9 @@ class Table:
     asked: dict[str, int] = field(default_factory=dict)
     bare: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     marks: Marks = field(default_factory=Marks.none)
+    known_at: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """When it was known how each question ended (Q,), 0 where that is not on record; empty where it
+    is of none."""
     scheduled: Floats = field(default_factory=lambda: np.zeros(0))
     """How many instants were to be expected of a question at its first row (Q,): NaN where nothing
     said so; empty where that is not known of any."""
@@ -253,6 +256,13 @@ class Table:
     Their `event` labels are those of this table and more."""
     disk: Disk | None = None
     """Where the columns of rows are, if not in memory."""
+
+    @cached_property
+    def settled_at(self) -> Ints:
+        """When each question was settled (Q,): once its ending was known, else as resolved."""
+        if not len(self.known_at):
+            return self.resolved_at
+        return np.where(self.known_at > 0, self.known_at, self.resolved_at)
 
     @property
     def events(self) -> Ints:
@@ -336,6 +346,7 @@ class Table:
             category=[self.category[i] for i in kept] if self.category else [],
             bare=self.bare[kept] if len(self.bare) else self.bare,
             scheduled=self.scheduled[kept] if len(self.scheduled) else self.scheduled,
+            known_at=self.known_at[kept] if len(self.known_at) else self.known_at,
             forecasts={name: p[mask] for name, p in self.forecasts.items()}
             if self.disk is None or disk is None
             else Rows(self.forecasts, disk.keep(_places(mask)), self.disk, disk),
@@ -386,6 +397,7 @@ class Table:
                     event=self.event[mine],
                     period=self.period[mine],
                     resolved_at=self.resolved_at[mine],
+                    known_at=self.known_at[mine] if len(self.known_at) else self.known_at,
                     play=self.play[mine],
                     fee=self.fee[mine],
                 ),

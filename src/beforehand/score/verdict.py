@@ -178,7 +178,7 @@ def periods(table: Table) -> Periods:
 
 def _window(table: Table, rows: Ints, step: int) -> tuple[Ints, Ints]:
     """The periods in which rows without a price begin, and in which their questions end."""
-    begun, ended = table.t[rows] // step, table.resolved_at[table.q[rows]]
+    begun, ended = table.t[rows] // step, table.settled_at[table.q[rows]]
     return begun, np.where(ended > 0, np.maximum(_within(ended, step), begun), begun)
 
 
@@ -209,7 +209,7 @@ def _points(part: _Part, step: int) -> Points:
     begun, since = begun[kept], since[kept]
     last = np.ones(len(q), dtype=np.bool_)
     last[:-1] = q[1:] != q[:-1]
-    y, ended = part.table.y[q], part.table.resolved_at[q]
+    y, ended = part.table.y[q], part.table.settled_at[q]
     paid = np.where(np.isfinite(y), y, price)
     stops = np.where(ended > 0, _within(ended, step), begun + 1)
     starts, ends = np.flatnonzero(np.diff(q, prepend=-1)), np.flatnonzero(last)
@@ -249,7 +249,7 @@ def _prices(part: _Part) -> tuple[Ints, Ints, Floats, Ints, Ints]:
     at = table.t[rows]
     first = np.full(len(table.questions), np.iinfo(np.int64).max)
     np.minimum.at(first, table.q[rows], at)
-    ended = table.resolved_at[marks.q]
+    ended = table.settled_at[marks.q]
     kept = np.flatnonzero((marks.t > first[marks.q]) & ((ended == 0) | (marks.t < ended)))
     old = np.nan_to_num(table.price_age[rows] * DAY).astype(np.int64)
     q = np.concatenate([marks.q[kept], table.q[rows]])

@@ -594,7 +594,9 @@ class BacktestJob:
         return SetFacts(
             documents=leaks.documents,
             void=left_out.get("void", 0),
-            unresolved=left_out.get("unresolved", 0) + left_out.get("disputed", 0),
+            unresolved=len(
+                {*self.selection.open} & {*self.configs.markets} - {*self.selection.short}
+            ),
             variants=tried or 0,
             short=len(self.selection.short),
             kept=kept,

@@ -177,8 +177,9 @@ def _terms(summary: "Summary") -> str:
         f"behind spread and fee, at most {kelly['cap']:g} of the wealth a bet, one bet a question; "
         f"{kelly['note']}. Bets that found no cash were not made; the drawdown is at settlements, "
         "with open bets at what they cost; at prices, with open bets at the market's price. By "
-        "chance: how often the same bets gain as much where outcomes are redrawn from the market's "
-        "own prices; best tried: a bound of it for the best of all ways to bet that were tried on "
+        "chance: the most that the probability of so much wealth can be where the market's prices "
+        "are right (1 over the wealth: Ville 1939); best tried: a bound of it for the best of all "
+        "ways to bet that were tried on "
         "such a set. What bets gained is no verdict."
     )
 

@@ -317,21 +317,15 @@ RARELY = 0.05
 def luck(name: str, kelly: "ProfitWire") -> str | None:
     """What chance alone would have won, counting all that was tried; None where nothing was won."""
     chance, best = kelly.get("by_chance"), kelly.get("best_by_chance")
-    redraws = kelly.get("redraws")  # Runs of earlier versions have none.
-    if chance is None or best is None or redraws is None or kelly["gain"] <= 0:
+    if chance is None or best is None or kelly["gain"] <= 0:
         return None
     tried = kelly.get("tried", 1)
-    said = f"if the market's prices are right, bets like {name} gain as much in {rare(chance)} of "
-    said += f"{redraws:,} redraws"
+    said = f"if the market's prices are right, bets like {name} reach a wealth of "
+    said += f"{kelly['final_wealth']:,.2f} with a probability of at most {rare(chance)}"
     if tried > 1:
-        said += f", and the best of the {tried:,} ways to bet that were tried in up to "
-        said += f"{rare(best)} of them"
-    if best <= RARELY:
-        return f"{said}: luck alone rarely does that"
-    if chance <= 1.5 / (1 + redraws):
-        more = f"{said}: no redraw did, and these are too few to tell after so many tries"
-        return f"{more} (more --draws can)"
-    return f"{said}: luck explains the gain as well"
+        said += f", and the best of the {tried:,} ways to bet that were tried of at most "
+        said += rare(best)
+    return f"{said}: luck {'alone rarely does that' if best <= RARELY else 'may explain it'}"
 
 
 def rare(share: float) -> str:

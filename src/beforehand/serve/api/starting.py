@@ -139,6 +139,7 @@ class Backtest(_Body):
     )
     kelly: float = Field(default=0.25, description="The part of Kelly's stake that is bet.")
     cap: float = Field(default=0.1, description="The most of the wealth on one bet.")
+    settle: Literal["known", "stated"] = Field(default="known", description="When a bet pays.")
     fresh: bool = Field(default=False, description="The forecasters were restarted just now.")
     limits: Limits = Field(default_factory=Limits)
     run_id: RunName = None
@@ -282,7 +283,7 @@ def _backtest(api: Api, body: Backtest) -> BacktestRequest:
             body.seed,
             body.draws,
             body.placebo,
-            stakes(body.spread, body.fee, body.kelly, body.cap),
+            stakes(body.spread, body.fee, body.kelly, body.cap, settle=body.settle),
             margin=body.margin,
         ),
         limits=body.limits.checked(),
@@ -453,6 +454,7 @@ async def score(
     ] = None,
     kelly: Annotated[float, Query(description="The part of Kelly's stake that is bet.")] = 0.25,
     cap: Annotated[float, Query(description="The most of the wealth on one bet.")] = 0.1,
+    settle: Annotated[Literal["known", "stated"], Query(description="When a bet pays.")] = "known",
     run_id: Annotated[
         str | None, Query(max_length=128, description="Name of the run [the time].")
     ] = None,
@@ -465,7 +467,9 @@ async def score(
     if media not in endings:
         known = "text/csv or application/x-ndjson"
         raise InputError(f"Content-Type {media[:80]!r} is not known here: send {known}")
-    how = settings(seed, draws, placebo, stakes(spread, fee, kelly, cap), margin=margin)
+    how = settings(
+        seed, draws, placebo, stakes(spread, fee, kelly, cap, settle=settle), margin=margin
+    )
     read_as = reading(columns, timezone, percent, "", dates)
     asked: list[object] = [archive, name, training_cutoff, asdict(how), run_id, columns]
     asked += [timezone, percent, dates]
