@@ -24,10 +24,11 @@ from beforehand.jobs.backtest import backtest_job
 from beforehand.jobs.backtest.large import bulk, joined
 from beforehand.jobs.backtest.large.bulk import Bulk, Bulks, Rows
 from beforehand.score.evaluate import Settings, evaluate
+from beforehand.score.placebo import Placebo, placebo
 from beforehand.score.skill import Options
 from beforehand.score.slices import slices
 from beforehand.score.table import Table
-from beforehand.score.validity import Placebo, SetFacts, placebo
+from beforehand.score.validity import SetFacts
 from beforehand.store.archive.reader import Archive
 from beforehand.world.simulate import SimConfig
 from columned import made, walked

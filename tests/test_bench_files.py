@@ -68,7 +68,11 @@ def test_all_stages_in_one_run(sim: Path, tmp_path: Path) -> None:
     out = tmp_path / "p.jsonl"
     predict(Archive(sim), tmp_path / "events.jsonl", "market,drift", out, "p")
     single = evaluation.evaluate_files(
-        tmp_path / "events.jsonl", out, tmp_path / "resolutions.jsonl", FAST
+        tmp_path / "events.jsonl",
+        out,
+        tmp_path / "resolutions.jsonl",
+        FAST,
+        gateway=Gateway(RecordedWorld(Archive(sim))),
     )
     both = done.summary["leaderboard"], single.result.wire()["leaderboard"]
     kept = [[(row.pop("isolation"), row.pop("order")) for row in board] for board in both]
@@ -208,7 +212,8 @@ def test_what_a_predictions_file_may_not_do(sim: Path, tmp_path: Path) -> None:
 
     def evaluate(lines: list[dict]) -> evaluation.Evaluation:  # type: ignore[type-arg]
         paths[1].write_text("\n".join(json.dumps(line) for line in lines))
-        return evaluation.evaluate_files(*paths, FAST)
+        gateway = Gateway(RecordedWorld(archive))
+        return evaluation.evaluate_files(*paths, FAST, gateway=gateway)
 
     def line(event: dict, p: float, who: str | None, at: str) -> dict:  # type: ignore[type-arg]
         meta = {"metadata": {"model": who, "timestamp": at}} if who else {}
@@ -289,7 +294,7 @@ def test_resolutions_without_a_time_get_no_date_of_ours(sim: Path, tmp_path: Pat
         for e in rows(tmp_path / "events.jsonl")
     ]
     endings = [
-        {k: v for k, v in r.items() if k != "resolved_at"}
+        {k: v for k, v in r.items() if k not in ("resolved_at", "known_at")}
         for r in rows(tmp_path / "resolutions.jsonl")
     ]
     mine = [
@@ -309,4 +314,4 @@ def test_resolutions_without_a_time_get_no_date_of_ours(sim: Path, tmp_path: Pat
     row = next(r for r in done.result.rows if r.forecaster == "m")
     assert row.brier > 0
     assert row.verdict == "not shown"
-    assert "single resolution month" in row.reasons[0]
+    assert "rests on 1 effective periods" in row.reasons[0]

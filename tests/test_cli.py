@@ -92,6 +92,7 @@ def test_a_narrow_terminal_loses_columns_and_never_digits() -> None:
         "brier_ci": [0.103, 0.1271],
         "skill_vs_market": -0.1102,
         "skill_ci": [-0.1042, -0.1166],
+        "evidence": {"mean": -0.1102, "ci": [-0.1, -0.12], "bounds": [-0.1042, -0.1166]},
         "ece": 0.019,
         "kelly": "no",
         "verdict": "worse than the market",

@@ -418,13 +418,14 @@ def test_two_against_each_other(world: bh.World, capsys: Out) -> None:
     assert low < found.difference < high
     mirrored = bh.compare(run["market"], run["shrunk"])
     assert mirrored.difference == pytest.approx(-found.difference)
-    assert mirrored.minimum_detectable_effect == pytest.approx(found.minimum_detectable_effect)
+    assert mirrored.gain.mean == pytest.approx(-found.gain.mean)
+    assert mirrored.gain.detectable == pytest.approx(found.gain.detectable)
     worse = bh.compare(run["base_rate"], run["drift"])
     assert worse.verdict == "drift is better than base_rate"
     alike = bh.compare(run["shrunk"], again)
     assert (alike.difference, alike.ci) == (0.0, (0.0, 0.0)), "a copier: exactly 0"
     assert "forecast alike" in alike.verdict
-    assert 0.7 < found.power(found.minimum_detectable_effect) < 0.9
+    assert 0.7 < found.power(found.gain.detectable) < 0.9
     assert found.power(0.0) == pytest.approx(0.03, abs=0.03)
     with pytest.raises(InputError, match="power of 'x': give a difference in Brier score"):
         found.power("x")

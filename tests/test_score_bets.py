@@ -18,8 +18,6 @@ from beforehand.score.table import Table
 from beforehand.world.simulate import SimConfig
 from tables import table
 
-DAY = 86_400_000_000
-
 
 @pytest.fixture(scope="module")
 def world() -> Table:
@@ -162,13 +160,13 @@ def test_wealth_that_chance_reaches() -> None:
 def test_a_bet_pays_when_it_is_known_how_it_ended() -> None:
     """Not on a date that the venue states for later, unless that is asked for."""
     made = bets_at([5], [200], [1.0])
-    known = replace(made, known_at=np.array([20 * DAY]))
+    known = replace(made, known_at=np.array([20]))
     for rules, at in ((Kelly(), 20), (Kelly(settle="stated"), 200)):
         got = profit(known, known.forecasts["f"], rules)
         assert isinstance(got, Profit)
-        assert (got.settled // DAY).tolist() == [at]
-    assert (known.settled_at // DAY).tolist() == [20]
-    assert (replace(made, known_at=np.array([0])).settled_at // DAY).tolist() == [200]
+        assert got.settled.tolist() == [at]
+    assert known.settled_at.tolist() == [20]
+    assert replace(made, known_at=np.array([0])).settled_at.tolist() == [200]
 
 
 def test_what_open_bets_hold_at_most() -> None:

@@ -346,7 +346,7 @@ def test_the_verdict_is_that_of_the_profit() -> None:
             assert row.verdict == ("worse than the market" if row.evidence.sign else "not shown")
             wire = row_wire(row, result.table)["evidence"]
             assert wire["ci"] == list(row.evidence.interval)
-            assert wire["course"][-1]["gain"] == pytest.approx(row.evidence.mean)
+            assert wire["course"][-1]["gain"] == pytest.approx(row.evidence.mean, abs=1e-6)
             if former(table, ["f"], 1.0):
                 beaten += 1
                 contradicted += "the mean over questions says the opposite" in " ".join(row.reasons)

@@ -32,12 +32,8 @@ def test_a_dry_run_is_that_of_the_command_line(serving: Api) -> None:
     theirs = json.loads(done.stdout)
     assert mine == theirs
     assert mine["forecasts"] > 50
-    assert mine["card"]["n_events"]["ok"] is True
+    assert mine["card"]["n_events"]["value"] > 20
     assert mine["lacks"] == []
-    few = {**body, "markets": [row["market_id"] for row in pages(serving, "/api/runs/walk/intervals", 1000)[:3]]}  # fmt: skip
-    lacking = serving.post("/api/backtests?dry_run=true", few).json()
-    n = lacking["card"]["n_events"]["value"]
-    assert lacking["lacks"] == [f"it rests on {n} events, and 20 are needed"]
     plan = serving.post("/api/asks?dry_run=true", {"question": "Merovia timber index?"}).json()
     assert plan["plan"]["tasks"]
     scout = serving.post("/api/scouts?dry_run=true", {"subject": "the Merovia timber index"}).json()

@@ -163,7 +163,7 @@ def test_three_days_killed_in_every_stage(
             hit += killed(end, order, (0, 3))
             assert len(lines(Path(out))) > 0.9 * sum(name == folder.name for name in seen.values())
     each = [part for folder in rounds for part in ("--round", str(folder))]
-    found = told(capsys, "bench", "gap", "r", *each, "--draws", "200")
+    found = told(capsys, "bench", "gap", "r", *each)
     assert {one["forecaster"] for one in found["gaps"]} >= {"drift", "agent:purple", "far"}
     scored = sum(one["scored"] for one in found["rounds"])
     assert scored > 0.8 * 4 * len(seen)

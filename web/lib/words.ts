@@ -15,7 +15,7 @@ export interface Measure {
 }
 
 export const MEASURES: Measure[] = [
-  { key: "gain", label: "Gain", small: "higher is better", about: "What the positions that forecasts take against the price made, in Brier score: each forecast weighs as was known when it was made, and positions stand at every price on record. The verdict rests on it." },
+  { key: "gain", label: "Gain", small: "higher is better", about: "What the positions that forecasts take against the price made, in Brier score. The verdict rests on it." },
   { key: "skill_vs_market", label: "Skill vs market", small: "higher is better", about: "The market's Brier score minus the forecaster's, on the same forecasts; each question counts once. Above 0 is better than the market." },
   { key: "brier", label: "Brier", small: "lower is better", about: "Mean of (p − y)², per question first. 0 is perfect, 0.25 is a coin." },
   { key: "log_loss", label: "Log loss", small: "nats, lower", about: "−mean ln of the probability given to what happened." },

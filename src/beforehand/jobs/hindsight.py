@@ -204,7 +204,9 @@ def marks(table: Table, gateway: Gateway, market: Callable[[str], str] = str) ->
     if table.disk is None:
         return Marks(*(pieces.take(name) for name in found))
     disk = Disk()
-    return Marks(*(disk.keep(pieces.parts(name, BLOCK)) for name in found))
+    made = Marks(*(disk.keep(pieces.parts(name, BLOCK)) for name in found))
+    pieces.close()
+    return made
 
 
 def scheduled(

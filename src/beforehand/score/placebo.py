@@ -271,6 +271,7 @@ class _World:
             event=self.event,
             period=np.unique(ended // (30 * verdict.DAY), return_inverse=True)[1],
             resolved_at=np.maximum(ended, 1),
+            known_at=np.zeros(0, dtype=np.int64),
             play=np.zeros(n, dtype=np.bool_),
             fee=np.zeros(n),
             forecasts=forecasts,

@@ -519,6 +519,11 @@ def _bins(bins: Reliability) -> BinsWire:
     }
 
 
+def _short(value: float) -> float | None:
+    """A figure of a picture: six decimals are more than can be seen."""
+    return None if not math.isfinite(value) else round(value, 6)
+
+
 def _gain(found: Estimate) -> GainWire:
     return {
         "mean": number(found.mean),
@@ -554,7 +559,7 @@ def _evidence(row: Row, found: Estimate, table: Table) -> EvidenceWire:
         "fresh": _gain(fresh) if stale and fresh is not None else None,
         "at_book": None if book is None else _gain(book),
         "course": [
-            {"time": iso_us(at), "gain": number(gain), "band": number(band)}
+            {"time": iso_us(at), "gain": _short(gain), "band": _short(band)}
             for at, gain, band in zip(times, gains, bands, strict=True)
         ],
     }

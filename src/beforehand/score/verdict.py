@@ -40,6 +40,8 @@ K = TypeVar("K")
 
 
 TAIL = 0.025
+UNDATED = 253_402_300_799_000_000
+"""The end of time, at which all is gained of which it is not on record when: 9999-12-31."""
 LEAST_PERIODS = 5.0
 """The effective periods, or windows, without which nothing is shown."""
 MOST_UNSETTLED = 0.5
@@ -53,7 +55,7 @@ MOST_DAYS = 2**22
 """More days than there are from 1970 to the end of time."""
 COVERED = 0.9
 """The share of the gaps between prices that a period is no shorter than."""
-LATE = 0.1
+LATE = 0.2
 """What may rest on marks that are older than those that count as late: one market that is seen once
 a month does not make months of all days."""
 MOST_WINDOWS = 1_000
@@ -78,6 +80,14 @@ class Periods:
 
     at: Ints
     step: int
+
+    @property
+    def shown(self) -> Ints:
+        """`at`, with the end of time after the last period that has a date."""
+        found = self.at.copy()
+        if len(found) > 1 and found[-1] == UNDATED // self.step * self.step:
+            found[-1] = found[-2] + self.step
+        return found
 
     def ranks(self, points: "Points") -> "Ranks":
         """The places of points among these periods."""
@@ -178,8 +188,15 @@ def periods(table: Table) -> Periods:
 
 def _window(table: Table, rows: Ints, step: int) -> tuple[Ints, Ints]:
     """The periods in which rows without a price begin, and in which their questions end."""
-    begun, ended = table.t[rows] // step, table.settled_at[table.q[rows]]
-    return begun, np.where(ended > 0, np.maximum(_within(ended, step), begun), begun)
+    begun = table.t[rows] // step
+    return begun, np.maximum(_ends(table, step)[table.q[rows]], begun)
+
+
+def _ends(table: Table, step: int) -> Ints:
+    """The period in which each question ended: without a date, after all others, together with all
+    that have none; that of an open one is of no account."""
+    ended = table.settled_at
+    return np.where(ended > 0, _within(ended, step), UNDATED // step)
 
 
 def _windows(part: _Part, points: Points, step: int) -> tuple[Ints, Ints]:
@@ -209,9 +226,9 @@ def _points(part: _Part, step: int) -> Points:
     begun, since = begun[kept], since[kept]
     last = np.ones(len(q), dtype=np.bool_)
     last[:-1] = q[1:] != q[:-1]
-    y, ended = part.table.y[q], part.table.settled_at[q]
+    y = part.table.y[q]
     paid = np.where(np.isfinite(y), y, price)
-    stops = np.where(ended > 0, _within(ended, step), begun + 1)
+    stops = np.where(np.isfinite(y), _ends(part.table, step)[q], begun + 1)
     starts, ends = np.flatnonzero(np.diff(q, prepend=-1)), np.flatnonzero(last)
     marked = np.zeros(len(part.table.questions), dtype=np.bool_)
     marked[q[ends]] = t[ends] > t[starts]
@@ -744,7 +761,7 @@ def evidence(table: Table, found: Gains, factor: float = 1.0) -> Estimate:
         unsettled=abs(found.unsettled / total) if total else 0.0,
         apart=found.apart / weight,
         heaviest=tuple(
-            Heavy(int(found.on.at[k]), float(shares[k]), int(found.of[k]), float(found.by[k]))
+            Heavy(int(found.on.shown[k]), float(shares[k]), int(found.of[k]), float(found.by[k]))
             for k in np.argsort(-shares)[:3]
             if shares[k]
         ),
@@ -765,7 +782,7 @@ class Course(NamedTuple):
     band: Floats
 
 
-def course(found: Gains, estimate: Estimate, most: int = 200) -> Course:
+def course(found: Gains, estimate: Estimate, most: int = 100) -> Course:
     """The gain over time, in at most so many steps. The band is that of the whole, as its variance
     grew from period to period."""
     k = np.unique(np.linspace(0, len(found.net) - 1, most).round().astype(np.int64))
@@ -774,7 +791,7 @@ def course(found: Gains, estimate: Estimate, most: int = 200) -> Course:
     grown = np.cumsum(found.net**2) / whole if whole else np.zeros(len(net))
     band = estimate.factor * estimate.half * np.sqrt(grown)
     gain = np.cumsum(net) / (found.weight or np.nan)
-    return Course(found.on.at[k] + found.on.step, gain[k], band[k])
+    return Course(found.on.shown[k] + found.on.step, gain[k], band[k])
 
 
 def for_tries(series: Sequence[Floats], tries: int) -> float:

@@ -52,6 +52,12 @@ class Pieces:
         self._files.pop(name)[0].close()
         return found
 
+    def close(self) -> None:
+        """Forget what is left."""
+        for file, _ in self._files.values():
+            file.close()
+        self._files.clear()
+
     def __contains__(self, name: str) -> bool:
         return name in self._files
 
