@@ -35,9 +35,10 @@ golden-accept: setup
 
 # The full count of each proof of which `make test` makes a smoke, in parts that end within ten
 # minutes each: `make chaos-leaks`, …; `make chaos-parts` lists them.
-PARTS = leaks wire pairs memory probe honest fuzz kills boundaries workers agents api load clients ui sandbox verdict
+PARTS = leaks wire wire-late pairs memory probe honest fuzz kills boundaries workers agents api load clients ui sandbox verdict
 PART_leaks = tests/leaks/test_noninterference.py tests/leaks/test_every_tool.py tests/leaks/test_contexts.py
-PART_wire = tests/leaks/test_through_the_wire.py
+PART_wire = tests/leaks/test_through_the_wire.py -k "not late"
+PART_wire-late = tests/leaks/test_through_the_wire.py -k late
 PART_pairs = tests/leaks/test_api_pairs.py
 PART_memory = tests/leaks/test_memory.py
 PART_probe = tests/test_probe.py -k "not accused"

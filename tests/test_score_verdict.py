@@ -56,7 +56,7 @@ def judged(sure: Estimate, fresh: Estimate | None, missing: int = 0) -> tuple[st
     row = Row_(
         forecaster="f", n=900, n_questions=90, missing=missing, brier=0.1, log_loss=0.3, els=0.0,
         skill_vs_market=0.02, accuracy=0.8, ece=0.02, murphy=Murphy(0, 0, 0, 0), sharpness=(0, 0),
-        bins=Reliability(*(np.zeros(10),) * 3, 0.0), market_correlation=0.9, profit="", skill=SKILL, evidence=sure,
+        bins=Reliability(*(np.zeros(10),) * 3, 0.0), worth=[0.0] * 10, market_correlation=0.9, profit="", skill=SKILL, evidence=sure,
         fresh_evidence=fresh,
     )  # fmt: skip
     return judge(row)

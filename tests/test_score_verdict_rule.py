@@ -30,6 +30,8 @@ from priced_worlds import (
     common_walk,
     early_yes,
     every,
+    expit,
+    log_odds,
     shifted,
     walks,
 )
@@ -37,6 +39,8 @@ from proofs import count
 
 WORLDS = count("worlds of each kind, efficient or with skill", 20, 200)
 FOOLED = count("worlds in which resampled scores alone are fooled", 20, 200)
+COVERED = count("worlds in which an interval holds the truth", 20, 1000)
+STREAMS = count("worlds of twenty that are looked at every day", 4, 100)
 SEED = 48
 
 
@@ -269,7 +273,9 @@ def rates(make: Callable[[np.random.Generator], World], worlds: int) -> Rates:
     for k in range(worlds):
         table = make(np.random.default_rng([SEED, k])).table()
         tries, said = len(table.forecasts), table.forecasts
-        gains = list(verdict.gains(table, {k: AgainstMarket(k) for k in said}).values())
+        gains = list(
+            verdict.gains(table, {k: AgainstMarket(k) for k in said}, looked=True).values()
+        )
         factor = verdict.for_tries([one.net for one in gains], tries)
         beats = [verdict.evidence(table, one, factor).sign > 0 for one in gains]
         daily = [(verdict.e_values(one) >= verdict.EVIDENCE * tries).any() for one in gains]
@@ -304,6 +310,94 @@ def test_skill_is_seen(kind: str) -> None:
     print(f"{kind}: {seen}, {POWER[kind]} wanted")
     assert seen.worse <= 0.05
     assert seen.beats >= POWER[kind] - 0.05 - 2 * np.sqrt(0.25 / WORLDS)
+
+
+HONEST: dict[str, Callable[[np.random.Generator], World]] = {
+    "independent": lambda rng: biased(rng, 120, 0.35),
+    "half common": lambda rng: biased(rng, 120, 0.5, common=0.5),
+    "sixty events of five": lambda rng: biased(rng, 300, 0.5, events=60),
+}
+
+
+@pytest.mark.parametrize("kind", list(HONEST))
+def test_the_interval_holds_the_true_gain(kind: str) -> None:
+    """Where there is skill, and of two forecasters: the mean over all worlds is the truth."""
+    estimates: dict[str, list[Estimate]] = {"skill": [], "pair": []}
+    for k in range(COVERED):
+        rng = np.random.default_rng([SEED, k])
+        world = HONEST[kind](rng)
+        noise = 0.4 * rng.normal(0, 1, world.p.shape)
+        world.others["g"] = np.where(np.isfinite(world.p), expit(log_odds(world.p) + noise), np.nan)
+        table = world.table()
+        contests = {"skill": AgainstMarket("f"), "pair": AgainstEachOther("f", "g")}
+        for name, one in verdict.gains(table, contests).items():
+            estimates[name].append(verdict.evidence(table, one))
+    for name, found in estimates.items():
+        truth = float(np.mean([one.mean for one in found]))
+        held = np.mean([one.interval[0] <= truth <= one.interval[1] for one in found])
+        told = np.mean([one.sign > 0 for one in found])
+        print(f"{kind}, {name}: {truth:.5f} held by {held:.3f} of {COVERED}; told {told:.2f}")
+        assert held >= 0.93 - 2 * np.sqrt(0.93 * 0.07 / COVERED)
+
+
+def test_two_that_are_as_good_are_not_told_apart() -> None:
+    """Noise of one size around one truth, in a world with a factor: at most one of twenty."""
+    told = 0
+    for k in range(COVERED):
+        rng = np.random.default_rng([SEED, k])
+        world = biased(rng, 120, 0.5, common=0.5)
+        at, odds = np.isfinite(world.p), log_odds(world.p)
+        for name in "ab":
+            noise = 0.4 * rng.normal(0, 1, (len(odds), 1))
+            world.others[name] = np.where(at, expit(odds + noise), np.nan)
+        table = world.table()
+        found = verdict.gains(table, {"": AgainstEachOther("a", "b")})[""]
+        told += verdict.evidence(table, found).sign != 0
+    print(f"as good: told apart in {told / COVERED:.3f} of {COVERED}")
+    assert told / COVERED <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / COVERED)
+
+
+def _until(world: World, day: int) -> World:
+    """What is on record of a world by the end of a day."""
+    m, p = world.m[:, :day], world.p[:, :day]
+    begun = np.isfinite(m).any(axis=1)
+    y = np.where(world.ends <= day, world.y, np.nan)
+    return World(m[begun], p[begun], y[begun], world.planned[begun])
+
+
+def test_looked_at_every_day_for_a_year() -> None:
+    """Twenty forecasters of one world, who add constants and noise to efficient prices that a
+    factor moves: hardly any is ever said to beat. Those with skill are seen some time after one
+    look at the end would see them."""
+    false = streams = 0
+    for k in range(STREAMS):
+        rng = np.random.default_rng([SEED, k])
+        n, lives = 80, rng.integers(30, 150, 80)
+        m, y = walks(rng, n, 0.5, rng.integers(0, 300, n), lives)
+        world = World(m, shifted(m, 0.03, every(m)), y, np.ceil(lives / 7))
+        at = np.isfinite(world.p)
+        for j in range(19):
+            said = m + rng.normal(0, 0.04) + rng.normal(0, 0.03, (n, 1))
+            world.others[f"s{j}"] = np.where(at, np.clip(said, 0.005, 0.995), np.nan)
+        table = world.table()
+        contests = {name: AgainstMarket(name) for name in table.forecasts}
+        for one in verdict.gains(table, contests, looked=True).values():
+            false += bool((verdict.e_values(one) >= verdict.EVIDENCE).any())
+            streams += 1
+    print(f"looked at every day: {false} of {streams} streams without skill")
+    assert false / streams <= 0.05
+    seen = {"every day": [0] * 4, "one look then": [0] * 4}
+    for k in range(STREAMS):
+        world = biased(np.random.default_rng([SEED, k]), 300, 0.5, span=365)
+        for quarter in range(4):
+            table = _until(world, 91 * (quarter + 1)).table()
+            found = verdict.gains(table, {"f": AgainstMarket("f")}, looked=True)["f"]
+            reached = (verdict.e_values(found) >= verdict.EVIDENCE).any()
+            seen["every day"][quarter] += bool(reached)
+            seen["one look then"][quarter] += verdict.evidence(table, found).sign > 0
+    print(f"skill, by quarter, of {STREAMS}: {seen}")
+    assert seen["every day"][3] <= seen["one look then"][3]
+    assert seen["one look then"][3] >= 0.5 * STREAMS
 
 
 def test_the_weights_are_what_keeps_early_endings_out() -> None:

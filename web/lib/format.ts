@@ -43,7 +43,11 @@ export function dollars(value: Maybe<number>): string {
 
 export function pairText(pair: Maybe<readonly Maybe<number>[]>, digits = 4): string {
   const [low, high] = pair ?? [];
-  return real(low) && real(high) ? `${fixed(low, digits)} to ${fixed(high, digits)}` : NONE;
+  if (!real(low) || !real(high)) return NONE;
+  // An end that is not 0 is not shown as 0 where the interval lies on one side of it.
+  const near = low > 0 || high < 0 ? Math.min(Math.abs(low), Math.abs(high)) : 1;
+  const shown = near < 0.5 * 10 ** -digits ? 1 - Math.floor(Math.log10(near)) : digits;
+  return `${fixed(low, shown)} to ${fixed(high, shown)}`;
 }
 
 export function bytes(value: number): string {

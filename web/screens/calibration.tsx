@@ -92,7 +92,8 @@ function Head({ of, bin, market }: { of: CalibrationWire; bin: number | null; ma
   const one = bin === null ? undefined : of.bins[bin];
   if (!one || one.forecast === null || one.outcome === null) return <Title>Calibration of {of.forecaster}</Title>;
   const [low, high] = one.ci;
-  const within = typeof low === "number" && typeof high === "number" ? (one.forecast >= low && one.forecast <= high ? "so this is within chance" : "so this is more than chance") : "";
+  const inside = typeof low === "number" && typeof high === "number" && one.forecast >= low && one.forecast <= high;
+  const within = one.told ? "so this is more than chance" : inside ? "so this is within chance" : "and of so many bins one lies outside by chance";
   return (
     <Title
       lede={

@@ -4,18 +4,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from beforehand.cli.options import BinningRule, Draws, Seed
+from beforehand.cli.options import BinningRule
 from beforehand.cli.output import Json, emit
 from beforehand.cli.runs import Run, opened
 from beforehand.cli.screen import screen
 from beforehand.cli.tables import figure, span, table
 from beforehand.errors import EXIT_OK
-from beforehand.jobs.checks import between, settings
+from beforehand.jobs.checks import between
 from beforehand.runs.calibration import calibration_of, questions_of_bin
 from beforehand.runs.compare import subject_of
 from beforehand.runs.query import find_run
 from beforehand.score.metrics import BINS
-from beforehand.score.skill import Options
 from beforehand.store.run_folder import open_run
 
 
@@ -31,14 +30,11 @@ def calibration(
         int | None, Parameter(help="Show the forecasts of this bin instead; 0 is the lowest.")
     ] = None,
     binning: BinningRule = "snapped",
-    draws: Draws = 2000,
-    seed: Seed = 0,
     json: Json = False,
 ) -> int:
     """Of a forecaster's forecasts near a value, how many came true: with an interval for each bin,
     and the questions behind it."""
     workspace, journal = opened()
-    checked = settings(seed, draws, 0, mark="--")
     between("bins", bins, 2, 50, "--")
     folder = open_run(workspace.home.runs, find_run(run_id, workspace.home, journal, scored=True))
     one = subject_of(folder, forecaster)
@@ -54,7 +50,7 @@ def calibration(
         ]
         screen().print(table(f"{one.name}, bin {bin} of {bins}", head, cells))
         return EXIT_OK
-    found = calibration_of(one, Options(draws=checked.draws, seed=checked.seed), bins, binning)
+    found = calibration_of(one, bins, binning)
     if json:
         emit(found)
         return EXIT_OK

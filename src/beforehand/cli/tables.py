@@ -66,6 +66,9 @@ def span(interval: Sequence[float | None], digits: int = 4) -> str:
     low, high = interval
     if low is None or high is None:
         return "–"
+    from beforehand.score.report.words import digits_of
+
+    digits = digits_of(interval, digits)
     return f"[{figure(low, digits)}, {figure(high, digits)}]"
 
 
@@ -383,9 +386,10 @@ def _money(out: Console, summary: "Summary") -> None:
         said = f"{short(row['forecaster'])}: {kelly['bets']:,} bets gained {gain}"
         worst = max(kelly["max_drawdown"], kelly.get("drawdown_at_prices", 0.0))
         fall = f"; largest drawdown {100 * worst:.1f} % (open bets at the market's price)"
-        if kelly["unfunded"] or kelly.get("cut"):
-            fall += f"; without cash for {kelly['unfunded']:,} questions with an edge, and cut for "
-            fall += f"{kelly.get('cut', 0):,} bets"
+        if n := kelly["unfunded"]:
+            fall += f"; without cash for {n:,} question{'' if n == 1 else 's'} with an edge"
+        if n := kelly.get("cut", 0):
+            fall += f"; cut for {n:,} bet{'' if n == 1 else 's'}, as the cash did not reach"
         lucky = luck("these", kelly)
         _say(out, "bets", f"{said}{fall}" + (f"; {lucky}" if lucky else ""))
     if silent:

@@ -42,7 +42,7 @@ from beforehand.jobs.backtest import grid
 from beforehand.jobs.backtest.select import until
 from beforehand.jobs.checks import fees_apply
 from beforehand.jobs.leave_out import BY_NAME, Cells, Rule, parse, without
-from beforehand.jobs.results import LEAK_NOTE, left_out_sentence, world_kind
+from beforehand.jobs.results import LEAK_NOTE, world_kind
 from beforehand.records.cutoff import visible_us
 from beforehand.records.rows import AggregateRow, IntervalRow, MarketSeen
 from beforehand.records.world import Resolution
@@ -317,7 +317,7 @@ def _about(
         + "; the market's price is the latest observation known then",
         "left_out": f"{rejected.count:,} rows were not scored: see below."
         if rejected.count
-        else left_out_sentence({}),
+        else "Every row of the file was scored.",
         "leave_out": dict(left),
         "leak_note": LEAK_NOTE,
         "rejected": dict(sorted(rejected.reasons.items())),

@@ -10,13 +10,13 @@ from beforehand.runs.columns import read_questions
 from beforehand.runs.compare import Subject, table_of
 from beforehand.score.calibration import Bin, calibration, column
 from beforehand.score.metrics import BINS, Binning, bin_index
-from beforehand.score.skill import Options
 from beforehand.score.summary import Pair, number, pair
 
 
 class BinWire(TypedDict):
     """A bin of a reliability diagram. `weight` and `share` count each question once; `ci` is the
-    95 % interval of `outcome`."""
+    95 % interval of `outcome`. `told`: the mean forecast lies outside of it, also once it is
+    widened for the number of bins."""
 
     low: float
     high: float
@@ -27,6 +27,7 @@ class BinWire(TypedDict):
     forecast: float | None
     outcome: float | None
     ci: Pair
+    told: bool
 
 
 class CalibrationWire(TypedDict):
@@ -54,11 +55,9 @@ class BinQuestion(TypedDict):
     weight: float
 
 
-def calibration_of(
-    one: Subject, options: Options = Options(), bins: int = BINS, rule: Binning = "snapped"
-) -> CalibrationWire:
+def calibration_of(one: Subject, bins: int = BINS, rule: Binning = "snapped") -> CalibrationWire:
     """The calibration of a forecaster of a finished run. Raises InputError where it has none."""
-    found = calibration(table_of(one), one.name, options, bins, rule)
+    found = calibration(table_of(one), one.name, bins, rule)
     return {
         "run_id": one.folder.run_id,
         "forecaster": label(one.name),
@@ -82,6 +81,7 @@ def _bin(one: Bin) -> BinWire:
         "forecast": number(one.forecast),
         "outcome": number(one.outcome),
         "ci": pair(one.ci),
+        "told": one.told,
     }
 
 

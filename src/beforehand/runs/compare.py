@@ -151,7 +151,7 @@ def gate(
     counts. Raises InputError as `compare_forecasters`, and where the two share no instant."""
     said, names = _said(a, b)
     table = _shared(a, b, said, names)
-    found = verdict.gains(table, {names: verdict.AgainstEachOther(*names)})[names]
+    found = verdict.gains(table, {names: verdict.AgainstEachOther(*names)}, looked=True)[names]
     tried = digest([sorted((*key, p) for key, p in one.items()) for one in said])
     candidates = note_trials(
         home.trials,
@@ -188,7 +188,7 @@ def gate_power(a: Subject, effect: float) -> tuple[float, float]:
     said = said_by(a)
     columns = _columns(sorted(said), {MARKET: _prices(a, a), a.name: said})
     table = with_marks(build_table(columns, read_questions(a.folder.path)), [a.folder.path])
-    found = verdict.gains(table, {a.name: verdict.AgainstMarket(a.name)})[a.name]
+    found = verdict.gains(table, {a.name: verdict.AgainstMarket(a.name)}, looked=True)[a.name]
     once = verdict.evidence(table, found)
     return verdict.looked_power(found, effect), once.power(effect) if once.apart else nan
 

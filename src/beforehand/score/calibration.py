@@ -5,18 +5,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from beforehand.errors import InputError
-from beforehand.score.intervals import Resampler
-from beforehand.score.metrics import BINS, Binning, Murphy, bin_index, murphy, sharpness
-from beforehand.score.skill import LEADING, MARKET, Options, resamplers, width
-from beforehand.score.table import Floats, Table
+from beforehand.score.metrics import (
+    BINS,
+    Binning,
+    Murphy,
+    bin_index,
+    effective_n,
+    murphy,
+    sharpness,
+    wilson,
+)
+from beforehand.score.table import MARKET, Floats, Table
 
 
 @dataclass(frozen=True)
 class Bin:
     """The forecasts in [low, high) (the last bin holds 1 too). Each question has one vote, shared
     by its forecasts: `weight` is the sum of these votes, `share` its part of all. `forecast` and
-    `outcome` are means by that weight, `ci` the 95 % interval of `outcome` (the wider of events and
-    months resampled); all are NaN where the bin is empty."""
+    `outcome` are means by that weight, `ci` the 95 % interval of `outcome` (Wilson's, of as many
+    independent questions as the bin is worth); all are NaN where the bin is empty. `told`: the mean
+    forecast lies outside of it, also once it is widened for the number of bins that one may pick
+    from."""
 
     low: float
     high: float
@@ -27,6 +36,7 @@ class Bin:
     forecast: float
     outcome: float
     ci: tuple[float, float]
+    told: bool
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,6 @@ class Calibration:
 def calibration(
     table: Table,
     forecaster: str,
-    options: Options = Options(),
     bins: int = BINS,
     rule: Binning = "snapped",
 ) -> Calibration:
@@ -59,11 +68,14 @@ def calibration(
     weights, y = table.row_weights(valid), table.y[table.q]
     index = bin_index(np.where(valid, p, 0.0), bins, rule)
     total, found = float(weights.sum()), list[Bin]()
-    present = np.bincount(table.q[valid], minlength=len(table.questions)).astype(np.float64)
-    samplers = {kind: one.holding(present) for kind, one in resamplers(table, options).items()}
+    used = len(np.unique(index[valid & (index < bins)]))
     for k in range(bins):
         mine = valid & (index == k)
         weight = float(weights[mine].sum())
+        n = worth(table, np.where(mine, weights, 0.0))
+        forecast = float(np.dot(weights[mine], p[mine]) / weight) if weight else np.nan
+        outcome = float(np.dot(weights[mine], y[mine]) / weight) if weight else np.nan
+        low, high = wilson(outcome, n, used)
         found.append(
             Bin(
                 low=k / bins,
@@ -72,9 +84,10 @@ def calibration(
                 n_questions=len(np.unique(table.q[mine])),
                 weight=weight,
                 share=weight / total,
-                forecast=float(np.dot(weights[mine], p[mine]) / weight) if weight else np.nan,
-                outcome=float(np.dot(weights[mine], y[mine]) / weight) if weight else np.nan,
-                ci=_interval(table, np.where(mine, weights, 0.0), y, samplers, options),
+                forecast=forecast,
+                outcome=outcome,
+                ci=wilson(outcome, n),
+                told=bool(weight) and not low <= forecast <= high,
             )
         )
     w, pv, yv = weights[valid], p[valid], y[valid]
@@ -100,20 +113,7 @@ def column(table: Table, forecaster: str) -> Floats:
     return table.forecasts[forecaster]
 
 
-def _interval(
-    table: Table, weights: Floats, y: Floats, samplers: dict[str, Resampler], options: Options
-) -> tuple[float, float]:
-    """The wider of two intervals of a bin's mean outcome."""
-    size = len(table.questions)
-    parts = (np.bincount(table.q, weights=v, minlength=size) for v in (weights * y, weights))
-    columns = np.stack([part.astype(np.float64) for part in parts], axis=1)
-    found = []
-    for kind in LEADING:
-        sampler = samplers[kind]
-        totals = sampler.totals(columns)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            rates = totals[:, 0] / totals[:, 1]
-        clusters = sampler.clusters(columns[:, 1])
-        found.append(sampler.interval(rates, options.level, clusters))
-    low, high = max(found, key=width)
-    return float(np.clip(low, 0.0, 1.0)), float(np.clip(high, 0.0, 1.0))
+def worth(table: Table, weights: Floats) -> float:
+    """How many independent questions the rows of a bin are worth, by their `weights` (n,): those of
+    one event share their fate, (sum over events)^2 / sum of squares."""
+    return effective_n(np.bincount(table.event[table.q], weights).astype(np.float64))

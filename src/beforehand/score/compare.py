@@ -20,6 +20,7 @@ from beforehand.errors import InputError
 from beforehand.records.rows import PairWire
 from beforehand.score import verdict
 from beforehand.score.metrics import brier
+from beforehand.score.report.words import digits_of
 from beforehand.score.skill import (
     Interval,
     Options,
@@ -98,8 +99,10 @@ class Comparison:
         if not self.gain.apart:
             return f"{self.verdict} {over}"
         low, high = self.gain.bounds
+        digits = digits_of((low, high))
         found = (
-            f"{self.a} gains {self.gain.mean:.4f} [{low:.4f}, {high:.4f}] on {self.b} a forecast, "
+            f"{self.a} gains {self.gain.mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}] on "
+            f"{self.b} a forecast, "
             f"and {self.gain.detectable:.4f} is found with a power of 80 %"
         )
         if self.skills is not None:

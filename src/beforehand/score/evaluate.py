@@ -369,13 +369,14 @@ def _evaluated(
         pairs=compared,
         common=common,
         slices=with_money(sliced(), table, rows, ended),
-        settings=_stated(table, settings),
+        settings=_stated(table, settings, bool(drawn and possible)),
     )
 
 
-def _stated(table: Table, settings: Settings) -> str:
-    """When the forecasts were made, and how they were scored."""
-    said = f"seed {settings.seed}, {settings.draws:,} draws, {settings.placebo:,} placebo redraws"
+def _stated(table: Table, settings: Settings, drawn: bool) -> str:
+    """When the forecasts were made, and how they were scored; `drawn`: with a placebo."""
+    redraws = f"{settings.placebo:,} placebo redraws" if drawn else "no placebo"
+    said = f"seed {settings.seed}, {settings.draws:,} draws, {redraws}"
     if settings.margin != verdict.PRINTED:
         said += f", no difference within {settings.margin:g}"
     if not len(table.t):

@@ -6,6 +6,7 @@ equally. All arrays are float64 of one shape (n,). Formulas and conventions: doc
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -187,6 +188,23 @@ def reliability(
 def ece(p: Floats, y: Floats, w: Floats | None = None, bins: int = BINS) -> float:
     """Expected calibration error over uniform bins (Naeini et al. 2015)."""
     return reliability(p, y, w, bins).ece
+
+
+def effective_n(weights: Floats) -> float:
+    """How many equal weights would count as much: (sum)^2 / sum of squares (Kish 1965)."""
+    squares = float((weights * weights).sum())
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+
+
+def wilson(share: float, n: float, of: int = 1) -> tuple[float, float]:
+    """The 95 % interval of a share among n independent ones (Wilson 1927), which holds for the one
+    that is picked `of` so many (Bonferroni); NaN where n is 0."""
+    if not n > 0:
+        return float("nan"), float("nan")
+    z = NormalDist().inv_cdf(1 - 0.025 / max(of, 1))
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * float(share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,8 @@ class Row:
     murphy: metrics.Murphy
     sharpness: tuple[float, float]
     bins: metrics.Reliability
+    worth: list[float]
+    """How many independent questions each bin is worth."""
     market_correlation: float
     profit: Profit | str
     intervals: dict[str, Interval] = field(default_factory=dict)
@@ -229,6 +231,12 @@ def _columns(table: Table, p: Floats) -> tuple[tuple[Floats, Disk | None], Row]:
             yield (mine, y, w) if valid.all() else (mine[valid], y[valid], w[valid])
 
     bins, murphy, sharpness = metrics.in_parts(parts)
+    worth = list[float]()
+    for k in range(len(_BASE), len(_BASE) + metrics.BINS):
+        of_event = np.bincount(table.event, stacked[:, k], 1).astype(np.float64)
+        worth.append(metrics.effective_n(of_event))
+        if disk is not None:
+            disk.let_go()
     total = _statistics(sums)
     row = Row(
         forecaster="",
@@ -244,6 +252,7 @@ def _columns(table: Table, p: Floats) -> tuple[tuple[Floats, Disk | None], Row]:
         murphy=murphy,
         sharpness=sharpness,
         bins=bins,
+        worth=worth,
         market_correlation=_with_market(table, p),
         profit="",
     )

@@ -122,9 +122,11 @@ class ProfitWire(TypedDict):
 
 
 class BinsWire(TypedDict):
-    """The bins of a reliability diagram; null where a bin is empty."""
+    """The bins of a reliability diagram; null where a bin is empty. `worth` is how many independent
+    questions each is worth, as those of one event share their fate."""
 
     weight: list[float]
+    worth: list[float]
     forecast: Pair
     outcome: Pair
 
@@ -511,9 +513,10 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
     }
 
 
-def _bins(bins: Reliability) -> BinsWire:
+def _bins(bins: Reliability, worth: list[float]) -> BinsWire:
     return {
         "weight": bins.weight.tolist(),
+        "worth": worth,
         "forecast": [number(v) for v in bins.forecast.tolist()],
         "outcome": [number(v) for v in bins.outcome.tolist()],
     }
@@ -606,7 +609,7 @@ def row_wire(row: Row, table: Table) -> BoardRow:
         "reasons": row.reasons,
         "isolation": row.kept.isolation if row.kept else None,
         "order": row.kept.order if row.kept else None,
-        "reliability_bins": _bins(row.bins),
+        "reliability_bins": _bins(row.bins, row.worth),
     }
     if row.evidence is not None:
         wire["evidence"] = _evidence(row, row.evidence, table)

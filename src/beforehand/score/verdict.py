@@ -426,17 +426,17 @@ def weights(table: Table, scheduled: Floats, made: Flags) -> Floats:
 
 @dataclass
 class Gains:
-    """What positions gained. Of each period of `on` (K,): `moved`, the profit D; `cost`, C;
-    `skew`, the sum of q^2 (1 - 2 m) times the move; `opened`, the variance that prices implied for
-    what was opened; `most`, the largest profit or loss of one question, `of` that question (its
-    place among all, -1 for none) and `by` what its price did. Of each question (Q,): `each`, and
-    the periods of its `first` row and its `last`, its end, as multiples of a step. `squares` is the
-    sum of the squared profits of single moves, `bare` that of questions without a price in between,
-    `by_age` that of the others by how many periods the price had stood when the next came, `priced`
-    what is of `squares` where there are prices at all; `at_once` was gained before the first mark
-    after each forecast, `unsettled` by questions still open; `apart` is the most that any outcome
-    could make of it. All are sums over rows times their weights, whose sum is `weight`. `pair`: of
-    two forecasters."""
+    """What positions gained. Of each period of `on` (K,): `moved`, the profit D; `cost`, C; `skew`,
+    the sum of q^2 (1 - 2 m) times the move, and `opened`, the variance that prices implied for what
+    was opened, where it is `looked` at every day (else only the sum `skewed` is known); `most`, the
+    largest profit or loss of one question, `of` that question (its place among all, -1 for none)
+    and `by` what its price did. Of each question (Q,): `each`, and the periods of its `first` row
+    and its `last`, its end, as multiples of a step. `squares` is the sum of the squared profits of
+    single moves, `bare` that of questions without a price in between, `by_age` that of the others
+    by how many periods the price had stood when the next came, `priced` what is of `squares` where
+    there are prices at all; `at_once` was gained before the first mark after each forecast,
+    `unsettled` by questions still open; `apart` is the most that any outcome could make of it. All
+    are sums over rows times their weights, whose sum is `weight`. `pair`: of two forecasters."""
 
     on: Periods
     moved: Floats
@@ -451,6 +451,8 @@ class Gains:
     last: Ints
     by_age: Floats
     pair: bool
+    looked: bool = False
+    skewed: float = 0.0
     squares: float = 0.0
     bare: float = 0.0
     priced: float = 0.0
@@ -460,7 +462,9 @@ class Gains:
     weight: float = 0.0
 
     @classmethod
-    def none(cls, on: Periods, first: Ints, last: Ints, pair: bool) -> "Gains":
+    def none(
+        cls, on: Periods, first: Ints, last: Ints, pair: bool, looked: bool = False
+    ) -> "Gains":
         """Of no position yet; the windows of questions are filled in with the gains."""
         k = len(on.at)
         return cls(
@@ -477,6 +481,7 @@ class Gains:
             last=last,
             by_age=np.zeros(k + 1),
             pair=pair,
+            looked=looked,
         )
 
     @property
@@ -513,17 +518,23 @@ class Gains:
         squared = won * won
         self.moved += np.bincount(period, won, k)
         self.cost += np.bincount(begun[points.row >= 0], cost[rows], k)
-        self.skew += np.bincount(period, held * held * (1 - 2 * points.price) * points.move, k)
-        grown = (held * held - (held - step) ** 2) * points.price * (1 - points.price)
-        self.opened += np.bincount(begun, grown, k)
-        self._note(part.first + points.q, won, points.move, period)
+        skew = held * held * (1 - 2 * points.price) * points.move
+        self.skewed += float(skew.sum())
+        if self.looked:
+            self.skew += np.bincount(period, skew, k)
+            grown = (held * held - (held - step) ** 2) * points.price * (1 - points.price)
+            self.opened += np.bincount(begun, grown, k)
+        if not self.pair:
+            self._note(part.first + points.q, won, points.move, period)
         n = len(table.questions)
         each = _sums(points.q, won, n) - _sums(table.q, cost, n)
-        marked = points.marked[points.q]
-        self.by_age += np.bincount(age[marked], squared[marked], k + 1)
-        self.squares += float(squared.sum())
-        self.priced += float(squared.sum())
-        self.bare += float(squared[~marked].sum())
+        whole, marked = float(squared.sum()), squared
+        if not points.marked.all():
+            marked = np.where(points.marked[points.q], squared, 0.0)
+        self.by_age += np.bincount(age, marked, k + 1)
+        self.squares += whole
+        self.priced += whole
+        self.bare += whole - float(marked.sum())
         self.at_once += float((step * points.move).sum() - cost.sum())
         self.apart += float((np.abs(taken) + np.abs(cost)).sum())
         if bets.late is not None:
@@ -558,12 +569,13 @@ class Gains:
         return found
 
 
-def gains(table: Table, contests: Mapping[K, Contest]) -> dict[K, Gains]:
-    """The profit of the positions that each contest takes, period by period."""
+def gains(table: Table, contests: Mapping[K, Contest], looked: bool = False) -> dict[K, Gains]:
+    """The profit of the positions that each contest takes, period by period; `looked`: for
+    `e_values`."""
     on, n = periods(table), len(table.events)
     windows = np.zeros((2, n), dtype=np.int64)
     found = {
-        name: Gains.none(on, windows[0], windows[1], contest.pair)
+        name: Gains.none(on, windows[0], windows[1], contest.pair, looked)
         for name, contest in contests.items()
     }
     for part in _parts(table):
@@ -729,7 +741,7 @@ def evidence(table: Table, found: Gains, factor: float = 1.0) -> Estimate:
     unpriced = 2 * found.priced < found.squares
     df = 2 * n_eff if age == 0 and not unpriced else n_eff - 1
     profit = float(found.moved @ found.moved)
-    implied = max(found.squares - float(found.skew.sum()), 0.0)
+    implied = max(found.squares - found.skewed, 0.0)
     variances = {
         "periods": (profit if found.pair else float(net @ net), df),
         "implied": (implied * profit / found.squares if found.squares else 0.0, df),
@@ -820,7 +832,9 @@ def e_values(found: Gains, below: bool = False) -> Floats:
     """The evidence after each period that the gains have a mean above 0 (or `below`), for whoever
     looks every day: where they have not, it ever reaches `EVIDENCE` with a probability of 2.5 %.
     (K,), 0 until the fifth period with a gain; a mixture of normal mixtures (Robbins 1970; exact
-    for symmetric increments, de la Pena 1999, else an approximation)."""
+    for symmetric increments, de la Pena 1999, else an approximation). The gains must have been
+    `looked` at."""
+    assert found.looked
     sums, spread, scale, begin, size = _looked_at(found)
     values = np.zeros(len(sums))
     if scale:

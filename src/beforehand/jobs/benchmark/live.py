@@ -220,7 +220,7 @@ def _question(spec: EventSpec, ending: Mapping[str, Any] | None) -> Question:
 
 
 def _side(table: Table, name: str) -> Side:
-    found = verdict.gains(table, {name: verdict.AgainstMarket(name)})[name]
+    found = verdict.gains(table, {name: verdict.AgainstMarket(name)}, looked=True)[name]
     gain, needed = verdict.evidence(table, found), verdict.EVIDENCE * len(table.forecasts)
     events, questions = set[int](), 0
     for one in (table, table.open):

@@ -22,6 +22,7 @@ from beforehand.score.report.words import (
     audit_lines,
     bound_text,
     card_value,
+    ends,
     headline,
     kept_from_the_future,
     on_other_rows,
@@ -48,6 +49,7 @@ def _template() -> Any:
         finalize=lambda shown: straight(shown) if type(shown) is str else shown,
     )
     environment.filters["show"] = show
+    environment.filters["ends"] = ends
     environment.filters["value"] = card_value
     environment.filters["bound"] = bound_text
     environment.filters["verdict"] = verdict_text

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from beforehand.score.report.pictures import TONES, cut_ends, drawing_style, for_print, gain_axis
 from beforehand.score.report.words import (
+    digits_of,
     gained,
     headline,
     kept_from_the_future,
@@ -380,7 +381,8 @@ def _drawn(
 
 def _span(interval: Sequence[float | None]) -> str:
     low, high = interval
-    return "–" if low is None or high is None else f"[{show(low)}, {show(high)}]"
+    digits = digits_of(interval)
+    return "–" if low is None or high is None else f"[{show(low, digits)}, {show(high, digits)}]"
 
 
 def _count(value: object, noun: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from beforehand.clock import from_us, parse_us
 from beforehand.errors import NotConfigured
 from beforehand.records.rows import IntervalRow, forecasts
+from beforehand.score.metrics import wilson
 from beforehand.score.report.words import gained, show
 
 if TYPE_CHECKING:
@@ -139,14 +140,6 @@ def for_print(svg: str) -> str:
     return plain
 
 
-def wilson(share: float, n: float) -> tuple[float, float]:
-    """The 95 % interval of a share among n (Wilson 1927)."""
-    z = 1.959963984540054
-    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * (share * (1 - share) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
-
-
 def reliability(row: "BoardRow") -> str:
     """Mean forecast against mean outcome per bin; a dot's area is the bin's share of questions."""
     size, pad = 220, 40
@@ -165,16 +158,18 @@ def reliability(row: "BoardRow") -> str:
         f'<line class="diagonal" x1="{at(0)}" y1="{up(0)}" x2="{at(1)}" y2="{up(1)}"/>',
     ]
     points = [
-        (f, o, w)
-        for f, o, w in zip(bins["forecast"], bins["outcome"], bins["weight"], strict=True)
+        (f, o, w, n)
+        for f, o, w, n in zip(
+            bins["forecast"], bins["outcome"], bins["weight"], bins["worth"], strict=True
+        )
         if f is not None and o is not None and w > 0
     ]
-    path = " ".join(f"{at(f):.1f},{up(o):.1f}" for f, o, _ in points)
+    path = " ".join(f"{at(f):.1f},{up(o):.1f}" for f, o, *_ in points)
     parts.append(f'<polyline class="curve" points="{path}"/>')
-    for f, o, w in points:
+    for f, o, w, n in points:
         tip = f"forecast {f:.3f}, outcome {o:.3f}, {100 * w / total:.1f} % of questions"
         radius = 2 + 9 * (w / total) ** 0.5
-        (a, b), count = wilson(o, w), f"{w:,.0f}"
+        (a, b), count = wilson(o, n), f"worth {n:,.0f} independent ones"
         parts.append(
             f'<line class="bar" x1="{at(f):.1f}" x2="{at(f):.1f}" y1="{up(a):.1f}" '
             f'y2="{up(b):.1f}"/>'

@@ -1,6 +1,7 @@
 """What a report says in words: the verdict in one sentence, warnings, the card's fields."""
 
 from collections.abc import Callable, Iterator, Sequence
+from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from beforehand.records.rows import label
@@ -375,6 +376,22 @@ def show(value: float | None, digits: int = 4) -> str:
         return "–"
     text = f"{value:.{digits}f}"
     return (text[1:] if float(text) == 0 and text[0] == "-" else text).replace("-", "−")
+
+
+def digits_of(interval: "Sequence[float | None]", digits: int = 4) -> int:
+    """How many decimals show on which side of 0 an interval lies: an end that is not 0 is not
+    printed as 0."""
+    low, high = interval
+    if low is None or high is None or not (low > 0 or high < 0):
+        return digits
+    nearest = min(abs(low), abs(high))
+    return digits if round(nearest, digits) else max(digits, 1 - floor(log10(nearest)))
+
+
+def ends(interval: "Sequence[float | None]") -> str:
+    """An interval in a table."""
+    digits = digits_of(interval)
+    return " to ".join(show(end, digits) for end in interval)
 
 
 def audit_lines(audit: "EvidenceAudit") -> Iterator[str]:

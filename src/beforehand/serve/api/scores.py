@@ -12,7 +12,6 @@ from beforehand.errors import InputError
 from beforehand.front import tables
 from beforehand.front.run import COMPARED, Run
 from beforehand.ids import digest
-from beforehand.jobs.checks import settings
 from beforehand.records.rows import PairWire
 from beforehand.runs.calibration import (
     BinQuestion,
@@ -115,17 +114,13 @@ def calibration(
     run_id: RunId,
     forecaster: Named = None,
     bins: Bins = BINS,
-    draws: Draws = 2000,
-    seed: Seed = 0,
 ) -> Response:
     """Of a forecaster's forecasts near a value, how many came true, with an interval for each bin;
     Murphy's parts of the Brier score."""
     one = _subject(api, run_id, forecaster)
-    checked = settings(seed, draws, 0)
-    options = Options(draws=checked.draws, seed=checked.seed)
     seal = api.seal(one.folder, *COMPARED)
-    key = ("calibration", *seal, one.name, bins, draws, seed) if seal else None
-    return api.answers.reply(request, lambda: calibration_of(one, options, bins), key, heavy=True)
+    key = ("calibration", *seal, one.name, bins) if seal else None
+    return api.answers.reply(request, lambda: calibration_of(one, bins), key, heavy=True)
 
 
 @router.get("/runs/{run_id}/calibration/questions", response_model=Listed[BinQuestion])
