@@ -14,7 +14,7 @@ from beforehand.score.bets import (
     profit,
     score_bets,
 )
-from beforehand.score.table import Table
+from beforehand.score.table import Marks, Table
 from beforehand.world.simulate import SimConfig
 from tables import table
 
@@ -155,6 +155,28 @@ def test_wealth_that_chance_reaches() -> None:
     nothing = profit(fair, np.full(30, 0.5), rules)
     assert isinstance(nothing, Profit)
     assert nothing.by_chance is None
+
+
+def test_open_bets_stand_at_their_last_price() -> None:
+    """What is left of a bettor whose markets are still open, and who would look rich on the others
+    alone."""
+    made, rules = bets_at([5], [10], [1.0]), Kelly(fraction=1.0, cap=0.5)
+    waiting = bets_at([6], [0], [np.nan])
+    waiting = replace(
+        waiting, marks=Marks(np.array([0, 0]), np.array([7, 9]), np.array([0.9, 0.2]))
+    )
+    alone = profit(made, made.forecasts["f"], rules)
+    both = replace(made, open=waiting).whole
+    got = profit(both, both.said("f"), rules)
+    assert isinstance(alone, Profit)
+    assert isinstance(got, Profit)
+    assert both.y.tolist() == [1.0, 0.2]
+    assert (alone.bets, got.bets) == (1, 2)
+    second = got.stake[1] / got.price[1] * (0.2 - got.price[1])
+    assert got.gain[1] == pytest.approx(second)
+    assert got.final_wealth == pytest.approx(1 + got.gain.sum())
+    assert got.final_wealth < alone.final_wealth
+    assert made.whole is made
 
 
 def test_a_bet_pays_when_it_is_known_how_it_ended() -> None:

@@ -124,7 +124,7 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
             row.fresh_evidence = shown.fresh.get(name)
             row.course = shown.course.get(name)
             row.verdict, row.reasons = judge(row, options.margin)
-        row.profit = _profit(table, p, samplers, options)
+        row.profit = _profit(table, name, samplers, options)
         rows.append(row)
         table.give_back()
     for added, metric in metrics.added().items():
@@ -333,16 +333,19 @@ def _added(
 
 
 def _profit(
-    table: Table, p: Floats, samplers: dict[str, Resampler], options: Options
+    table: Table, name: str, samplers: dict[str, Resampler], options: Options
 ) -> Profit | str:
-    """Kelly figures with an interval of the return on what was staked; the bets are resampled as
-    they were made, with their stakes. (The wealth has none: it grew bet upon bet.)"""
-    result = profit(table, p, options.kelly)
+    """Kelly figures, with bets on open questions at their last price, and an interval of the return
+    on what was staked; the bets that ended are resampled as they were made, with their stakes. (The
+    wealth has none: it grew bet upon bet.)"""
+    p, whole = table.said(name), table.whole
+    result = profit(whole, whole.said(name), options.kelly)
     if isinstance(result, str):
         return result
-    columns = np.zeros((len(table.questions), 2))
+    columns = np.zeros((len(whole.questions), 2))
     columns[result.question, 0] = result.gain
     columns[result.question, 1] = result.paid
+    columns = columns[: len(table.questions)]
     present = np.bincount(table.q[np.isfinite(p)], minlength=len(table.questions)).astype(float)
     mine = [samplers[kind].holding(present) for kind in LEADING]
     found = [one.interval(ratio(one.totals(columns)), options.level) for one in mine]

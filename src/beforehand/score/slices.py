@@ -134,7 +134,10 @@ def _money(rows: Sequence[Row], mask: Mask, band: int | None) -> list[MoneyWire]
     for row in rows:
         if not isinstance(made := row.profit, Profit):
             continue
-        here = mask[made.row] if band is None else _bands(made.price, PRICES) == band
+        ended = made.row < len(mask)  # The others are bets on questions that are still open.
+        here = ended.copy() if band is None else ended & (_bands(made.price, PRICES) == band)
+        if band is None:
+            here[ended] = mask[made.row[ended]]
         if here.any():
             gain = made.gain[here]
             found.append(

@@ -57,7 +57,8 @@ class BetWire(TypedDict):
     """A bet: `side` was bought at `price` after the spread, for `stake` and the `fee`; it won or
     lost `gain`, after fees, when the market `settled` at `outcome` (of YES). `forecast` is the
     forecaster's probability of YES, `market` the price of YES in the middle. Stake, fee and gain
-    are in units of the wealth at the start."""
+    are in units of the wealth at the start. A bet on a question that is still open has not
+    `settled`, and stands at its last price, its `outcome` until then."""
 
     market_id: str
     time: str
@@ -603,7 +604,7 @@ def row_wire(row: Row, table: Table) -> BoardRow:
         "murphy": {key: number(value) for key, value in asdict(row.murphy).items()},
         "market_correlation": number(row.market_correlation),
         "sharpness": {"variance": number(row.sharpness[0]), "mean_p_1_p": number(row.sharpness[1])},
-        "kelly": profit_wire(row.profit, table, row.forecaster),
+        "kelly": profit_wire(row.profit, table.whole, row.forecaster),
         "fresh": None if row.fresh is None else skill_wire(row.fresh),
         "verdict": row.verdict,
         "reasons": row.reasons,

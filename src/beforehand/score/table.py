@@ -17,7 +17,7 @@ import weakref
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from operator import itemgetter
@@ -264,6 +264,68 @@ class Table:
             return self.resolved_at
         return np.where(self.known_at > 0, self.known_at, self.resolved_at)
 
+    @cached_property
+    def whole(self) -> "Table":
+        """This table, with the questions that are still open after the others, as if they paid
+        their last price, at a time that is not on record: bets stand on it."""
+        if self.open is None:
+            return self
+        there, disk = (self, self.open), None if self.disk is None else Disk()
+        n = [len(one.q) for one in there]
+
+        def of_both(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+            if disk is None:
+                return np.concatenate(columns)
+            return disk.keep(one[part] for one in columns for part in parts_of(len(one)))
+
+        def said(name: str) -> Floats:
+            columns = [one.forecasts.get(name) for one in there]
+            nothing = (np.full(k, np.nan) for k in n)
+            filled = zip(columns, nothing, strict=True)
+            return of_both([b if a is None else a for a, b in filled])
+
+        first, second = (of_rows(one, lambda column: column) for one in there)
+        rows: Any = {name: of_both([column, second[name]]) for name, column in first.items()}
+        marks, later = self.marks, self.open.marks
+        shift = len(self.questions)
+        return replace(
+            self,
+            questions=[*self.questions, *self.open.questions],
+            q=of_both([self.q, self.open.q + shift]),
+            **rows,
+            y=np.concatenate([self.y, self.open.last_prices]),
+            event=self.events,
+            period=np.concatenate([self.period, self.open.period]),
+            resolved_at=np.concatenate([self.resolved_at, np.zeros_like(self.open.resolved_at)]),
+            known_at=np.zeros(0, dtype=np.int64)
+            if not len(self.known_at)
+            else np.concatenate([self.known_at, np.zeros_like(self.open.resolved_at)]),
+            play=np.concatenate([self.play, self.open.play]),
+            fee=np.concatenate([self.fee, self.open.fee]),
+            category=[*self.category, *self.open.category],
+            bare=np.concatenate([self.bare, self.open.bare]),
+            forecasts={name: said(name) for name in self.forecasts},
+            marks=Marks(
+                of_both([marks.q, later.q + shift]),
+                of_both([marks.t, later.t]),
+                of_both([marks.price, later.price]),
+            ),
+            scheduled=np.zeros(0),
+            open=None,
+            disk=disk,
+        )
+
+    @property
+    def last_prices(self) -> Floats:
+        """The last price of each question (Q,), NaN where it has none."""
+        q, t = np.concatenate([self.q, self.marks.q]), np.concatenate([self.t, self.marks.t])
+        price = np.concatenate([self.market, self.marks.price])
+        order = np.lexsort((t, q))
+        order = order[np.isfinite(price[order])]
+        found = np.full(len(self.questions), np.nan)
+        found[q[order]] = price[order]  # Of several, the last one stays.
+        return found
+
     @property
     def events(self) -> Ints:
         """The labels of the events of all questions, those that are open last."""
@@ -278,6 +340,7 @@ class Table:
         """What another process is told: where the columns lie on the disk, and not what they
         hold."""
         disk, told = self.disk, dict(vars(self))  # Another thread may add what it has cached.
+        told.pop("whole", None)
         if disk is None:
             return told
         of_rows = {name: disk.placed(p) for name, p in self.forecasts.items()}

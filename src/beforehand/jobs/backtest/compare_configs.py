@@ -125,7 +125,7 @@ def compare(
                 "difference": number(versus.difference) if versus else 0.0,
                 "difference_ci": pair(versus.ci) if versus else [None, None],
                 "verdict": versus.verdict if versus else "",
-                "kelly": profit_wire(scored.profit, scored_rows, name),
+                "kelly": profit_wire(scored.profit, scored_rows.whole, name),
                 "may_remember": _may_remember(folders[name]),
                 **spent[name],
                 "cost_per_forecast": spent[name]["cost"] / len(rows[name]),

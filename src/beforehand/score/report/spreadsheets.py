@@ -175,6 +175,10 @@ PAIR_COLUMNS = (
     "difference",
     "low",
     "high",
+    "gain",
+    "gain_low",
+    "gain_high",
+    "effective_periods",
     "verdict",
     "compared_by",
 )
@@ -185,7 +189,7 @@ def bets_csv(rows: Sequence[Row], table: Table, texts: Mapping[str, str | None])
     that before the bet, `wanted` the share of it that the rule asks for (with the fee; less is
     staked where the cash does not reach), `event` numbers what counts as one. `texts` are the
     questions' by id."""
-    out = io.StringIO()
+    out, table = io.StringIO(), table.whole
     writer = csv.DictWriter(out, BET_COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
@@ -266,6 +270,8 @@ def pairs_csv(pairs: Sequence[PairWire]) -> bytes:
     for found in pairs:
         low, high = found["ci"]
         how = "Brier score on shared rows" if "skills" not in found else "skill at own instants"
+        least, most = found["gain_bounds"]
         cells = {**found, "low": low, "high": high, "compared_by": how}
+        cells |= {"gain_low": least, "gain_high": most}
         writer.writerow({name: spreadsheet_cell(cell) for name, cell in cells.items()})
     return out.getvalue().encode()
