@@ -135,7 +135,9 @@ def redo_run(folder: RunFolder, rng: np.random.Generator, journal: Path | None) 
     that it keeps, and the digests that its steps wrote down."""
     files = sorted(p for p in folder.path.glob("*.json*") if p.name not in ("run.json", "log.json"))
     file = files[int(rng.integers(0, len(files)))]
-    lines = file.read_bytes().splitlines() if file.suffix == ".jsonl" else [file.read_bytes()]
+    packed, content = file.suffix == ".gz", file.read_bytes()
+    content = gzip.decompress(content) if packed else content
+    lines = content.splitlines() if ".jsonl" in file.suffixes else [content]
     if not lines:
         return False
     place = int(rng.integers(0, len(lines)))
@@ -145,7 +147,8 @@ def redo_run(folder: RunFolder, rng: np.random.Generator, journal: Path | None) 
         return False
     lines[place] = json.dumps(made).encode()
     before = file_digest(file)
-    file.write_bytes(b"\n".join(lines) + b"\n")
+    content = b"\n".join(lines) + b"\n"
+    file.write_bytes(gzip.compress(content) if packed else content)
     facts: dict[str, Any] = json.loads((folder.path / "run.json").read_text())
     facts["files"][file.name] = file_digest(file)
     sealed = file_digest(folder.path / "run.json")

@@ -20,6 +20,13 @@ def cell(seen: Screen, row: str, key: str) -> str:
     return seen.text(f'tr[data-id="{row}"] td[data-key="{key}"]')
 
 
+def span(interval: list[float]) -> str:
+    """An interval as pages show it."""
+    from beforehand.score.report.words import digits_of
+
+    return " to ".join(fixed(v, digits_of(interval)) for v in interval)
+
+
 def test_leaderboard(browse: Callable[..., Screen], serving: Api) -> None:
     seen = browse("/leaderboard/?run=walk")
     rows = serving.json("/api/runs/walk/leaderboard")["items"]
@@ -35,15 +42,20 @@ def test_leaderboard(browse: Callable[..., Screen], serving: Api) -> None:
             fixed(row["brier"]),
             " to ".join(fixed(v) for v in row["brier_ci"]),
         ]
-        for key in ("log_loss", "els", "ece"):
-            assert cell(seen, name, key) == fixed(row[key], 3)
+        both = [fixed(row["log_loss"], 3), fixed(row["els"], 3)]
+        assert cell(seen, name, "log_loss").split("\n") == both
+        assert cell(seen, name, "ece") == fixed(row["ece"], 3)
+        if name != "market":
+            gain = cell(seen, name, "gain").split("\n")
+            assert gain[0] == fixed(row["evidence"]["mean"])
+            assert gain[1] == span(row["evidence"]["bounds"])
         assert cell(seen, name, "accuracy") == f"{100 * row['accuracy']:.1f}\u00a0%"
         if isinstance(row["kelly"], dict):
             assert cell(seen, name, "kelly") == f"× {row['kelly']['final_wealth']:.2f}"
         mark = seen.page.locator(f'tr[data-id="{name}"] td[data-key="interval"] svg').get_attribute(
             "aria-label"
         )
-        assert name == "market" or fixed(row["skill_vs_market"]) in mark
+        assert name == "market" or fixed(row["evidence"]["mean"]) in mark
     whole = serving.json("/api/runs/walk")
     for fact in whole["card"]:
         assert (
@@ -63,10 +75,10 @@ def test_compared_pairs_and_questions(browse: Callable[..., Screen], serving: Ap
     found = serving.json("/api/comparisons", **pair)
     seen = browse("/compare/?a=walk:drift&b=walk:shrunk")
     shown = seen.page.locator("[data-difference]").first
-    assert float(shown.get_attribute("data-difference")) == found["difference"]
-    sign = "+" if found["difference"] > 0 else ""
-    assert shown.inner_text() == sign + fixed(found["difference"])
-    assert " to ".join(fixed(v) for v in found["ci"]) in seen.text(".lede")
+    assert float(shown.get_attribute("data-difference")) == found["gain"]
+    sign = "+" if found["gain"] > 0 else ""
+    assert shown.inner_text() == sign + fixed(found["gain"])
+    assert span(found["gain_ci"]) in seen.text(".lede")
     rows = serving.json("/api/comparisons/questions", limit=50, **pair)["items"]
     for row in rows[:20]:
         assert cell(seen, row["market_id"], "a") == fixed(row["a"], 3)
@@ -76,8 +88,26 @@ def test_compared_pairs_and_questions(browse: Callable[..., Screen], serving: Ap
     dock = browse("/leaderboard/?run=walk&sel=drift,shrunk")
     assert (
         float(dock.page.locator("[data-difference]").first.get_attribute("data-difference"))
-        == found["difference"]
+        == found["gain"]
     )
+
+
+def test_when_the_gain_was_made(browse: Callable[..., Screen], serving: Api) -> None:
+    """The line ends where the mean gain is, and the heaviest days are named, of whom is chosen."""
+    rows = serving.json("/api/runs/walk/leaderboard")["items"]
+    for name in ("drift", "shrunk"):
+        (row,) = [row for row in rows if row["forecaster"] == name]
+        seen = browse(f"/leaderboard/?run=walk&gain={name}")
+        chart = seen.page.locator("[data-course]")
+        chart.wait_for()
+        assert int(chart.get_attribute("data-course")) == len(row["evidence"]["course"])
+        assert fixed(row["evidence"]["mean"]) in chart.get_attribute("aria-label")
+        assert seen.page.locator("[data-course] .recharts-line-curve").count() == 1
+        assert seen.page.locator("[data-course] .recharts-area-area").count() == 1
+        listed = seen.page.locator("[data-rests] ~ ol li").all_inner_texts()
+        heavy = row["evidence"]["heaviest"]
+        assert [text[:10] for text in listed] == [one["time"][:10] for one in heavy]
+        assert all(one["market"] in text for one, text in zip(heavy, listed, strict=True))
 
 
 def test_markets(browse: Callable[..., Screen], serving: Api) -> None:
@@ -188,12 +218,11 @@ def test_trace(browse: Callable[..., Screen], serving: Api) -> None:
 
 def test_overview_answer_and_verdict(browse: Callable[..., Screen], serving: Api) -> None:
     seen = browse("/")
-    shown = seen.page.locator("[data-skill]").first
+    shown = seen.page.locator("[data-gain]").first
     run = seen.page.locator("[data-result]").first.get_attribute("data-result")
-    skills = [
-        row["skill_vs_market"] for row in serving.json(f"/api/runs/{run}/leaderboard")["items"]
-    ]
-    assert float(shown.get_attribute("data-skill")) in skills
+    rows = serving.json(f"/api/runs/{run}/leaderboard")["items"]
+    gains = [row["evidence"]["mean"] for row in rows if "evidence" in row]
+    assert float(shown.get_attribute("data-gain")) in gains
     answer: Any = serving.json("/api/runs/asked")["answer"]
     asked = browse("/ask/?run=asked")
     plain = re.sub(

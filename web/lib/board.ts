@@ -12,24 +12,6 @@ function rank(row: BoardRow): number {
   return row.skill_vs_market ?? -1e9;
 }
 
-export interface Gain {
-  mean: number | null | undefined;
-  ci: readonly (number | null | undefined)[];
-  bounds: readonly (number | null | undefined)[];
-}
-
-/** The mean gain of a forecaster's positions on the market, with its 95 % interval and the bounds widened for tries: what the verdict rests on. */
-export function gainOf(row: BoardRow): Gain {
-  if (row.evidence) return row.evidence;
-  return row.forecaster === "market" ? { mean: 0, ci: [0, 0], bounds: [0, 0] } : { mean: null, ci: [], bounds: [] };
-}
-
-/** True where the widened interval holds 0: the data cannot tell the forecaster from the market. */
-export function tied(row: BoardRow): boolean {
-  const [low, high] = gainOf(row).bounds;
-  return row.forecaster !== "market" && typeof low === "number" && typeof high === "number" && low <= 0 && high >= 0;
-}
-
 /** The one forecaster that a screen is about, where the address names none: the best tested one. */
 export function leader(run: RunWhole): BoardRow | undefined {
   const rows = board(run).filter((row) => row.forecaster !== "market");

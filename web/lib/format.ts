@@ -45,8 +45,8 @@ export function pairText(pair: Maybe<readonly Maybe<number>[]>, digits = 4): str
   const [low, high] = pair ?? [];
   if (!real(low) || !real(high)) return NONE;
   // An end that is not 0 is not shown as 0 where the interval lies on one side of it.
-  const near = low > 0 || high < 0 ? Math.min(Math.abs(low), Math.abs(high)) : 1;
-  const shown = near < 0.5 * 10 ** -digits ? 1 - Math.floor(Math.log10(near)) : digits;
+  const near = Math.min(Math.abs(low), Math.abs(high));
+  const shown = low * high > 0 && near < 0.5 / 10 ** digits ? Math.ceil(-Math.log10(near)) : digits;
   return `${fixed(low, shown)} to ${fixed(high, shown)}`;
 }
 

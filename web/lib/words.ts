@@ -10,19 +10,17 @@ export const VERDICTS = {
 export interface Measure {
   key: string;
   label: string;
-  small: string;
   about: string;
 }
 
 export const MEASURES: Measure[] = [
-  { key: "gain", label: "Gain", small: "higher is better", about: "What the positions that forecasts take against the price made, in Brier score. The verdict rests on it." },
-  { key: "skill_vs_market", label: "Skill vs market", small: "higher is better", about: "The market's Brier score minus the forecaster's, on the same forecasts; each question counts once. Above 0 is better than the market." },
-  { key: "brier", label: "Brier", small: "lower is better", about: "Mean of (p − y)², per question first. 0 is perfect, 0.25 is a coin." },
-  { key: "log_loss", label: "Log loss", small: "nats, lower", about: "−mean ln of the probability given to what happened." },
-  { key: "els", label: "ELS", small: "nats, higher", about: "Excess log score: the market's log loss minus the forecaster's." },
-  { key: "ece", label: "ECE", small: "lower", about: "Expected calibration error over 10 bins: how far what was said lies from what happened." },
-  { key: "accuracy", label: "Accuracy", small: "of YES / NO", about: "Share of forecasts on the right side of 0.5; 0.5 counts as YES." },
-  { key: "kelly", label: "Kelly", small: "final wealth", about: "What quarter-Kelly bets at the recorded prices, after spread and fees, would have made of 1." },
+  { key: "gain", label: "Gain", about: "Profit of the positions that forecasts take, in Brier score; the verdict rests on it." },
+  { key: "skill_vs_market", label: "Skill vs market", about: "The market's Brier score minus the forecaster's, on the same forecasts; each question counts once. Above 0 is better than the market." },
+  { key: "brier", label: "Brier", about: "Mean of (p − y)², per question first. 0 is perfect, 0.25 is a coin." },
+  { key: "log_loss", label: "Log loss, ELS", about: "−mean ln of the probability given to what happened; the excess log score is the market's minus the forecaster's." },
+  { key: "ece", label: "ECE", about: "Expected calibration error over 10 bins: how far what was said lies from what happened." },
+  { key: "accuracy", label: "Accuracy", about: "Share of forecasts on the right side of 0.5; 0.5 counts as YES." },
+  { key: "kelly", label: "Kelly", about: "What quarter-Kelly bets at the recorded prices, after spread and fees, would have made of 1." },
 ];
 
 export const KINDS: Record<string, string> = {

@@ -1,8 +1,25 @@
 "use client";
 /** An estimate with its 95 % interval (band) and the deflated one (line) on an axis shared by rows. */
-import { gainOf } from "@/lib/board";
 import { fixed, signed, type Maybe } from "@/lib/format";
 import type { BoardRow } from "@/lib/schema";
+
+export interface Gain {
+  mean: number | null | undefined;
+  ci: readonly (number | null | undefined)[];
+  bounds: readonly (number | null | undefined)[];
+}
+
+/** The mean gain of a forecaster's positions on the market, with its 95 % interval and the bounds widened for tries: what the verdict rests on. */
+export function gainOf(row: BoardRow): Gain {
+  if (row.evidence) return row.evidence;
+  return row.forecaster === "market" ? { mean: 0, ci: [0, 0], bounds: [0, 0] } : { mean: null, ci: [], bounds: [] };
+}
+
+/** True where the widened interval holds 0: the data cannot tell the forecaster from the market. */
+export function tied(row: BoardRow): boolean {
+  const [low, high] = gainOf(row).bounds;
+  return row.forecaster !== "market" && typeof low === "number" && typeof high === "number" && low <= 0 && high >= 0;
+}
 
 export interface Axis {
   low: number;

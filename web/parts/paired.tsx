@@ -1,11 +1,6 @@
 import { fixed, pairText } from "@/lib/format";
 import type { PairWire } from "@/lib/schema";
-
-/** True where the widened interval of what one gains on the other lies on one side of 0, on enough periods. */
-export function told(found: Pick<PairWire, "gain_bounds" | "effective_periods">): boolean {
-  const [low, high] = found.gain_bounds;
-  return typeof low === "number" && typeof high === "number" && (low > 0 || high < 0) && (found.effective_periods ?? 0) >= 5;
-}
+import { told } from "@/parts/told";
 
 /** What one forecaster gains on another, in words. */
 export function paired(a: string, b: string, found: PairWire): React.ReactNode {

@@ -2,7 +2,7 @@
 /** Below the leaderboard: why each verdict, two rows against each other, cost, leaks, placebo. */
 import Link from "@/parts/link";
 import { said, useGet } from "@/lib/api";
-import { board, leader, type Gain } from "@/lib/board";
+import { board, leader } from "@/lib/board";
 import { count, counted, dollars, fixed, minus, pairText, percent, signed } from "@/lib/format";
 import { later } from "@/lib/lazy";
 import { useAbouts } from "@/lib/run";
@@ -10,8 +10,9 @@ import type { BoardRow, RunWhole } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
 import { MEASURES } from "@/lib/words";
 import { Icon } from "@/parts/icons";
-import { IntervalAxis, IntervalMark, axisOf, tone } from "@/parts/interval";
-import { paired, told } from "@/parts/paired";
+import { IntervalAxis, IntervalMark, axisOf, tone, type Gain } from "@/parts/interval";
+import { told } from "@/parts/told";
+import { paired } from "@/parts/paired";
 import { Command, Exports, Facts, Panel, Verdict } from "@/parts/small";
 import { DataTable, type Column } from "@/parts/table";
 
@@ -128,7 +129,7 @@ function both(gain: Gain | null | undefined) {
 const Course = later(() => import("@/charts/course").then((found) => found.default), 300);
 
 /** When a forecaster's gain was made, beside what chance alone does. */
-export function Gained({ run, id }: { run: RunWhole; id: string }) {
+function Gained({ run, id }: { run: RunWhole; id: string }) {
   const url = useUrl();
   const rows = board(run).filter((row) => row.evidence?.course.length);
   const chosen = rows.find((row) => row.forecaster === url.get("gain")) ?? rows.find((row) => row.forecaster === leader(run)?.forecaster) ?? rows[0];
@@ -169,14 +170,17 @@ const LED: Record<string, string> = {
 
 const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** The three panels of what stands behind the figures. */
+/** When the gain was made, and the three panels of what stands behind the figures. */
 export function Behind({ run, id }: { run: RunWhole; id: string }) {
   return (
-    <div className="grid gap-6 min-[1100px]:grid-cols-3">
-      <Cost run={run} id={id} />
-      <Leaks run={run} id={id} />
-      <Placebo run={run} />
-    </div>
+    <>
+      <Gained run={run} id={id} />
+      <div className="grid gap-6 min-[1100px]:grid-cols-3">
+        <Cost run={run} id={id} />
+        <Leaks run={run} id={id} />
+        <Placebo run={run} />
+      </div>
+    </>
   );
 }
 

@@ -11,7 +11,7 @@ import { useRun } from "@/lib/run";
 import type { PairWire, QuestionWire, RunDiff, RunWhole } from "@/lib/schema";
 import { to, useUrl } from "@/lib/url";
 import { IntervalAxis, IntervalMark, axisOf } from "@/parts/interval";
-import { told } from "@/parts/paired";
+import { told } from "@/parts/told";
 import { Main } from "@/parts/shell";
 import { CopyLink, Exports, Facts, Outcome, Panel, Title } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";
@@ -111,7 +111,7 @@ function Said({ of }: { of: PairWire }) {
       lede={
         <>
           A gains <b className="tnum" data-difference={of.gain}>{signed(of.gain)}</b> a forecast on B (95 % interval {pairText(of.gain_ci)}; above 0, A is better), on the same {counted(of.n, "forecast")} of {counted(of.n_questions, "question")}.
-          {of.minimum_detectable_effect !== null && ` A difference of ${fixed(of.minimum_detectable_effect)} would be found with a power of 80 %.`} This pair stands alone: it is not deflated for what else was tried, as the leaderboard’s verdicts are.
+          {of.minimum_detectable_effect !== null && ` A difference of ${fixed(of.minimum_detectable_effect)} would be found with a power of 80 %.`} This pair stands alone: it is not widened for what else was tried, as the leaderboard’s verdicts are.
         </>
       }
     >
@@ -138,7 +138,7 @@ function Difference({ of, a, b, diff, same }: { of: PairWire | undefined; a: str
                 ["forecasts that both made", count(of.n)],
                 ["questions, events", `${count(of.n_questions)}, ${count(of.n_events)}`],
                 ["effective periods", (of.effective_periods ?? 0).toFixed(1)],
-                ["B’s squared error minus A’s, a vote a question", `${signed(of.difference)} ${pairText(of.ci)}`],
+                ["squared error of B minus A’s", `${signed(of.difference)} ${pairText(of.ci)}`],
               ]}
             />
           </div>

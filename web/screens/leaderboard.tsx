@@ -1,15 +1,14 @@
 "use client";
 /** The verdict, whether it holds, the ranking, and why. */
 import { useRouter } from "next/navigation";
-import { board, gainOf, tied, verdictOf, unmetBySet } from "@/lib/board";
+import { board, verdictOf, unmetBySet } from "@/lib/board";
 import { count, counted, fixed, minus, pairText, percent } from "@/lib/format";
 import { later } from "@/lib/lazy";
 import { useRun } from "@/lib/run";
 import type { BoardRow, RunWhole } from "@/lib/schema";
 import { to, useUrl, type Url } from "@/lib/url";
-import { MEASURES } from "@/lib/words";
 import { ValidityCard } from "@/parts/card";
-import { IntervalAxis, IntervalMark, boardAxis, rangeOf, tone } from "@/parts/interval";
+import { IntervalAxis, IntervalMark, boardAxis, gainOf, rangeOf, tied, tone } from "@/parts/interval";
 import { RunScreen } from "@/parts/scope";
 import { Exports, Panel, Title, Verdict } from "@/parts/small";
 import { DataTable, sorted, type Column } from "@/parts/table";
@@ -17,8 +16,7 @@ import { DataTable, sorted, type Column } from "@/parts/table";
 /** What stands below the table is fetched after it. */
 const below = () => import("@/parts/reasons");
 export const Why = later(() => below().then((found) => found.Why), 300);
-const Gained = later(() => below().then((found) => found.Gained), 340);
-const Behind = later(() => below().then((found) => found.Behind), 300);
+const Behind = later(() => below().then((found) => found.Behind), 640);
 const Foot = later(() => below().then((found) => found.Foot), 80);
 export const Warnings = later(() => below().then((found) => found.Warnings), 40);
 const Dock = later(() => below().then((found) => found.Dock));
@@ -35,8 +33,6 @@ export function Leaderboard() {
 export function Headline({ run }: { run: RunWhole }) {
   const { title, best } = verdictOf(run);
   const unmet = unmetBySet(run);
-  const rows = board(run).filter((row) => row.forecaster !== "market");
-  const worse = rows.filter((row) => row.verdict === "worse than the market").length;
   return (
     <Title
       lede={
@@ -51,7 +47,6 @@ export function Headline({ run }: { run: RunWhole }) {
               (95 % interval {pairText(gainOf(best).bounds)}).
               {best.verdict === "not shown" && best.reasons.length > 0 && <> It is “not shown” because {minus(best.reasons.join("; and "))}.</>}
               {run.scores?.short && ` ${counted(run.scores.short.n_questions, "market is", "markets are")} too short for the grid, and scored apart.`}
-              {worse > 0 && ` ${counted(worse, "forecaster is", "forecasters are")} worse than the market.`}
             </>
           )
         )
@@ -74,7 +69,6 @@ function Board({ run, id }: { run: RunWhole; id: string }) {
       <BoardTable run={run} id={id} url={url} selected={selected} />
       {selected.length === 2 && <Dock run={id} a={selected[0]!} b={selected[1]!} onClose={() => url.set({ sel: null })} />}
       <Why run={run} id={id} />
-      <Gained run={run} id={id} />
       <Behind run={run} id={id} />
     </>
   );
@@ -110,7 +104,6 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
       <span className="sub">{small}</span>
     </>
   );
-  const about = (key: string) => MEASURES.find((one) => one.key === key)!;
   const columns: Column<BoardRow>[] = [
     {
       key: "forecaster", head: "Forecaster", sort: "forecaster", width: "1%",
@@ -128,17 +121,16 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
       cell: (row) => <IntervalMark name={row.forecaster} range={row.forecaster === "market" ? { estimate: 0, ci: [0, 0] } : rangeOf(row)} axis={axis} color={tone(row.verdict)} />,
     },
     {
-      key: "skill_vs_market", head: "Skill vs market", small: "higher is better", about: about("skill_vs_market").about, num: true, sort: "skill_vs_market", label: "Skill",
+      key: "skill_vs_market", head: "Skill vs market", small: "higher is better", num: true, sort: "skill_vs_market", label: "Skill",
       cell: (row) => two(fixed(row.skill_vs_market), row.forecaster === "market" ? "by definition" : pairText(row.skill_ci)),
     },
-    { key: "gain", head: "Gain", small: "what the verdict rests on", about: about("gain").about, num: true, sort: "gain", label: "Gain", cell: (row) => two(fixed(gainOf(row).mean), pairText(gainOf(row).bounds)) },
-    { key: "brier", head: "Brier", small: "lower is better", about: about("brier").about, num: true, sort: "brier", label: "Brier", cell: (row) => two(fixed(row.brier), missing ? `market’s there ${fixed(row.market_brier)}` : pairText(row.brier_ci)) },
-    { key: "log_loss", head: "Log loss", small: "nats, lower", about: about("log_loss").about, num: true, sort: "log_loss", skip: true, cell: (row) => fixed(row.log_loss, 3) },
-    { key: "els", head: "ELS", small: "nats, higher", about: about("els").about, num: true, sort: "els", skip: true, cell: (row) => fixed(row.els, 3) },
-    { key: "ece", head: "ECE", small: "lower", about: about("ece").about, num: true, sort: "ece", skip: true, cell: (row) => fixed(row.ece, 3) },
-    { key: "accuracy", head: "Accuracy", small: "of YES / NO", about: about("accuracy").about, num: true, sort: "accuracy", skip: true, cell: (row) => percent(row.accuracy) },
+    { key: "gain", head: "Gain", small: "of the verdict", num: true, sort: "gain", label: "Gain", cell: (row) => two(fixed(gainOf(row).mean), pairText(gainOf(row).bounds)) },
+    { key: "brier", head: "Brier", small: "lower is better", num: true, sort: "brier", label: "Brier", cell: (row) => two(fixed(row.brier), missing ? `market’s there ${fixed(row.market_brier)}` : pairText(row.brier_ci)) },
+    { key: "log_loss", head: "Log loss", small: "ELS, nats", num: true, sort: "log_loss", skip: true, cell: (row) => two(fixed(row.log_loss, 3), fixed(row.els, 3)) },
+    { key: "ece", head: "ECE", small: "lower", num: true, sort: "ece", skip: true, cell: (row) => fixed(row.ece, 3) },
+    { key: "accuracy", head: "Accuracy", small: "of YES / NO", num: true, sort: "accuracy", skip: true, cell: (row) => percent(row.accuracy) },
     {
-      key: "kelly", head: "Kelly", small: "final wealth", about: about("kelly").about, num: true, sort: "kelly", skip: true,
+      key: "kelly", head: "Kelly", small: "final wealth", num: true, sort: "kelly", skip: true,
       cell: (row) => (typeof row.kelly === "object" ? `× ${fixed(row.kelly.final_wealth, 2)}` : "–"),
     },
     ...added.map(([name, metric]): Column<BoardRow> => ({
@@ -147,14 +139,14 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
     })),
     ...(differs((row) => row.n) ? [{ key: "n", head: "Forecasts", num: true, sort: "n", skip: true, cell: (row: BoardRow) => count(row.n) }] : []),
     ...(missing ? [
-      { key: "missing", head: "Answered", small: "of what was asked", about: "Below 95 % ranked after the others, and never “beats the market”.", num: true, cell: (row: BoardRow) => percent(row.answered) },
+      { key: "missing", head: "Answered", small: "of what was asked", about: "Below 95 %: ranked last.", num: true, cell: (row: BoardRow) => percent(row.answered) },
     ] : []),
-    ...(hasFlags ? [{ key: "flags", head: "Leak flags", small: "to be looked at", about: "Decisions on a document that looks later than t: no proof, see `beforehand runs leaks`.", num: true, skip: true, cell: (row: BoardRow) => count(flagged(row)) }] : []),
+    ...(hasFlags ? [{ key: "flags", head: "Leak flags", small: "to be looked at", num: true, skip: true, cell: (row: BoardRow) => count(flagged(row)) }] : []),
   ];
   return (
     <Panel
       title="Leaderboard"
-      hint={`${counted(others.length, "forecaster")} and the market; tick two rows to compare them`}
+      hint={`${counted(others.length, "forecaster")} and the market; tick two to compare`}
       right={<Exports path={`/api/runs/${id}/leaderboard`} name={`${id}-leaderboard`} />}
       pad={false}
     >

@@ -2,7 +2,7 @@
 /** Who beats the market, how sure that is, and what was run last. */
 import Link from "@/parts/link";
 import { useGet } from "@/lib/api";
-import { board, gainOf, leader, verdictOf } from "@/lib/board";
+import { board, leader, verdictOf } from "@/lib/board";
 import { count, counted, fixed, minus, pairText } from "@/lib/format";
 import { worldOf } from "@/lib/run";
 import { later } from "@/lib/lazy";
@@ -10,7 +10,7 @@ import type { RunRow } from "@/lib/schema";
 import { to } from "@/lib/url";
 import { SCORED } from "@/lib/words";
 import { ValidityCard } from "@/parts/card";
-import { IntervalAxis, IntervalMark, boardAxis, rangeOf, tone } from "@/parts/interval";
+import { IntervalAxis, IntervalMark, boardAxis, gainOf, rangeOf, tone } from "@/parts/interval";
 import { Main } from "@/parts/shell";
 import { Panel, Title, WorldBadge } from "@/parts/small";
 import { Empty, Failed, Loading } from "@/parts/states";

@@ -131,7 +131,7 @@ class FlagWire(TypedDict):
     text: str
 
 
-MEASURED = {"text alone": (8, 40), "unwitnessed": (36, 107), "either": (44, 145)}
+MEASURED = {"text alone": (8, 40), "unwitnessed": (36, 142), "either": (44, 180)}
 REAL_LEAKS, REAL_SHOWINGS = 93, 14_787
 """Of so many real headlines that tell an outcome, re-dated twelve days before they were written,
 and of so many showings of a backtest over recorded markets: how many each rule flags

@@ -45,7 +45,7 @@ def gain_axis(rows: "Sequence[BoardRow]", whole: Sequence[str] = ()) -> tuple[fl
 
 def whisker(row: "BoardRow", axis: tuple[float, float]) -> str:
     """Point and interval on a shared axis with a line at 0; an arrow where it leaves the axis."""
-    width, height = 140, 22
+    width, height = 100, 22
     low, high = axis
 
     def x(value: float) -> float:
@@ -311,7 +311,7 @@ def gain_course(name: str, found: "EvidenceWire") -> str:
             f'<line class="heavy" x1="{along:.1f}" x2="{along:.1f}" y1="{TOP + 8}" '
             f'y2="{TALL - FOOT}"/><text x="{along + 3:.1f}" y="{TALL - FOOT - 4}">{k}</text>'
         )
-    parts.append(f'<polyline class="forecast" style="stroke:{INK[0]}" points="{line}"/>')
+    parts.append(f'<polyline class="course" points="{line}"/>')
     label = escape(f"Gain of {name} over time: {show(found['mean'])} at the end")
     return (
         f'<svg viewBox="0 0 {WIDE} {TALL}" width="{WIDE}" height="{TALL}" role="img" '

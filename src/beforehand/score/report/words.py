@@ -1,7 +1,7 @@
 """What a report says in words: the verdict in one sentence, warnings, the card's fields."""
 
 from collections.abc import Callable, Iterator, Sequence
-from math import floor, log10
+from math import ceil, log10
 from typing import TYPE_CHECKING, Any
 
 from beforehand.records.rows import label
@@ -385,7 +385,7 @@ def digits_of(interval: "Sequence[float | None]", digits: int = 4) -> int:
     if low is None or high is None or not (low > 0 or high < 0):
         return digits
     nearest = min(abs(low), abs(high))
-    return digits if round(nearest, digits) else max(digits, 1 - floor(log10(nearest)))
+    return digits if round(nearest, digits) else max(digits, ceil(-log10(nearest)))
 
 
 def ends(interval: "Sequence[float | None]") -> str:
