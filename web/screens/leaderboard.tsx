@@ -146,7 +146,7 @@ export function BoardTable({ run, id, url, selected }: { run: RunWhole; id: stri
   return (
     <Panel
       title="Leaderboard"
-      hint={`${counted(others.length, "forecaster")} and the market; tick two to compare`}
+      hint={`${counted(others.length, "forecaster")}; tick two to compare`}
       right={<Exports path={`/api/runs/${id}/leaderboard`} name={`${id}-leaderboard`} />}
       pad={false}
     >
