@@ -201,6 +201,8 @@ def _paper(folder: RunFolder, format: str, out: str | None, home: Home | None) -
     else:
         content = png(paper.picture(summary))
     write_atomic(path, content)
+    if format == "gain":
+        return {"out": str(path), "rows": 1, "what": "forecaster"}
     return {"out": str(path), "rows": len(summary["leaderboard"]), "what": "forecasters"}
 
 
