@@ -23,9 +23,9 @@ BINS, LEAST = 16, 24
 """Moves are drawn from the nearest in price, in so many groups of at least so many."""
 NEAR = 0.05
 """What is said at a price is drawn from this share of the forecasts, the nearest in price."""
-MOST_PRICES, MOST_CELLS, MOST_STEPS = 10_000, 4_000_000, 1000
-"""Of a larger table so many prices are drawn again, by whole questions; and so many numbers are in
-memory at once."""
+MOST_MOVES, MOST_PRICES, MOST_CELLS, MOST_STEPS = 200_000, 10_000, 4_000_000, 1000
+"""Of a larger table so many moves are drawn from, and so many prices are drawn again, by whole
+questions; and so many numbers are in memory at once."""
 _NORMAL = NormalDist()
 _PLACES, _POINTS = np.linspace(0.0005, 0.9995, 1000), np.linspace(-4.0, 4.0, 1601)
 _DEVIATES = np.array([_NORMAL.inv_cdf(x) for x in _PLACES.tolist()])
@@ -154,7 +154,8 @@ class _World:
     @classmethod
     def of(cls, table: Table, names: Sequence[str], seed: int) -> "_World | None":
         """That of a table; None where no price ever moved."""
-        on, found = verdict.periods(table), verdict.moves(table)
+        on = verdict.periods(table)
+        found = verdict.moves(table, _pool(table, seed), on)
         if not len(found.q) or not found.move.any():
             return None
         kept = _some(found.q, seed)
@@ -283,6 +284,15 @@ class _World:
             open=None,
             disk=None,
         )
+
+
+def _pool(table: Table, seed: int) -> np.ndarray:
+    """The questions from which moves are drawn: of a large table some, with about so many
+    prices."""
+    there = [one for one in (table, table.open) if one is not None]
+    prices = sum(len(one.q) + len(one.marks.q) for one in there)
+    chance = MOST_MOVES / max(prices, 1)
+    return np.random.default_rng([seed, 4]).random(len(table.events)) < chance
 
 
 def _some(q: Ints, seed: int) -> Ints:

@@ -435,18 +435,18 @@ class Table:
             self.disk.let_go()
             trim()
 
-    def blocks(self) -> Iterator[tuple[slice, "Table"]]:
+    def blocks(self, most: int | None = None) -> Iterator[tuple[slice, "Table"]]:
         """The table in parts of whole questions, without forecasts, each with its place among the
-        rows; of a small one, or one that is not in order of questions, all at once. What is made of
-        every row then takes the memory of a part."""
-        n = len(self.q)
-        if n <= BLOCK or not self._in_order:
+        rows (about `most` of them, else `BLOCK`); of a small one, or one that is not in order of
+        questions, all at once. What is made of every row then takes the memory of a part."""
+        n, most = len(self.q), BLOCK if most is None else most
+        if n <= most or not self._in_order:
             yield slice(0, n), self
             self.let_go()
             return
         begin = 0
         while begin < n:
-            last = self.q[min(begin + BLOCK, n) - 1]
+            last = self.q[min(begin + most, n) - 1]
             end = int(np.searchsorted(self.q, last, side="right"))
             first, rows = self.q[begin], slice(begin, end)
             mine = slice(int(first), int(last) + 1)

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from beforehand.score.intervals import t_quantile
 from beforehand.score.table import (
+    BLOCK,
     MARKET,
     STALE_DAYS,
     Floats,
@@ -155,7 +156,9 @@ def _parts(table: Table) -> Iterator[_Part]:
             order = np.argsort(marks.q, kind="stable")
             marks = Marks(marks.q[order], marks.t[order], marks.price[order])
         scheduled = one.scheduled if len(one.scheduled) else np.full(n, np.nan)
-        for rows, part in one.blocks():
+        # About as many prices a part as other parts have rows.
+        most = BLOCK * len(one.q) // max(len(one.q) + len(marks.q), 1)
+        for rows, part in one.blocks(max(most, 1)):
             first = int(one.q[rows.start] - part.q[0]) if len(part.q) else 0
             mine = slice(first, first + len(part.questions))
             here = slice(*np.searchsorted(marks.q, [mine.start, mine.stop]).tolist())
@@ -296,14 +299,16 @@ class Moves(NamedTuple):
     ended: Flags
 
 
-def moves(table: Table) -> Moves:
-    """The moves of all prices from a question's first row on; what an open one will do is none."""
-    on, found = periods(table), list[Moves]()
+def moves(table: Table, chosen: Flags, on: Periods) -> Moves:
+    """The moves of the prices of `chosen` questions (of all, open ones last) from the first row of
+    each on; what an open one will do is none."""
+    found = list[Moves]()
     for part in _parts(table):
         points = _points(part, on.step)
         last = np.ones(len(points.q), dtype=np.bool_)
         last[:-1] = points.q[1:] != points.q[:-1]
         kept = ~last | np.isfinite(part.table.y[points.q])
+        kept &= chosen[part.first + points.q]
         length = np.maximum(points.period - points.begun + (points.row >= 0), 1)
         found.append(
             Moves(
