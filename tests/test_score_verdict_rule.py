@@ -477,6 +477,16 @@ def test_the_placebo_is_fair_and_keeps_how_markets_end() -> None:
         assert (held >= -1e-9).all(), "who adds to the price does so there"
     assert abs(np.mean(left)) < 3 * np.std(left) / np.sqrt(60)
     assert np.mean(early) < -1
+    # Of those that ended with YES alone, it is as fair: what prices did there is no luck of theirs.
+    happened = table.where((table.y == 1)[table.q])
+    happened = replace(happened, marks=_marks_of(table, happened))
+    world = _World.of(happened, ["f"], 0)
+    assert world is not None
+    left = []
+    for drawn in world.drawn(60, 1):
+        first = np.flatnonzero(np.diff(drawn.q, prepend=-1))
+        left.append(float((drawn.y - drawn.market[first]).mean()))
+    assert abs(np.mean(left)) < 3 * np.std(left) / np.sqrt(60)
 
 
 def test_a_day_on_which_a_market_ends_is_not_asked() -> None:
