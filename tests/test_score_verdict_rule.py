@@ -75,7 +75,7 @@ def small(seed: int, n: int = 6) -> World:
 @given(st.integers(0, 10_000), st.booleans())
 def test_the_profit_is_the_gain_in_score(seed: int, planned: bool) -> None:
     """Wherever it is marked: the sum over periods is the weighted gain in Brier score, less what
-    the price did by the first midnight."""
+    the price did by the first midnight, unless markets are asked on their last day."""
     world = small(seed)
     if planned:
         world.planned = np.arange(1.0, 7.0)
@@ -86,10 +86,10 @@ def test_the_profit_is_the_gain_in_score(seed: int, planned: bool) -> None:
     p, y = table.forecasts["f"], table.y[table.q]
     w = weights(table, np.isfinite(p))
     gain = (table.market - y) ** 2 - (p - y) ** 2
-    without = replace(table, marks=Marks.none())
-    assert found(without)[0].total == pytest.approx(float(w @ gain), abs=1e-12)
-    midnight = world.m[table.q, table.t // DAY + 1]
-    gain -= 2 * (p - table.market) * np.where(np.isfinite(midnight), midnight - table.market, 0.0)
+    if not gains.on.last_day:
+        after = world.m[table.q, table.t // DAY + 1]
+        midnight = np.where(np.isfinite(after), after, np.where(np.isfinite(y), y, table.market))
+        gain -= 2 * (p - table.market) * (midnight - table.market)
     assert gains.total == pytest.approx(float(w @ gain), abs=1e-12)
     assert evidence.mean == pytest.approx(float(w @ gain / w.sum()), abs=1e-12)
     assert gains.each.sum() == pytest.approx(gains.total, abs=1e-12)
@@ -172,7 +172,7 @@ def test_each_move_belongs_to_the_day_on_which_it_was_seen() -> None:
     gains, _ = found(table)
     on = gains.on
     assert (on.at // DAY).tolist() == [0, 1, 2]
-    assert gains.moved == pytest.approx([0.0, 0.1 * 0.1, 0.1 * 0.4])
+    assert gains.moved == pytest.approx([0.1 * 0.1, 0.1 * 0.1, 0.1 * 0.4])
     assert gains.cost == pytest.approx([0.005, 0.0, 0.0])
     assert np.flatnonzero(gains.by_age).tolist() == [0]
     late = found(replace(table, price_age=np.array([0.0, 2.0])))[0]
@@ -503,6 +503,28 @@ def test_a_day_on_which_a_market_ends_is_not_asked() -> None:
         before += float(w @ (2 * (p - table.market) * (y - table.market)))
     assert before > 0.0
     assert before > 3 * abs(after)
+
+
+def test_a_market_that_is_asked_on_its_last_day_counts_at_once() -> None:
+    """Where rows of last days are there as of any other, positions count from their forecasts on.
+    Where most of them are left out, they count from midnight on, and what has ended by then took
+    no position. Either way nobody gains on a market that is right."""
+    whole, few, at_once = list[float](), list[float](), 0
+    for k in range(40):
+        table = NULL["early YES, sooner"](np.random.default_rng([SEED, k])).table()
+        at_once += verdict.periods(table).last_day
+        gains, _ = found(table)
+        whole.append(float(gains.moved.sum() / gains.weight))
+        last = table.settled_at[table.q] - table.t <= DAY
+        left_out = last & (np.arange(len(last)) % 8 > 0)
+        part = table.where(~left_out)
+        part = replace(part, marks=_marks_of(table, part))
+        assert not verdict.periods(part).last_day
+        gains, _ = found(part)
+        few.append(float(gains.moved.sum() / gains.weight))
+    assert at_once > 25
+    for profits in (whole, few):
+        assert abs(np.mean(profits)) < 3 * np.std(profits) / np.sqrt(len(profits))
 
 
 def test_seeds_and_draws_change_nothing() -> None:

@@ -9,8 +9,9 @@ What one sample need not show is covered by other variances, and the widest of t
 events, that which the prices implied, that of late marks, that of windows that overlap where there
 were no prices in between.
 
-A market is not asked on the day (UTC) on which it ends. So that there is a forecast at all says
-that the market will live to see midnight, and a position counts from then on, when all know it.
+A run asks no market on the day (UTC) on which it ends. So that there is a forecast at all says that
+the market will live to see midnight, and a position counts from then on, when all know it. In a
+file whose markets are asked on their last day as on any other, it counts at once.
 docs/metrics.md has the derivation and the sources.
 """
 
@@ -77,10 +78,12 @@ _Z = _NORMAL.inv_cdf(1 - TAIL)
 @dataclass(frozen=True)
 class Periods:
     """The periods of a table, in which anything was forecast or seen: `at` (K,) is when each
-    begins, and `step` how long it is, in microseconds."""
+    begins, and `step` how long it is, in microseconds. `last_day`: markets are asked on the day on
+    which they end as on any other."""
 
     at: Ints
     step: int
+    last_day: bool
 
     @property
     def shown(self) -> Ints:
@@ -181,12 +184,22 @@ def periods(table: Table) -> Periods:
     step = STEPS[int(np.argmax(enough))] if gaps and enough.any() else STEPS[-1]
     seen = [np.zeros(0, dtype=np.int64)]
     for part in _parts(table):
-        on = _points(part, step)
+        on = _points(part, step, last_day=True)
         seen.append(np.unique(np.concatenate([on.begun, on.period])))
         bare = np.flatnonzero(~np.isfinite(part.table.market))
         if len(bare):
             seen.extend(map(np.unique, _window(part.table, bare, step)))
-    return Periods(np.unique(np.concatenate(seen)) * step, step)
+    return Periods(np.unique(np.concatenate(seen)) * step, step, _asked_on_last_day(table))
+
+
+def _asked_on_last_day(table: Table) -> bool:
+    """Whether about as many rows are of the day on which their question ended as of the day before
+    it, so that nothing follows from being asked."""
+    ended = table.settled_at[table.q]
+    dated = np.isfinite(table.market) & (ended > 0)
+    before = _within(ended, DAY)[dated] - table.t[dated] // DAY
+    on, earlier = int((before <= 0).sum()), int((before == 1).sum())
+    return on > 0 and 4 * on >= 3 * earlier
 
 
 def _window(table: Table, rows: Ints, step: int) -> tuple[Ints, Ints]:
@@ -216,7 +229,7 @@ def _windows(part: _Part, points: Points, step: int) -> tuple[Ints, Ints]:
     return first, last
 
 
-def _points(part: _Part, step: int) -> Points:
+def _points(part: _Part, step: int, last_day: bool) -> Points:
     """The prices on which positions in some questions stand."""
     q, t, price, row, seen = _prices(part)
     # A row at the end of a period is the beginning of the next; what is seen then is still of it.
@@ -238,7 +251,7 @@ def _points(part: _Part, step: int) -> Points:
     return Points(
         q=q,
         row=row,
-        entry=_entries(q, t, row),
+        entry=np.flatnonzero(row >= 0) if last_day else _entries(part.table, q, t, row),
         price=price,
         move=np.where(last, paid, np.append(price[1:], np.nan)) - price,
         period=np.maximum(np.where(last, stops, np.append(since[1:], 0)), begun),
@@ -248,12 +261,15 @@ def _points(part: _Part, step: int) -> Points:
     )
 
 
-def _entries(q: Ints, t: Ints, row: Ints) -> Ints:
+def _entries(table: Table, q: Ints, t: Ints, row: Ints) -> Ints:
     """For each point of a row, the point on which its position begins to count: the last one by
-    the midnight (UTC) after it."""
+    the midnight (UTC) after it; none (the number of all) if its question has ended by then."""
     mine = np.flatnonzero(row >= 0)
-    days = q * MOST_DAYS + _within(t, DAY)
-    return np.searchsorted(days, q[mine] * MOST_DAYS + t[mine] // DAY, "right") - 1
+    today = t[mine] // DAY
+    found = np.searchsorted(q * MOST_DAYS + _within(t, DAY), q[mine] * MOST_DAYS + today, "right")
+    ended = table.settled_at[q[mine]]
+    over = (ended > 0) & np.isfinite(table.y[q[mine]]) & (_within(ended, DAY) <= today)
+    return np.where(over, len(q), found - 1)
 
 
 def _within(t: Ints, step: int) -> Ints:
@@ -304,7 +320,7 @@ def moves(table: Table, chosen: Flags, on: Periods) -> Moves:
     each on; what an open one will do is none."""
     found = list[Moves]()
     for part in _parts(table):
-        points = _points(part, on.step)
+        points = _points(part, on.step, on.last_day)
         last = np.ones(len(points.q), dtype=np.bool_)
         last[:-1] = points.q[1:] != points.q[:-1]
         kept = ~last | np.isfinite(part.table.y[points.q])
@@ -517,7 +533,7 @@ class Gains:
         known = made & np.isfinite(bets.c)
         taken, cost = np.where(known, bets.x, 0.0) * w, np.where(known, bets.c, 0.0) * w
         rows = points.row[points.row >= 0]
-        step = _sums(points.entry, taken[rows], len(points.q))
+        step = _sums(points.entry, taken[rows], len(points.q))[: len(points.q)]
         held = _running(step, points.q)
         won = held * points.move
         squared = won * won
@@ -584,7 +600,7 @@ def gains(table: Table, contests: Mapping[K, Contest], looked: bool = False) -> 
         for name, contest in contests.items()
     }
     for part in _parts(table):
-        points = _points(part, on.step)
+        points = _points(part, on.step, on.last_day)
         ranks = on.ranks(points)
         windows[:, part.first : part.first + len(part.table.questions)] = _windows(
             part, points, on.step

@@ -203,9 +203,10 @@ def methods(summary: "Summary") -> str:
         "resolved; the wider one is reported.",
         "Verdicts rest on the gain: the profit, in Brier score, of the positions that forecasts "
         "take against the price, each weighed by what was known when it was taken, counted from "
-        "the next midnight on, and marked at every price on record; open questions count at their "
-        "last price. Its interval is the widest that its variances over periods and over events "
-        "give, that which the prices implied, and, where prices came late or not at all, those of "
+        "the next midnight on (at once, if markets are forecast on their last day as on any "
+        "other), and marked at every price on record; open questions count at their last price. "
+        "Its interval is the widest that its variances over periods and over events give, that "
+        "which the prices implied, and, where prices came late or not at all, those of "
         "late marks and of overlapping windows.",
         "A forecaster is said to beat the market if that interval, corrected for "
         f"{_count(card['variants_tried'], 'variant')} tried on this set, lies above 0 over all "
