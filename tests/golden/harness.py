@@ -38,6 +38,8 @@ STORE = HERE.parents[1] / ".cache" / "golden"
 MOST_KEPT = 64_000
 """A larger file of the simulated world is not kept in the repository: its digest is."""
 MOST_LINES = 40
+MOST_COMPARED = 1_000_000
+"""Of larger files the sizes are told alone: a difference of theirs takes longer than the commands."""
 FROZEN = """
 import sys, time_machine
 from beforehand.cli.app import run
@@ -154,10 +156,13 @@ def shown(old: bytes | None, new: bytes) -> list[str]:
         return [
             "    (the accepted bytes are not here: accept them once before you change the code)"
         ]
+    sizes = f"    {len(old):,} bytes before, {len(new):,} now"
+    if max(len(old), len(new)) > MOST_COMPARED:
+        return [sizes]
     try:
         texts = [raw.decode().replace(",", ",\n").splitlines() for raw in (old, new)]
     except UnicodeDecodeError:
-        return [f"    {len(old):,} bytes before, {len(new):,} now"]
+        return [sizes]
     lines = [f"    {line[:160]}" for line in difflib.unified_diff(*texts, lineterm="", n=0)][2:]
     more = len(lines) - MOST_LINES
     return lines[:MOST_LINES] + ([f"    … {more:,} more lines"] if more > 0 else [])
