@@ -173,13 +173,15 @@ def _parts(table: Table) -> Iterator[_Part]:
 def periods(table: Table) -> Periods:
     """The periods of a table. A step is the finest of `STEPS`, at most a day, that nine of ten gaps
     between successive prices of a question do not exceed; a day where there are none."""
-    within, gaps = np.zeros(len(STEPS)), 0
+    within, gaps, on_last, before_it = np.zeros(len(STEPS)), 0, 0, 0
     for part in _parts(table):
         q, t, *_ = _prices(part)
         apart = np.diff(t)[np.diff(q) == 0]
         apart = apart[apart > 0]
         within += [(apart <= step).sum() for step in STEPS]
         gaps += len(apart)
+        left = _days_left(part.table)
+        on_last, before_it = on_last + int((left <= 0).sum()), before_it + int((left == 1).sum())
     enough = within >= COVERED * gaps
     step = STEPS[int(np.argmax(enough))] if gaps and enough.any() else STEPS[-1]
     seen = [np.zeros(0, dtype=np.int64)]
@@ -189,17 +191,17 @@ def periods(table: Table) -> Periods:
         bare = np.flatnonzero(~np.isfinite(part.table.market))
         if len(bare):
             seen.extend(map(np.unique, _window(part.table, bare, step)))
-    return Periods(np.unique(np.concatenate(seen)) * step, step, _asked_on_last_day(table))
+    # About as many rows of last days as of the days before: nothing follows from being asked.
+    last_day = on_last > 0 and 4 * on_last >= 3 * before_it
+    return Periods(np.unique(np.concatenate(seen)) * step, step, last_day)
 
 
-def _asked_on_last_day(table: Table) -> bool:
-    """Whether about as many rows are of the day on which their question ended as of the day before
-    it, so that nothing follows from being asked."""
+def _days_left(table: Table) -> Ints:
+    """How many days (UTC) after each priced row its question ended, of those of which it is on
+    record when."""
     ended = table.settled_at[table.q]
-    dated = np.isfinite(table.market) & (ended > 0)
-    before = _within(ended, DAY)[dated] - table.t[dated] // DAY
-    on, earlier = int((before <= 0).sum()), int((before == 1).sum())
-    return on > 0 and 4 * on >= 3 * earlier
+    dated = np.isfinite(table.market) & np.isfinite(table.y[table.q]) & (ended > 0)
+    return np.asarray(_within(ended, DAY)[dated] - table.t[dated] // DAY)
 
 
 def _window(table: Table, rows: Ints, step: int) -> tuple[Ints, Ints]:
