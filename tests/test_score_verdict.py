@@ -15,7 +15,7 @@ from rich.console import Console
 
 from beforehand.cli.app import run as cli
 from beforehand.cli.tables import figure, leaderboard, span
-from beforehand.clock import iso, parse_instant
+from beforehand.clock import DAY_US, iso, parse_instant
 from beforehand.forecast.files.forecast_file import read_rows
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.worlds.recorded import RecordedWorld
@@ -27,7 +27,7 @@ from beforehand.score.scoreboard import Row as Row_
 from beforehand.score.scoreboard import judge
 from beforehand.score.skill import Skill
 from beforehand.score.summary import Summary
-from beforehand.score.verdict import DAY, Estimate
+from beforehand.score.verdict import Estimate
 from beforehand.store.archive.reader import Archive
 from beforehand.store.run_folder import ProbeNote, last_probe, note_probe
 from test_score_file import own_file
@@ -44,7 +44,7 @@ def outcomes(archive: Archive) -> dict[str, float | None]:
 
 SURE = Estimate(
     mean=0.02, half=0.01, leading="periods", n_eff=40.0, windows=None, cost=0.01, at_once=0.1,
-    unsettled=0.0, apart=0.5, heaviest=(), age=0, step=DAY, factor=1.0, error=0.005, df=80.0,
+    unsettled=0.0, apart=0.5, heaviest=(), age=0, step=DAY_US, factor=1.0, error=0.005, df=80.0,
 )  # fmt: skip
 SKILL = Skill(
     skill=0.02, n_questions=90, n_events=60, leading="event", ci=(0.01, 0.03), ci_by={},

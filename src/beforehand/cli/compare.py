@@ -24,6 +24,7 @@ from beforehand.runs.compare import (
 )
 from beforehand.runs.query import find_run
 from beforehand.score.skill import Options
+from beforehand.score.summary import number
 from beforehand.store.run_folder import open_run
 
 Compared = Annotated[
@@ -121,7 +122,7 @@ def _told(found: GateWire) -> str:
 def _power(subject: Subject, effect: float, json: bool) -> int:
     """The power of a gate before a candidate is asked."""
     daily, once = gate_power(subject, effect)
-    known = [None if value != value else value for value in (daily, once)]
+    known = [number(value) for value in (daily, once)]
     if json:
         emit({"effect": effect, "power": known[0], "power_at_one_look": known[1]})
         return EXIT_OK

@@ -14,7 +14,7 @@ from tempfile import gettempdir
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import MICROSECOND, to_us
+from beforehand.clock import DAY_US, MICROSECOND, to_us
 from beforehand.gateway.gateway import Gateway
 from beforehand.score import metrics
 from beforehand.score.report.words import LOOKS_AHEAD, LOOKS_KNOWN
@@ -35,7 +35,6 @@ DAYS_AHEAD = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 21, 25, 30, 45, 60)
 ROWS_AHEAD = 4
 MOST_ROWS = 20_000
 """Of more rows, so many are looked at."""
-DAY = 86_400_000_000
 
 
 def clairvoyant(table: Table, names: Iterable[str], gateway: Gateway) -> dict[str, str]:
@@ -124,7 +123,7 @@ def _prices_ahead(table: Table, gateway: Gateway) -> Iterator[tuple[str, Floats]
     bounds = np.flatnonzero(np.diff(table.q[rows], prepend=-1)).tolist()
     for first, end in zip(bounds, [*bounds[1:], len(rows)], strict=True):
         mine = rows[first:end]
-        t = (table.t[mine][None, :] + np.array(DAYS_AHEAD)[:, None] * DAY).ravel()
+        t = (table.t[mine][None, :] + np.array(DAYS_AHEAD)[:, None] * DAY_US).ravel()
         series, places = gateway.take(table.questions[int(table.q[mine[0]])], t, "hindsight")
         if not len(series):
             continue

@@ -15,6 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from beforehand.clock import DAY_US
 from beforehand.score import verdict
 from beforehand.score.skill import MIN_ANSWERED, Options
 from beforehand.score.table import Floats, Ints, Marks, Table
@@ -270,7 +271,7 @@ class _World:
             ask=np.full(rows, np.nan),
             y=paid,
             event=self.event,
-            period=np.unique(ended // (30 * verdict.DAY), return_inverse=True)[1],
+            period=np.unique(ended // (30 * DAY_US), return_inverse=True)[1],
             resolved_at=np.maximum(ended, 1),
             known_at=np.zeros(0, dtype=np.int64),
             play=np.zeros(n, dtype=np.bool_),

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from beforehand.clock import iso_us, to_us
+from beforehand.clock import DAY_US, iso_us, to_us
 from beforehand.score.bets import Profit
 from beforehand.score.scoreboard import Row
 from beforehand.score.skill import LEADING, Options, resamplers, skills
 from beforehand.score.summary import MoneyWire, PartWire, SliceWire, number, pair
 from beforehand.score.table import Floats, Table, parts_of
 
-DAY = 86_400_000_000
 HORIZONS = (("under a day", 1), ("1 to 7 days", 7), ("7 to 30 days", 30), ("30 to 90 days", 90))
 PRICES = (("0 to 10 %", 0.1), ("10 to 30 %", 0.3), ("30 to 70 %", 0.7), ("70 to 90 %", 0.9))
 MOST_CATEGORIES, DRAWS = 8, 500
@@ -66,7 +65,7 @@ def _divisions(table: Table, training: datetime | None) -> Iterator[tuple[str, l
 
     def days(rows: slice) -> Floats:
         resolved = table.resolved_at[table.q[rows]]
-        return np.where(resolved > 0, (resolved - table.t[rows]) / DAY, np.nan)
+        return np.where(resolved > 0, (resolved - table.t[rows]) / DAY_US, np.nan)
 
     yield "horizon", *_bands_of(table, days, HORIZONS, "over 90 days")
     yield "price", *_bands_of(table, lambda rows: table.market[rows], PRICES, "90 to 100 %")

@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from beforehand.clock import DAY_US
 from beforehand.score.intervals import t_quantile
 from beforehand.score.table import (
     BLOCK,
@@ -50,7 +51,7 @@ MOST_UNSETTLED = 0.5
 """The share of a gain that may rest on questions that are still open."""
 PRINTED = 0.00005
 """What a table prints as 0.0000: no verdict rests on so little."""
-MINUTE, DAY = 60_000_000, 86_400_000_000
+MINUTE = 60_000_000
 STEPS = tuple(MINUTE * n for n in (1, 5, 15, 30, 60, 120, 180, 240, 360, 720, 1440))
 """What a period may be, in microseconds: a minute to a day."""
 MOST_DAYS = 2**22
@@ -201,7 +202,7 @@ def _days_left(table: Table) -> Ints:
     record when."""
     ended = table.settled_at[table.q]
     dated = np.isfinite(table.market) & np.isfinite(table.y[table.q]) & (ended > 0)
-    return np.asarray(_within(ended, DAY)[dated] - table.t[dated] // DAY)
+    return np.asarray(_within(ended, DAY_US)[dated] - table.t[dated] // DAY_US)
 
 
 def _window(table: Table, rows: Ints, step: int) -> tuple[Ints, Ints]:
@@ -267,10 +268,12 @@ def _entries(table: Table, q: Ints, t: Ints, row: Ints) -> Ints:
     """For each point of a row, the point on which its position begins to count: the last one by
     the midnight (UTC) after it; none (the number of all) if its question has ended by then."""
     mine = np.flatnonzero(row >= 0)
-    today = t[mine] // DAY
-    found = np.searchsorted(q * MOST_DAYS + _within(t, DAY), q[mine] * MOST_DAYS + today, "right")
+    today = t[mine] // DAY_US
+    found = np.searchsorted(
+        q * MOST_DAYS + _within(t, DAY_US), q[mine] * MOST_DAYS + today, "right"
+    )
     ended = table.settled_at[q[mine]]
-    over = (ended > 0) & np.isfinite(table.y[q[mine]]) & (_within(ended, DAY) <= today)
+    over = (ended > 0) & np.isfinite(table.y[q[mine]]) & (_within(ended, DAY_US) <= today)
     return np.where(over, len(q), found - 1)
 
 
@@ -289,7 +292,7 @@ def _prices(part: _Part) -> tuple[Ints, Ints, Floats, Ints, Ints]:
     np.minimum.at(first, table.q[rows], at)
     ended = table.settled_at[marks.q]
     kept = np.flatnonzero((marks.t > first[marks.q]) & ((ended == 0) | (marks.t < ended)))
-    old = np.nan_to_num(table.price_age[rows] * DAY).astype(np.int64)
+    old = np.nan_to_num(table.price_age[rows] * DAY_US).astype(np.int64)
     q = np.concatenate([marks.q[kept], table.q[rows]])
     t = np.concatenate([marks.t[kept], at])
     price = np.concatenate([marks.price[kept], table.market[rows]])

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import TypedDict
 
-from beforehand.clock import parse_us
+from beforehand.clock import DAY_US, parse_us
 from beforehand.errors import InputError, NotConfigured
 from beforehand.gateway.search import Grade, SearchIndex, encoder, words
 from beforehand.jobs.backtest.unwitnessed import COPY, LONGEST
@@ -26,7 +26,6 @@ from beforehand.runs.rows import read_intervals, read_jsonl
 from beforehand.store.archive.reader import Archive
 from beforehand.store.run_folder import RunFolder
 
-DAY = 86_400_000_000
 WEIGHTS = {"about": 9.34, "result": 1.45, "future": -0.59, "near": -6.82, "later": 1.16}
 INTERCEPT = -4.82
 SHARP, LEAST, SPREAD = 15.0, 0.02, 20.0
@@ -102,14 +101,14 @@ class Aftermath:
 
     def _times(self, one: Showing, mine: Any, text: str) -> tuple[float, float]:
         index, c = self._index, one.claimed
-        day0 = c // DAY + HOME[0]
-        first = index.count_until(min(c + HOME[0] * DAY, day0 * DAY) - 1)
-        last = index.count_until((c // DAY + LAST_DAY + BURST[1] + 1) * DAY)
+        day0 = c // DAY_US + HOME[0]
+        first = index.count_until(min(c + HOME[0] * DAY_US, day0 * DAY_US) - 1)
+        last = index.count_until((c // DAY_US + LAST_DAY + BURST[1] + 1) * DAY_US)
         alike = self._alike(one.document, mine, text, first, last)
         known = index.known_at[first:last]
-        around = (known >= c - 2 * DAY) & (known < min(one.t, c + 2 * DAY))
+        around = (known >= c - 2 * DAY_US) & (known < min(one.t, c + 2 * DAY_US))
         near = float(max(alike[around].max(), 0.0)) if around.any() else 0.0
-        day = (known // DAY - day0).astype(np.int64)
+        day = (known // DAY_US - day0).astype(np.int64)
         size = LAST_DAY + BURST[1] - HOME[0] + 2
         weight = np.where(alike > -1, np.exp(SHARP * (alike - 0.5)), 0.0)
         said = np.concatenate([[0.0], np.cumsum(np.bincount(day, weight, size)[:size])])
