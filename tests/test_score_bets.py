@@ -15,7 +15,9 @@ from beforehand.score.bets import (
     score_bets,
 )
 from beforehand.score.table import Marks, Table
+from beforehand.score.verdict import counted_prices
 from beforehand.world.simulate import SimConfig
+from priced_worlds import unasked_at_last
 from tables import table
 
 
@@ -199,3 +201,24 @@ def test_what_open_bets_hold_at_most() -> None:
     whole, single = _exposure(event, t, settles, outlay, before)
     assert whole == pytest.approx(max(0.1, 0.3, 0.5 / 2))
     assert single == pytest.approx(max(0.1, 0.2, 0.5 / 2))
+
+
+def test_wealth_counts_from_midnight_on() -> None:
+    """Markets of "will it happen by" are not asked on the day on which they end: whoever bets at
+    half of a right price wins at the prices of the forecasts, and nothing at those of midnight."""
+    won, fair = [], []
+    for seed in range(60):
+        world = unasked_at_last(np.random.default_rng(seed), 150, 10, 0.08)
+        made = world.table()
+        made = replace(made, bid=made.market.copy(), ask=made.market.copy())
+        counted = counted_prices(made)
+        got = profit(made, made.market / 2, Kelly(cap=0.02), counted)
+        assert isinstance(got, Profit)
+        assert got.by_chance == min(1.0, 1 / got.fair_wealth)
+        won.append(got.final_wealth - 1)
+        fair.append(got.fair_wealth - 1)
+    error = float(np.std(fair)) / 60**0.5
+    assert float(np.mean(won)) > 3 * error
+    assert abs(float(np.mean(fair))) < 2 * error
+    asked_at_last = replace(world, last_day=True).table()
+    assert (counted_prices(asked_at_last) == asked_at_last.market).all()

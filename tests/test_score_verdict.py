@@ -45,6 +45,7 @@ def outcomes(archive: Archive) -> dict[str, float | None]:
 SURE = Estimate(
     mean=0.02, half=0.01, leading="periods", n_eff=40.0, windows=None, cost=0.01, at_once=0.1,
     unsettled=0.0, apart=0.5, heaviest=(), age=0, step=DAY_US, factor=1.0, error=0.005, df=80.0,
+    last_day=True,
 )  # fmt: skip
 SKILL = Skill(
     skill=0.02, n_questions=90, n_events=60, leading="event", ci=(0.01, 0.03), ci_by={},

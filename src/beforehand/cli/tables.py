@@ -397,18 +397,20 @@ def _money(out: Console, summary: "Summary") -> None:
 
 
 def _slices(out: Console, summary: "Summary") -> None:
-    """Skill and money on parts of the rows, for those under test."""
+    """Skill, gain and money on parts of the rows, for those under test."""
     named = summary.get("subjects")
     columns = [("by", "left"), ("part", "left"), ("forecaster", "left"), ("n", "right")]
-    columns += [("skill ↑", "right"), ("95 %", "right"), ("bets", "right"), ("gain", "right")]
+    columns += [("skill ↑", "right"), ("gain ↑", "right"), ("bounds", "right"), ("", "left")]
+    columns += [("bets", "right"), ("won", "right")]
     rows = []
     for part in summary["slices"]:
         money = {one["forecaster"]: one for one in part["money"]}
+        gains = {one["forecaster"]: one for one in part.get("gains", ())}
         for row in part["leaderboard"]:
             name = row["forecaster"]
             if name == "market" or (named is not None and name not in named):
                 continue
-            bets = money.get(name)
+            bets, gain = money.get(name), gains.get(name)
             rows.append(
                 [
                     "price (bets: paid)" if part["by"] == "price" else part["by"],
@@ -416,7 +418,9 @@ def _slices(out: Console, summary: "Summary") -> None:
                     short(name),
                     f"{row['n']:,}",
                     figure(row["skill_vs_market"]),
-                    span(row["skill_ci"]),
+                    "–" if gain is None else figure(gain["mean"]),
+                    "–" if gain is None else span(gain["bounds"]),
+                    "" if gain is None else gain["verdict"],
                     "–" if bets is None else f"{bets['bets']:,}",
                     "–" if bets is None else figure(bets["gain"], 3),
                 ]

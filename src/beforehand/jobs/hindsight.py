@@ -181,9 +181,11 @@ def marked(
 ) -> Table:
     """A table with every later price on record; and, for the instants of a grid, with how many were
     to be expected of each question. `market` is the id of a question's market."""
-    planned = table.scheduled if every is None else scheduled(table, gateway, every, stop)
+    close = closes(table, gateway, market)
+    planned = table.scheduled if every is None else scheduled(table, close, every, stop)
     still_open = None if table.open is None else marked(table.open, gateway, every, stop, market)
-    return replace(table, marks=marks(table, gateway, market), scheduled=planned, open=still_open)
+    known = marks(table, gateway, market)
+    return replace(table, marks=known, scheduled=planned, closes=close, open=still_open)
 
 
 def marks(table: Table, gateway: Gateway, market: Callable[[str], str] = str) -> Marks:
@@ -208,19 +210,25 @@ def marks(table: Table, gateway: Gateway, market: Callable[[str], str] = str) ->
     return made
 
 
-def scheduled(
-    table: Table, gateway: Gateway, every: timedelta, stop: datetime | None = None
-) -> Floats:
-    """How many instants of a grid were to be expected for each question at its first row: from then
-    to the close that the market's own text stated by then [at most to `stop`, which is included];
-    NaN where it stated none. (Q,)"""
-    found, aside = np.full(len(table.questions), np.nan), Gateway(gateway.world)
-    latest = np.inf if stop is None else to_us(stop) + 1
+def closes(table: Table, gateway: Gateway, market: Callable[[str], str] = str) -> Ints:
+    """When the market's own text, as it was known at the first row, says that each question closes
+    (Q,), in microseconds; 0 where it says nothing."""
+    found, aside = np.zeros(len(table.questions), dtype=np.int64), Gateway(gateway.world)
     for i, (name, first) in enumerate(zip(table.questions, _first_rows(table), strict=True)):
-        close = aside.at(int(first)).market(name).scheduled_close
-        if close is not None and to_us(close) > first:
-            found[i] = np.ceil((min(to_us(close), latest) - first) / (every // MICROSECOND))
+        if gateway.world.series(market(name)) is None:
+            continue
+        close = aside.at(int(first)).market(market(name)).scheduled_close
+        found[i] = 0 if close is None else to_us(close)
     return found
+
+
+def scheduled(table: Table, closes: Ints, every: timedelta, stop: datetime | None = None) -> Floats:
+    """How many instants of a grid were to be expected for each question at its first row: from then
+    to the close that was stated by then [at most to `stop`, which is included]; NaN where none was.
+    (Q,)"""
+    first, latest = _first_rows(table), np.inf if stop is None else to_us(stop) + 1
+    planned = np.ceil((np.minimum(closes, latest) - first) / (every // MICROSECOND))
+    return np.where(closes > first, planned, np.nan)
 
 
 def _first_rows(table: Table) -> Ints:

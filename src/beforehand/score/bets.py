@@ -109,6 +109,10 @@ class Profit:
     drawdown_at_prices: float = 0.0
     """The largest fall from a peak, as a share of it, with open bets at the market's price at every
     instant of the table and every other price on record, and not only at settlements."""
+    fair_wealth: float = 1.0
+    """What the same rules come to at the end if each bet is filled at the price of the midnight
+    (UTC) after it: on the day of a forecast a market that is asked cannot end, which favours
+    whoever bets on what that day did not bring (verdict.py)."""
     most_at_risk: float = 0.0
     most_on_event: float = 0.0
     """The largest share of the wealth that open bets cost: all of them, and those on one event."""
@@ -116,10 +120,10 @@ class Profit:
     @property
     def by_chance(self) -> float | None:
         """The most that the probability can be that bets come to as much wealth where prices are
-        right: a bettor's wealth is then a martingale (less what spread and fees take), whatever the
-        markets have to do with each other, and reaches W with a probability of at most 1 / W (Ville
-        1939). None without a bet."""
-        return min(1.0, 1.0 / max(self.final_wealth, 1e-300)) if self.bets else None
+        right: the wealth of bets that are filled at midnight (`fair_wealth`) is then a martingale
+        (less what spread and fees take), whatever the markets have to do with each other, and
+        reaches W with a probability of at most 1 / W (Ville 1939). None without a bet."""
+        return min(1.0, 1.0 / max(self.fair_wealth, 1e-300)) if self.bets else None
 
     @property
     def best_by_chance(self) -> float | None:
@@ -177,8 +181,12 @@ class Profit:
         return float((1 - wealth / np.maximum.accumulate(wealth)).max())
 
 
-def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
-    """The bets on forecasts `p` (n,), or a sentence saying why there are none."""
+def profit(
+    table: Table, p: Floats, rules: Kelly = Kelly(), counted: Floats | None = None
+) -> Profit | str:
+    """The bets on forecasts `p` (n,), or a sentence saying why there are none. `counted` (n,) are
+    the prices at which each bet would be filled at midnight (`verdict.counted_prices`); without
+    them, those of the forecasts."""
     if table.play.all():
         return PLAY_MONEY
     found = [_edges(part, p[rows], rules, rows.start) for rows, part in table.blocks()]
@@ -189,6 +197,11 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
     edges = every.at(np.lexsort((every.t, table.q[every.row])))
     settled_at = table.resolved_at if rules.settle == "stated" else table.settled_at
     made, unfunded = _walk(table, edges, settled_at)
+    fair = made
+    if counted is not None:
+        fair, _ = _walk(
+            table, edges.moved(counted[edges.row] - table.market[edges.row]), settled_at
+        )
     bet = np.array([one[0] for one in made.bets], dtype=np.int64)
     mine = edges.at(bet)
     outlay = np.array([one[1] for one in made.bets])
@@ -216,6 +229,7 @@ def profit(table: Table, p: Floats, rules: Kelly = Kelly()) -> Profit | str:
         cut=made.cut,
         note=_note(table, booked, without, rules),
         rules=rules,
+        fair_wealth=fair.wealth[-1] if fair.wealth else 1.0,
         most_at_risk=at_risk[0],
         most_on_event=at_risk[1],
         drawdown_at_prices=_fall(table, mine, shares, outlay, outlay + gain, settles),
@@ -247,6 +261,20 @@ class _Edges:
     def at(self, places: npt.NDArray[np.intp]) -> "_Edges":
         """Those at some places."""
         return _Edges(**{name: vars(self)[name][places] for name in _COLUMNS})
+
+    def moved(self, by: Floats) -> "_Edges":
+        """The same bets at prices of YES that are higher `by` so much (m,): a bet that cannot be
+        filled, where that is not known or leaves no price, is none."""
+        price = self.price + np.where(self.yes, by, -by)
+        there = (price > 0) & (price < 1)
+        some = self.at(np.flatnonzero(there))
+        rate = some.fee / (some.price * (1 - some.price))
+        price = price[there]
+        fee = rate * price * (1 - price)
+        value = some.paid * (some.price + some.fee)
+        return replace(
+            some, price=price, fee=fee, paid=value / (price + fee), kept=price / (price + fee)
+        )
 
 
 _COLUMNS = tuple(_Edges.__annotations__)

@@ -24,7 +24,7 @@ from beforehand.score.intervals import kept_draws
 from beforehand.score.metrics import CLIP
 from beforehand.score.placebo import Placebo, placebo
 from beforehand.score.scoreboard import Row, score
-from beforehand.score.skill import MARKET, Options
+from beforehand.score.skill import MARKET, MIN_ANSWERED, Options
 from beforehand.score.slices import slices, with_money
 from beforehand.score.summary import (
     PartWire,
@@ -368,9 +368,24 @@ def _evaluated(
         placebo=drawn() if drawn and possible else None,
         pairs=compared,
         common=common,
-        slices=with_money(sliced(), table, rows, ended),
+        slices=with_money(_allowed(sliced(), rows, possible), table, rows, ended),
         settings=_stated(table, settings, bool(drawn and possible)),
     )
+
+
+def _allowed(found: list[SliceWire], rows: Sequence[Row], possible: bool) -> list[SliceWire]:
+    """The parts, in none of which a forecaster beats the market that may not do so on any rows."""
+    may = {
+        row.forecaster
+        for row in rows
+        if possible
+        and row.answered >= MIN_ANSWERED
+        and (row.kept is None or row.kept.because is None)
+    }
+    for one in (one for part in found for one in part["gains"]):
+        if one["verdict"] == "beats the market" and one["forecaster"] not in may:
+            one["verdict"] = "not shown"
+    return found
 
 
 def _stated(table: Table, settings: Settings, drawn: bool) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from beforehand.errors import InputError
 from beforehand.memory import trim
 from beforehand.score import metrics, verdict
-from beforehand.score.bets import Profit, profit
+from beforehand.score.bets import Profit, in_effect, profit
 from beforehand.score.intervals import Resampler
 from beforehand.score.skill import (
     LEADING,
@@ -112,6 +112,8 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
     table.give_back()
     rows = list[Row]()
     shown = _evidence(table, options) if judged else _Shown()
+    bets = in_effect(table.whole, options.kelly) is not None
+    counted = verdict.counted_prices(table.whole) if bets else None
     for name in (MARKET, *table.forecasts):
         p = table.said(name)
         part, row = _columns(table, p)
@@ -124,7 +126,7 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
             row.fresh_evidence = shown.fresh.get(name)
             row.course = shown.course.get(name)
             row.verdict, row.reasons = judge(row, options.margin)
-        row.profit = _profit(table, name, samplers, options)
+        row.profit = _profit(table, name, samplers, options, counted)
         rows.append(row)
         table.give_back()
     for added, metric in metrics.added().items():
@@ -333,13 +335,17 @@ def _added(
 
 
 def _profit(
-    table: Table, name: str, samplers: dict[str, Resampler], options: Options
+    table: Table,
+    name: str,
+    samplers: dict[str, Resampler],
+    options: Options,
+    counted: Floats | None,
 ) -> Profit | str:
     """Kelly figures, with bets on open questions at their last price, and an interval of the return
     on what was staked; the bets that ended are resampled as they were made, with their stakes. (The
     wealth has none: it grew bet upon bet.)"""
     p, whole = table.said(name), table.whole
-    result = profit(whole, whole.said(name), options.kelly)
+    result = profit(whole, whole.said(name), options.kelly, counted)
     if isinstance(result, str):
         return result
     columns = np.zeros((len(whole.questions), 2))

@@ -1,41 +1,95 @@
-"""Skill and bets on parts of the rows: by horizon, price, venue, category, year and training end.
+"""Skill, gain and bets on parts of the rows: by horizon, price, venue, category and year.
 
-Slices are for looking where skill comes from. Each has its own interval, which is not widened for
-the number of slices that are looked at: one of twenty excludes 0 by chance.
+Parts are for looking where skill comes from. The skill on each has its own interval, which
+describes it: one of twenty excludes 0 by chance. What may be said of a part is said by the gain of
+the positions that were taken in it (verdict.py), marked at every later price, and widened for the
+number of parts that are looked at. A part to which a row belongs only by what became known after it
+has no gain: who is asked shortly before the end that came is asked because it came.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import DAY_US, iso_us, to_us
+from beforehand.score import verdict
 from beforehand.score.bets import Profit
-from beforehand.score.scoreboard import Row
+from beforehand.score.scoreboard import Row, Verdict
 from beforehand.score.skill import LEADING, Options, resamplers, skills
-from beforehand.score.summary import MoneyWire, PartWire, SliceWire, number, pair
+from beforehand.score.summary import (
+    MoneyWire,
+    PartGain,
+    PartWire,
+    SliceWire,
+    gain_wire,
+    number,
+    pair,
+)
 from beforehand.score.table import Floats, Table, parts_of
 
 HORIZONS = (("under a day", 1), ("1 to 7 days", 7), ("7 to 30 days", 30), ("30 to 90 days", 90))
 PRICES = (("0 to 10 %", 0.1), ("10 to 30 %", 0.3), ("30 to 70 %", 0.7), ("70 to 90 %", 0.9))
 MOST_CATEGORIES, DRAWS = 8, 500
+OTHERS = "others"
+"""The part of what is in no other one."""
 
 Mask = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int16]
 
 
+class Division(NamedTuple):
+    """What rows are divided by, the names of the parts, the part of each row (-1 for none), of the
+    settled questions and of the open ones, and the parts (by place) to which a row is known to
+    belong when it is forecast."""
+
+    by: str
+    names: Sequence[str]
+    place: Places
+    place_open: Places | None
+    known: frozenset[int]
+
+    @property
+    def parts(self) -> list[int]:
+        """The places of the parts that have a row; none where there is only one."""
+        several = (np.unique(self.place[part]).tolist() for part in parts_of(len(self.place)))
+        there = sorted({k for some in several for k in some if k >= 0})
+        return there if len(there) > 1 else []
+
+
+@dataclass(frozen=True)
+class _In:
+    """The rows of one part of a division, with a fresh price if that is asked for."""
+
+    division: Division
+    k: int
+    fresh: bool = False
+
+    def __call__(self, part: Table, of: Table, rows: slice) -> Mask:
+        place = self.division.place
+        if of.open is None and self.division.place_open is not None:
+            place = self.division.place_open
+        inside = place[rows] == self.k
+        return np.asarray(inside & verdict.fresh(part, of, rows) if self.fresh else inside)
+
+
 def slices(table: Table, options: Options, training: datetime | None = None) -> list[SliceWire]:
-    """Every forecaster's skill on each part, where a division has more than one part; `training` is
-    when the models' training ended. The bets are added by `with_money`."""
+    """Every forecaster's skill on each part, where a division has more than one part, and the gain
+    of those under test; `training` is when the models' training ended. The bets are added by
+    `with_money`."""
     fast = Options(draws=min(options.draws, DRAWS), seed=options.seed, subjects=options.subjects)
-    found = list[SliceWire]()
-    for by, name, _, mask in _parts(table, training):
-        found.append({**_slice(by, name, table.where(mask), fast), "money": []})
-        table.give_back()
+    found, divided = list[SliceWire](), [*_divisions(table, training)]
+    gains = _gains(table, divided, options)
+    for one in divided:
+        for k in one.parts:
+            part = _slice(one.by, one.names[k], table.where(one.place == k), fast)
+            found.append({**part, "gains": gains.get((one.by, k), []), "money": []})
+            table.give_back()
     return found
 
 
@@ -45,36 +99,96 @@ def with_money(
     """The slices of a table with every forecaster's bets on each part."""
     if not any(isinstance(row.profit, Profit) for row in rows):
         return [*found]
+    parts = ((one, k) for one in _divisions(table, training) for k in one.parts)
     return [
-        {**one, "money": _money(rows, mask, k if by == "price" else None)}
-        for one, (by, _, k, mask) in zip(found, _parts(table, training), strict=True)
+        {**wire, "money": _money(rows, one.place == k, k if one.by == "price" else None)}
+        for wire, (one, k) in zip(found, parts, strict=True)
     ]
 
 
-def _parts(table: Table, training: datetime | None) -> Iterator[tuple[str, str, int, Mask]]:
-    """Each part: what it was divided by, its name, its place among those, and its rows."""
-    for by, names, place in _divisions(table, training):
-        several = (np.unique(place[part]).tolist() for part in parts_of(len(place)))
-        there = sorted({k for some in several for k in some if k >= 0})
-        for k in there if len(there) > 1 else ():
-            yield by, names[k], k, place == k
+def _gains(
+    table: Table, divided: Sequence[Division], options: Options
+) -> Mapping[tuple[str, int], list[PartGain]]:
+    """What the forecasters under test gain in each part, by the division and the place of it."""
+    parts = [(one, k) for one in divided for k in one.parts if k in one.known]
+    names = [name for name in options.under_test(table) if name in table.forecasts]
+    factor = verdict.for_tries([], options.tests(table) * max(len(parts), 1))
+    found = dict[tuple[str, int], list[PartGain]]()
+
+    def estimates(fresh: bool, of: Sequence[tuple[Division, int, str]]) -> list[verdict.Estimate]:
+        contests = {
+            j: verdict.AgainstMarket(name, only=_In(one, k, fresh))
+            for j, (one, k, name) in enumerate(of)
+        }
+        gained = verdict.gains(table, contests)
+        table.give_back()
+        return [verdict.evidence(table, one, factor) for one in gained.values()]
+
+    every = [(one, k, name) for one, k in parts for name in names]
+    shown = estimates(False, every)
+    better = [j for j, one in enumerate(shown) if one.sign > 0]
+    again = dict(zip(better, estimates(True, [every[j] for j in better]), strict=True))
+    for j, ((one, k, name), estimate) in enumerate(zip(every, shown, strict=True)):
+        if np.isnan(estimate.mean):  # It said nothing here.
+            continue
+        found.setdefault((one.by, k), []).append(
+            {
+                "forecaster": name,
+                **gain_wire(estimate),
+                "verdict": _said(estimate, again.get(j), options.margin),
+            }
+        )
+    return found
 
 
-def _divisions(table: Table, training: datetime | None) -> Iterator[tuple[str, list[str], Places]]:
-    """What rows are divided by, the names of the parts, and the part of each row, -1 for none."""
+def _said(estimate: verdict.Estimate, fresh: verdict.Estimate | None, margin: float) -> Verdict:
+    """What may be said of a part, as `judge` says it of all rows."""
+    if estimate.within(margin):
+        return "is the market"
+    if estimate.sign < 0:
+        return "worse than the market"
+    return "beats the market" if fresh is not None and fresh.sign > 0 else "not shown"
 
-    def days(rows: slice) -> Floats:
-        resolved = table.resolved_at[table.q[rows]]
-        return np.where(resolved > 0, (resolved - table.t[rows]) / DAY_US, np.nan)
 
-    yield "horizon", *_bands_of(table, days, HORIZONS, "over 90 days")
-    yield "price", *_bands_of(table, lambda rows: table.market[rows], PRICES, "90 to 100 %")
-    venues = [intern(name.rpartition(":")[0].partition(":")[0]) for name in table.questions]
-    yield "venue", *_groups(table, venues, [name for name, _ in Counter(venues).most_common()])
+def _divisions(table: Table, training: datetime | None) -> Iterator[Division]:
+    """What rows are divided by."""
+    still, closes = table.open, table.closes
+
+    def to_close(of: Table, rows: slice) -> Floats:
+        close = of.closes[of.q[rows]]
+        return np.where(close > of.t[rows], (close - of.t[rows]) / DAY_US, np.nan)
+
+    def to_end(of: Table, rows: slice) -> Floats:
+        ended = of.resolved_at[of.q[rows]]
+        return np.where(ended > 0, (ended - of.t[rows]) / DAY_US, np.nan)
+
+    def bands(
+        by: str,
+        values: Callable[[Table, slice], Floats],
+        tops: tuple[tuple[str, float], ...],
+        last: str,
+        known: bool = True,
+    ) -> Division:
+        names = [*(name for name, _ in tops), last]
+        others = _bands_of(still, values, tops) if known and still is not None else None
+        every = frozenset(range(len(names)) if known else ())
+        return Division(by, names, _bands_of(table, values, tops), others, every)
+
+    def groups(by: str, of: Callable[[Table], list[str]], names: list[str]) -> Division:
+        others = None if still is None else _groups(still, of(still), names)
+        every = frozenset(range(len(names)))
+        return Division(by, names, _groups(table, of(table), names), others, every)
+
+    if (closes > 0).any():
+        yield bands("days to the stated close", to_close, HORIZONS, "over 90 days")
+    yield bands("horizon", to_end, HORIZONS, "over 90 days", known=False)
+    yield bands("price", lambda of, rows: of.market[rows], PRICES, "90 to 100 %")
+    yield groups("venue", _venues, [name for name, _ in Counter(_venues(table)).most_common()])
     kept = [name for name, _ in Counter(table.category).most_common(MOST_CATEGORIES)]
-    yield "category", *_groups(table, table.category, [*kept, "others"])
+    yield groups("category", lambda of: of.category, [*kept, OTHERS])
     years = [intern(iso_us(int(at))[:4]) if at else "unknown" for at in table.resolved_at]
-    yield "resolved in", *_groups(table, years, sorted({*years}))
+    names = sorted({*years})
+    yield Division("resolved in", names, _groups(table, years, names), None, frozenset())
     if training is not None:
         ended = to_us(training)
         made, after = table.t >= ended, _of_rows(table, table.resolved_at > ended)
@@ -83,21 +197,24 @@ def _divisions(table: Table, training: datetime | None) -> Iterator[tuple[str, l
             "forecast before it, resolved after",
             "forecast after it",
         ]
-        yield "training", names, np.where(after, np.where(made, 2, 1), 0).astype(np.int16)
+        place = np.where(after, np.where(made, 2, 1), 0).astype(np.int16)
+        later = None if still is None else np.where(still.t >= ended, 2, 1).astype(np.int16)
+        yield Division("training", names, place, later, frozenset({2}))
+
+
+def _venues(table: Table) -> list[str]:
+    return [intern(name.rpartition(":")[0].partition(":")[0]) for name in table.questions]
 
 
 def _bands_of(
-    table: Table,
-    values: Callable[[slice], Floats],
-    bands: tuple[tuple[str, float], ...],
-    last: str,
-) -> tuple[list[str], Places]:
+    table: Table, values: Callable[[Table, slice], Floats], bands: tuple[tuple[str, float], ...]
+) -> Places:
     """`_bands` of all rows, from the values of some."""
     found = np.empty(len(table.q), dtype=np.int16)
     for part in parts_of(len(table.q)):
-        found[part] = _bands(values(part), bands)
+        found[part] = _bands(values(table, part), bands)
         table.let_go()
-    return [*(name for name, _ in bands), last], found
+    return found
 
 
 def _bands(values: Floats, bands: tuple[tuple[str, float], ...]) -> Places:
@@ -107,15 +224,15 @@ def _bands(values: Floats, bands: tuple[tuple[str, float], ...]) -> Places:
     return np.where(np.isfinite(values), place, -1).astype(np.int16)
 
 
-def _groups(table: Table, of_question: list[str], names: list[str]) -> tuple[list[str], Places]:
-    """Rows by what their question has, in the last part where it is none of the names. A table may
-    not say it."""
+def _groups(table: Table, of_question: list[str], names: list[str]) -> Places:
+    """Rows by what their question has: in the part of others where it is none of the names, if
+    there is one. A table may not say it."""
     if not of_question:
-        return [], np.full(len(table.q), -1, dtype=np.int16)
+        return np.full(len(table.q), -1, dtype=np.int16)
     place = {name: k for k, name in enumerate(names)}
     # By question first: rows of text take eight times the memory.
-    found = np.array([place.get(name, len(names) - 1) for name in of_question], dtype=np.int16)
-    return names, _of_rows(table, found)
+    other = place.get(OTHERS, -1)
+    return _of_rows(table, np.array([place.get(n, other) for n in of_question], dtype=np.int16))
 
 
 def _of_rows(table: Table, of_question: npt.NDArray[Any]) -> npt.NDArray[Any]:

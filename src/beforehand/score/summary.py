@@ -87,7 +87,8 @@ class ProfitWire(TypedDict):
     equal stakes; `max_drawdown` is at settlements, with open bets at what they cost,
     `drawdown_at_prices` at every price on record, with open bets at it. `most_at_risk` is the
     largest share of the wealth that open bets cost, `most_on_event` that of one event.
-    `by_chance` is the most that the probability of so much wealth can be where prices are right,
+    `fair_wealth` is what the bets come to if each is filled at the price of the midnight after it,
+    `by_chance` the most that the probability of that can be where prices are right,
     `best_by_chance` the same for the best of the `tried` ways to bet, forecasters times stake
     rules. `unfunded` counts the questions with an
     edge for which there was never cash. `sharpe` is the mean return of a bet over its standard
@@ -109,6 +110,7 @@ class ProfitWire(TypedDict):
     drawdown_at_prices: NotRequired[float]
     most_at_risk: NotRequired[float]
     most_on_event: NotRequired[float]
+    fair_wealth: NotRequired[float]
     by_chance: NotRequired[float | None]
     best_by_chance: NotRequired[float | None]
     tried: NotRequired[int]
@@ -182,7 +184,8 @@ class EvidenceWire(GainWire):
     the periods that make most of the variance; `late` is for how many periods of `period_minutes`
     prices stood. `fresh` is the same at prices that were at most a week old, where others were not;
     `at_book` against the price between bid and ask that lies nearest to the forecast. `course` is
-    the gain over time."""
+    the gain over time. `counts_from` is when a position begins to count: `midnight` after the
+    forecast, or `at once` where markets are asked on their last day as on any other."""
 
     widened: float
     leading: str
@@ -193,6 +196,7 @@ class EvidenceWire(GainWire):
     heaviest: list[PeriodWire]
     late: int
     period_minutes: int
+    counts_from: Literal["midnight", "at once"]
     fresh: GainWire | None
     at_book: GainWire | None
     course: list[CourseWire]
@@ -277,13 +281,22 @@ class MoneyWire(TypedDict):
     gain: float
 
 
+class PartGain(GainWire):
+    """What a forecaster under test gains with the positions that it takes in one part of the rows,
+    its bounds widened for the number of parts, and what may be said of it."""
+
+    forecaster: str
+    verdict: str
+
+
 class SliceWire(PartWire):
     """The scores on the rows of one `name` by horizon, price, venue or category, and the bets made
-    on them."""
+    on them. `gains` is empty where a row is known to belong to the part only afterwards."""
 
     by: str
     name: str
     n_events: int
+    gains: list[PartGain]
     money: list[MoneyWire]
 
 
@@ -496,6 +509,7 @@ def profit_wire(result: Profit | str, table: Table, name: str) -> ProfitWire | s
         "drawdown_at_prices": result.drawdown_at_prices,
         "most_at_risk": result.most_at_risk,
         "most_on_event": result.most_on_event,
+        "fair_wealth": result.fair_wealth,
         "by_chance": result.by_chance,
         "best_by_chance": result.best_by_chance,
         "tried": result.tried,
@@ -528,7 +542,7 @@ def _short(value: float) -> float | None:
     return None if not math.isfinite(value) else round(value, 6)
 
 
-def _gain(found: Estimate) -> GainWire:
+def gain_wire(found: Estimate) -> GainWire:
     return {
         "mean": number(found.mean),
         "ci": pair(found.interval),
@@ -542,7 +556,7 @@ def _evidence(row: Row, found: Estimate, table: Table) -> EvidenceWire:
     stale = fresh is not None and fresh is not found
     times, gains, bands = ([], [], []) if course is None else (x.tolist() for x in course)
     return {
-        **_gain(found),
+        **gain_wire(found),
         "widened": found.factor,
         "leading": found.leading,
         "effective_windows": found.windows,
@@ -560,8 +574,9 @@ def _evidence(row: Row, found: Estimate, table: Table) -> EvidenceWire:
         ],
         "late": found.age,
         "period_minutes": found.step // MINUTE,
-        "fresh": _gain(fresh) if stale and fresh is not None else None,
-        "at_book": None if book is None else _gain(book),
+        "counts_from": "at once" if found.last_day else "midnight",
+        "fresh": gain_wire(fresh) if stale and fresh is not None else None,
+        "at_book": None if book is None else gain_wire(book),
         "course": [
             {"time": iso_us(at), "gain": _short(gain), "band": _short(band)}
             for at, gain, band in zip(times, gains, bands, strict=True)

@@ -251,6 +251,9 @@ class Table:
     scheduled: Floats = field(default_factory=lambda: np.zeros(0))
     """How many instants were to be expected of a question at its first row (Q,): NaN where nothing
     said so; empty where that is not known of any."""
+    closes: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """When the text that was known at its first row says that each question closes (Q,), 0 where it
+    says nothing; empty where that is known of none."""
     open: "Table | None" = None
     """The rows of questions that are still open, with `y` NaN: no score, but positions that stand.
     Their `event` labels are those of this table and more."""
@@ -311,6 +314,7 @@ class Table:
                 of_both([marks.price, later.price]),
             ),
             scheduled=np.zeros(0),
+            closes=np.zeros(0, dtype=np.int64),
             open=None,
             disk=disk,
         )
@@ -409,6 +413,7 @@ class Table:
             category=[self.category[i] for i in kept] if self.category else [],
             bare=self.bare[kept] if len(self.bare) else self.bare,
             scheduled=self.scheduled[kept] if len(self.scheduled) else self.scheduled,
+            closes=self.closes[kept] if len(self.closes) else self.closes,
             known_at=self.known_at[kept] if len(self.known_at) else self.known_at,
             forecasts={name: p[mask] for name, p in self.forecasts.items()}
             if self.disk is None or disk is None

@@ -16,7 +16,7 @@ docs/metrics.md has the derivation and the sources.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from statistics import NormalDist
 from typing import Literal, NamedTuple, Protocol, TypeVar
@@ -135,6 +135,14 @@ class Points:
     begun: Ints
     since: Ints
     marked: Flags
+
+    def only(self, some: Flags) -> "Points":
+        """These points (of a mask) alone, without the places at which positions begin."""
+        mine = {name: vars(self)[name][some] for name in _OF_POINT}
+        return replace(self, **mine, entry=self.entry[:0])
+
+
+_OF_POINT = ("q", "row", "price", "move", "period", "begun", "since")
 
 
 @dataclass(frozen=True)
@@ -277,6 +285,21 @@ def _entries(table: Table, q: Ints, t: Ints, row: Ints) -> Ints:
     return np.where(over, len(q), found - 1)
 
 
+def counted_prices(table: Table) -> Floats:
+    """The price (n,) from which on a position in each row counts: that of the next midnight (UTC),
+    NaN where the question has ended by then or the row has no price; that of the row itself where
+    markets are asked on their last day as on any other. Open questions are not among these."""
+    if periods(table).last_day:
+        return table.market
+    found = np.full(len(table.q), np.nan)
+    for part in _parts(table):
+        if part.of is table:
+            points = _points(part, DAY_US, last_day=False)
+            rows = points.row[points.row >= 0]
+            found[part.rows][rows] = np.append(points.price, np.nan)[points.entry]
+    return found
+
+
 def _within(t: Ints, step: int) -> Ints:
     """The period of what was seen at t: a moment between two belongs to the first."""
     return np.asarray(-(-t // step) - 1)
@@ -377,8 +400,8 @@ def _said(table: Table, name: str, rows: slice) -> Floats:
     return table.said(name)[rows]
 
 
-def fresh(part: Table) -> Flags:
-    """The rows whose price is at most a week old."""
+def fresh(part: Table, of: Table, rows: slice) -> Flags:
+    """The rows of a part whose price is at most a week old."""
     return np.asarray(part.price_age <= STALE_DAYS)
 
 
@@ -388,7 +411,7 @@ class AgainstMarket:
     `book`, against the price between bid and ask that is nearest to what it says."""
 
     name: str
-    only: Callable[[Table], Flags] | None = None
+    only: Callable[[Table, Table, slice], Flags] | None = None
     book: bool = False
     pair: bool = field(default=False, init=False)
     share: float = field(default=1.0, init=False)
@@ -400,7 +423,7 @@ class AgainstMarket:
         x = 2 * (p - stands)
         c = (p - stands) ** 2 + x * (stands - market)
         if self.only is not None:
-            x = np.where(self.only(part), x, np.nan)
+            x = np.where(self.only(part, of, rows), x, np.nan)
         return Bets(np.where(np.isfinite(c), x, np.nan), c)
 
 
@@ -538,12 +561,16 @@ class Gains:
         known = made & np.isfinite(bets.c)
         taken, cost = np.where(known, bets.x, 0.0) * w, np.where(known, bets.c, 0.0) * w
         rows = points.row[points.row >= 0]
+        self.cost += np.bincount(begun[points.row >= 0], cost[rows], k)
         step = _sums(points.entry, taken[rows], len(points.q))[: len(points.q)]
         held = _running(step, points.q)
+        some = (held != 0) | (step != 0)
+        if 2 * np.count_nonzero(some) < len(some):  # All else is 0 where nothing is held.
+            points, step, held = points.only(some), step[some], held[some]
+            period, begun, age = period[some], begun[some], age[some]
         won = held * points.move
         squared = won * won
         self.moved += np.bincount(period, won, k)
-        self.cost += np.bincount(begun[points.row >= 0], cost[rows], k)
         skew = held * held * (1 - 2 * points.price) * points.move
         self.skewed += float(skew.sum())
         if self.looked:
@@ -693,7 +720,7 @@ class Estimate:
     that are still open. `heaviest` has the three periods that make most of the variance; `age` is
     the largest age of a mark, in periods of `step` microseconds. `apart` bounds the mean whatever
     the outcomes. `factor` widens `half` for tries. `error` is the standard error by the variance
-    that led, `df` its degrees of freedom."""
+    that led, `df` its degrees of freedom. `last_day` is as in `Periods`."""
 
     mean: float
     half: float
@@ -710,6 +737,7 @@ class Estimate:
     factor: float
     error: float
     df: float
+    last_day: bool
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -808,6 +836,7 @@ def evidence(table: Table, found: Gains, factor: float = 1.0) -> Estimate:
         factor=factor,
         error=errors[leading] / weight,
         df=variances[leading][1],
+        last_day=found.on.last_day,
     )
 
 

@@ -179,9 +179,9 @@ def _terms(summary: "Summary") -> str:
         f"{kelly['note']}. Bets that found no cash were not made; the drawdown is at settlements, "
         "with open bets at what they cost; at prices, with open bets at the market's price. By "
         "chance: the most that the probability of so much wealth can be where the market's prices "
-        "are right (1 over the wealth: Ville 1939); best tried: a bound of it for the best of all "
-        "ways to bet that were tried on "
-        "such a set. What bets gained is no verdict."
+        "are right (1 over the wealth of the bets filled at the midnight after each: Ville 1939); "
+        "best tried: a bound of it for the best of all ways to bet that were tried on such a set. "
+        "What bets gained is no verdict."
     )
 
 

@@ -321,8 +321,10 @@ def luck(name: str, kelly: "ProfitWire") -> str | None:
     if chance is None or best is None or kelly["gain"] <= 0:
         return None
     tried = kelly.get("tried", 1)
-    said = f"if the market's prices are right, bets like {name} reach a wealth of "
-    said += f"{kelly['final_wealth']:,.2f} with a probability of at most {rare(chance)}"
+    wealth = kelly.get("fair_wealth", kelly["final_wealth"])
+    filled = "" if wealth == kelly["final_wealth"] else ", filled at the midnight after each,"
+    said = f"if the market's prices are right, bets like {name}{filled} reach a wealth of "
+    said += f"{wealth:,.2f} with a probability of at most {rare(chance)}"
     if tried > 1:
         said += f", and the best of the {tried:,} ways to bet that were tried of at most "
         said += rare(best)
