@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -21,21 +22,19 @@ def binaries() -> Path | None:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """The address of a fresh database; the server is stopped at the end."""
+def cluster() -> Iterator[str]:
+    """The address of a fresh database; the server is stopped at the end, and its files are removed.
+    They lie apart from those of pytest, which closes its folder to others whenever one begins."""
     place = binaries()
     if place is None:
         if os.environ.get("CI"):
             pytest.fail("no Postgres here: CI needs it (apt-get install postgresql)")
         pytest.skip("no Postgres here: install it to run the tests over several workers")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(mkdtemp(prefix="beforehand-postgres-"))
     as_user: list[str] = []
     if os.geteuid() == 0:  # Postgres refuses to run as root.
         as_user = ["runuser", "-u", "postgres", "--"]
         shutil.chown(folder, "postgres")
-        for parent in folder.parents:
-            if parent.stat().st_mode & 0o001 == 0 and parent != Path("/"):
-                parent.chmod(parent.stat().st_mode | 0o011)
 
     def run(*command: str) -> None:
         subprocess.run([*as_user, *command], check=True, capture_output=True, cwd="/", timeout=120)
@@ -59,3 +58,4 @@ def cluster(folder: Path) -> Iterator[str]:
         yield f"postgresql://tester@127.0.0.1:{port}/postgres"
     finally:
         os.kill(pid, signal.SIGQUIT)  # An immediate stop: nothing of it is kept.
+        shutil.rmtree(folder, ignore_errors=True)

@@ -332,3 +332,51 @@ def test_one_held_forecaster_in_two_kinds_of_experiments(
     failures = [f for row in intervals(home, "r") for f in row["failures"]]
     assert len(failures) == 12
     assert all("raised TypeError: cannot" in f["error"] for f in failures)
+
+
+KEEPS = """
+import os, pathlib
+import beforehand as bh
+
+SHOWN = pathlib.Path({folder!r})
+
+
+class Keeps:
+    def __init__(self):
+        self.before = {begin}
+
+    def __call__(self, context):
+        {each}
+        return min(0.9, max(0.1, context.odds + 0.01))
+"""
+FORMS = {
+    "a file": ('(SHOWN / "seen.txt").read_text() if (SHOWN / "seen.txt").exists() else ""',
+               'with open(SHOWN / "seen.txt", "a") as out: out.write("x")'),
+    "a log that is only written": ('""', 'with open(SHOWN / "log.txt", "a") as out: out.write("x")'),
+    "weights that were there before": ('(SHOWN / "weights.txt").read_text()', "pass"),
+    "a database": ('""',
+                   'import sqlite3; sqlite3.connect(SHOWN / "seen.db").execute('
+                   '"CREATE TABLE IF NOT EXISTS t (x)").connection.close()'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_class_that_keeps_a_file_may_remember(
+    sim: Path, home: Path, capsys: Out, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """A new object begins each run, and a file that it reads may tell it what an earlier run was
+    shown, if it was written since then."""
+    (tmp_path / "weights.txt").write_text("1")
+    begin, each = FORMS[form]
+    code = KEEPS.format(folder=str(tmp_path), begin=begin, each=each)
+    module = f"keeps_{len(form)}"
+    (tmp_path / f"{module}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["backtest", "run", "--archive", str(sim), "--forecasters", f"python:{module}:Keeps"]
+    command += ["--draws", "100", "--placebo", "0", "--every", "30d"]
+    found = [told(capsys, *command, "--run-id", name) for name in ("one", "two")]
+    rows = [next(r for r in f["leaderboard"] if r["forecaster"] == "Keeps") for f in found]
+    remembers = form in ("a file", "a database")
+    assert rows[0]["order"] == "asked in order"
+    assert rows[1]["order"] == ("may remember" if remembers else "asked in order")
+    assert any("written since" in why for why in rows[1]["reasons"]) == remembers

@@ -15,7 +15,7 @@ from beforehand.score import intervals, metrics
 from beforehand.score.intervals import Resampler, one_thread, t_quantile
 from beforehand.score.placebo import by_profit, placebo
 from beforehand.score.scoreboard import score
-from beforehand.score.skill import Options, every_paired, paired
+from beforehand.score.skill import Options, every_paired, paired, ratio
 from beforehand.score.table import Floats, Table, event_labels
 from beforehand.score.validity import SetFacts, apply_card, card
 from beforehand.world.simulate import SimConfig, normal_cdf
@@ -87,6 +87,22 @@ def test_t_quantiles_of_the_printed_tables(level: float, df: int, value: float) 
 def test_normal_distribution() -> None:
     expected = [0.5 * (1 + math.erf(x / math.sqrt(2))) for x in (-2.5, -1, 0, 0.3, 3)]
     assert normal_cdf(np.array([-2.5, -1, 0, 0.3, 3])) == pytest.approx(expected, abs=2e-7)
+
+
+def test_the_error_of_bounds_is_what_other_seeds_show() -> None:
+    """Stated from one seed's draws, and seen over forty seeds."""
+    rng = np.random.default_rng(5)
+    labels, gain = np.arange(200) // 4, rng.normal(0.02, 0.1, 200)
+    columns, bounds, stated = np.stack([gain, np.ones(200)], axis=1), [], []
+    for seed in range(40):
+        one = Resampler(labels, draws=400, seed=seed)
+        draws = ratio(one.totals(columns))
+        bounds.append(one.interval(draws))
+        stated.append(one.error(draws))
+    seen = float(np.std(np.array(bounds), axis=0, ddof=1).max())
+    assert 0.6 * seen < float(np.mean(stated)) < 1.7 * seen
+    many = Resampler(labels, draws=6400, seed=0)
+    assert many.error(ratio(many.totals(columns))) < 0.5 * float(np.mean(stated))
 
 
 def test_resampling_draws_whole_clusters_the_same_for_all() -> None:

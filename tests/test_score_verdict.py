@@ -49,7 +49,7 @@ SURE = Estimate(
 )  # fmt: skip
 SKILL = Skill(
     skill=0.02, n_questions=90, n_events=60, leading="event", ci=(0.01, 0.03), ci_by={},
-    effective_n=50.0, n=900, brier=0.1, identical=False,
+    effective_n=50.0, ci_error=0.001, n=900, brier=0.1, identical=False,
 )  # fmt: skip
 
 

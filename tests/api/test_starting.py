@@ -265,7 +265,7 @@ def test_with_postgres(tmp_path: Path, sim: Path) -> None:
     home = tmp_path / "home"
     (home / "data").mkdir(parents=True)
     (home / "data" / "sim").symlink_to(sim)
-    with cluster(tmp_path / "postgres") as url:
+    with cluster() as url:
         more = {"BEFOREHAND_DATABASE_URL": url}
         with api(home, "--archive", "data/sim", more=more) as served:
             body = {**QUICK, "forecasters": ["market", "drift"]}

@@ -10,7 +10,7 @@ from postgres import cluster
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with cluster(tmp_path_factory.mktemp("postgres")) as url:
+    with cluster() as url:
         yield url
 
 

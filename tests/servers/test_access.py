@@ -161,7 +161,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     if request.param == "sqlite":
         yield tmp_path / "access.db"
     else:
-        with cluster(tmp_path / "postgres") as url:
+        with cluster() as url:
             yield url
 
 

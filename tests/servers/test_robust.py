@@ -314,7 +314,7 @@ def test_postgres_is_where_tokens_and_quotas_go_when_it_is_named(
 ) -> None:
     from beforehand.serve.auth import Visitor
 
-    with cluster(tmp_path / "postgres") as url:
+    with cluster() as url:
         monkeypatch.setenv("BEFOREHAND_DATABASE_URL", url)
         monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
         workspace = Workspace.from_environment()

@@ -215,6 +215,12 @@ class Forecaster(ABC):
         """True for one that is known to have begun this run without any memory of another."""
         return False
 
+    def newest_file(self) -> tuple[float, str] | None:
+        """Of the files that it read while it was asked, besides code and what we keep, when the
+        newest was written (seconds since 1970), and its path; None where it read none that is
+        known of."""
+        return None
+
     def take_differing(self) -> int:
         """How many answers differed from those on record when a past was shown again, since the
         last call of this method."""

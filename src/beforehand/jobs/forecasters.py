@@ -1,9 +1,11 @@
 """Open the forecasters of a run, for backtests and for the benchmark, and say on the card how each
 was kept from the future."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from beforehand.clock import parse_instant, to_us
 from beforehand.config import Workspace
 from beforehand.engine.context import StepContext
 from beforehand.engine.job import RunLimits
@@ -93,14 +95,41 @@ def how_kept(
         if one.name in codes:
             found[one.name] = Kept("trusted", f"{one.kept().order}; its code changed", CHANGED)
             continue
+        later: tuple[int, Sequence[str]] = (0, ())
+        anew, newest = one.memoryless or one.started_anew, one.newest_file()
+        if newest is not None or not anew:
+            later = remembered(database, context.run_id, one.provider, restarts, service_of)
+        if anew and newest is not None:
+            # What it reads can hold what a run showed it if it was written since.
+            n, runs = later
+            runs = [name for name in runs if _begun(name, context) <= newest[0]]
+            if runs:
+                found[one.name] = Kept(
+                    one.isolation,
+                    MAY_REMEMBER,
+                    one.caught
+                    or f"it may remember: {n:,} of its answers came after it was asked about later "
+                    f"instants ({_named(runs)}), and it reads {os.path.basename(newest[1])}, which "
+                    "was written since; let it begin without that file",
+                )
+                continue
+            later = 0, ()
         if one.memoryless:
             found[one.name] = one.kept()
             continue
-        later: tuple[int, Sequence[str]] = (0, ())
-        if not one.started_anew:
-            later = remembered(database, context.run_id, one.provider, restarts, service_of)
         found[one.name] = kept(one, *later, differs.get(one.name, 0), bool(restarts))
     return found
+
+
+def _begun(run_id: str, context: StepContext) -> float:
+    """When a run began, in seconds since 1970; one that is gone never ended."""
+    row = context.journal.run(run_id)
+    return 0.0 if row is None else to_us(parse_instant(row.created_at)) / 1e6
+
+
+def _named(runs: Sequence[str]) -> str:
+    """The first runs by name."""
+    return f"run {', '.join(runs[:MOST_RUNS])}{', …' if len(runs) > MOST_RUNS else ''}"
 
 
 def kept(one: Forecaster, n: int, runs: Sequence[str], differs: int, restarted: bool) -> Kept:
@@ -113,11 +142,10 @@ def kept(one: Forecaster, n: int, runs: Sequence[str], differs: int, restarted: 
     if not n:
         again = f"it is {NOT_AGAIN}: {differs:,} answers differ when asked again"
         return Kept(one.isolation, order, one.caught or (again if differs else None))
-    named = ", ".join(runs[:MOST_RUNS]) + (", …" if len(runs) > MOST_RUNS else "")
     return Kept(
         one.isolation,
         MAY_REMEMBER + (f"; {NOT_AGAIN} ({differs:,} answers)" if differs else ""),
         one.caught
         or f"it may remember: {n:,} of its answers came after it was asked about later instants "
-        f"(run {named}); restart it, and run again with --fresh",
+        f"({_named(runs)}); restart it, and run again with --fresh",
     )

@@ -369,7 +369,7 @@ def _evaluated(
         pairs=compared,
         common=common,
         slices=with_money(_allowed(sliced(), rows, possible), table, rows, ended),
-        settings=_stated(table, settings, bool(drawn and possible)),
+        settings=_stated(table, settings, bool(drawn and possible), rows),
     )
 
 
@@ -388,10 +388,12 @@ def _allowed(found: list[SliceWire], rows: Sequence[Row], possible: bool) -> lis
     return found
 
 
-def _stated(table: Table, settings: Settings, drawn: bool) -> str:
+def _stated(table: Table, settings: Settings, drawn: bool, rows: Sequence[Row]) -> str:
     """When the forecasts were made, and how they were scored; `drawn`: with a placebo."""
     redraws = f"{settings.placebo:,} placebo redraws" if drawn else "no placebo"
-    said = f"seed {settings.seed}, {settings.draws:,} draws, {redraws}"
+    error = max((row.skill.ci_error for row in rows if row.skill is not None), default=0.0)
+    exact = f" (bounds ± {error:.2g})" if error > 0 else ""
+    said = f"seed {settings.seed}, {settings.draws:,} draws{exact}, {redraws}"
     if settings.margin != verdict.PRINTED:
         said += f", no difference within {settings.margin:g}"
     if not len(table.t):

@@ -260,12 +260,32 @@ class Resampler:
         """The expanded percentile interval of one statistic's draws (NaN draws left out);
         `clusters` is how many it rests on, where that is not all of them."""
         draws = draws[np.isfinite(draws)]
-        g = self.size if clusters is None else clusters
-        if g < 2 or not len(draws):
+        tail = self._tail(level, self.size if clusters is None else clusters)
+        if tail is None or not len(draws):
             return float("nan"), float("nan")
-        tail = _NORMAL.cdf(np.sqrt(g / (g - 1)) * t_quantile((1 - level) / 2, g - 1))
         low, high = np.quantile(draws, [tail, 1 - tail])
         return float(low), float(high)
+
+    def error(self, draws: Floats, level: float = 0.95) -> float:
+        """The standard error of the bounds of `interval` that comes of so few draws, the larger of
+        the two: half of the way between the quantiles one binomial standard deviation of the tail's
+        share apart on either side."""
+        draws = draws[np.isfinite(draws)]
+        tail = self._tail(level, self.size)
+        if tail is None or not len(draws):
+            return float("nan")
+        apart = sqrt(tail * (1 - tail) / len(draws))
+        below, above = max(tail - apart, 0.0), tail + apart
+        ends = np.quantile(draws, [below, above, 1 - above, 1 - below])
+        return float(max(ends[1] - ends[0], ends[3] - ends[2])) / 2
+
+    @staticmethod
+    def _tail(level: float, clusters: int) -> float | None:
+        """The share of the draws beyond each bound; None below two clusters."""
+        if clusters < 2:
+            return None
+        widened = np.sqrt(clusters / (clusters - 1))
+        return _NORMAL.cdf(widened * t_quantile((1 - level) / 2, clusters - 1))
 
     def standard_error(self, draws: Floats) -> float:
         """The draws' standard deviation, widened by sqrt(C/(C-1))."""

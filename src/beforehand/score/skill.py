@@ -60,6 +60,8 @@ class Paired:
     ci: Interval
     ci_by: dict[str, Interval]
     effective_n: float | None
+    ci_error: float
+    """The standard error of the bounds of `ci` that comes of the number of draws."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,7 @@ def _paired(
         ci=ci[leading],
         ci_by=ci,
         effective_n=effective,
+        ci_error=sampler.error(draws, level),
     )
 
 

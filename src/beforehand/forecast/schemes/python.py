@@ -57,6 +57,7 @@ from beforehand.forecast.callables import (
     said_of,
     split_version,
 )
+from beforehand.forecast.files_opened import FilesOpened
 from beforehand.forecast.mapping import split_options
 from beforehand.forecast.schemes.http import LONGEST_TEXT, kept_text, read_kept
 from beforehand.gateway.gateway import Gateway
@@ -208,6 +209,9 @@ class PythonForecaster(Forecaster):
         if opening.world is None:
             raise InputError(f"{self.name}: a callable is asked in a run, which has a world")
         self._world, self._clock = opening.world, opening.workspace.clock
+        home = opening.workspace.home
+        ours = (home.root / "data", home.workspace, home.queries, home.archive)
+        self.files = FilesOpened(ours, read=True)
         self.code = code_digest(declared.callee)
         probes, place = opening.workspace.home.probes, place_of(declared.callee)
         found = last_probe(probes, self.code, place)
@@ -288,6 +292,10 @@ class PythonForecaster(Forecaster):
         callee = self.declared.callee
         return inspect.isclass(callee) or len(self._runs) <= 1 or keeps_nothing(callee)
 
+    def newest_file(self) -> tuple[float, str] | None:
+        """As it was seen; what threads and programs of its own read is not."""
+        return self.files.newest()
+
     def kept(self) -> Kept:
         """How it is kept from the future: it runs with us and could look, unless it was probed."""
         order = "declared memoryless" if self.memoryless else self.order
@@ -309,12 +317,13 @@ class PythonForecaster(Forecaster):
             self._runs.add(meter.run_id)
         shown = ShownContext(context, self._world, self._clock, meter)
         try:
-            said = self._callee()(shown)
+            with self.files.watching():
+                said = self._callee()(shown)
+                if inspect.isawaitable(said):
+                    said = asyncio.run(_awaited(said))
             if type(said) is float and 0.0 <= said <= 1.0:
                 found = Decision(said)
             else:
-                if inspect.isawaitable(said):
-                    said = asyncio.run(_awaited(said))
                 found = _decision(said, self.name)
         except (Corrupt, Held, Stopped, Unavailable):  # Not about the question.
             raise
@@ -329,11 +338,13 @@ class PythonForecaster(Forecaster):
         return found if looked_up is None else structs.replace(found, audit=looked_up)
 
     def _callee(self) -> Callee:
-        if self.memoryless:
-            return self._make()
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+        if self._made is not None:
+            return self._made
+        with self.files.watching():
+            made = self._make()
+        if not self.memoryless:
+            self._made = made
+        return made
 
     def _trace(self, context: Context, meter: Meter, error: str) -> TraceRow:
         return TraceRow(

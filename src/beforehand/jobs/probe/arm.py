@@ -26,6 +26,7 @@ from beforehand.errors import BeforehandError, InputError
 from beforehand.forecast.base import Forecaster, NoDecision, Opening, PanelForecaster
 from beforehand.forecast.base import open_forecaster as open_named
 from beforehand.forecast.callables import REGISTERED, declare
+from beforehand.forecast.files_opened import FilesOpened
 from beforehand.forecast.process import answer_each
 from beforehand.gateway.gateway import Gateway
 from beforehand.gateway.panel import Evidence
@@ -35,7 +36,6 @@ from beforehand.meter import CallCounter
 from beforehand.records.rows import Context
 from beforehand.store.archive.reader import Archive
 
-MOST_FILES = 100
 NEW_NAMESPACE, NEW_USERS = 0x00020000, 0x10000000
 BIND, RECURSIVE, PRIVATE = 4096, 16384, 1 << 18
 
@@ -128,31 +128,6 @@ def _mounted_below(folder: str) -> list[str]:
     return sorted(set(found))
 
 
-class FilesRead:
-    """The files that this process opens from now on, also those that are not there yet or that it
-    writes (a later run of the same code may find them), besides code, libraries, the archive and
-    what every process reads: those that may hold an answer which no world varies."""
-
-    def __init__(self, archive: Path) -> None:
-        package = Path(__file__).resolve().parents[2]
-        system = ("/proc", "/sys", "/dev", "/usr", "/lib", "/lib64", "/etc", "/bin", "/var", "/run")
-        apart = [str(archive), str(package), sys.prefix, sys.base_prefix, *system]
-        self._apart = tuple(f"{os.path.abspath(path)}{os.sep}" for path in apart)
-        self.found: dict[str, None] = {}
-        sys.addaudithook(self._seen)
-
-    def _seen(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event not in ("open", "sqlite3.connect") or not isinstance(arguments[0], (str, bytes)):
-            return
-        path = os.path.abspath(os.fsdecode(arguments[0]))
-        if path.endswith((".py", ".pyc", ".so")) or path.startswith(self._apart):
-            return
-        if os.path.isdir(path):
-            return
-        if len(self.found) < MOST_FILES:
-            self.found[path] = None
-
-
 def opened(order: Order, world: RecordedWorld) -> Forecaster:
     """The forecaster, begun anew."""
     if order["pickled"] is not None:
@@ -217,7 +192,8 @@ def answer(request: bytes) -> None:
         except OSError as error:
             out.write(orjson.dumps({"hidden": False, "error": str(error)}))
             return
-        read = FilesRead(Path(order["archive"]))
+        read = FilesOpened([Path(order["archive"])])
+        read.watch_all()
         try:
             with time_machine.travel(now, tick=False):
                 reply: dict[str, object] = {"answers": answers(order)}
