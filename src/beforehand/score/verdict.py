@@ -16,7 +16,7 @@ docs/metrics.md has the derivation and the sources.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import sqrt
 from statistics import NormalDist
 from typing import Literal, NamedTuple, Protocol, TypeVar
@@ -121,28 +121,28 @@ class Points:
     `q` (n,) is the question, `row` the row or -1, `price` the price; `move` is the next price less
     this one: at the last point the payout less it, and 0 where the question is open. `period` is
     that of the move, `begun` that of the point, `since` the one in which its price was seen, all as
-    multiples of a step. `entry` is the point on which the position of each row begins to count, in
-    the order of the rows among the points. `marked` (Q,) is whether the question has a price
-    between its first row and its end.
+    multiples of a step. A position is held from one of the points of `starts` (E,) to the next, or
+    to the end of its question: `stretch` (n,) is the place among them of each point, and `entry`
+    that from which on the position of each row counts, in the order of the rows among the points;
+    E for none. Of each stretch (E,), the sums of its moves (`summed`), of their squares (`squared`)
+    and of (1 - 2 price) times the move (`skewed`). `marked` (Q,) is whether the question has a
+    price between its first row and its end.
     """
 
     q: Ints
     row: Ints
+    starts: Ints
+    stretch: Ints
     entry: Ints
+    summed: Floats
+    squared: Floats
+    skewed: Floats
     price: Floats
     move: Floats
     period: Ints
     begun: Ints
     since: Ints
     marked: Flags
-
-    def only(self, some: Flags) -> "Points":
-        """These points (of a mask) alone, without the places at which positions begin."""
-        mine = {name: vars(self)[name][some] for name in _OF_POINT}
-        return replace(self, **mine, entry=self.entry[:0])
-
-
-_OF_POINT = ("q", "row", "price", "move", "period", "begun", "since")
 
 
 @dataclass(frozen=True)
@@ -259,12 +259,28 @@ def _points(part: _Part, step: int, last_day: bool) -> Points:
     starts, ends = np.flatnonzero(np.diff(q, prepend=-1)), np.flatnonzero(last)
     marked = np.zeros(len(part.table.questions), dtype=np.bool_)
     marked[q[ends]] = t[ends] > t[starts]
+    on = np.flatnonzero(row >= 0) if last_day else _entries(part.table, q, t, row)
+    starts = np.unique(on[on < len(q)])
+    stretch = np.searchsorted(starts, np.arange(len(q)), "right") - 1
+    apart = stretch < 0
+    apart |= q != np.append(q[starts], -1)[stretch]
+    stretch[apart] = len(starts)
+    move = np.where(last, paid, np.append(price[1:], np.nan)) - price
+
+    def over(values: Floats) -> Floats:
+        return _sums(stretch, values, len(starts) + 1)[: len(starts)]
+
     return Points(
         q=q,
         row=row,
-        entry=np.flatnonzero(row >= 0) if last_day else _entries(part.table, q, t, row),
+        starts=starts,
+        stretch=stretch,
+        entry=np.where(on < len(q), np.searchsorted(starts, on), len(starts)),
+        summed=over(move),
+        squared=over(move * move),
+        skewed=over((1 - 2 * price) * move),
         price=price,
-        move=np.where(last, paid, np.append(price[1:], np.nan)) - price,
+        move=move,
         period=np.maximum(np.where(last, stops, np.append(since[1:], 0)), begun),
         begun=begun,
         since=since,
@@ -296,7 +312,7 @@ def counted_prices(table: Table) -> Floats:
         if part.of is table:
             points = _points(part, DAY_US, last_day=False)
             rows = points.row[points.row >= 0]
-            found[part.rows][rows] = np.append(points.price, np.nan)[points.entry]
+            found[part.rows][rows] = np.append(points.price[points.starts], np.nan)[points.entry]
     return found
 
 
@@ -387,6 +403,10 @@ class Contest(Protocol):
     def pair(self) -> bool: ...
     @property
     def share(self) -> float: ...
+    @property
+    def noted(self) -> bool:
+        """Whether it is kept which question moved most in each period."""
+        ...
 
     def bets(self, part: Table, of: Table, rows: slice) -> Bets:
         """What is staked in the rows of a part of a table."""
@@ -416,6 +436,11 @@ class AgainstMarket:
     pair: bool = field(default=False, init=False)
     share: float = field(default=1.0, init=False)
 
+    @property
+    def noted(self) -> bool:
+        """On all rows alone."""
+        return self.only is None and not self.book
+
     def bets(self, part: Table, of: Table, rows: slice) -> Bets:
         """What is staked in the rows of a part of a table."""
         p, market = _said(of, self.name, rows), part.market
@@ -436,6 +461,7 @@ class AgainstEachOther:
     b: str
     apart: bool = False
     pair: bool = field(default=True, init=False)
+    noted: bool = field(default=False, init=False)
 
     @property
     def share(self) -> float:
@@ -562,33 +588,31 @@ class Gains:
         taken, cost = np.where(known, bets.x, 0.0) * w, np.where(known, bets.c, 0.0) * w
         rows = points.row[points.row >= 0]
         self.cost += np.bincount(begun[points.row >= 0], cost[rows], k)
-        step = _sums(points.entry, taken[rows], len(points.q))[: len(points.q)]
-        held = _running(step, points.q)
-        some = (held != 0) | (step != 0)
-        if 2 * np.count_nonzero(some) < len(some):  # All else is 0 where nothing is held.
-            points, step, held = points.only(some), step[some], held[some]
-            period, begun, age = period[some], begun[some], age[some]
-        won = held * points.move
-        squared = won * won
-        self.moved += np.bincount(period, won, k)
-        skew = held * held * (1 - 2 * points.price) * points.move
-        self.skewed += float(skew.sum())
-        if self.looked:
-            self.skew += np.bincount(period, skew, k)
-            grown = (held * held - (held - step) ** 2) * points.price * (1 - points.price)
-            self.opened += np.bincount(begun, grown, k)
-        if not self.pair:
-            self._note(part.first + points.q, won, points.move, period)
-        n = len(table.questions)
-        each = _sums(points.q, won, n) - _sums(table.q, cost, n)
+        starts, of, n = points.starts, points.q[points.starts], len(table.questions)
+        step = _sums(points.entry, taken[rows], len(starts))[: len(starts)]
+        held = _running(step, of)
+        squares = held * held
+        self._add_moves(part.first, points, period, held, contest.noted)
+        each = _sums(of, held * points.summed, n) - _sums(table.q, cost, n)
+        squared = squares * points.squared
         whole, marked = float(squared.sum()), squared
         if not points.marked.all():
-            marked = np.where(points.marked[points.q], squared, 0.0)
-        self.by_age += np.bincount(age, marked, k + 1)
+            marked = np.where(points.marked[of], squared, 0.0)
+        self.by_age[0] += float(marked.sum())
+        late = np.flatnonzero((age > 0) & points.marked[points.q])
+        if len(late):
+            found = np.append(squares, 0.0)[points.stretch[late]] * points.move[late] ** 2
+            self.by_age += np.bincount(age[late], found, k + 1)
+            self.by_age[0] -= float(found.sum())
+        self.skewed += float((squares * points.skewed).sum())
+        if self.looked:
+            m = points.price[starts]
+            grown = (squares - (held - step) ** 2) * m * (1 - m)
+            self.opened += np.bincount(begun[starts], grown, k)
         self.squares += whole
         self.priced += whole
         self.bare += whole - float(marked.sum())
-        self.at_once += float((step * points.move).sum() - cost.sum())
+        self.at_once += float((step * points.move[starts]).sum() - cost.sum())
         self.apart += float((np.abs(taken) + np.abs(cost)).sum())
         if bets.late is not None:
             bare = np.flatnonzero(made & ~known)
@@ -596,6 +620,25 @@ class Gains:
         self.each[part.first : part.first + n] = each
         self.unsettled += float(each[~np.isfinite(table.y)].sum())
         self.weight += float(w.sum())
+
+    def _add_moves(
+        self, first: int, points: Points, period: Ints, held: Floats, noted: bool
+    ) -> None:
+        """Take in what each move brought, given what is held over each stretch; `first` is the
+        place of the first question of these among all."""
+        q, price, move, of = points.q, points.price, points.move, np.append(held, 0.0)
+        if 2 * np.count_nonzero(held) < len(held):  # Where nothing is held, nothing is gained.
+            some = np.flatnonzero((of != 0)[points.stretch])
+            q, price, move, period = q[some], price[some], move[some], period[some]
+            mine = of[points.stretch[some]]
+        else:
+            mine = of[points.stretch]
+        won, k = mine * move, len(self.on.at)
+        self.moved += np.bincount(period, won, k)
+        if self.looked:
+            self.skew += np.bincount(period, mine * won * (1 - 2 * price), k)
+        if noted:
+            self._note(first + q, won, move, period)
 
     def _note(self, question: Ints, won: Floats, move: Floats, period: Ints) -> None:
         """Keep the question that gained or lost the most in each period."""
