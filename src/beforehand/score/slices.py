@@ -115,7 +115,7 @@ def _gains(
     factor = verdict.for_tries([], options.tests(table) * max(len(parts), 1))
     found = dict[tuple[str, int], list[PartGain]]()
 
-    def estimates(fresh: bool, of: Sequence[tuple[Division, int, str]]) -> list[verdict.Estimate]:
+    def estimates(of: Sequence[tuple[Division, int, str]], fresh: bool) -> list[verdict.Estimate]:
         contests = {
             j: verdict.AgainstMarket(name, only=_In(one, k, fresh))
             for j, (one, k, name) in enumerate(of)
@@ -125,9 +125,11 @@ def _gains(
         return [verdict.evidence(table, one, factor) for one in gained.values()]
 
     every = [(one, k, name) for one, k in parts for name in names]
-    shown = estimates(False, every)
-    better = [j for j, one in enumerate(shown) if one.sign > 0]
-    again = dict(zip(better, estimates(True, [every[j] for j in better]), strict=True))
+    shown = estimates(every, fresh=False)
+    better, again = [j for j, one in enumerate(shown) if one.sign > 0], dict(enumerate(shown))
+    if better and not all(one.fresh.all() for one in (table, table.open) if one is not None):
+        newer = estimates([every[j] for j in better], fresh=True)
+        again.update(zip(better, newer, strict=True))
     for j, ((one, k, name), estimate) in enumerate(zip(every, shown, strict=True)):
         if np.isnan(estimate.mean):  # It said nothing here.
             continue
@@ -135,19 +137,19 @@ def _gains(
             {
                 "forecaster": name,
                 **gain_wire(estimate),
-                "verdict": _said(estimate, again.get(j), options.margin),
+                "verdict": _said(estimate, again[j], options.margin),
             }
         )
     return found
 
 
-def _said(estimate: verdict.Estimate, fresh: verdict.Estimate | None, margin: float) -> Verdict:
+def _said(estimate: verdict.Estimate, fresh: verdict.Estimate, margin: float) -> Verdict:
     """What may be said of a part, as `judge` says it of all rows."""
     if estimate.within(margin):
         return "is the market"
     if estimate.sign < 0:
         return "worse than the market"
-    return "beats the market" if fresh is not None and fresh.sign > 0 else "not shown"
+    return "beats the market" if fresh.sign > 0 else "not shown"
 
 
 def _divisions(table: Table, training: datetime | None) -> Iterator[Division]:

@@ -102,16 +102,20 @@ class Periods:
 
         period = place(points.period)
         age = np.maximum(period - place(points.since, "right"), 0)
-        return Ranks(period, place(points.begun), age)
+        late = np.flatnonzero((age > 0) & points.marked[points.q])
+        return Ranks(period, place(points.begun), age, late, np.flatnonzero(points.row >= 0))
 
 
 class Ranks(NamedTuple):
-    """Where points lie among the periods: that of the move, that of the point, and for how many of
-    them its price had stood when the next one came."""
+    """Where points lie among the periods: that of the move, that of the point, for how many of
+    them its price had stood when the next one came; which points (of questions with a price in
+    between) waited for any, and which are rows."""
 
     period: Ints
     begun: Ints
     age: Ints
+    late: Ints
+    rows: Ints
 
 
 @dataclass(frozen=True)
@@ -578,7 +582,7 @@ class Gains:
 
     def add(self, part: _Part, points: Points, ranks: Ranks, contest: Contest) -> None:
         """Take in the positions in a part of the questions."""
-        table, (period, begun, age), k = part.table, ranks, len(self.on.at)
+        table, (period, begun, age, *_), k = part.table, ranks, len(self.on.at)
         bets = contest.bets(table, part.of, part.rows)
         made = np.isfinite(bets.x)
         if not made.any():
@@ -586,8 +590,8 @@ class Gains:
         w = weights(table, part.scheduled, made) * contest.share
         known = made & np.isfinite(bets.c)
         taken, cost = np.where(known, bets.x, 0.0) * w, np.where(known, bets.c, 0.0) * w
-        rows = points.row[points.row >= 0]
-        self.cost += np.bincount(begun[points.row >= 0], cost[rows], k)
+        rows = points.row[ranks.rows]
+        self.cost += np.bincount(begun[ranks.rows], cost[rows], k)
         starts, of, n = points.starts, points.q[points.starts], len(table.questions)
         step = _sums(points.entry, taken[rows], len(starts))[: len(starts)]
         held = _running(step, of)
@@ -599,8 +603,7 @@ class Gains:
         if not points.marked.all():
             marked = np.where(points.marked[of], squared, 0.0)
         self.by_age[0] += float(marked.sum())
-        late = np.flatnonzero((age > 0) & points.marked[points.q])
-        if len(late):
+        if len(late := ranks.late):
             found = np.append(squares, 0.0)[points.stretch[late]] * points.move[late] ** 2
             self.by_age += np.bincount(age[late], found, k + 1)
             self.by_age[0] -= float(found.sum())
