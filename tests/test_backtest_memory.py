@@ -64,7 +64,7 @@ def test_who_was_asked_about_later_instants_before_may_remember(
 
     with serving(Prophet(sim)) as prophet:
         command = ["backtest", "run", "--archive", str(sim), "--forecasters", prophet.address()]
-        command += [*QUICK, "--every", "7d"]
+        command += [*QUICK, "--every", "14d"]
         first = told(capsys, *command, "--run-id", "first")
         assert verdict(first) == ("beats the market", "asked in order")
         again = told(capsys, *command, "--run-id", "again")

@@ -12,7 +12,7 @@ from beforehand.config import Home, Workspace
 from beforehand.runs.query import need_journal
 from beforehand.store.archive.manifest import licences_of
 from beforehand.store.archive.reader import Archive
-from experiments import Out
+from experiments import QUICK, Out
 
 
 def listed(capsys: Out) -> list[str]:
@@ -26,7 +26,7 @@ def two(sim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out)
     monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
     command = ["backtest", "run", "--archive", str(sim), "--forecasters", "market,scripted,drift"]
     for name in ("a", "b"):
-        assert cli([*command, "--every", "56d", "--run-id", name]) == 0
+        assert cli([*command, *QUICK, "--every", "112d", "--run-id", name]) == 0
     capsys.readouterr()
     return Home(tmp_path)
 

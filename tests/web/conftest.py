@@ -14,6 +14,7 @@ from serving import command, must
 
 from beforehand.serve.api.pages import BUILT
 from homes import first_made, made
+from prepared import copy, prepared
 
 __all__ = ["first_made", "made"]
 CI = bool(os.environ.get("CI"))
@@ -45,14 +46,27 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def first_with_worlds(first_made: Path, request: pytest.FixtureRequest) -> Path:
+    """The home with runs of each kind, and a backtest over recorded markets where there are any;
+    read only."""
+    if not os.environ.get("BEFOREHAND_DATA"):
+        return first_made
+    real = request.getfixturevalue("real")
+
+    def make(home: Path) -> None:
+        copy(first_made, home)
+        (home / "data" / "real").symlink_to(real)
+        few = ("--draws", "200", "--placebo", "0", "--every", "28d", "--run-id", "over-real")
+        must(command(home, "backtest", "run", "--archive", "data/real", *few))
+
+    return prepared("home-over-real", make)
+
+
 @pytest.fixture(scope="module")
-def with_worlds(made: Path, request: pytest.FixtureRequest) -> Path:
-    """The home with runs of each kind, and a backtest over recorded markets where there are any."""
-    if os.environ.get("BEFOREHAND_DATA"):
-        (made / "data" / "real").symlink_to(request.getfixturevalue("real"))
-        few = ("--draws", "200", "--placebo", "0", "--every", "28d")
-        must(command(made, "backtest", "run", "--archive", "data/real", "--forecasters", "all", *few, "--run-id", "over-real"))  # fmt: skip
-    return made
+def with_worlds(first_with_worlds: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of it, to be changed."""
+    return copy(first_with_worlds, tmp_path_factory.mktemp("copy") / "home")
 
 
 @pytest.fixture(scope="module")
