@@ -14,8 +14,8 @@ from beforehand.score.bets import (
     profit,
     score_bets,
 )
+from beforehand.score.prices import counted_prices
 from beforehand.score.table import Marks, Table
-from beforehand.score.verdict import counted_prices
 from beforehand.world.simulate import SimConfig
 from priced_worlds import unasked_at_last
 from tables import table

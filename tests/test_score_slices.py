@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from beforehand.score.evaluate import Settings, evaluate
+from beforehand.score.positions import AgainstMarket, gains
 from beforehand.score.skill import Options
 from beforehand.score.slices import slices
 from beforehand.score.summary import SliceWire
 from beforehand.score.table import Table
 from beforehand.score.validity import SetFacts
-from beforehand.score.verdict import AgainstMarket, gains
 from priced_worlds import World, early_yes, every, expit, log_odds, walks
 
 FAST = Options(draws=200, subjects=("f",))

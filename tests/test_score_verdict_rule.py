@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beforehand.score import verdict
+from beforehand.score import positions, prices, verdict
 from beforehand.score.evaluate import Settings, evaluate
 from beforehand.score.placebo import placebo
+from beforehand.score.positions import AgainstEachOther, AgainstMarket, Gains
 from beforehand.score.skill import Options, resamplers, skills
 from beforehand.score.summary import row_wire
 from beforehand.score.table import Floats, Marks, Table
 from beforehand.score.validity import SetFacts
-from beforehand.score.verdict import AgainstEachOther, AgainstMarket, Estimate, Gains
+from beforehand.score.verdict import Estimate
 from priced_worlds import (
     DAY,
     NULL,
@@ -50,7 +51,7 @@ def found(table: Table) -> tuple[Gains, Estimate]:
 
 
 def against(table: Table, name: str) -> Gains:
-    return verdict.gains(table, {name: AgainstMarket(name)})[name]
+    return positions.gains(table, {name: AgainstMarket(name)})[name]
 
 
 def former(table: Table, names: Sequence[str], factor: float) -> set[str]:
@@ -62,7 +63,7 @@ def former(table: Table, names: Sequence[str], factor: float) -> set[str]:
 
 def weights(table: Table, made: npt.NDArray[np.bool_]) -> Floats:
     scheduled = table.scheduled if len(table.scheduled) else np.full(len(table.y), np.nan)
-    return verdict.weights(table, scheduled, made)
+    return positions.weights(table, scheduled, made)
 
 
 def small(seed: int, n: int = 6) -> World:
@@ -100,7 +101,7 @@ def test_of_two_the_gain_is_the_difference(seed: int) -> None:
     table = small(seed).table()
     a = table.forecasts["f"]
     table = replace(table, forecasts={"a": a, "b": np.random.default_rng(seed).random(len(a))})
-    both = verdict.gains(table, {"a and b": AgainstEachOther("a", "b")})["a and b"].total
+    both = positions.gains(table, {"a and b": AgainstEachOther("a", "b")})["a and b"].total
     alone = [against(table, one).total for one in "ab"]
     assert both == pytest.approx(alone[0] - alone[1], abs=1e-12)
 
@@ -201,19 +202,19 @@ def test_windows_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_period_is_as_fine_as_the_prices() -> None:
     table = small(2).table()
-    assert verdict.periods(table).step == DAY
+    assert prices.periods(table).step == DAY
     faster = replace(
         table,
         t=table.t // 24,
         resolved_at=table.resolved_at // 24,
         marks=replace(table.marks, t=table.marks.t // 24),
     )
-    assert verdict.periods(faster).step == DAY // 24
+    assert prices.periods(faster).step == DAY // 24
     weekly = World(np.array([[0.5] * 40]), np.array([[0.6] * 40]), np.ones(1), np.full(1, 40.0))
     weekly.p[0, np.arange(40) % 7 > 0] = np.nan
-    assert verdict.periods(replace(weekly.table(), marks=Marks.none())).step == DAY
+    assert prices.periods(replace(weekly.table(), marks=Marks.none())).step == DAY
     once = replace(table.where(table.t == table.t.min()), marks=Marks.none())
-    assert verdict.periods(once).step == DAY
+    assert prices.periods(once).step == DAY
 
 
 def test_in_parts_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +275,7 @@ def rates(make: Callable[[np.random.Generator], World], worlds: int) -> Rates:
         table = make(np.random.default_rng([SEED, k])).table()
         tries, said = len(table.forecasts), table.forecasts
         gains = list(
-            verdict.gains(table, {k: AgainstMarket(k) for k in said}, looked=True).values()
+            positions.gains(table, {k: AgainstMarket(k) for k in said}, looked=True).values()
         )
         factor = verdict.for_tries([one.net for one in gains], tries)
         beats = [verdict.evidence(table, one, factor).sign > 0 for one in gains]
@@ -330,7 +331,7 @@ def test_the_interval_holds_the_true_gain(kind: str) -> None:
         world.others["g"] = np.where(np.isfinite(world.p), expit(log_odds(world.p) + noise), np.nan)
         table = world.table()
         contests = {"skill": AgainstMarket("f"), "pair": AgainstEachOther("f", "g")}
-        for name, one in verdict.gains(table, contests).items():
+        for name, one in positions.gains(table, contests).items():
             estimates[name].append(verdict.evidence(table, one))
     for name, found in estimates.items():
         truth = float(np.mean([one.mean for one in found]))
@@ -351,7 +352,7 @@ def test_two_that_are_as_good_are_not_told_apart() -> None:
             noise = 0.4 * rng.normal(0, 1, (len(odds), 1))
             world.others[name] = np.where(at, expit(odds + noise), np.nan)
         table = world.table()
-        found = verdict.gains(table, {"": AgainstEachOther("a", "b")})[""]
+        found = positions.gains(table, {"": AgainstEachOther("a", "b")})[""]
         told += verdict.evidence(table, found).sign != 0
     print(f"as good: told apart in {told / COVERED:.3f} of {COVERED}")
     assert told / COVERED <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / COVERED)
@@ -381,7 +382,7 @@ def test_looked_at_every_day_for_a_year() -> None:
             world.others[f"s{j}"] = np.where(at, np.clip(said, 0.005, 0.995), np.nan)
         table = world.table()
         contests = {name: AgainstMarket(name) for name in table.forecasts}
-        for one in verdict.gains(table, contests, looked=True).values():
+        for one in positions.gains(table, contests, looked=True).values():
             false += bool((verdict.e_values(one) >= verdict.EVIDENCE).any())
             streams += 1
     print(f"looked at every day: {false} of {streams} streams without skill")
@@ -391,7 +392,7 @@ def test_looked_at_every_day_for_a_year() -> None:
         world = biased(np.random.default_rng([SEED, k]), 300, 0.5, span=365)
         for quarter in range(4):
             table = _until(world, 91 * (quarter + 1)).table()
-            found = verdict.gains(table, {"f": AgainstMarket("f")}, looked=True)["f"]
+            found = positions.gains(table, {"f": AgainstMarket("f")}, looked=True)["f"]
             reached = (verdict.e_values(found) >= verdict.EVIDENCE).any()
             seen["every day"][quarter] += bool(reached)
             seen["one look then"][quarter] += verdict.evidence(table, found).sign > 0
@@ -512,14 +513,14 @@ def test_a_market_that_is_asked_on_its_last_day_counts_at_once() -> None:
     whole, few, at_once = list[float](), list[float](), 0
     for k in range(40):
         table = NULL["early YES, sooner"](np.random.default_rng([SEED, k])).table()
-        at_once += verdict.periods(table).last_day
+        at_once += prices.periods(table).last_day
         gains, _ = found(table)
         whole.append(float(gains.moved.sum() / gains.weight))
         last = table.settled_at[table.q] - table.t <= DAY
         left_out = last & (np.arange(len(last)) % 8 > 0)
         part = table.where(~left_out)
         part = replace(part, marks=_marks_of(table, part))
-        assert not verdict.periods(part).last_day
+        assert not prices.periods(part).last_day
         gains, _ = found(part)
         few.append(float(gains.moved.sum() / gains.weight))
     assert at_once > 25

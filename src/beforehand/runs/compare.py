@@ -18,7 +18,7 @@ from beforehand.records.rows import forecasts
 from beforehand.runs.columns import read_questions
 from beforehand.runs.marks import with_marks
 from beforehand.runs.rows import questions_of, read_intervals, read_jsonl, read_predictions
-from beforehand.score import verdict
+from beforehand.score import positions, verdict
 from beforehand.score.calibration import column
 from beforehand.score.compare import Comparison, compare, compare_apart
 from beforehand.score.evaluate import Columns, Question, build_table
@@ -151,7 +151,7 @@ def gate(
     counts. Raises InputError as `compare_forecasters`, and where the two share no instant."""
     said, names = _said(a, b)
     table = _shared(a, b, said, names)
-    found = verdict.gains(table, {names: verdict.AgainstEachOther(*names)}, looked=True)[names]
+    found = positions.gains(table, {names: positions.AgainstEachOther(*names)}, looked=True)[names]
     tried = digest([sorted((*key, p) for key, p in one.items()) for one in said])
     candidates = note_trials(
         home.trials,
@@ -188,7 +188,7 @@ def gate_power(a: Subject, effect: float) -> tuple[float, float]:
     said = said_by(a)
     columns = _columns(sorted(said), {MARKET: _prices(a, a), a.name: said})
     table = with_marks(build_table(columns, read_questions(a.folder.path)), [a.folder.path])
-    found = verdict.gains(table, {a.name: verdict.AgainstMarket(a.name)}, looked=True)[a.name]
+    found = positions.gains(table, {a.name: positions.AgainstMarket(a.name)}, looked=True)[a.name]
     once = verdict.evidence(table, found)
     return verdict.looked_power(found, effect), once.power(effect) if once.apart else nan
 

@@ -112,7 +112,7 @@ class Profit:
     fair_wealth: float = 1.0
     """What the same rules come to at the end if each bet is filled at the price of the midnight
     (UTC) after it: on the day of a forecast a market that is asked cannot end, which favours
-    whoever bets on what that day did not bring (verdict.py)."""
+    whoever bets on what that day did not bring (prices.py)."""
     most_at_risk: float = 0.0
     most_on_event: float = 0.0
     """The largest share of the wealth that open bets cost: all of them, and those on one event."""
@@ -185,7 +185,7 @@ def profit(
     table: Table, p: Floats, rules: Kelly = Kelly(), counted: Floats | None = None
 ) -> Profit | str:
     """The bets on forecasts `p` (n,), or a sentence saying why there are none. `counted` (n,) are
-    the prices at which each bet would be filled at midnight (`verdict.counted_prices`); without
+    the prices at which each bet would be filled at midnight (`prices.counted_prices`); without
     them, those of the forecasts."""
     if table.play.all():
         return PLAY_MONEY

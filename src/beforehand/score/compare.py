@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from beforehand.errors import InputError
 from beforehand.records.rows import PairWire
-from beforehand.score import verdict
+from beforehand.score import positions, verdict
 from beforehand.score.metrics import brier
 from beforehand.score.report.words import digits_of
 from beforehand.score.skill import (
@@ -187,10 +187,10 @@ def _gains(
     table: Table, together: Iterable[Pair], apart: Iterable[Pair], options: Options
 ) -> dict[Pair, verdict.Estimate]:
     """What each pair's positions show, widened for the number of pairs."""
-    contests = dict[Pair, verdict.Contest]()
-    contests |= {(a, b): verdict.AgainstEachOther(a, b) for a, b in together}
-    contests |= {(a, b): verdict.AgainstEachOther(a, b, apart=True) for a, b in apart}
-    found = verdict.gains(table, contests)
+    contests = dict[Pair, positions.Contest]()
+    contests |= {(a, b): positions.AgainstEachOther(a, b) for a, b in together}
+    contests |= {(a, b): positions.AgainstEachOther(a, b, apart=True) for a, b in apart}
+    found = positions.gains(table, contests)
     factor = verdict.for_tries([one.net for one in found.values()], len(found))
     return {names: verdict.evidence(table, one, factor) for names, one in found.items()}
 

@@ -16,7 +16,7 @@ from statistics import NormalDist
 import numpy as np
 
 from beforehand.clock import DAY_US
-from beforehand.score import verdict
+from beforehand.score import positions, prices, verdict
 from beforehand.score.skill import MIN_ANSWERED, Options
 from beforehand.score.table import Floats, Ints, Marks, Table
 
@@ -48,7 +48,7 @@ class Placebo:
 
 def by_profit(table: Table, names: Sequence[str], factor: float) -> set[str]:
     """Who beats the market by the rule of verdict.py."""
-    found = verdict.gains(table, {name: verdict.AgainstMarket(name) for name in names})
+    found = positions.gains(table, {name: positions.AgainstMarket(name) for name in names})
     return {n for n, one in found.items() if verdict.evidence(table, one, factor).sign > 0}
 
 
@@ -155,8 +155,8 @@ class _World:
     @classmethod
     def of(cls, table: Table, names: Sequence[str], seed: int) -> "_World | None":
         """That of a table; None where no price ever moved."""
-        on = verdict.periods(table)
-        found = verdict.moves(table, _pool(table, seed), on)
+        on = prices.periods(table)
+        found = prices.moves(table, _pool(table, seed), on)
         if not len(found.q) or not found.move.any():
             return None
         kept = _some(found.q, seed)

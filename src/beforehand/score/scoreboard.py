@@ -16,7 +16,7 @@ import numpy as np
 
 from beforehand.errors import InputError
 from beforehand.memory import trim
-from beforehand.score import metrics, verdict
+from beforehand.score import metrics, positions, prices, verdict
 from beforehand.score.bets import Profit, in_effect, profit
 from beforehand.score.intervals import Resampler
 from beforehand.score.skill import (
@@ -113,7 +113,7 @@ def score(table: Table, options: Options = Options(), judged: bool = True) -> li
     rows = list[Row]()
     shown = _evidence(table, options) if judged else _Shown()
     bets = in_effect(table.whole, options.kelly) is not None
-    counted = verdict.counted_prices(table.whole) if bets else None
+    counted = prices.counted_prices(table.whole) if bets else None
     for name in (MARKET, *table.forecasts):
         p = table.said(name)
         part, row = _columns(table, p)
@@ -146,17 +146,17 @@ class _Shown:
 
 def _evidence(table: Table, options: Options) -> _Shown:
     """What each forecaster's profit shows, widened for every variant tried on this set."""
-    contests, shown = dict[tuple[str, str], verdict.Contest](), _Shown()
+    contests, shown = dict[tuple[str, str], positions.Contest](), _Shown()
     tables = (table,) if table.open is None else (table, table.open)
     stale = any(not one.fresh.all() for one in tables)
     booked = any(one.known(one.bid).any() for one in tables)
     for name in table.forecasts:
-        contests[name, "all"] = verdict.AgainstMarket(name)
+        contests[name, "all"] = positions.AgainstMarket(name)
         if stale:
-            contests[name, "fresh"] = verdict.AgainstMarket(name, only=verdict.fresh)
+            contests[name, "fresh"] = positions.AgainstMarket(name, only=positions.fresh)
         if booked:
-            contests[name, "book"] = verdict.AgainstMarket(name, book=True)
-    found = verdict.gains(table, contests)
+            contests[name, "book"] = positions.AgainstMarket(name, book=True)
+    found = positions.gains(table, contests)
     table.give_back()
     tested = [
         found[name, "all"].net for name in options.under_test(table) if name in table.forecasts

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from beforehand.clock import DAY_US, iso_us, to_us
-from beforehand.score import verdict
+from beforehand.score import positions, verdict
 from beforehand.score.bets import Profit
 from beforehand.score.scoreboard import Row, Verdict
 from beforehand.score.skill import LEADING, Options, resamplers, skills
@@ -75,7 +75,7 @@ class _In:
         if of.open is None and self.division.place_open is not None:
             place = self.division.place_open
         inside = place[rows] == self.k
-        return np.asarray(inside & verdict.fresh(part, of, rows) if self.fresh else inside)
+        return np.asarray(inside & positions.fresh(part, of, rows) if self.fresh else inside)
 
 
 def slices(table: Table, options: Options, training: datetime | None = None) -> list[SliceWire]:
@@ -117,10 +117,10 @@ def _gains(
 
     def estimates(of: Sequence[tuple[Division, int, str]], fresh: bool) -> list[verdict.Estimate]:
         contests = {
-            j: verdict.AgainstMarket(name, only=_In(one, k, fresh))
+            j: positions.AgainstMarket(name, only=_In(one, k, fresh))
             for j, (one, k, name) in enumerate(of)
         }
-        gained = verdict.gains(table, contests)
+        gained = positions.gains(table, contests)
         table.give_back()
         return [verdict.evidence(table, one, factor) for one in gained.values()]
 

@@ -17,11 +17,12 @@ from beforehand.records.rows import PairWire
 from beforehand.score.bets import LAST, Profit
 from beforehand.score.leaks.report import LeaksWire
 from beforehand.score.metrics import ADDED, Reliability
+from beforehand.score.prices import MINUTE
 from beforehand.score.scoreboard import Row
 from beforehand.score.skill import MARKET, Skill
 from beforehand.score.table import Table
 from beforehand.score.validity import Check
-from beforehand.score.verdict import MINUTE, Estimate
+from beforehand.score.verdict import Estimate
 
 PATH_POINTS, MOST_BETS = 100, 3
 Pair = list[float | None]

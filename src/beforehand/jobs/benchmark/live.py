@@ -26,7 +26,7 @@ from beforehand.jobs.benchmark.rounds import frozen_round
 from beforehand.records.backtest import SearchConfig
 from beforehand.records.benchmark import EventSpec
 from beforehand.runs.columns import question
-from beforehand.score import verdict
+from beforehand.score import positions, verdict
 from beforehand.score.evaluate import Columns, Question, build_table
 from beforehand.score.skill import MARKET
 from beforehand.score.summary import Summary, pair
@@ -220,7 +220,7 @@ def _question(spec: EventSpec, ending: Mapping[str, Any] | None) -> Question:
 
 
 def _side(table: Table, name: str) -> Side:
-    found = verdict.gains(table, {name: verdict.AgainstMarket(name)}, looked=True)[name]
+    found = positions.gains(table, {name: positions.AgainstMarket(name)}, looked=True)[name]
     gain, needed = verdict.evidence(table, found), verdict.EVIDENCE * len(table.forecasts)
     events, questions = set[int](), 0
     for one in (table, table.open):
