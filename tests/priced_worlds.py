@@ -516,23 +516,33 @@ def biased(
     return World(priced, np.where(at, said, np.nan), y, planned, event)
 
 
-def long_shot_bias(rng: np.random.Generator, n: int) -> World:
-    """Prices that lie nearer to one half than they should: who knows it sharpens them a little."""
+def long_shot_bias(rng: np.random.Generator, n: int, kept: float) -> World:
+    """Prices that lie nearer to one half than they should, at a share of the log odds: who knows it
+    sharpens them."""
     m, y = walks(rng, n, 0.0, rng.integers(0, 400, n).astype(float), np.full(n, 90))
-    odds = log_odds(m)
-    priced = expit(0.85 * odds)
+    priced = expit(kept * log_odds(m))
     return World(priced, np.where(every(m), m, np.nan), y, np.full(n, np.ceil(90 / WEEK)))
 
 
+def within(rng: np.random.Generator, weeks: int, noise: float) -> World:
+    """Three hundred markets that live some of these weeks."""
+    span = (weeks - 4) * WEEK // 2
+    lives = rng.integers(14, weeks * WEEK - span, 300)
+    return biased(rng, 300, 0.35, noise=noise, lives=lives, span=span)
+
+
 SKILL: dict[str, Callable[[np.random.Generator], World]] = {
-    "300 independent": lambda rng: biased(rng, 300, 0.35),
-    "100 independent": lambda rng: biased(rng, 100, 0.35),
+    "300 independent": lambda rng: biased(rng, 300, 0.35, noise=0.535),
+    "100 independent": lambda rng: biased(rng, 100, 0.35, noise=0.499),
     "600 weak": lambda rng: biased(rng, 600, 0.15),
-    "mixed lives": lambda rng: biased(rng, 300, 0.35, lives=rng.integers(20, 240, 300)),
-    "half of the variance common": lambda rng: biased(rng, 300, 0.35, common=0.5),
-    "60 events of 5": lambda rng: biased(rng, 300, 0.35, events=60),
+    "mixed lives": lambda rng: biased(
+        rng, 300, 0.35, noise=0.535, lives=rng.integers(20, 240, 300)
+    ),
+    "half of the variance common": lambda rng: biased(rng, 300, 0.35, noise=0.535, common=0.5),
+    "60 events of 5": lambda rng: biased(rng, 300, 0.35, noise=0.463, events=60),
     "one instant": lambda rng: biased(rng, 300, 0.35, once=True),
-    "long-shot bias, 400": lambda rng: long_shot_bias(rng, 400),
-    "12 weeks of skill": lambda rng: biased(rng, 300, 0.35, lives=np.full(300, 84), span=1),
-    "20 weeks of skill": lambda rng: biased(rng, 300, 0.35, lives=np.full(300, 140), span=1),
+    "long-shot bias, 400": lambda rng: long_shot_bias(rng, 400, 0.741),
+    "long-shot bias, 1,500": lambda rng: long_shot_bias(rng, 1_500, 0.77),
+    "12 weeks of skill": lambda rng: within(rng, 12, 0.571),
+    "20 weeks of skill": lambda rng: within(rng, 20, 0.895),
 }

@@ -38,7 +38,8 @@ from priced_worlds import (
 )
 from proofs import count
 
-WORLDS = count("worlds of each kind, efficient or with skill", 20, 200)
+EFFICIENT = count("efficient worlds of each kind", 20, 1000)
+SKILLED = count("worlds with skill of each kind", 20, 200)
 FOOLED = count("worlds in which resampled scores alone are fooled", 20, 200)
 COVERED = count("worlds in which an interval holds the truth", 20, 1000)
 STREAMS = count("worlds of twenty that are looked at every day", 4, 100)
@@ -289,11 +290,11 @@ def rates(make: Callable[[np.random.Generator], World], worlds: int) -> Rates:
 @pytest.mark.parametrize("kind", list(NULL))
 def test_nobody_beats_an_efficient_market(kind: str) -> None:
     """At most 2.5 % and two standard errors say "beats", looked at once or daily."""
-    seen = rates(NULL[kind], WORLDS)
-    bound = 0.025 + 2 * np.sqrt(0.025 * 0.975 / WORLDS)
+    seen = rates(NULL[kind], EFFICIENT)
+    bound = 0.025 + 2 * np.sqrt(0.025 * 0.975 / EFFICIENT)
     print(f"{kind}: {seen}")
     assert seen.beats <= bound
-    assert seen.covered >= 0.93 - 2 * np.sqrt(0.05 * 0.95 / WORLDS)
+    assert seen.covered >= 0.93 - 2 * np.sqrt(0.05 * 0.95 / EFFICIENT)
     if "no marks" not in kind:  # It needs prices in between.
         assert seen.daily <= bound
 
@@ -301,16 +302,20 @@ def test_nobody_beats_an_efficient_market(kind: str) -> None:
 POWER = {
     "300 independent": 0.86, "100 independent": 0.32, "600 weak": 1.0, "mixed lives": 0.87,
     "half of the variance common": 0.84, "60 events of 5": 0.47, "one instant": 0.60,
-    "long-shot bias, 400": 0.20, "12 weeks of skill": 0.79, "20 weeks of skill": 0.82,
+    "long-shot bias, 400": 0.20, "long-shot bias, 1,500": 0.72, "12 weeks of skill": 0.79,
+    "20 weeks of skill": 0.82,
 }  # fmt: skip
+"""How often the rule should see it, where resampled scores see it in .88, .40, 1, .89, .86, .58, .90,
+.34, .84, .82 and .83: the sizes of skill in `SKILL` are those at which they do (but for the instant,
+whose markets end in one month, so that these see nothing)."""
 
 
 @pytest.mark.parametrize("kind", list(SKILL))
 def test_skill_is_seen(kind: str) -> None:
-    seen = rates(SKILL[kind], WORLDS)
+    seen = rates(SKILL[kind], SKILLED)
     print(f"{kind}: {seen}, {POWER[kind]} wanted")
     assert seen.worse <= 0.05
-    assert seen.beats >= POWER[kind] - 0.05 - 2 * np.sqrt(0.25 / WORLDS)
+    assert seen.beats >= POWER[kind] - 0.05 - 2 * np.sqrt(0.25 / SKILLED)
 
 
 HONEST: dict[str, Callable[[np.random.Generator], World]] = {
