@@ -24,6 +24,7 @@ from beforehand.cli.app import run as cli
 from beforehand.config import Home
 from beforehand.errors import EXIT_CODES, BeforehandError, Interrupted, Stopped, exit_code
 from beforehand.world.simulate import DEMO_DATES
+from experiments import QUICK
 from program import Program, run_program
 from proofs import some
 
@@ -244,12 +245,13 @@ def test_exit_codes_cover_every_error() -> None:
 SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 
 
-@pytest.mark.parametrize(("number", "code"), some("signals to a demo", SIGNALS[:1], SIGNALS))
+@pytest.mark.parametrize(("number", "code"), some("signals to a run", SIGNALS[:1], SIGNALS))
 def test_a_signal_ends_a_run_cleanly_and_it_resumes(
-    tmp_path: Path, number: signal.Signals, code: int
+    sim: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     env = {**os.environ, "BEFOREHAND_HOME": str(tmp_path)}
-    command = [sys.executable, "-m", "beforehand", "demo"]
+    command = [sys.executable, "-m", "beforehand", "backtest", "run", "--archive", str(sim)]
+    command += [*QUICK, "--every", "7d"]
     process = Program(command, fresh=True, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     journal = Home(tmp_path).journal
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -240,6 +241,7 @@ def test_the_other_future_is_the_same_until_then(place: Path, tmp_path: Path) ->
 
 def test_from_python_and_on_the_card(place: Path, home: Path, capsys: Out) -> None:
     world = bh.open_world(place / "archive")
+    few: Any = {"every": "56d", "draws": 200, "placebo": 0, "progress": False}
 
     @bh.forecaster
     def mine(context: bh.Context) -> float:
@@ -254,7 +256,7 @@ def test_from_python_and_on_the_card(place: Path, home: Path, capsys: Out) -> No
     )
     assert caught["peeked"]
     assert "how SIM" in caught["because"][0]
-    run = bh.backtest(world, [mine, code], draws=200, placebo=0, progress=False)
+    run = bh.backtest(world, [mine, code], **few)
     assert run["mine"].isolation == "probed (0 of 10 futures)"
     assert run["of_files"].isolation == "caught by a probe"
     held = {"SIM:m0001": 0.9}
@@ -264,12 +266,10 @@ def test_from_python_and_on_the_card(place: Path, home: Path, capsys: Out) -> No
         return held.get(context.market.id, 0.5)
 
     assert not bh.probe(fitted, world, n=10, progress=False).peeked
-    fits = bh.backtest(world, fitted, draws=200, placebo=0, progress=False)["fitted"]
+    fits = bh.backtest(world, fitted, **few)["fitted"]
     assert fits.isolation is not None
     assert fits.isolation.startswith("trusted (0 of 10 futures, but what its session holds")
-    other = bh.backtest(
-        world, code.replace("of_files", "of_sizes"), draws=200, placebo=0, progress=False
-    )
+    other = bh.backtest(world, code.replace("of_files", "of_sizes"), **few)
     assert other["of_sizes"].isolation == "trusted", "another function of the same file"
     with (place / "peekers.py").open("a") as file:
         file.write("# A comment makes other code of it, and no honest one.\n")

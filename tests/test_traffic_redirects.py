@@ -16,7 +16,7 @@ from beforehand.jobs.backtest import ask
 from beforehand.sources.base import Request
 from beforehand.store.ledger import Ledger
 from beforehand.traffic import Traffic
-from experiments import Out
+from experiments import QUICK, Out
 from vendor import Vendor, serving
 
 READ = Request("gamma", "markets", "/markets")
@@ -40,7 +40,7 @@ def test_a_context_is_posted_to_nobody_else(
         monkeypatch.setenv("BEFOREHAND_HOME", str(tmp_path))
         monkeypatch.setattr(ask, "MOST_USELESS", 10**6)  # Else the run stops: another test.
         command = ["backtest", "run", "--archive", str(sim), "--every", "112d", "--json"]
-        code = cli([*command, "--forecasters", f"market,{base}/mine/forecast"])
+        code = cli([*command, *QUICK, "--forecasters", f"market,{base}/mine/forecast"])
         assert code == 3
         scores = json.loads(capsys.readouterr().out)
     asked = vendor.counts()
