@@ -67,17 +67,17 @@ def test_a_part_known_afterwards_has_no_gain() -> None:
         parts = slices(
             in_categories(early_yes(np.random.default_rng(seed), 300, 60, 0.03, 0.1)), FAST
         )
-        assert {one["by"] for one in parts if not one["gains"]} <= {"horizon", "resolved in"}
-        by_end = [one for one in parts if one["by"] == "horizon"]
+        assert {one["by"] for one in parts if not one["gains"]} <= {"days to end", "resolved in"}
+        by_end = [one for one in parts if one["by"] == "days to end"]
         assert by_end
         assert not any(one["gains"] for one in by_end)
-        assert said(parts, "days to the stated close")
+        assert said(parts, "days to close")
         for one in by_end:
             low = next(r for r in one["leaderboard"] if r["forecaster"] == "f")["skill_ci"][0]
             outside += low is not None and low > 0
         beats += sum(
             "beats the market" in said(parts, by).values()
-            for by in ("price", "category", "days to the stated close")
+            for by in ("price", "category", "days to close")
         )
     assert outside > made / 2, "the control: the description says it"
     assert beats <= 1

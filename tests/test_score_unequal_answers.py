@@ -153,7 +153,7 @@ def test_slices_add_up(world: Table) -> None:
     result = evaluate(world, FACTS, SETTINGS)
     by = {part["by"] for part in result.slices}
     # One venue and no category: nothing to divide. Years it has more than one.
-    assert by == {"horizon", "price", "resolved in"}
+    assert by == {"days to end", "price", "resolved in"}
     for name in by:
         mine = [part for part in result.slices if part["by"] == name]
         assert sum(part["n_forecasts"] for part in mine) == len(world.q)

@@ -1,4 +1,4 @@
-"""Skill, gain and bets on parts of the rows: by horizon, price, venue, category and year.
+"""Skill, gain and bets on parts of the rows: by days to close or end, price, venue, category, year.
 
 Parts are for looking where skill comes from. The skill on each has its own interval, which
 describes it: one of twenty excludes 0 by chance. What may be said of a part is said by the gain of
@@ -182,8 +182,8 @@ def _divisions(table: Table, training: datetime | None) -> Iterator[Division]:
         return Division(by, names, _groups(table, of(table), names), others, every)
 
     if (closes > 0).any():
-        yield bands("days to the stated close", to_close, HORIZONS, "over 90 days")
-    yield bands("horizon", to_end, HORIZONS, "over 90 days", known=False)
+        yield bands("days to close", to_close, HORIZONS, "over 90 days")
+    yield bands("days to end", to_end, HORIZONS, "over 90 days", known=False)
     yield bands("price", lambda of, rows: of.market[rows], PRICES, "90 to 100 %")
     yield groups("venue", _venues, [name for name, _ in Counter(_venues(table)).most_common()])
     kept = [name for name, _ in Counter(table.category).most_common(MOST_CATEGORIES)]

@@ -291,8 +291,9 @@ class PartGain(GainWire):
 
 
 class SliceWire(PartWire):
-    """The scores on the rows of one `name` by horizon, price, venue or category, and the bets made
-    on them. `gains` is empty where a row is known to belong to the part only afterwards."""
+    """The scores on the rows of one `name` by days to close or end, price, venue, category or year,
+    and the bets made on them. `gains` is empty where a row is known to belong to the part only
+    afterwards."""
 
     by: str
     name: str
@@ -303,7 +304,7 @@ class SliceWire(PartWire):
 
 class ResultWire(TypedDict):
     """What scoring finds. `pairs` has every two forecasters under test; `common` the scores on the
-    rows that all of them forecast, where that is not all; `slices` those by horizon, price, venue
+    rows that all of them forecast, where that is not all; `slices` those by days, price, venue
     and category; `settings` says how it was scored."""
 
     leaderboard: list[BoardRow]
