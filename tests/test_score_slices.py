@@ -12,6 +12,7 @@ from beforehand.score.slices import slices
 from beforehand.score.summary import SliceWire
 from beforehand.score.table import Table
 from beforehand.score.validity import SetFacts
+from beforehand.score.verdict import for_tries
 from priced_worlds import World, early_yes, every, expit, log_odds, walks
 
 FAST = Options(draws=200, subjects=("f",))
@@ -45,6 +46,13 @@ def test_skill_is_told_in_the_part_that_has_it() -> None:
     found = said(parts, "category")
     assert found["b"] == "beats the market"
     assert found["a"] != "beats the market"
+    gains = [gain for one in parts for gain in one["gains"]]
+    factor = for_tries([], len(gains))
+    assert factor > 1.3
+    for gain in gains:
+        (low, high), (lower, higher) = gain["ci"], gain["bounds"]
+        assert None not in (low, high, lower, higher)
+        assert higher - lower == pytest.approx(factor * (high - low))  # type: ignore[operator]
 
 
 def test_the_gains_of_parts_add_up_to_that_of_all() -> None:
@@ -114,3 +122,13 @@ def test_a_part_is_bound_by_what_binds_all() -> None:
     row = next(row for row in left_out.rows if row.forecaster == "f")
     assert row.answered < 0.95
     assert "beats the market" not in said(left_out.slices, "category").values()
+
+
+def test_a_gain_at_old_prices_is_none_in_a_part_either() -> None:
+    made = known_walks(1)
+    stale = replace(made, price_age=np.where(made.q % 2 == 1, 30.0, 0.0))
+    part = next(one for one in slices(stale, FAST) if one["name"] == "b")
+    (gain,) = part["gains"]
+    assert gain["bounds"][0] is not None
+    assert gain["bounds"][0] > 0, "the control: it gains on all rows"
+    assert gain["verdict"] == "not shown"
