@@ -18,7 +18,7 @@ from beforehand.clock import DAY_US, MICROSECOND, to_us
 from beforehand.gateway.gateway import Gateway
 from beforehand.score import metrics
 from beforehand.score.report.words import LOOKS_AHEAD, LOOKS_KNOWN
-from beforehand.score.table import BLOCK, Disk, Floats, Ints, Marks, Table, parts_of
+from beforehand.score.table import BLOCK, Floats, Ints, Marks, Table, parts_of
 from beforehand.store.npy import Pieces
 
 CLAIRVOYANT, LEAST_SUSPECT, ALL_BUT_ALL = 0.1, 30, 0.98
@@ -181,45 +181,38 @@ def marked(
 ) -> Table:
     """A table with every later price on record; and, for the instants of a grid, with how many were
     to be expected of each question. `market` is the id of a question's market."""
-    close = closes(table, gateway, market)
-    planned = table.scheduled if every is None else scheduled(table, close, every, stop)
+    known, closes = on_record(table, gateway, market)
+    planned = table.scheduled if every is None else scheduled(table, closes, every, stop)
     still_open = None if table.open is None else marked(table.open, gateway, every, stop, market)
-    known = marks(table, gateway, market)
-    return replace(table, marks=known, scheduled=planned, closes=close, open=still_open)
+    return replace(table, marks=known, scheduled=planned, closes=closes, open=still_open)
 
 
-def marks(table: Table, gateway: Gateway, market: Callable[[str], str] = str) -> Marks:
+def on_record(
+    table: Table, gateway: Gateway, market: Callable[[str], str] = str
+) -> tuple[Marks, Ints]:
     """Every price on record of the table's markets, from the first row of each on: positions and
-    open bets stand at these until settlement. `market` is the id of a question's market."""
+    open bets stand at these until settlement. And when each market's own text, as it was known at
+    its first row, says that it closes (Q,), in microseconds; 0 where it says nothing. `market` is
+    the id of a question's market."""
     first, pieces = _first_rows(table), Pieces(Path(gettempdir()))
-    for i, name in enumerate(table.questions):
-        series = gateway.world.series(market(name))
+    closes, aside = np.zeros(len(table.questions), dtype=np.int64), Gateway(gateway.world)
+    for i, name in enumerate(map(market, table.questions)):
+        series = gateway.world.series(name)
         if series is None or not len(series):
             continue
+        close = aside.at(int(first[i])).market(name).scheduled_close
+        closes[i] = 0 if close is None else to_us(close)
         kept = series.known_at > first[i]
         pieces.add("q", np.full(int(kept.sum()), i))
         pieces.add("t", series.known_at[kept])
         pieces.add("price", series.price[kept])
     if not (found := [*pieces]):
-        return Marks.none()
+        return Marks.none(), closes
     if table.disk is None:
-        return Marks(*(pieces.take(name) for name in found))
-    disk = Disk()
-    made = Marks(*(disk.keep(pieces.parts(name, BLOCK)) for name in found))
+        return Marks(*(pieces.take(name) for name in found)), closes
+    made = Marks(*(table.disk.keep(pieces.parts(name, BLOCK)) for name in found))
     pieces.close()
-    return made
-
-
-def closes(table: Table, gateway: Gateway, market: Callable[[str], str] = str) -> Ints:
-    """When the market's own text, as it was known at the first row, says that each question closes
-    (Q,), in microseconds; 0 where it says nothing."""
-    found, aside = np.zeros(len(table.questions), dtype=np.int64), Gateway(gateway.world)
-    for i, (name, first) in enumerate(zip(table.questions, _first_rows(table), strict=True)):
-        if gateway.world.series(market(name)) is None:
-            continue
-        close = aside.at(int(first)).market(market(name)).scheduled_close
-        found[i] = 0 if close is None else to_us(close)
-    return found
+    return made, closes
 
 
 def scheduled(table: Table, closes: Ints, every: timedelta, stop: datetime | None = None) -> Floats:

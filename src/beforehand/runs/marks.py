@@ -18,6 +18,8 @@ from beforehand.score.table import Floats, Ints, Marks, Table
 from beforehand.store.files import read_lines, write_lines
 
 MARKS = "marks.jsonl.gz"
+AT_ONCE = 1_000
+"""The memory of so many markets' prices is freed together."""
 _GZIP = 31
 """What zlib calls its own header and end of gzip, which has no time in it."""
 
@@ -59,6 +61,8 @@ def _lines(table: Table) -> Iterator[bytes]:
             "price": np.ascontiguousarray(marks.price[mine]),
         }
         yield orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+        if i % AT_ONCE == 0:
+            table.let_go()
 
 
 def read_marks(folder: Path, names: Iterable[str]) -> dict[str, Held]:

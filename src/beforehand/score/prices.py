@@ -120,7 +120,7 @@ def parts(table: Table) -> Iterator[Part]:
     before = 0
     for one in (table,) if table.open is None else (table, table.open):
         marks, n = one.marks, len(one.questions)
-        if not in_order(marks.q):
+        if not in_order(marks.q, one.let_go):
             order = np.argsort(marks.q, kind="stable")
             marks = Marks(marks.q[order], marks.t[order], marks.price[order])
         scheduled = one.scheduled if len(one.scheduled) else np.full(n, np.nan)

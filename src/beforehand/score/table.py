@@ -52,7 +52,7 @@ NAME_WORDS = 3
 @dataclass(frozen=True)
 class Marks:
     """Prices of the table's questions besides those of its rows: places of questions, microseconds,
-    prices. Open bets are worth these."""
+    prices. Open bets are worth these. They lie on the table's disk, if it has one."""
 
     q: Ints
     t: Ints
@@ -350,6 +350,7 @@ class Table:
         of_rows = {name: disk.placed(p) for name, p in self.forecasts.items()}
         columns = (name for name, one in told.items() if isinstance(one, np.ndarray))
         placed = {name: disk.placed(told[name]) for name in columns}
+        placed["marks"] = Marks(*(disk.placed(one) for one in vars(self.marks).values()))
         names = orjson.dumps(self.questions)  # One by one they would take ten times the memory.
         return {**told, **placed, "questions": names, "forecasts": of_rows, "disk": disk.path}
 
@@ -359,6 +360,7 @@ class Table:
             disk = Disk(told["disk"])
             forecasts = {name: disk.column(p) for name, p in told["forecasts"].items()}
             here = {name: disk.column(one) for name, one in told.items()}
+            here["marks"] = Marks(*(disk.column(one) for one in vars(told["marks"]).values()))
             names = orjson.loads(told["questions"])
             vars(self).update({**here, "questions": names, "forecasts": forecasts, "disk": disk})
 
